@@ -23,7 +23,7 @@ from benchmarks.cell import workplace
 from benchmarks.fleet import HOUR_MS, completion
 from benchmarks.table import Row, Scale, count
 from rota.api.ids import IdMint
-from rota.core.inputs import Completion, NewJob, Poll, Register, Submit, Timing, Window
+from rota.core.inputs import Completion, MemoryWindow, NewJob, Poll, Register, Submit, Timing
 from rota.core.limits import WINDOW_JOBS
 from rota.core.model import JobId, Needs, Resources, RetryPolicy, Spec, Terms, WorkerId
 from rota.engine.clock import SystemClock
@@ -141,7 +141,7 @@ async def serving(place: Place) -> AsyncIterator[tuple[Engine, Store]]:
         store = await open_postgres(place.address)
     else:
         store = open_sqlite(Path(place.address))
-    timing = Timing(lease_ttl_ms=HOUR_MS, window=Window(jobs=place.window))
+    timing = Timing(lease_ttl_ms=HOUR_MS, window=MemoryWindow(jobs=place.window))
     engine = Engine(store, SystemClock(), timing, Counts(), Member(node="bench"))
     await engine.start()
     try:

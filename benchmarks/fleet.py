@@ -6,7 +6,16 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from rota.core.inputs import AnyInput, Completion, NewJob, Poll, Register, Submit, Timing, Window
+from rota.core.inputs import (
+    AnyInput,
+    Completion,
+    MemoryWindow,
+    NewJob,
+    Poll,
+    Register,
+    Submit,
+    Timing,
+)
 from rota.core.model import (
     Execution,
     ExecutionState,
@@ -19,7 +28,7 @@ from rota.core.model import (
     Terms,
     WorkerId,
 )
-from rota.core.outcome import Answer, Outcome
+from rota.core.outcome import Outcome, PollAnswer
 from rota.core.scheduler import Scheduler
 
 START = 1_790_000_000_000
@@ -37,7 +46,7 @@ class Fleet:
     """Jobs of many shapes and tenants in 5 priorities, on workers of 8 cpus and 16 GiB."""
 
     def __init__(self, workers: int, waiting: int, tenants: int = 1, shapes: int = SHAPES) -> None:
-        everything = Window(jobs=waiting + BUSY_MAX)
+        everything = MemoryWindow(jobs=waiting + BUSY_MAX)
         self.scheduler = Scheduler(Timing(lease_ttl_ms=HOUR_MS, window=everything), START)
         self.now = START
         self.spent = 0.0
@@ -106,7 +115,7 @@ class Fleet:
             completed=tuple(completion(execution) for execution in done),
         )
 
-    def _take(self, answers: Iterable[Answer]) -> int:
+    def _take(self, answers: Iterable[PollAnswer]) -> int:
         before = len(self._running)
         for answer in answers:
             self._running.extend(order.execution for order in answer.orders)

@@ -167,7 +167,7 @@ class Invented:
             trade.terms,
             trade.task,
             at,
-            order=self._made,
+            arrival_number=self._made,
             payload=payload.encode(),
             dependencies=needed,
             labels=(

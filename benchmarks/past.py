@@ -17,8 +17,8 @@ import asyncpg
 import msgspec
 
 from benchmarks.invented import DAY_MS, DAYS, Invented, Tables, Trade
-from rota.core.learned import Usage, UsageDay
-from rota.core.model import Runtime, WorkerState
+from rota.core.learned import UsageDay, UsageStats
+from rota.core.model import RuntimeStats, WorkerState
 from rota.store.postgres.tables.partitions import DAILY, Daily
 from rota.store.rows import worker_row
 
@@ -166,11 +166,11 @@ def _learned(trades: Sequence[Trade], now: int) -> list[tuple[str, str, bytes]]:
     # Just after midnight the day has no room yet for a job that has ended.
     today = (now - Trade.LONGEST_MS) // DAY_MS
     days = tuple(UsageDay(today - back, 1000, 10**9, 10**8, 10**12, 10**11) for back in range(14))
-    usage = Usage(1000, sketch, sketch, sketch, 10**4, 10**9, 10**6, 1000, 1 << 30, days)
+    usage = UsageStats(1000, sketch, sketch, sketch, 10**4, 10**9, 10**6, 1000, 1 << 30, days)
     encode = msgspec.msgpack.encode
     return [
         ("runtime", f"{one.terms.tenant}\x1f{one.terms.name}", encode(
-            Runtime(one.terms.tenant, one.terms.name, (60_000,) * 16, usage)
+            RuntimeStats(one.terms.tenant, one.terms.name, (60_000,) * 16, usage)
         ))
         for one in trades
     ]  # fmt: skip

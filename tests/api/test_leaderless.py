@@ -63,7 +63,7 @@ async def test_what_waits_is_taken_in_the_order_it_came_through_whichever_server
         first, second, third = [(await server.submit())["job_id"] for server in (one, two, one)]
         await somebody_leads(two)
         records = await cell.store.catalog.jobs([third, first, second])
-        records.sort(key=lambda job: job.spec.order)
+        records.sort(key=lambda job: job.spec.arrival_number)
         assert [job.id for job in records] == [first, second, third]
 
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rota.api.letters import Letter, note_line
 from rota.core.model import PollId
-from rota.core.outcome import Answer
+from rota.core.outcome import PollAnswer
 from rota.store.sqlite.memory import MemoryStore
 from tests.api.house import House, open_house
 from tests.stand_in import stand_in
@@ -37,7 +37,7 @@ def letter_to(house: House, counter: Counter) -> Letter:
     return Letter(house.parts, scope)
 
 
-ANSWER = Answer(poll_id=PollId(1))
+ANSWER = PollAnswer(poll_id=PollId(1))
 
 
 async def test_what_is_posted_says_what_the_usual_answer_says(house: House) -> None:
@@ -62,7 +62,7 @@ async def test_only_what_is_in_words_is_posted(house: House) -> None:
     letter = letter_to(house, counter)
     letter.post(ANSWER)
     letter.write(ANSWER)
-    letter.post(Answer(poll_id=PollId(1)))
+    letter.post(PollAnswer(poll_id=PollId(1)))
     assert not counter.posted, "another one that only looks like it"
 
 

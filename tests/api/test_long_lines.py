@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.inputs import Timing, Window
+from rota.core.inputs import MemoryWindow, Timing
 from tests.api.house import House, open_house
 
 WAITING = 12
@@ -16,7 +16,9 @@ WAITING = 12
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     """Twelve jobs wait in queue `q`, and the first three of them are in memory."""
-    async with open_house(timing=Timing(window=Window(jobs=3, line=2, piece=2))) as opened:
+    async with open_house(
+        timing=Timing(window=MemoryWindow(jobs=3, fifo_group=2, refill=2))
+    ) as opened:
         for number in range(WAITING):
             await opened.submit(f"j{number:02}", queue="q", payload={"number": number})
         assert opened.engine._brain().live_jobs() == 3

@@ -39,7 +39,7 @@ async def test_a_new_key_is_not_looked_up_and_a_repeat_is(
     await until(lambda: house.engine.is_new_key("k"))
     first = await submit(house, "k")
     assert looked_for == []
-    house.engine._brain()._t.recent._keys.part("k").clear()  # as after a while
+    house.engine._brain()._t.recently_finished._keys.shard("k").clear()  # as after a while
     again = await submit(house, "k")
     assert (again["job_id"], looked_for) == (first["job_id"], ["k"])
 

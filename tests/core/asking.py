@@ -88,7 +88,7 @@ def spec(**asked: Any) -> Spec:
         concurrency=None if key is None else Concurrency(key, limit),
         labels=tuple(asked.pop("labels", ())),
         finish_by=asked.pop("finish_by", None),
-        band=band,
+        group=band,
     )
     assert not asked, f"a job has no {list(asked)}"
     return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from rota.core.records.schedules import Fold, Gap, Timetable
+from rota.core.records.schedules import Gap, RepeatedTime, Timetable
 from rota.core.times.timetable import Recurrence
 from rota.engine.zones import load_zone
 
@@ -79,7 +79,7 @@ def _in(field: str, number: int, low: int) -> bool:
 
 
 def walk(
-    cron: str, zone: tzinfo, span: tuple[datetime, datetime], rules: tuple[Gap, Fold]
+    cron: str, zone: tzinfo, span: tuple[datetime, datetime], rules: tuple[Gap, RepeatedTime]
 ) -> list[int]:
     """All instants of [start, end), which must be whole minutes of UTC."""
     start, end = span
@@ -103,14 +103,18 @@ def _minutes(start: datetime, end: datetime) -> Iterator[datetime]:
         start += MINUTE
 
 
-def _meant(shown: datetime, zone: tzinfo, gap: Gap, fold: Fold) -> list[datetime]:
+def _meant(shown: datetime, zone: tzinfo, gap: Gap, fold: RepeatedTime) -> list[datetime]:
     """The instants at which the wall clock is to be taken for showing this."""
     one = shown.replace(tzinfo=zone, fold=0).astimezone(UTC)
     two = shown.replace(tzinfo=zone, fold=1).astimezone(UTC)
     if one == two:
         return [one]
     if one.astimezone(zone).replace(tzinfo=None, fold=0) == shown:
-        return {Fold.FIRST: [one], Fold.SECOND: [two], Fold.BOTH: [one, two]}[fold]
+        return {
+            RepeatedTime.FIRST: [one],
+            RepeatedTime.SECOND: [two],
+            RepeatedTime.BOTH: [one, two],
+        }[fold]
     if gap is Gap.SKIP:
         return []
     return [one] if gap is Gap.SHIFT else [_edge(two, zone)]

@@ -18,7 +18,7 @@ from rota.core.model import (
     JobRecord,
     KeyRecord,
     Queue,
-    Runtime,
+    RuntimeStats,
     ScheduleId,
     Tenant,
     TriggerId,
@@ -49,17 +49,24 @@ from rota.core.outcome import (
 from rota.core.records.event_writes import (
     AnyEventWrite,
     DropTrigger,
-    PutArrival,
+    PutBufferedEvent,
     PutEvent,
-    PutHeld,
     PutTrigger,
-    ReleaseHeld,
+    PutTriggerDecision,
+    ReleaseBufferedEvents,
 )
-from rota.core.records.events import Arrival, ArrivalId, Held, Told, Trigger, Verdict
+from rota.core.records.events import (
+    AcceptedEvent,
+    BufferedEvent,
+    EventDecision,
+    Trigger,
+    TriggerDecision,
+    TriggerDecisionId,
+)
 from rota.core.records.policy import Policy
 from rota.core.records.schedules import Calendar, Occurrence, Schedule
 from rota.core.restore import Stored
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 RECORDS_BEHIND = 3
 """How far the tables are behind the journal, for whoever does not ask to wait for them."""
@@ -76,15 +83,15 @@ class NaiveLedger:
         self.keys: dict[str, KeyRecord] = {}
         self.policy: Policy | None = None
         self.tenants: dict[str, Tenant] = {}
-        self.runtimes: dict[tuple[str, str], Runtime] = {}
+        self.runtimes: dict[tuple[str, str], RuntimeStats] = {}
         self.order_next = 1
         self.schedules: dict[ScheduleId, Schedule] = {}
         self.occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
         self.calendars: dict[str, Calendar] = {}
         self.triggers: dict[TriggerId, Trigger] = {}
-        self.told: dict[str, Told] = {}
-        self.arrivals: dict[ArrivalId, Arrival] = {}
-        self.held: dict[ArrivalId, Held] = {}
+        self.told: dict[str, AcceptedEvent] = {}
+        self.arrivals: dict[TriggerDecisionId, TriggerDecision] = {}
+        self.held: dict[TriggerDecisionId, BufferedEvent] = {}
         self._unfolded: deque[Sequence[AnyWrite]] = deque()
         self._shelved: dict[JobId, JobRecord] = {}
         """As the tables have it."""
@@ -109,7 +116,7 @@ class NaiveLedger:
         match write:
             case PutJob():
                 self.jobs[write.id] = JobRecord(write.id, write.spec, write.life)
-                self.order_next = max(self.order_next, write.spec.order + 1)
+                self.order_next = max(self.order_next, write.spec.arrival_number + 1)
             case MoveJob():
                 self.jobs[write.id] = JobRecord(write.id, self.jobs[write.id].spec, write.life)
             case DropJob():
@@ -148,8 +155,8 @@ class NaiveLedger:
                 self.schedules[write.schedule.id] = write.schedule
             case MoveSchedule():
                 before = self.schedules[write.id]
-                assert write.course.watermark >= before.course.watermark, "a watermark went back"
-                self.schedules[write.id] = replace(before, course=write.course)
+                assert write.state.watermark >= before.state.watermark, "a watermark went back"
+                self.schedules[write.id] = replace(before, state=write.state)
             case DropSchedule():
                 del self.schedules[write.id]
             case PutOccurrence():
@@ -170,15 +177,15 @@ class NaiveLedger:
             case DropTrigger():
                 del self.triggers[write.id]
             case PutEvent():
-                before = self.told.get(write.told.key)
-                assert (before is None) == (write.told.repeats == 0), "an event was taken twice"
-                self.told[write.told.key] = write.told
-            case PutArrival():
-                self._arrive(write.arrival)
-            case PutHeld():
-                assert write.held.id not in self.held, "an event was held twice"
-                self.held[write.held.id] = write.held
-            case ReleaseHeld():
+                before = self.told.get(write.event.key)
+                assert (before is None) == (write.event.repeats == 0), "an event was taken twice"
+                self.told[write.event.key] = write.event
+            case PutTriggerDecision():
+                self._arrive(write.decision)
+            case PutBufferedEvent():
+                assert write.event.id not in self.held, "an event was held twice"
+                self.held[write.event.id] = write.event
+            case ReleaseBufferedEvents():
                 for arrival_id in write.ids:
                     del self.held[arrival_id]
             case _:
@@ -196,10 +203,12 @@ class NaiveLedger:
             case _:
                 assert_never(write)
 
-    def _arrive(self, arrival: Arrival) -> None:
+    def _arrive(self, arrival: TriggerDecision) -> None:
         """A trigger decides about an event once; what waits is decided later."""
         before = self.arrivals.get(arrival.id)
-        assert before is None or before.verdict is Verdict.HELD, f"{arrival.id} was decided twice"
+        assert before is None or before.decision is EventDecision.HELD, (
+            f"{arrival.id} was decided twice"
+        )
         if arrival.job_id is not None:
             assert arrival.job_id in self.jobs, "a trigger's job was not written with it"
         self.arrivals[arrival.id] = arrival
@@ -216,12 +225,12 @@ class NaiveLedger:
     def live(self) -> list[JobRecord]:
         """Jobs that have not ended, in order of arrival."""
         found = [job for job in self.jobs.values() if job.life.state not in JOB_FINAL]
-        return sorted(found, key=lambda job: job.spec.order)
+        return sorted(found, key=lambda job: job.spec.arrival_number)
 
     def ended(self) -> Iterable[JobRecord]:
         """Jobs that have ended, in order of arrival."""
         found = [job for job in self.jobs.values() if job.life.state in JOB_FINAL]
-        return sorted(found, key=lambda job: job.spec.order)
+        return sorted(found, key=lambda job: job.spec.arrival_number)
 
     def running(self) -> list[Execution]:
         """Executions that have not ended."""
@@ -242,9 +251,9 @@ class NaiveLedger:
     def refill(self, wanted: Refill) -> Refilled:
         """The next jobs of a line, as the tables have it."""
         self._fold(0 if wanted.exact else RECORDS_BEHIND)
-        line = [job for job in self._shelved.values() if job.life.line == wanted.line]
-        behind = [job for job in line if job.spec.order > wanted.after]
-        behind.sort(key=lambda job: job.spec.order)
+        line = [job for job in self._shelved.values() if job.life.line == wanted.spill_queue]
+        behind = [job for job in line if job.spec.arrival_number > wanted.after]
+        behind.sort(key=lambda job: job.spec.arrival_number)
         return Refilled(refill=wanted, jobs=tuple(behind[: wanted.limit]))
 
     def stored(self, kept: int) -> Stored:
@@ -267,7 +276,7 @@ class NaiveLedger:
             runtimes=list(self.runtimes.values()),
         )
 
-    def check_against(self, tables: Tables) -> None:
+    def check_against(self, tables: SchedulerState) -> None:
         """Memory and what was written must tell the same story, record by record.
 
         What is on the shelf need not be in memory, but is counted there.
@@ -279,18 +288,18 @@ class NaiveLedger:
         for job in live.values():
             assert job.life.line, f"{job.id} is neither in memory nor on the shelf"
             away[job.life.line] = away.get(job.life.line, 0) + 1
-        lanes = tables.lines.numbered.items()
-        assert {number: lane.shelved for number, lane in lanes if lane.shelved} == away
+        lanes = tables.ready_queue.by_spill_queue.items()
+        assert {number: lane.spilled for number, lane in lanes if lane.spilled} == away
         assert {i: cell.execution for i, cell in tables.executions.items()} == {
             x.id: x for x in self.running()
         }
         assert {i: cell.worker for i, cell in tables.fleet.workers.items()} == self.workers
         assert {name: cell.queue for name, cell in tables.queues.items()} == self.queues
-        assert tables.order_next == self.order_next
-        agenda = tables.agenda
+        assert tables.next_arrival_number == self.order_next
+        agenda = tables.schedule_index
         assert {i: cell.schedule for i, cell in agenda.entries.items()} == self.schedules
         assert agenda.calendars == self.calendars
-        cells = tables.bus.entries
+        cells = tables.trigger_index.entries
         assert {i: cell.trigger for i, cell in cells.items()} == self.triggers
         windows = [window for cell in cells.values() for window in cell.windows.values()]
         assert {i: one for window in windows for i, one in window.events.items()} == self.held

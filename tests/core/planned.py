@@ -14,7 +14,7 @@ from rota.core.inputs import (
     DeleteSchedule,
     NewSchedule,
     PauseSchedule,
-    Recall,
+    Preloaded,
     SetCalendar,
     Tick,
     TriggerSchedule,
@@ -22,7 +22,13 @@ from rota.core.inputs import (
 )
 from rota.core.model import Instant, JobId, ScheduleId, Spec
 from rota.core.outcome import AnyReceipt, Backfilled, ScheduleAnswer, Triggered
-from rota.core.records.schedules import Calendar, Occurrence, Plan, Schedule, Timetable
+from rota.core.records.schedules import (
+    Calendar,
+    Occurrence,
+    Schedule,
+    ScheduleDefinition,
+    Timetable,
+)
 from tests.core.asking import NOON, spec
 from tests.core.world import World
 
@@ -36,13 +42,13 @@ def at(text: str) -> Instant:
     return round(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
 
 
-def plan(name: str = "nightly", **given: Any) -> Plan:
+def plan(name: str = "nightly", **given: Any) -> ScheduleDefinition:
     """Every minute unless said otherwise."""
     table = {key: given.pop(key) for key in list(given) if key in TABLE}
     if not any(key in table for key in ("cron", "interval_ms", "at")):
         table["cron"] = "* * * * *"
     job: Spec = given.pop("job", None) or replace(spec(), created_at=0)
-    return Plan(name, Timetable(**table), job, **given)
+    return ScheduleDefinition(name, Timetable(**table), job, **given)
 
 
 class Planner(World):
@@ -58,17 +64,17 @@ class Planner(World):
         """Makes one."""
         self._schedule_ids += 1
         schedule_id = ScheduleId(f"schedule-{self._schedule_ids:04}")
-        new = NewSchedule(id=schedule_id, plan=plan(name, **given), paused=paused)
+        new = NewSchedule(id=schedule_id, definition=plan(name, **given), paused=paused)
         self.step(CreateSchedule(schedule=new))
         return schedule_id
 
     def change(self, schedule_id: ScheduleId, **given: Any) -> Schedule:
         """Another plan for it."""
         before = self.ledger.schedules[schedule_id]
-        wanted = plan(before.plan.name, **given)
+        wanted = plan(before.definition.name, **given)
         receipt = self.step(
             UpdateSchedule(
-                schedule_id=schedule_id, plan=wanted, revision=before.revision, paused=False
+                schedule_id=schedule_id, definition=wanted, revision=before.revision, paused=False
             )
         )
         assert isinstance(receipt, ScheduleAnswer)
@@ -94,7 +100,7 @@ class Planner(World):
                 instants=instants,
                 max_parallel=said.pop("max_parallel", 1),
                 priority=said.pop("priority", -100),
-                recall=said.pop("recall", Recall(at=self.now)),
+                preloaded=said.pop("recall", Preloaded(at=self.now)),
                 **said,
             )
         )
@@ -129,11 +135,11 @@ class Planner(World):
 
     def words(self, schedule_id: ScheduleId) -> list[str]:
         """What became of its instants, each in a word."""
-        return [str(one.why or one.decision) for one in self.ledger_of(schedule_id)]
+        return [str(one.skip_reason or one.decision) for one in self.ledger_of(schedule_id)]
 
     def jobs_of(self, schedule_id: ScheduleId) -> list[JobId]:
         """The jobs it made, the oldest instant first."""
         return [one.job_id for one in self.ledger_of(schedule_id) if one.job_id is not None]
 
     def course(self, schedule_id: ScheduleId) -> Any:
-        return self.ledger.schedules[schedule_id].course
+        return self.ledger.schedules[schedule_id].state

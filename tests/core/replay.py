@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from rota.core.inputs import AnyInput, Complete, Submit, Timing
 from rota.core.model import JobId, WorkerId
-from rota.core.outcome import Answer
+from rota.core.outcome import PollAnswer
 from rota.core.records.policy import Policy
 from tests.core.asking import HOUR, NOON, job
 from tests.core.world import World, succeeded
@@ -63,7 +63,7 @@ class Replay:
         return Submit(jobs=(job(job_id, **asked),))
 
     def _note(
-        self, answers: Sequence[Answer], at: int, events: list[tuple[int, int, int, JobId]]
+        self, answers: Sequence[PollAnswer], at: int, events: list[tuple[int, int, int, JobId]]
     ) -> None:
         for answer in answers:
             for order in answer.orders:

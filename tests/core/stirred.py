@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.core.model import JobId, Spec, TriggerId
-from rota.core.outcome import AnyReceipt, Deployed, EventsTaken
+from rota.core.outcome import AnyReceipt, Deployed, EventsAccepted
 from rota.core.records.event_inputs import (
     CreateTrigger,
     DeleteTrigger,
@@ -18,8 +18,15 @@ from rota.core.records.event_inputs import (
     ReceiveEvents,
     UpdateTrigger,
 )
-from rota.core.records.events import Arrival, Event, Gathering, Rule, Told, event_key
-from rota.core.records.keyed import Recall
+from rota.core.records.events import (
+    AcceptedEvent,
+    Event,
+    EventBuffering,
+    TriggerDecision,
+    TriggerDefinition,
+    event_key,
+)
+from rota.core.records.keyed import Preloaded
 from tests.core.asking import spec
 from tests.core.world import World
 
@@ -40,11 +47,11 @@ def template(task: Any = None, payload: Any = None, **asked: Any) -> Spec:
     return made if payload is None else replace(made, payload=msgspec.json.encode(payload))
 
 
-def rule(name: str = "uploads", kind: str = UPLOADED, **given: Any) -> Rule:
+def rule(name: str = "uploads", kind: str = UPLOADED, **given: Any) -> TriggerDefinition:
     """Every upload makes a job unless said otherwise."""
     if "where" in given:
         given["filter"] = msgspec.json.encode(given.pop("where"))
-    return Rule(name, kind, given.pop("job", None) or template(), **given)
+    return TriggerDefinition(name, kind, given.pop("job", None) or template(), **given)
 
 
 class Stirred(World):
@@ -58,17 +65,17 @@ class Stirred(World):
         """Makes one."""
         self._trigger_ids += 1
         trigger_id = TriggerId(f"trigger-{self._trigger_ids:04}")
-        new = NewTrigger(id=trigger_id, rule=rule(name, **given), paused=paused)
+        new = NewTrigger(id=trigger_id, definition=rule(name, **given), paused=paused)
         self.step(CreateTrigger(trigger=new))
         return trigger_id
 
     def change(self, trigger_id: TriggerId, **given: Any) -> AnyReceipt:
         """Another rule for it."""
         before = self.ledger.triggers[trigger_id]
-        wanted = rule(before.rule.name, **given)
+        wanted = rule(before.definition.name, **given)
         return self.step(
             UpdateTrigger(
-                trigger_id=trigger_id, rule=wanted, revision=before.revision, paused=False
+                trigger_id=trigger_id, definition=wanted, revision=before.revision, paused=False
             )
         )
 
@@ -78,33 +85,35 @@ class Stirred(World):
     def pause(self, trigger_id: TriggerId, *, paused: bool = True) -> AnyReceipt:
         return self.step(PauseTrigger(trigger_id=trigger_id, paused=paused))
 
-    def deploy(self, owner: str, *rules: Rule) -> Deployed:
+    def deploy(self, owner: str, *rules: TriggerDefinition) -> Deployed:
         new = []
         for one in rules:
             self._trigger_ids += 1
             trigger_id = TriggerId(f"trigger-{self._trigger_ids:04}")
-            new.append(NewTrigger(id=trigger_id, rule=replace(one, owner=owner)))
+            new.append(NewTrigger(id=trigger_id, definition=replace(one, owner=owner)))
         receipt = self.step(DeployTriggers(owner=owner, triggers=tuple(new)))
         assert isinstance(receipt, Deployed)
         return receipt
 
-    def send(self, *events: Event) -> list[Told]:
+    def send(self, *events: Event) -> list[AcceptedEvent]:
         """Events come in, with what the tables know of them."""
         self.now += 1
         keys = [event_key(one) for one in events]
         known = tuple(self.ledger.told[key] for key in keys if key in self.ledger.told)
-        receipt = self.step(ReceiveEvents(events=events, recall=Recall(at=self.now, told=known)))
-        assert isinstance(receipt, EventsTaken)
-        return list(receipt.told)
+        receipt = self.step(
+            ReceiveEvents(events=events, preloaded=Preloaded(at=self.now, accepted_events=known))
+        )
+        assert isinstance(receipt, EventsAccepted)
+        return list(receipt.events)
 
-    def ledger_of(self, trigger_id: TriggerId) -> list[Arrival]:
+    def ledger_of(self, trigger_id: TriggerId) -> list[TriggerDecision]:
         """What it made of events, the oldest first."""
         found = [one for one in self.ledger.arrivals.values() if one.trigger_id == trigger_id]
         return sorted(found, key=lambda one: (one.at, one.id))
 
     def words(self, trigger_id: TriggerId) -> list[str]:
         """The same, each in a word."""
-        return [one.verdict.value for one in self.ledger_of(trigger_id)]
+        return [one.decision.value for one in self.ledger_of(trigger_id)]
 
     def jobs_of(self, trigger_id: TriggerId) -> list[JobId]:
         """The jobs it made, each once, the oldest first."""
@@ -118,9 +127,9 @@ class Stirred(World):
         return msgspec.json.decode(self.record(job_id).spec.task)
 
 
-def debounce(quiet_ms: int = 5_000, **given: Any) -> Gathering:
-    return Gathering(quiet_ms=quiet_ms, **given)
+def debounce(quiet_ms: int = 5_000, **given: Any) -> EventBuffering:
+    return EventBuffering(quiet_ms=quiet_ms, **given)
 
 
-def batch(size: int, wait_ms: int = 10_000, **given: Any) -> Gathering:
-    return Gathering(size_max=size, wait_ms=wait_ms, **given)
+def batch(size: int, wait_ms: int = 10_000, **given: Any) -> EventBuffering:
+    return EventBuffering(size_max=size, wait_ms=wait_ms, **given)

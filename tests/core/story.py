@@ -16,19 +16,19 @@ from rota.core.inputs import (
     Complete,
     Heartbeat,
     Key,
+    MemoryWindow,
     Poll,
     PutQueueSettings,
     Submit,
     Tick,
     Timing,
-    Window,
 )
 from rota.core.model import JobId, PollId, RateLimit, WorkerId
 from rota.core.outcome import Outcome
 from tests.core.asking import job, retries
 from tests.core.world import World
 
-NARROW = Window(jobs=20, line=3, piece=4)
+NARROW = MemoryWindow(jobs=20, fifo_group=3, refill=4)
 """So that much of what waits is on the shelf."""
 WORKERS = 12
 TURNS = 250
@@ -93,7 +93,7 @@ class Story:
             batch.append(job(f"j{self.jobs}", **asked))
         recall = msgspec.structs.replace(self.world.recall(), at=self.world.now)
         key = Key(key=f"k{self.jobs}", fingerprint="f") if self.dice.random() < 0.2 else None
-        return Submit(jobs=tuple(batch), recall=recall, key=key)
+        return Submit(jobs=tuple(batch), preloaded=recall, key=key)
 
     def terms(self) -> dict[str, Any]:
         dice, now = self.dice, self.world.now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.errors import Conflict
-from rota.core.inputs import Absence, ClockJump, Leave, Reject, Timing
+from rota.core.inputs import ClockJump, Deregister, LeaderPause, Reject, Timing
 from rota.core.model import JobState, WorkerId, WorkerState
 from tests.core.asking import SECOND, job
 from tests.core.world import World
@@ -26,7 +26,7 @@ def holding(timing: Timing | None = None) -> World:
 def test_a_lease_goes_on_for_as_long_as_nobody_was_answered() -> None:
     world = holding()
     world.now += LEASE + SECOND
-    world.turn([Absence(by=LEASE)])
+    world.turn([LeaderPause(by=LEASE)])
     assert world.state("x") is JobState.RUNNING
     world.advance(LEASE)
     assert world.state("x") is JobState.QUEUED
@@ -36,7 +36,7 @@ def test_a_worker_is_not_silent_for_the_time_it_was_not_answered() -> None:
     world = World()
     world.register()
     world.now += LEASE + SECOND
-    world.turn([Absence(by=LEASE + SECOND)])
+    world.turn([LeaderPause(by=LEASE + SECOND)])
     glance = world.scheduler.workers(world.now)[0]
     assert glance.worker.state is WorkerState.ONLINE
     assert glance.last_seen is not None
@@ -47,13 +47,13 @@ def test_a_worker_is_not_silent_for_the_time_it_was_not_answered() -> None:
 def test_a_worker_that_is_gone_is_not_heard_of_by_our_coming_back(comes: str) -> None:
     world = World()
     world.register()
-    world.step(Leave(worker_id=WorkerId("w1")))
+    world.step(Deregister(worker_id=WorkerId("w1")))
     left = world.now
     world.advance(3_600_000)
     if comes == "a restart":
         world.restart()
     else:
-        world.turn([Absence(by=3_600_000)])
+        world.turn([LeaderPause(by=3_600_000)])
     (glance,) = world.scheduler.workers(world.now)
     assert glance.worker.state is WorkerState.OFFLINE
     assert glance.last_seen == left
@@ -62,13 +62,13 @@ def test_a_worker_that_is_gone_is_not_heard_of_by_our_coming_back(comes: str) ->
 def test_a_clock_that_was_set_while_nobody_was_answered_is_followed_too() -> None:
     world = holding()
     world.now += LEASE + SECOND + 3_600_000
-    world.turn([ClockJump(by=3_600_000), Absence(by=LEASE)])
+    world.turn([ClockJump(by=3_600_000), LeaderPause(by=LEASE)])
     assert world.state("x") is JobState.RUNNING
 
 
 def test_an_absence_writes_nothing() -> None:
     world = holding()
-    assert world.turn([Absence(by=5 * SECOND)]).writes == []
+    assert world.turn([LeaderPause(by=5 * SECOND)]).writes == []
 
 
 @pytest.mark.parametrize("handover", [0, 3 * SECOND])

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.affinity import Affinity
-from rota.core.inputs import ClockJump, Leave, Update
+from rota.core.inputs import ClockJump, Deregister, Update
 from rota.core.model import JobId, JobState, WorkerId
 from rota.core.outlook.relief import remedies
-from rota.core.place.fitness import unable
+from rota.core.place.fitness import infeasible_reasons
 from rota.core.place.labels import value_of
 from rota.core.records.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from tests.core.asking import SECOND, retries
@@ -290,7 +290,7 @@ def taken_up(world: World, job_id: str) -> None:
     assert isinstance(change, Update)
     revision = world.record(job_id).spec.revision
     spec = replace(change.spec, revision=revision)
-    world.step(replace(change, spec=spec, recall=world.recall()))
+    world.step(replace(change, spec=spec, preloaded=world.recall()))
     if world.state(job_id) is JobState.QUEUED:
         world.poll(relief.figures["worker_id"])
     assert started_on(world, job_id) == relief.figures["worker_id"]
@@ -319,7 +319,7 @@ def test_the_worker_that_would_do_is_one_that_is_there() -> None:
     world = World()
     world.register("gone", labels={"zone": "b"})
     world.register("here", labels={"zone": "b"})
-    world.step(Leave(worker_id=WorkerId("gone")))
+    world.step(Deregister(worker_id=WorkerId("gone")))
     world.submit("label", affinity=ZONE_A)
     other, new = helps(world, "label")
     assert "worker here lacks nothing else" in other[1]
@@ -377,6 +377,6 @@ def test_every_job_starts_where_it_may_or_is_told_why_not(
             continue
         cell = world.scheduler._t.fleet.workers[life.worker_id or WorkerId("")]
         needs = world.record(f"j{number}").spec.terms.needs
-        assert not unable("default", needs, cell.machine)
+        assert not infeasible_reasons("default", needs, cell.machine)
         for label, values in wish.require:
             assert value_of(cell.worker, label) in values

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota.core.inputs import Window
+from rota.core.inputs import MemoryWindow
 from rota.core.limits import CoreLimits
 from tests.core.naive_nouns import Job, Worker
 from tests.core.together import ENDS, Together
@@ -59,11 +59,11 @@ class Stories(RuleBasedStateMachine):
     few_open = 8
     workers_max = 13
     orders_max = 10
-    window: Window | None = None
+    window: MemoryWindow | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        limits = CoreLimits(classes_kept=self.few_classes, fresh_max=self.few_open)
+        limits = CoreLimits(classes_kept=self.few_classes, open_workers_compared=self.few_open)
         self.both = Together(self.window, limits)
 
     # Who is there
@@ -218,7 +218,7 @@ class ShelvedStories(Stories):
 
     workers_max = 3
     orders_max = 1
-    window = Window(jobs=2, line=4, piece=3)
+    window = MemoryWindow(jobs=2, fifo_group=4, refill=3)
 
     @rule(asked=terms, count=st.integers(6, 14), number=pick)
     def submit_a_long_line(self, asked: dict[str, Any], count: int, number: int) -> None:

@@ -9,7 +9,7 @@ from rota.core.errors import Conflict, Invalid, OverQuota
 from rota.core.ids import member_id, members_between
 from rota.core.inputs import Delete, Execute, Purge, PutTenantSettings, Retry
 from rota.core.model import JobId, JobState, Quota, WorkerId
-from rota.core.outcome import Counted, MoveJob, PutBand, PutJob
+from rota.core.outcome import CountReceipt, MoveJob, PutGroup, PutJob
 from rota.core.records.policy import CONSERVATIVE, DEFAULT
 from tests.core.asking import SECOND, retries
 from tests.core.world import World
@@ -20,7 +20,7 @@ def member(array: str, index: int) -> JobId:
 
 
 def tally(world: World, array: str) -> GroupProgress:
-    found = world.life(array).tally
+    found = world.life(array).group_progress
     assert found is not None
     return found
 
@@ -33,7 +33,7 @@ def finish(world: World, jobs: list[JobId], state: str = "succeeded") -> None:
 def test_a_million_members_wait_in_one_row() -> None:
     world = World()
     world.submit("a", count=1_000_000)
-    assert [type(write) for write in world.last.writes if not hasattr(write, "queue")] == [PutBand]
+    assert [type(write) for write in world.last.writes if not hasattr(write, "queue")] == [PutGroup]
     assert len(world.ledger.jobs) == 1
     (glance,) = world.scheduler.queues()
     assert glance.depth[JobState.QUEUED] == 1_000_000
@@ -197,7 +197,7 @@ def test_one_member_may_be_cancelled_and_the_others_go_on() -> None:
 
 def retry(world: World, array: str, failed: tuple[int, ...] | None = None) -> None:
     recall = world.recall()
-    world.step(Retry(job_id=JobId(array), failed=failed, recall=recall))
+    world.step(Retry(job_id=JobId(array), failed=failed, preloaded=recall))
 
 
 def test_a_retry_runs_only_the_members_that_did_not_succeed() -> None:
@@ -255,9 +255,9 @@ def test_a_member_is_retried_changed_and_deleted_with_its_array_only() -> None:
     with pytest.raises(Conflict, match="retry that"):
         world.retry(first)
     with pytest.raises(Conflict, match="is a member of a"):
-        world.step(Delete(job_id=first, recall=world.recall()))
+        world.step(Delete(job_id=first, preloaded=world.recall()))
     world.complete(second)
-    world.step(Delete(job_id=first, recall=world.recall()))
+    world.step(Delete(job_id=first, preloaded=world.recall()))
     assert world.state(first) is None
 
 
@@ -266,7 +266,7 @@ def test_deleting_a_live_array_by_force_takes_its_live_members_along() -> None:
     world.register(cpu=1)
     world.submit("a", count=3)
     (first,) = world.take()
-    world.step(Delete(job_id=JobId("a"), force=True, recall=world.recall()))
+    world.step(Delete(job_id=JobId("a"), force=True, preloaded=world.recall()))
     world.complete(first, "cancelled")
     assert world.ledger.jobs == {}
 
@@ -348,7 +348,7 @@ def test_purging_a_queue_calls_off_the_members_that_wait() -> None:
     world.register(cpu=1)
     world.submit("a", count=5)
     (first,) = world.take()
-    assert world.step(Purge(name="default")) == Counted(4)
+    assert world.step(Purge(name="default")) == CountReceipt(4)
     world.complete(first)
     assert world.state("a") is JobState.CANCELLED
     assert tally(world, "a") == GroupProgress(drawn=1, succeeded=1, cancelled=4, dropped=4)

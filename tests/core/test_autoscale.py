@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.inputs import PutTenantSettings, Timing, Window
+from rota.core.inputs import MemoryWindow, PutTenantSettings, Timing
 from rota.core.model import Quota, RateLimit, Resources
 from rota.core.outlook.autoscale import Demand, QueueDemand
 from rota.core.outlook.backlog import slots_for
@@ -182,11 +182,11 @@ def test_workers_that_have_left_tell_what_a_worker_is_like() -> None:
 
 
 def test_jobs_on_the_shelf_count() -> None:
-    window = Window(jobs=50, line=5, piece=10)
+    window = MemoryWindow(jobs=50, fifo_group=5, refill=10)
     world = World(timing=Timing(window=window))
     world.register("w1", cpu=1)
     waiting(world, 300, runs_ms=MINUTE)
-    shelved = world.scheduler._t.lines.shelved
+    shelved = world.scheduler._t.ready_queue.spilled
     assert shelved > 100
     quiet(world)
     (shape,) = queue(look(world)).shapes

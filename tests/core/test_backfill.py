@@ -67,7 +67,7 @@ def test_a_place_is_none_for_the_same_job_when_it_asks_for_more() -> None:
     world.submit("same again", cpu=3, runs_ms=MINUTE)
     world.poll(wait_ms=60 * MINUTE)
     world.update("grows", cpu=4, runs_ms=MINUTE)
-    assert len(world.scheduler._t.lines.classes) == 2
+    assert len(world.scheduler._t.ready_queue.classes) == 2
     world.submit("long", cpu=1, runs_ms=20 * MINUTE)
     assert world.state("long") is JobState.QUEUED, "beside four cpus there is none to spare"
 
@@ -229,7 +229,7 @@ def test_in_the_conservative_plan_every_job_starts_no_later_than_it_was_told_at_
     told: dict[str, int] = {}
 
     def looked(world: World) -> None:
-        for job_id, (_, at) in world.scheduler._t.plan.items():
+        for job_id, (_, at) in world.scheduler._t.conservative_plan.items():
             told.setdefault(job_id, at - NOON)
 
     replay = Replay(CONSERVATIVE, fleet, looked)

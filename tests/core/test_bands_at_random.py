@@ -78,16 +78,16 @@ class Stories(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 99))
     def retry(self, number: int) -> None:
-        ended = [job for job in self.world.ledger.ended() if job.spec.band is not None]
+        ended = [job for job in self.world.ledger.ended() if job.spec.group is not None]
         if not ended:
             return
         job = ended[number % len(ended)]
-        failed = self._failed(job) if isinstance(job.spec.band, Array) else None
+        failed = self._failed(job) if isinstance(job.spec.group, Array) else None
         try:
-            self.world.step(Retry(job_id=job.id, failed=failed, recall=self.world.recall()))
+            self.world.step(Retry(job_id=job.id, failed=failed, preloaded=self.world.recall()))
         except Refusal:
             done = job.life.state is JobState.SUCCEEDED
-            assert done or isinstance(job.spec.band, GroupMember)
+            assert done or isinstance(job.spec.group, GroupMember)
 
     @rule(ms=st.sampled_from([SECOND, 6 * SECOND, 40 * SECOND]))
     def time_passes(self, ms: int) -> None:
@@ -114,10 +114,10 @@ class Stories(RuleBasedStateMachine):
         running = Counter(
             band.parent
             for x in self.world.ledger.running()
-            if isinstance(band := jobs[x.job_id].spec.band, GroupMember)
+            if isinstance(band := jobs[x.job_id].spec.group, GroupMember)
         )
         for parent, count in running.items():
-            band = jobs[JobId(parent)].spec.band
+            band = jobs[JobId(parent)].spec.group
             if isinstance(band, Array) and band.max_parallel is not None:
                 assert count <= band.max_parallel
 
@@ -134,10 +134,10 @@ class Stories(RuleBasedStateMachine):
             self.world.advance(2 * SECOND)
         assert not self.world.ledger.live()
         for job in self.world.ledger.ended():
-            if isinstance(job.spec.band, Array | Gang):
+            if isinstance(job.spec.group, Array | Gang):
                 self._check_ends(job)
         for job in self.world.ledger.ended():
-            if isinstance(job.spec.band, GroupMember) and not job.spec.band.in_gang:
+            if isinstance(job.spec.group, GroupMember) and not job.spec.group.in_gang:
                 well = job.life.state is JobState.SUCCEEDED
                 assert self.succeeded[job.id] == well, f"{job.id} ended well more than once"
 
@@ -156,12 +156,12 @@ class Stories(RuleBasedStateMachine):
         for write in self.world.last.writes:
             if isinstance(write, PutExecution):
                 execution = write.execution
-                band = jobs[execution.job_id].spec.band
+                band = jobs[execution.job_id].spec.group
                 is_new = execution.state is ExecutionState.CLAIMED and execution.stop is None
                 if isinstance(band, GroupMember) and band.in_gang and is_new:
                     starts[band.parent] += 1
         for parent, count in starts.items():
-            band = jobs[JobId(parent)].spec.band
+            band = jobs[JobId(parent)].spec.group
             assert isinstance(band, Gang)
             assert count == band.size, f"{count} of {band.size} members of {parent} started"
 
@@ -170,18 +170,18 @@ class Stories(RuleBasedStateMachine):
         return [
             one
             for one in ended
-            if isinstance(one.spec.band, GroupMember) and one.spec.band.parent == job.id
+            if isinstance(one.spec.group, GroupMember) and one.spec.group.parent == job.id
         ]
 
     def _failed(self, job: JobRecord) -> tuple[int, ...]:
         return tuple(
-            one.spec.band.index
+            one.spec.group.index
             for one in self._members(job)
-            if isinstance(one.spec.band, GroupMember) and one.life.state is not JobState.SUCCEEDED
+            if isinstance(one.spec.group, GroupMember) and one.life.state is not JobState.SUCCEEDED
         )
 
     def _check_ends(self, job: JobRecord) -> None:
-        band, tally = job.spec.band, job.life.tally or GroupProgress()
+        band, tally = job.spec.group, job.life.group_progress or GroupProgress()
         size = band.count if isinstance(band, Array) else band.size  # type: ignore[union-attr]
         assert tally.succeeded + tally.failed + tally.cancelled == size
         states = Counter(one.life.state for one in self._members(job))

@@ -28,7 +28,7 @@ def test_numbers_of_empty_classes_are_used_again() -> None:
     world = few_classes()
     world.register()
     pass_through(world, *(f"q{n}" for n in range(40)))
-    assert len(world.scheduler._t.lines.classes) == KEPT
+    assert len(world.scheduler._t.ready_queue.classes) == KEPT
 
 
 def test_a_class_that_has_jobs_keeps_its_number() -> None:
@@ -37,7 +37,7 @@ def test_a_class_that_has_jobs_keeps_its_number() -> None:
     for n in range(8):
         world.submit(f"waiting-{n}", queue=f"q{n}", cpu=2)
     pass_through(world, *(f"p{n}" for n in range(20)))
-    assert len(world.scheduler._t.lines.classes) <= 8 + KEPT
+    assert len(world.scheduler._t.ready_queue.classes) <= 8 + KEPT
     world.register("big", cpu=2)
     assert world.take("big") == ["waiting-0"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.core.inputs import Delete, Leave, SetPolicy
+from rota.core.inputs import Delete, Deregister, SetPolicy
 from rota.core.model import JobId, JobState, WorkerId
 from rota.core.records.policy import DEFAULT, FCFS, OrderKind, Policy
 from tests.core.asking import HOUR, SECOND, job, retries
@@ -139,7 +139,7 @@ def test_a_lost_job_goes_on_before_those_of_its_key_that_came_later() -> None:
     world = roomy()
     keyed(world, "a", "b")
     run(world, "a")
-    world.step(Leave(worker_id=WorkerId("w1")))
+    world.step(Deregister(worker_id=WorkerId("w1")))
     world.register(cpu=64)
     assert world.take() == ["a"]
 
@@ -149,7 +149,7 @@ def test_a_lost_job_lets_a_more_urgent_one_of_its_key_go_first() -> None:
     keyed(world, "a")
     run(world, "a")
     keyed(world, "urgent", priority=1)
-    world.step(Leave(worker_id=WorkerId("w1")))
+    world.step(Deregister(worker_id=WorkerId("w1")))
     world.register(cpu=64)
     assert world.take() == ["urgent"]
     world.complete("urgent")
@@ -244,7 +244,7 @@ def test_a_key_in_heavy_use_never_passes_its_limit() -> None:
             world.complete(running.pop(turn % len(running)), how)
         world.advance(100)
         world.beat()
-    assert not world.scheduler._t.keys.groups
+    assert not world.scheduler._t.concurrency_keys.groups
     assert {record.life.state for record in world.ledger.jobs.values()} <= {
         JobState.SUCCEEDED,
         JobState.FAILED,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rota.core.inputs import Retry, Update
 from rota.core.model import JobId, TriggerId
 from rota.core.records.event_inputs import CreateTrigger, NewTrigger
-from rota.core.records.events import Rule
+from rota.core.records.events import TriggerDefinition
 from rota.core.records.policy import DEFAULT, FCFS, STRICT, Policy
 from tests.core.asking import HOUR, SECOND, job, spec
 from tests.core.world import World, run
@@ -119,7 +119,7 @@ def test_another_deadline_begins_anew() -> None:
     assert world.life("a").deadline == "missed"
     record = world.ledger.jobs[JobId("a")]
     later = replace(record.spec, finish_by=world.now + HOUR)
-    world.step(Update(job_id=JobId("a"), spec=later, recall=world.recall()))
+    world.step(Update(job_id=JobId("a"), spec=later, preloaded=world.recall()))
     assert world.life("a").deadline == ""
     world.advance(HOUR)
     assert world.life("a").deadline == "missed"
@@ -132,7 +132,7 @@ def test_one_that_is_started_over_after_its_time_is_not_warned_of_again() -> Non
     run(world, "a")
     world.now += 2 * SECOND
     world.complete("a", "failed")
-    world.step(Retry(job_id=JobId("a"), recall=world.recall()))
+    world.step(Retry(job_id=JobId("a"), preloaded=world.recall()))
     world.advance(MINUTE)
     assert world.life("a").deadline == ""
 
@@ -140,8 +140,8 @@ def test_one_that_is_started_over_after_its_time_is_not_warned_of_again() -> Non
 @pytest.mark.parametrize("kind", ["at_risk", "missed"])
 def test_triggers_hear_of_it_once(kind: str) -> None:
     world = World()
-    rule = Rule("page", f"rota.job.deadline_{kind}", spec(name="page-somebody"))
-    world.step(CreateTrigger(trigger=NewTrigger(id=TriggerId("t1"), rule=rule)))
+    rule = TriggerDefinition("page", f"rota.job.deadline_{kind}", spec(name="page-somebody"))
+    world.step(CreateTrigger(trigger=NewTrigger(id=TriggerId("t1"), definition=rule)))
     world.submit("a", finish_by=world.now + HOUR)
     world.advance(2 * HOUR)
     made = [one for one in world.ledger.jobs.values() if one.spec.terms.name == "page-somebody"]
@@ -155,7 +155,7 @@ def test_how_a_job_stands_follows_what_is_known_of_it() -> None:
     world.submit("a", runs_ms=10 * MINUTE, finish_by=world.now + HOUR)
     waiting = world.scheduler.deadline(world.ledger.jobs[JobId("a")], None, world.now)
     assert waiting is not None
-    assert (waiting.verdict, waiting.expected_end) == ("on_time", None)
+    assert (waiting.status, waiting.expected_end) == ("on_time", None)
     run(world, "a")
     record = world.ledger.jobs[JobId("a")]
     running = world.scheduler.deadline(record, None, world.now)
@@ -165,4 +165,4 @@ def test_how_a_job_stands_follows_what_is_known_of_it() -> None:
         replace(record, spec=replace(record.spec, finish_by=world.now + MINUTE)), None, world.now
     )
     assert late is not None
-    assert (late.verdict, late.slack_ms < 0) == ("late", True)
+    assert (late.status, late.slack_ms < 0) == ("late", True)

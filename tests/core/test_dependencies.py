@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rota.core.errors import StaleRecall
+from rota.core.errors import StalePreload
 from rota.core.inputs import Delete, Submit
 from rota.core.model import JobId, JobState
 from tests.core.asking import NOON, job, retries
@@ -205,7 +205,7 @@ def test_a_job_may_depend_on_one_that_ended_while_it_was_read() -> None:
     read = world.recall()
     run(world, "first")
     world.complete("first")
-    world.step(Submit(jobs=(job("second", after=["first"]),), recall=read))
+    world.step(Submit(jobs=(job("second", after=["first"]),), preloaded=read))
     assert world.state("second") is JobState.QUEUED
 
 
@@ -213,6 +213,6 @@ def test_a_job_that_was_removed_while_it_was_read_is_read_again() -> None:
     world = World()
     end(world, "first", "cancelled")
     read = world.recall()
-    world.step(Delete(job_id=JobId("first"), recall=read))
-    with pytest.raises(StaleRecall):
-        world.step(Submit(jobs=(job("second", after=["first"]),), recall=read))
+    world.step(Delete(job_id=JobId("first"), preloaded=read))
+    with pytest.raises(StalePreload):
+        world.step(Submit(jobs=(job("second", after=["first"]),), preloaded=read))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.errors import Conflict, IllegalTransition, NoRoom, NotFound
+from rota.core.errors import Conflict, IllegalTransition, NoFreeCapacity, NotFound
 from rota.core.inputs import Drain, Execute
 from rota.core.model import ExecutionState, JobId, JobState, RateLimit, WorkerId
 from rota.core.outcome import ExecutionAnswer
@@ -12,7 +12,7 @@ from tests.core.world import World, run
 
 def execute(world: World, job_id: str, worker_id: str = "w1") -> ExecutionAnswer:
     """This job on that worker, by hand."""
-    event = Execute(job_id=JobId(job_id), worker_id=WorkerId(worker_id), recall=world.recall())
+    event = Execute(job_id=JobId(job_id), worker_id=WorkerId(worker_id), preloaded=world.recall())
     answer = world.step(event)
     assert isinstance(answer, ExecutionAnswer)
     return answer
@@ -85,7 +85,7 @@ def test_a_worker_that_cannot_is_refused_with_what_it_lacks(
     world.submit("busy", cpu=3)
     run(world, "busy")
     world.submit("a", **asked)
-    with pytest.raises(NoRoom) as refused:
+    with pytest.raises(NoFreeCapacity) as refused:
         execute(world, "a")
     assert refused.value.detail == says
     assert world.state("a") is JobState.QUEUED
@@ -134,7 +134,7 @@ def test_what_depends_on_others_or_has_ended_or_runs_is_refused() -> None:
     with pytest.raises(NotFound):
         execute(world, "b", "ghost")
     world.step(Drain(worker_id=WorkerId("w1")))
-    with pytest.raises(NoRoom, match="is draining"):
+    with pytest.raises(NoFreeCapacity, match="is draining"):
         execute(world, "b")
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rota.core.inputs import NewJob, Submit, Timing
 from rota.core.limits import CoreLimits
-from rota.core.memory.pool import Pool
+from rota.core.memory.pool import InternPool
 from rota.core.model import JobId
 from rota.core.scheduler import Scheduler
 from tests.core.asking import NOON, job, spec
@@ -54,7 +54,7 @@ def test_jobs_that_come_at_once_share_their_place_in_line() -> None:
     world = World()
     world.submit_all([job("a"), job("b")])
     first, second = world.scheduler._t.jobs.values()
-    assert first.place is second.place
+    assert first.sort_key is second.sort_key
 
 
 def test_more_kinds_of_jobs_than_are_remembered_leave_nothing_behind() -> None:
@@ -64,13 +64,13 @@ def test_more_kinds_of_jobs_than_are_remembered_leave_nothing_behind() -> None:
     world.submit_all([job(name, priority=number) for number, name in enumerate(names)])
     world.cancel("j0")
     assert sorted(world.take()) == sorted(names[1:])
-    (job_class,) = world.scheduler._t.lines.classes
+    (job_class,) = world.scheduler._t.ready_queue.classes
     assert not job_class.waiting
-    assert not job_class.lanes
+    assert not job_class.fifo_groups
 
 
 def test_a_pool_gives_the_first_of_equals_as_long_as_it_remembers() -> None:
-    pool: Pool[str] = Pool(2)
+    pool: InternPool[str] = InternPool(2)
     first, again = "ab", "".join(("a", "b"))
     assert pool.same(first) is first
     assert pool.same(again) is first

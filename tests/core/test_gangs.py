@@ -54,7 +54,7 @@ def test_members_are_told_whom_they_run_with() -> None:
     world.submit("g", gang=3)
     started(world, "g", 3)
     orders = [order for answer in world.answers.values() for order in answer.orders]
-    companies = [order.company for order in orders]
+    companies = [order.group for order in orders]
     assert [(c.group_id, c.index, c.size) for c in companies if c] == [
         ("g", 0, 3),
         ("g", 1, 3),
@@ -68,8 +68,8 @@ def test_a_worker_that_names_its_machine_is_found_by_that() -> None:
     world.register("w1", cpu=2, labels={"host": "10.0.0.7"})
     world.submit("g", gang=2)
     (order, _) = world.answers[world.poll("w1")].orders
-    assert order.company is not None
-    assert order.company.hosts == ("10.0.0.7", "10.0.0.7")
+    assert order.group is not None
+    assert order.group.hosts == ("10.0.0.7", "10.0.0.7")
 
 
 def test_a_gang_succeeds_when_all_have_and_returns_what_the_first_returns() -> None:

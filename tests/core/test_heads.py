@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.model import JobId
-from rota.core.order.heads import Heads, Seat
+from rota.core.order.heads import ClassHeads, HeadEntry
 
 
 @dataclass
@@ -14,16 +14,18 @@ class Standing:
     bit: int
 
 
-act = st.tuples(st.booleans(), st.integers(0, 29), st.integers(0, 9))
+head_acts = st.tuples(st.booleans(), st.integers(0, 29), st.integers(0, 9))
 
 
-@given(acts=st.lists(act, max_size=100), mask=st.integers(1, 255))
+@given(acts=st.lists(head_acts, max_size=100), mask=st.integers(1, 255))
 def test_heads_in_blocks_find_whom_a_sorted_list_finds(
     acts: list[tuple[bool, int, int]], mask: int
 ) -> None:
-    heads: Heads[Standing] = Heads(block_max=2)  # blocks are split and dropped all the time
+    heads: ClassHeads[Standing] = ClassHeads(
+        block_max=2
+    )  # blocks are split and dropped all the time
     lines = [Standing(1 << number % 8) for number in range(30)]
-    seated: dict[int, Seat[Standing]] = {}
+    seated: dict[int, HeadEntry[Standing]] = {}
     for comes, number, place in acts:
         if number in seated:
             heads.remove(seated.pop(number))

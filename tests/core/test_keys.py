@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.errors import KeyReused, StaleRecall, UnknownDependency
-from rota.core.inputs import Cancel, Key, Recall, Register, Submit
+from rota.core.errors import KeyReused, StalePreload, UnknownDependency
+from rota.core.inputs import Cancel, Key, Preloaded, Register, Submit
 from rota.core.model import JobId, JobState, WorkerId
 from tests.core.asking import SECOND, job, resources
 from tests.core.world import World
@@ -13,8 +13,8 @@ def keyed(world: World, job_id: str, **said: str) -> Submit:
     """A submission under a key, with what the tables know of the key."""
     key = Key(key=said.get("key", "key-1"), fingerprint=said.get("fingerprint", "f1"))
     world.now += 1
-    recall = Recall(at=world.now, key=world.ledger.keys.get(key.key))
-    return Submit(jobs=(job(job_id),), key=key, recall=recall)
+    recall = Preloaded(at=world.now, key=world.ledger.keys.get(key.key))
+    return Submit(jobs=(job(job_id),), key=key, preloaded=recall)
 
 
 def test_the_same_key_again_gets_the_same_receipt_and_makes_nothing() -> None:
@@ -55,7 +55,7 @@ def test_a_key_looked_up_too_long_ago_must_be_looked_up_again() -> None:
     world = World()
     early = keyed(world, "a")
     world.advance(11 * SECOND)
-    with pytest.raises(StaleRecall):
+    with pytest.raises(StalePreload):
         world.step(early)
     assert not world.ledger.keys
 
@@ -66,7 +66,7 @@ def test_a_key_looked_up_before_a_restart_must_be_looked_up_again() -> None:
     world.step(keyed(world, "a"))
     world.now += 1
     world.restart()
-    with pytest.raises(StaleRecall):
+    with pytest.raises(StalePreload):
         world.step(early)
     assert list(world.ledger.jobs) == ["a"]
 
@@ -83,7 +83,7 @@ def test_a_refusal_uses_no_key() -> None:
     world = World()
     recall = world.recall()
     bad = Submit(
-        jobs=(job("a", after=["ghost"]),), key=Key(key="k", fingerprint="f"), recall=recall
+        jobs=(job("a", after=["ghost"]),), key=Key(key="k", fingerprint="f"), preloaded=recall
     )
     with pytest.raises(UnknownDependency):
         world.step(bad)
@@ -96,7 +96,7 @@ def test_any_write_may_carry_a_key() -> None:
     world = World()
     world.submit("a")
     key = Key(key="c", fingerprint="f")
-    cancel = Cancel(job_id=JobId("a"), key=key, recall=world.recall())
+    cancel = Cancel(job_id=JobId("a"), key=key, preloaded=world.recall())
     first = world.step(cancel)
     assert world.step(cancel) == first, "the second would be refused without its key"
     register = Register(
@@ -105,6 +105,6 @@ def test_any_write_may_carry_a_key() -> None:
         name="w1",
         capacity=resources(cpu=1),
         key=Key(key="r", fingerprint="f"),
-        recall=world.recall(),
+        preloaded=world.recall(),
     )
     assert world.step(register) == world.step(register)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rota.core.inputs import PutTenantSettings
 from rota.core.limits import CoreLimits
-from rota.core.model import JobId, Quota, Runtime
+from rota.core.model import JobId, Quota, RuntimeStats
 from rota.core.order.fair import FairOrder
 from rota.core.records.policy import DEFAULT
 from tests.core.asking import job
@@ -51,7 +51,7 @@ def test_what_a_tenant_holds_is_counted_from_when_it_is_given_a_quota_of_any_kin
     world.submit("b")
     assert world.take() == ["b"]
     world.complete("a")
-    (tenant,) = world.scheduler._t.tenants.cells.values()
+    (tenant,) = world.scheduler._t.tenants.entries.values()
     assert tenant.used.cpu_milli == 1_000
 
 
@@ -76,7 +76,7 @@ def test_who_is_charged_is_the_same_whether_it_was_looked_up_before_or_now(
     remembers, looks_up = (World(policy=DEFAULT, checked=False, limits=limits) for _ in range(2))
     found: list[object] = []
     for world in (remembers, looks_up):
-        kinds = world.scheduler._t.kinds
+        kinds = world.scheduler._t.terms
         world.register(cpu=8)
         for number in range(30):
             world.advance(1_000)
@@ -85,9 +85,9 @@ def test_who_is_charged_is_the_same_whether_it_was_looked_up_before_or_now(
             world.submit(f"j{number}", queue=f"q{number * 7 % 5}", cpu=1 + number % 2)
             ended = [world.report(JobId(f"j{number - 4}"))] if number >= 4 else []
             world.poll(completed=ended, wait_ms=0)
-        order = world.scheduler._t.lines.order
+        order = world.scheduler._t.ready_queue.order
         assert isinstance(order, FairOrder)
-        found.append(order.standings(world.now))
+        found.append(order.balances(world.now))
     assert found[0] == found[1]
 
 
@@ -105,11 +105,11 @@ def test_a_kind_is_expected_to_run_as_long_as_is_known_of_its_name(
     """Whatever is learned, loaded, or forgotten because too many names came."""
     world = World(policy=DEFAULT, limits=CoreLimits(runtimes_kept=3))
     world.submit("first")
-    kinds, known = world.scheduler._t.kinds, world.scheduler._t.runtimes
+    kinds, known = world.scheduler._t.terms, world.scheduler._t.runtime_estimates
     terms = [job("j", name=name, timeout_ms=timeout_ms).spec.terms for name in "abcd"]
     for is_loaded, name, runs in heard:
         if is_loaded:
-            known.restore(Runtime("default", name, tuple(runs[:2])))
+            known.restore(RuntimeStats("default", name, tuple(runs[:2])))
         else:
             known.learn(job("j", name=name).spec.terms, runs)
         assert [kinds.of(one).estimate(known) for one in terms] == [
@@ -130,8 +130,8 @@ def test_the_head_of_a_line_leaves_it_as_anybody_else_would() -> None:
             running = [one.job_id for one in world.ledger.running()]
             ended = [world.report(one) for one in running[: number % 3]]
             if not leaves_at_once:
-                world.scheduler._t.kinds.forget()  # so nobody knows where it stands
+                world.scheduler._t.terms.forget()  # so nobody knows where it stands
             started.append(world.take(completed=ended))
-        lanes = [sorted(one.lanes) for one in world.scheduler._t.lines.classes]
+        lanes = [sorted(one.fifo_groups) for one in world.scheduler._t.ready_queue.classes]
         found.append((started, lanes))
     assert found[0] == found[1]

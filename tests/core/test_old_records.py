@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.affinity import Affinity
-from rota.core.ids import line_number
-from rota.core.learned import Runtime
+from rota.core.ids import spill_queue_number
+from rota.core.learned import RuntimeStats
 from rota.core.model import Execution, Needs, RetryPolicy, Worker
 from tests.core.asking import resources
 
@@ -44,13 +44,13 @@ def test_an_execution_without_its_memory_is_read() -> None:
 
 
 def test_run_times_without_usage_are_read() -> None:
-    found = msgspec.msgpack.decode(msgspec.msgpack.encode(["t", "n", [5, 6]]), type=Runtime)
-    assert found == Runtime("t", "n", (5, 6))
+    found = msgspec.msgpack.decode(msgspec.msgpack.encode(["t", "n", [5, 6]]), type=RuntimeStats)
+    assert found == RuntimeStats("t", "n", (5, 6))
 
 
 def test_lines_of_the_store_keep_their_numbers() -> None:
     """Written down once: another number and what is on the shelf would be read as strangers."""
     needs = Needs(resources(cpu=1, memory=1 << 20), ("linux",))
-    assert line_number(("default", needs, 0, "default", -1)) == NUMBER
+    assert spill_queue_number(("default", needs, 0, "default", -1)) == NUMBER
     wish = Needs(needs.resources, needs.capabilities, Affinity(spread="host"))
-    assert line_number(("default", wish, 0, "default", -1)) != NUMBER
+    assert spill_queue_number(("default", wish, 0, "default", -1)) != NUMBER

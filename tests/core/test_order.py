@@ -110,7 +110,7 @@ def test_a_line_full_of_called_off_jobs_is_tidied() -> None:
     for n in range(1, 2_000):
         world.scheduler.turn([], world.now)
         world.cancel(f"j{n}")
-    (line,) = world.scheduler._t.lines._lines.values()
+    (line,) = world.scheduler._t.ready_queue._queues.values()
     assert line.waiting == 1
-    assert line.row.size < 100
+    assert line.jobs.size < 100
     world.check()

@@ -38,7 +38,7 @@ def story(seed: int, limits: CoreLimits = CORE_LIMITS) -> list[object]:
         outcome = world.turn(events)
         told.append((outcome.writes, outcome.answers))
         told.append(sorted(world.scheduler.reservations(world.now), key=repr))
-    lines = world.scheduler._t.lines._lines.values()
+    lines = world.scheduler._t.ready_queue._queues.values()
     told.append([(line.number, line.stuck, line.stuck_since) for line in lines])
     world.check()
     return told

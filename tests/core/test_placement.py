@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rota.core.model import JobState
-from rota.core.resources import NOTHING, fits, lacks, minus, plus, total
+from rota.core.resources import NOTHING, fits, minus, plus, shortfalls, total
 from tests.core.asking import GIB, job, resources
 from tests.core.world import World
 
@@ -158,7 +158,7 @@ def test_what_is_lacking_is_empty_exactly_where_it_fits() -> None:
         resources(gpu=1),
         resources(),
     ):
-        assert fits(need, room) == (not lacks(need, room))
+        assert fits(need, room) == (not shortfalls(need, room))
 
 
 def test_sums_come_out_even() -> None:

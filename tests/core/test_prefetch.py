@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from rota.core.errors import Conflict
-from rota.core.inputs import Complete, Drain, Leave
+from rota.core.inputs import Complete, Deregister, Drain
 from rota.core.limits import PREFETCH_CHAIN, SHORT_MS, SHORT_RUNS
 from rota.core.model import Execution, ExecutionState, JobState, RateLimit, WorkerId
 from rota.core.records.policy import CONSERVATIVE, DEFAULT
@@ -112,7 +112,7 @@ def test_what_a_prefetched_one_waited_is_not_learned_as_what_it_ran() -> None:
     world.complete("a")
     world.advance(5)
     world.complete("b")
-    assert world.scheduler._t.runtimes.recent(("default", "known")) == (5, SHORT_MS)
+    assert world.scheduler._t.runtime_estimates.recent(("default", "known")) == (5, SHORT_MS)
 
 
 # What is prefetched
@@ -340,7 +340,7 @@ def test_a_worker_that_is_lost_loses_its_prefetched_executions_too() -> None:
 
 def test_a_worker_that_leaves_gives_up_its_prefetched_executions_too() -> None:
     world = with_short(3, spare=2)
-    world.step(Leave(worker_id=WorkerId("w1")))
+    world.step(Deregister(worker_id=WorkerId("w1")))
     assert [world.state(name) for name in "abc"] == [JobState.QUEUED] * 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.learned import Runtime
+from rota.core.learned import RuntimeStats
 from rota.core.limits import PREFETCH_CHAIN, PREFETCH_MS, SHORT_MS, SHORT_RUNS
 from rota.core.memory import runtimes
 from tests.core.asking import job
@@ -63,9 +63,9 @@ def test_two_long_runs_in_a_row_count_at_once_whatever_the_mean() -> None:
 
 
 def test_names_beyond_those_that_are_kept_go_whoever_is_heard_of() -> None:
-    known = runtimes.Runtimes(3)
+    known = runtimes.RuntimeEstimates(3)
     for number in range(6):  # as many as were written before a restart
-        known.restore(Runtime("default", f"name-{number}", (5, 5)))
+        known.restore(RuntimeStats("default", f"name-{number}", (5, 5)))
     for _ in range(4):
         known.learn(job("a", name="name-5").spec.terms, [5])
     assert [key[1] for key in known._known] == ["name-3", "name-4", "name-5"]

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.memory.cells import MachineClass, WorkerCell
-from rota.core.memory.rooms import Rooms
+from rota.core.memory.cells import MachineClass, WorkerEntry
+from rota.core.memory.rooms import FreeCapacities
 from rota.core.model import ExecutionId, Resources, Worker, WorkerId
-from rota.core.plan.profile import Profile
+from rota.core.plan.profile import Availability
 
 CPUS = 4
 stays = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 6), st.integers(1, CPUS)), max_size=6)
@@ -16,17 +16,17 @@ def cpus(count: int) -> Resources:
     return Resources(cpu_milli=1000 * count)
 
 
-def a_worker(runs: list[tuple[int, int]]) -> WorkerCell:
+def a_worker(runs: list[tuple[int, int]]) -> WorkerEntry:
     """It runs what takes (until, cpus), as long as there is room."""
     worker = Worker(WorkerId("w"), "w", "s", cpus(CPUS))
-    cell = WorkerCell(worker, MachineClass(1, worker, Rooms()), 1, 0)
+    cell = WorkerEntry(worker, MachineClass(1, worker, FreeCapacities()), 1, 0)
     for number, (until, count) in enumerate(runs):
         if cell.free.cpu_milli >= 1000 * count:
             cell.hold(ExecutionId(str(number)), cpus(count), until)
     return cell
 
 
-def free_at(cell: WorkerCell, taken: list[tuple[int, int, int]], at: int) -> int:
+def free_at(cell: WorkerEntry, taken: list[tuple[int, int, int]], at: int) -> int:
     held = sum(cell.held[x].cpu_milli for until, x in cell.ends if until > at)
     planned = sum(1000 * count for start, end, count in taken if start <= at < end)
     return 1000 * CPUS - held - planned
@@ -56,7 +56,7 @@ def test_the_earliest_time_is_the_first_at_which_every_moment_has_room(
         if has_room(start, length, count):
             taken.append((start, start + length, count))
             planned.append((start, start + length, cpus(count)))
-    profile = Profile(cell, 0, planned)
+    profile = Availability(cell, 0, planned)
     for start, length, count in later:
         if has_room(start, length, count):
             taken.append((start, start + length, count))

@@ -6,8 +6,8 @@ import pytest
 
 from rota.core.errors import NotFound
 from rota.core.inputs import Purge, PutQueueSettings
-from rota.core.model import JobState, Limits, RateLimit
-from rota.core.outcome import Counted
+from rota.core.model import JobLimits, JobState, RateLimit
+from rota.core.outcome import CountReceipt
 from tests.core.asking import HOUR, SECOND, job
 from tests.core.world import World
 
@@ -44,7 +44,7 @@ def test_what_the_jobs_of_a_queue_are_held_to_goes_with_their_orders() -> None:
     world.queue("tight", limits=(("processes", None), ("log_size", 5)))
     world.submit_all([job("a", queue="tight"), job("b")])
     orders = world.answers[world.poll()].orders
-    assert [order.limits for order in orders] == [Limits(file_size=100, log_size=5), None]
+    assert [order.limits for order in orders] == [JobLimits(file_size=100, log_size=5), None]
     world.queue("tight", limits=(("file_size", None), ("log_size", None)))
     world.submit("c", queue="tight")
     assert [order.limits for order in world.answers[world.poll()].orders] == [None]
@@ -169,7 +169,7 @@ def test_purging_cancels_what_waits_and_leaves_what_runs() -> None:
         ]
     )
     assert world.take(max_orders=1) == ["running"]
-    assert world.step(Purge(name="q")) == Counted(2)
+    assert world.step(Purge(name="q")) == CountReceipt(2)
     assert world.state("running") is JobState.RUNNING
     assert world.state("ready") is JobState.CANCELLED
     assert world.state("later") is JobState.CANCELLED
@@ -181,9 +181,9 @@ def test_a_purge_can_be_taken_in_pieces() -> None:
     world = World()
     world.submit_all([job(f"j{number}", queue="q") for number in range(5)])
     world.submit_all([job("elsewhere", queue="other")])
-    assert world.step(Purge(name="q", most=2)) == Counted(2)
-    assert world.step(Purge(name="q", most=2)) == Counted(2)
-    assert world.step(Purge(name="q", before=4)) == Counted(5)
+    assert world.step(Purge(name="q", most=2)) == CountReceipt(2)
+    assert world.step(Purge(name="q", most=2)) == CountReceipt(2)
+    assert world.step(Purge(name="q", before=4)) == CountReceipt(5)
     assert world.state("elsewhere") is JobState.QUEUED
 
 

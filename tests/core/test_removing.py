@@ -12,7 +12,7 @@ from tests.core.world import World, run
 
 def delete(world: World, job_id: str, *, force: bool = False) -> AnyReceipt:
     """Removes a job."""
-    return world.step(Delete(job_id=JobId(job_id), force=force, recall=world.recall()))
+    return world.step(Delete(job_id=JobId(job_id), force=force, preloaded=world.recall()))
 
 
 def test_an_ended_job_is_removed_with_its_executions() -> None:
@@ -46,7 +46,7 @@ def test_a_running_job_removed_by_force_goes_when_it_has_stopped() -> None:
     answer = delete(world, "a", force=True)
     assert isinstance(answer, JobAnswer)
     assert answer.job.life.state is JobState.CANCELLING
-    assert world.life("a").doomed
+    assert world.life("a").delete_when_finished
     world.complete("a", "failed")
     assert world.state("a") is None
 

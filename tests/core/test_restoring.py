@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rota.core.inputs import Leave, Timing
+from rota.core.inputs import Deregister, Timing
 from rota.core.limits import OFFLINE_KEPT_MS
 from rota.core.model import JobId, JobRecord, JobState, Life, Queue, WorkerId
 from rota.core.restore import Stored
@@ -75,7 +75,7 @@ def test_new_jobs_come_after_old_ones_in_line() -> None:
 def test_an_offline_worker_is_forgotten_a_day_after_it_went() -> None:
     world = World()
     world.register()
-    world.step(Leave(worker_id=WorkerId("w1")))
+    world.step(Deregister(worker_id=WorkerId("w1")))
     world.advance(OFFLINE_KEPT_MS - HOUR)
     world.restart()
     assert "w1" in world.ledger.workers

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.errors import IllegalTransition, NotFound, StaleRecall
-from rota.core.inputs import Delete, Recall, Retry
+from rota.core.errors import IllegalTransition, NotFound, StalePreload
+from rota.core.inputs import Delete, Preloaded, Retry
 from rota.core.model import JobId, JobState
 from tests.core.asking import HOUR, SECOND, job, retries
 from tests.core.world import World, run
@@ -207,7 +207,7 @@ def test_a_deleted_upstream_rules_nothing_out() -> None:
     world.complete("gone")
     world.complete("a", "failed")
     assert world.state("b") is JobState.SKIPPED
-    world.step(Delete(job_id=JobId("gone"), recall=world.recall()))
+    world.step(Delete(job_id=JobId("gone"), preloaded=world.recall()))
     world.retry("a")
     assert world.state("b") is JobState.PENDING
 
@@ -215,15 +215,15 @@ def test_a_deleted_upstream_rules_nothing_out() -> None:
 def test_what_was_read_before_the_job_ended_is_read_again() -> None:
     world = World()
     world.submit("a")
-    early = Recall(at=world.now, jobs=(world.record("a"),))
+    early = Preloaded(at=world.now, jobs=(world.record("a"),))
     world.advance(SECOND)
     world.cancel("a")
-    with pytest.raises(StaleRecall):
-        world.step(Retry(job_id=JobId("a"), recall=early))
+    with pytest.raises(StalePreload):
+        world.step(Retry(job_id=JobId("a"), preloaded=early))
     too_old = world.recall()
     world.advance(11 * SECOND)
-    with pytest.raises(StaleRecall):
-        world.step(Retry(job_id=JobId("a"), recall=too_old))
+    with pytest.raises(StalePreload):
+        world.step(Retry(job_id=JobId("a"), preloaded=too_old))
     world.retry("a")
     assert world.state("a") is JobState.QUEUED
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.order.ring import Ring
+from rota.core.order.ring import MaskedSortedList
 
 
 @dataclass
@@ -28,7 +28,9 @@ act = st.tuples(
 def test_a_ring_finds_whom_a_sorted_list_finds(
     acts: list[tuple[str, int, int, int]], mask: int
 ) -> None:
-    ring: Ring[Sitter] = Ring(block_max=3)  # blocks are split and dropped all the time
+    ring: MaskedSortedList[Sitter] = MaskedSortedList(
+        block_max=3
+    )  # blocks are split and dropped all the time
     sitters = {rank: Sitter(0, 0.0, rank) for rank in range(40)}
     seated: dict[int, Sitter] = {}
     for verb, rank, key, bits in acts:

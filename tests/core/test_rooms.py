@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.memory.rooms import Room, Rooms
+from rota.core.memory.rooms import FreeCapacities, FreeCapacity
 from rota.core.model import Resources
 from rota.core.resources import NOTHING, left_of, minus, plus, total
 
@@ -17,7 +17,7 @@ AMOUNTS = (
 walks = st.lists(st.tuples(st.sampled_from(AMOUNTS), st.booleans()), max_size=40)
 
 
-def walk(room: Room, steps: list[tuple[Resources, bool]]) -> list[Resources]:
+def walk(room: FreeCapacity, steps: list[tuple[Resources, bool]]) -> list[Resources]:
     seen: list[Resources] = []
     for amount, is_taken in steps:
         room = room.without(amount) if is_taken else room.with_back(amount)
@@ -39,13 +39,13 @@ def test_rooms_that_are_remembered_have_what_arithmetic_says(
     most: int, first: list[tuple[Resources, bool]], second: list[tuple[Resources, bool]]
 ) -> None:
     """However few are remembered: what was found before is forgotten or used, never wrong."""
-    full = Rooms(most).of(1, FULL)
+    full = FreeCapacities(most).of(1, FULL)
     assert walk(full, first) == reckoned(first)
     assert walk(full, second) == reckoned(second)
 
 
 def test_workers_that_are_alike_share_a_room_as_long_as_it_is_remembered() -> None:
-    known = Rooms()
+    known = FreeCapacities()
     full = known.of(1, FULL)
     less = full.without(AMOUNTS[0])
     assert less.with_back(AMOUNTS[0]) is full
@@ -75,7 +75,7 @@ def test_an_amount_is_written_the_same_whatever_came_and_went(
 
 
 def test_rooms_that_nobody_uses_are_not_kept() -> None:
-    known = Rooms(3)
+    known = FreeCapacities(3)
     room = full = known.of(1, FULL)
     for _ in range(20):
         room = room.with_back(AMOUNTS[0])

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.limits import LONG_LANE
-from rota.core.memory.cells import LineKey
+from rota.core.limits import LONG_FIFO_GROUP
+from rota.core.memory.cells import OrderKey
 from rota.core.model import JobId
-from rota.core.order.lanes import Lane
-from rota.core.order.row import Row
+from rota.core.order.lanes import FifoGroup
+from rota.core.order.row import MergeQueue
 
 act = st.tuples(
     st.sampled_from(["add", "add", "add", "many", "drop", "mark", "tidy"]), st.integers(0, 99)
@@ -16,11 +16,11 @@ act = st.tuples(
 
 @given(acts=st.lists(act, max_size=150))
 def test_a_row_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> None:
-    row, expected = Row(), list[LineKey]()
-    lanes = [Lane(0, ("t", priority, -1, 0)) for priority in range(3)]
+    row, expected = MergeQueue(), list[OrderKey]()
+    lanes = [FifoGroup(0, ("t", priority, -1, 0)) for priority in range(3)]
     for lane in lanes:
-        lane.kept = LONG_LANE
-    lanes[0].kept = 0  # a short one
+        lane.in_memory = LONG_FIFO_GROUP
+    lanes[0].in_memory = 0  # a short one
     for number, (what, chance) in enumerate(acts):
         # Mostly in the order of arrival, as jobs come.
         place = number // 8 + chance // 90 * 50
@@ -33,10 +33,10 @@ def test_a_row_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> No
             row.add_run(many, lanes[chance % 3])
             expected += many
         elif what == "mark":
-            row.add_mark(entry)
+            row.add_spill_marker(entry)
             expected.append(entry)
         elif what == "tidy":
-            row.tidy(lambda one: one[1] % 3 != 0)
+            row.compact(lambda one: one[1] % 3 != 0)
             expected = [one for one in expected if one[1] % 3 != 0]
         elif expected:
             row.drop_first()
@@ -48,17 +48,17 @@ def test_a_row_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> No
 
 
 def test_jobs_that_come_in_order_are_not_in_a_heap() -> None:
-    row, lane = Row(), Lane(0, ("t", 0, -1, 0))
+    row, lane = MergeQueue(), FifoGroup(0, ("t", 0, -1, 0))
     for number in range(1_000):
         row.add((number, number, JobId(f"j{number}")), lane)
-        lane.kept += 1
+        lane.in_memory += 1
     assert lane.run is not None
-    assert len(lane.run) // 3 == 1_000 - LONG_LANE
+    assert len(lane.run) // 3 == 1_000 - LONG_FIFO_GROUP
 
 
 def test_a_lane_that_became_empty_is_found_again() -> None:
-    row, lane = Row(), Lane(0, ("t", 0, -1, 0))
-    lane.kept = LONG_LANE
+    row, lane = MergeQueue(), FifoGroup(0, ("t", 0, -1, 0))
+    lane.in_memory = LONG_FIFO_GROUP
     first, second = (1, 1, JobId("a")), (2, 2, JobId("b"))
     row.add(first, lane)
     row.drop_first()

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.errors import Conflict, IllegalTransition, StaleRecall
+from rota.core.errors import Conflict, IllegalTransition, StalePreload
 from rota.core.model import ScheduleId
 from rota.core.records.schedules import CatchUp, Overlap
 from tests.core.planned import MINUTE, Planner
@@ -79,7 +79,7 @@ class Story:
     def _end(self, count: int) -> None:
         for job_id in list(self.world.scheduler._t.jobs)[:count]:
             with suppress(
-                IllegalTransition, StaleRecall
+                IllegalTransition, StalePreload
             ):  # what fires in the same turn may have replaced it
                 self.world.cancel(job_id)
 

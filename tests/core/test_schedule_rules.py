@@ -7,9 +7,9 @@ from datetime import timedelta, timezone
 import pytest
 from msgspec.structs import replace
 
-from rota.core.errors import Conflict, Invalid, StaleRecall
+from rota.core.errors import Conflict, Invalid, StalePreload
 from rota.core.model import JobState
-from rota.core.records.schedules import CatchUp, OnHoliday, Overlap, Why
+from rota.core.records.schedules import CatchUp, OnHoliday, Overlap, SkipReason
 from rota.core.records.zones import Zone
 from rota.core.scheduler import Scheduler
 from tests.core.asking import NOON, spec
@@ -127,7 +127,7 @@ def test_a_backfill_that_read_before_another_ended_is_told_to_read_again(world: 
     world.advance(MINUTE)
     before = world.recall()
     world.backfill(schedule, NOON + MINUTE)
-    with pytest.raises(StaleRecall):
+    with pytest.raises(StalePreload):
         world.backfill(schedule, NOON + MINUTE, recall=before)
 
 
@@ -142,7 +142,7 @@ def test_a_backfill_after_the_clock_went_back_is_no_older_than_the_last(world: P
 
 def test_a_backfill_of_what_is_to_come_is_refused(world: Planner) -> None:
     schedule = world.schedule()
-    with pytest.raises(StaleRecall):
+    with pytest.raises(StalePreload):
         world.backfill(schedule, NOON + HOUR)
 
 
@@ -155,7 +155,7 @@ def test_a_backfill_out_of_a_long_gap_leaves_the_rest_of_it_recorded(world: Plan
     world.backfill(schedule, *wanted, ranges=((gap.nominal, gap.until),))
     records = world.ledger_of(schedule)
     assert [one.nominal - NOON for one in records[:3]] == [MINUTE, 2 * MINUTE, 3 * MINUTE]
-    assert (records[1].why, records[1].until) == (Why.TOO_OLD, gap.until)
+    assert (records[1].skip_reason, records[1].until) == (SkipReason.TOO_OLD, gap.until)
 
 
 def test_holidays_are_skipped_and_named() -> None:
@@ -241,10 +241,10 @@ def test_a_name_is_taken_once(world: Planner) -> None:
 def test_a_schedule_of_a_zone_nobody_knows_waits_and_says_so(world: Planner) -> None:
     schedule = world.schedule(cron="* * * * *", timezone="Europe/Berlin")
     stranger = Scheduler(world.timing, world.now)
-    stranger.restore(world.ledger.stored(world.timing.window.line), world.now)
+    stranger.restore(world.ledger.stored(world.timing.window.fifo_group), world.now)
     glance = stranger.schedule(schedule)
     assert glance is not None
-    assert (glance.next_at, glance.trouble) != (None, "")
+    assert (glance.next_at, glance.problem) != (None, "")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_new_rules_of_a_zone_move_what_is_to_come_and_bring_nothing_back(
     assert [one.nominal for one in world.ledger_of(schedule)] == [at("2026-06-01T10:00Z")]
     other_edition = Zone("Europe/Berlin", timezone(timedelta(hours=hours)))
     world.scheduler = Scheduler(world.timing, world.now, lambda _: other_edition)
-    world.scheduler.restore(world.ledger.stored(world.timing.window.line), world.now)
+    world.scheduler.restore(world.ledger.stored(world.timing.window.fifo_group), world.now)
     glance = world.scheduler.schedule(schedule)
     assert glance is not None
     assert glance.next_at == at(then)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rota.core.inputs import AnyInput, Cancel, ClockJump, Tick
 from rota.core.model import ScheduleId
-from rota.core.records.schedules import CatchUp, Fold, Gap, Occurrence
+from rota.core.records.schedules import CatchUp, Gap, Occurrence, RepeatedTime
 from rota.core.scheduler import Scheduler
 from rota.engine.zones import load_zone
 from tests.core.calendars import ways
@@ -43,7 +43,7 @@ class Chaos(Planner):
                 "cron": self.dice.choice(CRONS),
                 "timezone": self.dice.choice(ZONES),
                 "gap": self.dice.choice(list(Gap)),
-                "fold": self.dice.choice(list(Fold)),
+                "fold": self.dice.choice(list(RepeatedTime)),
             }
             made = self.schedule(
                 f"s{number}", catch_up=self.dice.choice(list(CatchUp)),
@@ -81,7 +81,7 @@ class Chaos(Planner):
     def _come_back(self) -> None:
         """Like `restart`, without the checks that take longer than the year has."""
         self.scheduler = Scheduler(self.timing, self.now, load_zone)
-        self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
+        self.scheduler.restore(self.ledger.stored(self.timing.window.fifo_group), self.now)
 
     def _go_down(self, ms: int) -> None:
         self.now += ms
@@ -151,12 +151,12 @@ def test_a_ledger_with_a_hole_would_be_noticed() -> None:
 @given(
     cron=st.sampled_from([*CRONS, "*/7 * * * *", "0 * * * *"]),
     zone=st.sampled_from(ZONES),
-    rules=st.tuples(st.sampled_from(Gap), st.sampled_from(Fold)),
+    rules=st.tuples(st.sampled_from(Gap), st.sampled_from(RepeatedTime)),
     day=st.integers(0, 700),
 )
 @settings(max_examples=25, deadline=None)
 def test_what_is_foreseen_is_what_fires(
-    cron: str, zone: str, rules: tuple[Gap, Fold], day: int
+    cron: str, zone: str, rules: tuple[Gap, RepeatedTime], day: int
 ) -> None:
     world = Planner(at("2026-01-01T11:11:11Z") + day * DAY)
     asked: dict[str, Any] = {"cron": cron, "timezone": zone, "gap": rules[0], "fold": rules[1]}

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from rota.core.errors import NotFound, StaleRecall
+from rota.core.errors import NotFound, StalePreload
 from rota.core.inputs import UpdateSchedule
 from rota.core.model import JobState
-from rota.core.records.schedules import CatchUp, Decision, Overlap, Why
+from rota.core.records.schedules import CatchUp, OccurrenceDecision, Overlap, SkipReason
 from tests.core.asking import NOON
 from tests.core.planned import DAY, MINUTE, Planner, plan
 
@@ -25,7 +25,7 @@ def test_an_instant_makes_its_job_in_the_turn_that_records_it(world: Planner) ->
     schedule = world.schedule(cron="*/5 * * * *")
     world.advance(5 * MINUTE)
     (record,) = world.ledger_of(schedule)
-    assert (record.nominal, record.decision) == (NOON + 5 * MINUTE, Decision.FIRED)
+    assert (record.nominal, record.decision) == (NOON + 5 * MINUTE, OccurrenceDecision.FIRED)
     job = world.record(record.job_id or "")
     assert job.life.state is JobState.QUEUED
     assert (job.spec.run_at, job.spec.origin.schedule_id) == (record.nominal, schedule)  # type: ignore[union-attr]
@@ -55,7 +55,7 @@ def test_a_run_a_little_late_is_late_and_not_missed(world: Planner) -> None:
     schedule = world.schedule(catch_up=CatchUp.NONE)
     world.sleep(MINUTE + 5_000)
     (record,) = world.ledger_of(schedule)
-    assert (record.decision, record.late_ms) == (Decision.LATE, 5_000)
+    assert (record.decision, record.late_ms) == (OccurrenceDecision.LATE, 5_000)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_is_older_than_the_window_is_one_record(world: Planner) -> None:
     schedule = world.schedule(catch_up=CatchUp.ALL, catch_up_window_ms=10 * MINUTE)
     world.sleep(3 * DAY)
     first, *rest = world.ledger_of(schedule)
-    assert (first.why, first.until) == (Why.TOO_OLD, world.now - 10 * MINUTE - 1)
+    assert (first.skip_reason, first.until) == (SkipReason.TOO_OLD, world.now - 10 * MINUTE - 1)
     assert [one.nominal for one in rest] == [world.now - n * MINUTE for n in range(10, -1, -1)]
     assert world.words(schedule)[1] == "caught_up"
 
@@ -186,7 +186,7 @@ def test_what_an_outage_left_undecided_is_recorded_before_the_expression_changes
     world.restart()
     world.change(schedule, cron="0 0 * * *")
     last = world.ledger_of(schedule)[-1]
-    assert (last.why, last.until) == (Why.CHANGED, world.now)
+    assert (last.skip_reason, last.until) == (SkipReason.CHANGED, world.now)
     world.catch_up()
     assert world.ledger_of(schedule)[-1] == last
 
@@ -203,9 +203,9 @@ def test_an_expression_that_changes_in_the_turn_of_a_firing_keeps_both(world: Pl
 
 def test_an_update_that_read_an_older_schedule_is_told_to_read_again(world: Planner) -> None:
     schedule = world.schedule()
-    stale = UpdateSchedule(schedule_id=schedule, plan=plan(), revision=1, paused=False)
+    stale = UpdateSchedule(schedule_id=schedule, definition=plan(), revision=1, paused=False)
     world.change(schedule, cron="15 * * * *")
-    with pytest.raises(StaleRecall):
+    with pytest.raises(StalePreload):
         world.step(stale)
 
 

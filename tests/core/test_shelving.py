@@ -5,33 +5,33 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core.errors import Conflict, StaleRecall
-from rota.core.ids import line_number
+from rota.core.errors import Conflict, StalePreload
+from rota.core.ids import spill_queue_number
 from rota.core.inputs import (
     Cancel,
     Delete,
     Execute,
+    MemoryWindow,
+    Preloaded,
     Purge,
-    Recall,
     SetPolicy,
     Timing,
-    Window,
 )
 from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import JobId, JobState, Life, Queue, WorkerId
-from rota.core.outcome import Counted, PutJob
+from rota.core.outcome import CountReceipt, PutJob
 from rota.core.records.policy import DEFAULT, STRICT, OrderKind, Policy
 from rota.core.records.schedules import Overlap
 from tests.core.asking import job, spec
 from tests.core.planned import MINUTE, Planner
 from tests.core.world import World, run
 
-TINY = Window(jobs=3, line=2, piece=2)
-WIDE = Window(jobs=40, line=40, piece=60)
+TINY = MemoryWindow(jobs=3, fifo_group=2, refill=2)
+WIDE = MemoryWindow(jobs=40, fifo_group=40, refill=60)
 
 
 def world_with(
-    waiting: int, window: Window = TINY, limits: CoreLimits = CORE_LIMITS, **asked: object
+    waiting: int, window: MemoryWindow = TINY, limits: CoreLimits = CORE_LIMITS, **asked: object
 ) -> World:
     """So many jobs of one line: j1, j2, …; the first three are in memory."""
     world = World(timing=Timing(window=window), limits=limits)
@@ -76,7 +76,7 @@ def test_a_long_line_runs_in_order_of_arrival_with_few_of_it_in_memory() -> None
 def test_a_piece_that_stands_in_line_in_several_stretches_runs_in_order(
     stretch: int,
 ) -> None:
-    world = world_with(120, WIDE, CoreLimits(stretch_jobs=stretch))
+    world = world_with(120, WIDE, CoreLimits(refill_chunk_jobs=stretch))
     assert drain(world) == [f"j{number}" for number in range(1, 121)]
 
 
@@ -87,10 +87,10 @@ def test_jobs_that_came_at_other_times_have_other_places_when_they_are_back() ->
         world.submit(f"j{number}", created_at=world.now)
     world.register(cpu=1)
     run(world, "j1")
-    order = world.scheduler._t.lines.order
+    order = world.scheduler._t.ready_queue.order
     cells = list(world.scheduler._t.jobs.values())
     assert len(cells) == 80
-    assert [cell.place for cell in cells] == [order.place(cell.spec) for cell in cells]
+    assert [cell.sort_key for cell in cells] == [order.sort_key(cell.spec) for cell in cells]
 
 
 def test_a_job_with_a_time_of_its_own_shares_its_place_with_none_of_its_batch() -> None:
@@ -99,10 +99,10 @@ def test_a_job_with_a_time_of_its_own_shares_its_place_with_none_of_its_batch() 
         world.submit(f"j{number}", run_at=None if number % 4 else world.now)
     world.register(cpu=1)
     run(world, "j1")
-    order = world.scheduler._t.lines.order
+    order = world.scheduler._t.ready_queue.order
     cells = list(world.scheduler._t.jobs.values())
     assert len(cells) == 80
-    assert [cell.place for cell in cells] == [order.place(cell.spec) for cell in cells]
+    assert [cell.sort_key for cell in cells] == [order.sort_key(cell.spec) for cell in cells]
 
 
 def test_who_comes_late_does_not_go_before_those_on_the_shelf() -> None:
@@ -147,7 +147,7 @@ def test_while_the_store_is_asked_nobody_overtakes_what_is_on_the_shelf() -> Non
     assert world.orders(poll.poll_id) == ["urgent", "j1", "j2", "j3"], "and `other` waits"
     again = world.asking(max_orders=50)
     assert not world.bare_turn([again]).answers
-    refills = [world.ledger.refill(one) for one in outcome.wanted]
+    refills = [world.ledger.refill(one) for one in outcome.refills]
     world.turn(refills)
     world.take(max_orders=50)
     ran = [world.execution(name).job_id for name in ("j4", "j5", "j6", "other")]
@@ -157,11 +157,11 @@ def test_while_the_store_is_asked_nobody_overtakes_what_is_on_the_shelf() -> Non
 def test_a_question_asked_in_good_time_is_asked_again_when_a_worker_waits() -> None:
     world = world_with(9)
     world.register(cpu=100)
-    (early,) = world.bare_turn([world.asking(max_orders=2)]).wanted
+    (early,) = world.bare_turn([world.asking(max_orders=2)]).refills
     assert not early.urgent
-    (urgent,) = world.bare_turn([world.asking(max_orders=2)]).wanted
+    (urgent,) = world.bare_turn([world.asking(max_orders=2)]).refills
     assert urgent.urgent
-    assert not world.bare_turn([world.asking(max_orders=2)]).wanted, "once is enough"
+    assert not world.bare_turn([world.asking(max_orders=2)]).refills, "once is enough"
     world.turn([world.ledger.refill(early)])
     assert in_memory(world) == ["j1", "j2", "j3"], "nobody waits for that any more"
     world.turn([world.ledger.refill(urgent)])
@@ -172,7 +172,7 @@ def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
     world = world_with(9)
     world.register(cpu=100)
     poll = world.asking(max_orders=2)
-    (wanted,) = world.bare_turn([poll]).wanted
+    (wanted,) = world.bare_turn([poll]).refills
     answer = world.ledger.refill(wanted)
     world.turn([answer])
     known = in_memory(world)
@@ -183,11 +183,11 @@ def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
 def test_an_answer_for_a_line_that_was_emptied_and_has_grown_again_changes_nothing() -> None:
     world = world_with(5)
     world.register(cpu=100)
-    (wanted,) = world.bare_turn([world.asking(max_orders=2)]).wanted
+    (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
     late = world.ledger.refill(wanted)
     assert [record.id for record in late.jobs] == ["j4", "j5"]
     for name in ("j3", "j4", "j5"):
-        world.bare_turn([Cancel(job_id=JobId(name), recall=world.recall())])
+        world.bare_turn([Cancel(job_id=JobId(name), preloaded=world.recall())])
     for number in range(6):
         world.submit(f"k{number}")
     world.turn([late])
@@ -198,10 +198,10 @@ def test_an_answer_for_a_line_that_was_emptied_and_has_grown_again_changes_nothi
 def test_what_ended_while_the_store_was_read_does_not_come_back() -> None:
     world = world_with(9)
     world.register(cpu=100)
-    (wanted,) = world.bare_turn([world.asking(max_orders=2)]).wanted
+    (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
     answer = world.ledger.refill(wanted)
     assert [record.id for record in answer.jobs] == ["j4", "j5"]
-    world.bare_turn([Cancel(job_id=JobId("j4"), recall=world.recall())])
+    world.bare_turn([Cancel(job_id=JobId("j4"), preloaded=world.recall())])
     assert world.state("j4") is JobState.CANCELLED
     world.turn([answer])
     assert "j4" not in in_memory(world)
@@ -220,7 +220,7 @@ def test_a_job_on_the_shelf_is_cancelled() -> None:
 
 def test_a_job_on_the_shelf_is_deleted_by_force() -> None:
     world = world_with(9)
-    world.step(Delete(job_id=JobId("j7"), force=True, recall=world.recall()))
+    world.step(Delete(job_id=JobId("j7"), force=True, preloaded=world.recall()))
     assert world.state("j7") is None
     assert "j7" not in drain(world)
 
@@ -235,7 +235,7 @@ def test_a_job_on_the_shelf_can_be_made_urgent() -> None:
 def test_a_job_on_the_shelf_can_be_run_on_a_named_worker() -> None:
     world = world_with(9)
     world.register(cpu=1)
-    world.step(Execute(job_id=JobId("j7"), worker_id=WorkerId("w1"), recall=world.recall()))
+    world.step(Execute(job_id=JobId("j7"), worker_id=WorkerId("w1"), preloaded=world.recall()))
     assert world.state("j7") is JobState.RUNNING
 
 
@@ -252,7 +252,7 @@ def test_a_job_on_the_shelf_that_is_left_as_it_was_does_not_stay_in_memory() -> 
     world = world_with(30)
     for number in range(4, 31):
         with pytest.raises(Conflict):
-            world.step(Delete(job_id=JobId(f"j{number}"), recall=world.recall()))
+            world.step(Delete(job_id=JobId(f"j{number}"), preloaded=world.recall()))
     assert in_memory(world) == ["j1", "j2", "j3"]
     assert drain(world) == [f"j{number}" for number in range(1, 31)]
 
@@ -260,9 +260,9 @@ def test_a_job_on_the_shelf_that_is_left_as_it_was_does_not_stay_in_memory() -> 
 def test_a_visitor_that_is_next_is_not_put_back_behind_the_edge() -> None:
     world = world_with(9)
     world.register(cpu=100)
-    (wanted,) = world.bare_turn([world.asking(max_orders=2)]).wanted
+    (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
     answer = world.ledger.refill(wanted)
-    refused = Delete(job_id=JobId("j4"), recall=world.recall())
+    refused = Delete(job_id=JobId("j4"), preloaded=world.recall())
     world.turn([refused, answer])
     assert "j4" in in_memory(world)
     while world.take(max_orders=50):
@@ -274,8 +274,8 @@ def test_a_job_that_has_just_been_cancelled_is_not_brought_back_by_an_old_record
     world = world_with(9)
     before = world.recall()
     world.cancel("j7")
-    with pytest.raises(StaleRecall):
-        world.step(Cancel(job_id=JobId("j7"), recall=before))
+    with pytest.raises(StalePreload):
+        world.step(Cancel(job_id=JobId("j7"), preloaded=before))
 
 
 def test_a_record_from_before_a_reload_is_not_believed() -> None:
@@ -283,8 +283,8 @@ def test_a_record_from_before_a_reload_is_not_believed() -> None:
     before = world.recall()
     world.now += 5
     world.restart()
-    with pytest.raises(StaleRecall):
-        world.step(Cancel(job_id=JobId("j7"), recall=before))
+    with pytest.raises(StalePreload):
+        world.step(Cancel(job_id=JobId("j7"), preloaded=before))
 
 
 def test_a_job_on_the_shelf_says_why_it_waits() -> None:
@@ -302,9 +302,9 @@ def test_a_purge_ends_what_it_is_brought_and_then_what_is_in_memory() -> None:
     world.submit("elsewhere", queue="other")
     away = [world.record(f"j{number}") for number in range(4, 10)]
     world.now += 1
-    piece = Recall(at=world.now, jobs=tuple(away))
-    assert world.step(Purge(name="default", recall=piece)) == Counted(6)
-    assert world.step(Purge(name="default", before=6)) == Counted(9)
+    piece = Preloaded(at=world.now, jobs=tuple(away))
+    assert world.step(Purge(name="default", preloaded=piece)) == CountReceipt(6)
+    assert world.step(Purge(name="default", before=6)) == CountReceipt(9)
     assert in_memory(world) == ["elsewhere"]
     assert world.ledger.lines() == {}
 
@@ -312,9 +312,9 @@ def test_a_purge_ends_what_it_is_brought_and_then_what_is_in_memory() -> None:
 def test_a_purge_leaves_what_has_moved_on_meanwhile() -> None:
     world = world_with(9)
     world.now += 1
-    piece = Recall(at=world.now, jobs=tuple(world.record(name) for name in ("j8", "j9")))
+    piece = Preloaded(at=world.now, jobs=tuple(world.record(name) for name in ("j8", "j9")))
     world.cancel("j9")
-    assert world.step(Purge(name="default", recall=piece)) == Counted(1)
+    assert world.step(Purge(name="default", preloaded=piece)) == CountReceipt(1)
 
 
 # Restarts
@@ -335,14 +335,14 @@ def test_after_a_restart_the_first_of_each_line_are_in_memory_and_the_rest_is_co
 def test_a_line_has_the_same_number_for_ever() -> None:
     needs = spec().terms.needs
     alike = ("default", needs, 0, "acme", -1)
-    assert line_number(alike) == 7105062248357056290
+    assert spill_queue_number(alike) == 7105062248357056290
     others = [
         ("other", needs, 0, "acme", -1),
         ("default", needs, 1, "acme", -1),
         ("default", needs, 0, "zeta", -1),
         ("default", needs, 0, "acme", 960),
     ]
-    assert len({line_number(alike), *(line_number(other) for other in others)}) == 5
+    assert len({spill_queue_number(alike), *(spill_queue_number(other) for other in others)}) == 5
 
 
 def test_a_line_that_was_served_takes_new_jobs_into_memory_again() -> None:
@@ -357,7 +357,7 @@ def test_a_shelf_of_an_earlier_program_is_served_out(policy: Policy) -> None:
     """Its lines were not of one tenant only, and had other numbers."""
     world = World(timing=Timing(window=TINY), policy=policy)
     for number in range(1, 21):
-        made = replace(spec(tenant="ab"[number % 2]), order=number)
+        made = replace(spec(tenant="ab"[number % 2]), arrival_number=number)
         life = Life(JobState.QUEUED, reason="ready", ready_at=world.now, line=77)
         world.ledger.append([PutJob(JobId(f"j{number}"), made, life)])
     world.ledger.queues["default"] = Queue("default")

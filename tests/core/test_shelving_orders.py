@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core.inputs import Timing, Window
-from rota.core.limits import LONG_LANE, CoreLimits
+from rota.core.inputs import MemoryWindow, Timing
+from rota.core.limits import LONG_FIFO_GROUP, CoreLimits
 from rota.core.model import JobState
 from rota.core.records.policy import STRICT, OrderKind, Policy
 from tests.core.asking import NOON, job
@@ -32,7 +32,7 @@ steps = st.lists(
 class Teller:
     """Tells the same story to any scheduler, and keeps who was started, in order."""
 
-    def __init__(self, window: Window, policy: Policy) -> None:
+    def __init__(self, window: MemoryWindow, policy: Policy) -> None:
         self.world = World(timing=Timing(window=window), policy=policy)
         self.world.register(cpu=6)
         self.started: list[str] = []
@@ -84,8 +84,8 @@ ORDERS = [replace(STRICT, order=order, beta=10.0) for order in OrderKind]
 def test_the_same_jobs_start_in_the_same_order_with_and_without_a_window(
     policy: Policy, story: list[tuple[str, int]], line: int, piece: int
 ) -> None:
-    wide = Teller(Window(), policy)
-    narrow = Teller(Window(jobs=1, line=line, piece=piece), policy)
+    wide = Teller(MemoryWindow(), policy)
+    narrow = Teller(MemoryWindow(jobs=1, fifo_group=line, refill=piece), policy)
     for what, number in [*story, *[("end", 0), ("start", 3)] * 20]:
         wide.tell(what, number)
         narrow.tell(what, number)
@@ -100,15 +100,17 @@ def test_long_pieces_of_alike_jobs_go_as_if_each_had_come_back_by_itself(
     jobs = [
         job(
             f"j{number:03}",
-            name=("one", "other")[number // (2 * LONG_LANE) % 2],
+            name=("one", "other")[number // (2 * LONG_FIFO_GROUP) % 2],
             created_at=NOON + number // 3 - 40 * (number % 50 == 49),
         )
-        for number in range(8 * LONG_LANE)
+        for number in range(8 * LONG_FIFO_GROUP)
     ]
     started: list[list[str]] = []
-    for few in (LONG_LANE, len(jobs)):
-        window = Window(jobs=5 * LONG_LANE, line=8, piece=90)
-        world = World(timing=Timing(window=window), policy=policy, limits=CoreLimits(long_lane=few))
+    for few in (LONG_FIFO_GROUP, len(jobs)):
+        window = MemoryWindow(jobs=5 * LONG_FIFO_GROUP, fifo_group=8, refill=90)
+        world = World(
+            timing=Timing(window=window), policy=policy, limits=CoreLimits(long_fifo_group=few)
+        )
         world.submit_all(jobs)
         world.register(cpu=1)
         started.append([])

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rota.core.inputs import Completion, NewJob, Submit, Timing
 from rota.core.model import ExecutionState, JobId
 from rota.core.order.fair import FairOrder
-from rota.core.plan.backfill import Pass
+from rota.core.plan.backfill import BackfillScan
 from rota.core.records.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
 from rota.core.steps import attendance
 from tests.core.asking import HOUR, job, retries
@@ -102,13 +102,20 @@ def reports_of(world: World, taken: list[JobId], how: list[str]) -> list[Complet
 def everything(world: World) -> tuple[object, ...]:
     world.check()
     t = world.scheduler._t
-    order = t.lines.order
-    standings = order.standings(world.now) if isinstance(order, FairOrder) else ()
+    order = t.ready_queue.order
+    standings = order.balances(world.now) if isinstance(order, FairOrder) else ()
     waiting = [
-        (line.number, line.waiting, line.work, line.estimate, line.is_mixed, t.lines.head(line))
-        for line in t.lines._lines.values()
+        (
+            line.number,
+            line.waiting,
+            line.work,
+            line.estimate,
+            line.is_mixed,
+            t.ready_queue.head(line),
+        )
+        for line in t.ready_queue._queues.values()
     ]
-    classes = [(one.arrived, one.arrived_work, one.waiting) for one in t.lines.classes]
+    classes = [(one.arrived, one.arrived_work, one.waiting) for one in t.ready_queue.classes]
     held = [(w.free, w.held, w.ends, w.named) for w in t.fleet.workers.values()]
     return (
         world.ledger.jobs,
@@ -117,11 +124,11 @@ def everything(world: World) -> tuple[object, ...]:
         waiting,
         classes,
         held,
-        t.runtimes._known,
+        t.runtime_estimates._known,
         {name: depth.by_state() for name, depth in t.depths.of_queue.items()},
         {
             name: (cell.depth.by_state(), cell.held, cell.holds())
-            for name, cell in t.tenants.cells.items()
+            for name, cell in t.tenants.entries.items()
         },
         {name: cell.running for name, cell in t.queues.items()},
     )
@@ -265,7 +272,7 @@ def test_a_job_that_waits_for_another_worker_does_not_part_those_that_go_togethe
     t = world.scheduler._t
     t.begin_turn()
     attendance.poll(t, world.asking(), world.now)
-    one_pass = Pass(t, world.now)
+    one_pass = BackfillScan(t, world.now)
     candidate = one_pass.next()
     assert list(one_pass.reservations.by_worker) == ["w2"]
     assert candidate is not None

@@ -86,7 +86,7 @@ def test_a_refused_batch_leaves_nothing_behind() -> None:
         [job("a"), job("a")],
         [job("a"), job("there")],
     ):
-        outcome = world.turn([Submit(jobs=tuple(batch), recall=world.recall())])
+        outcome = world.turn([Submit(jobs=tuple(batch), preloaded=world.recall())])
         assert isinstance(outcome.replies[0], Exception)
         assert not outcome.writes
         assert outcome.submitted == 0

@@ -25,7 +25,7 @@ def test_a_time_in_the_past_is_now() -> None:
 
 
 def test_many_jobs_of_one_moment_are_let_go_over_several_turns() -> None:
-    world = World(limits=CoreLimits(rings_per_turn=3))
+    world = World(limits=CoreLimits(timers_per_turn=3))
     midnight = world.now + HOUR
     world.submit_all([job(f"j{number}", run_at=midnight) for number in range(8)])
     world.now = midnight
@@ -246,4 +246,4 @@ def test_what_was_read_before_the_clock_was_set_back_is_read_again() -> None:
     world = World()
     before = world.recall()
     set_clock(world, -HOUR)
-    assert world.scheduler._t.recent.is_stale(before.at, world.now)
+    assert world.scheduler._t.recently_finished.is_stale(before.at, world.now)

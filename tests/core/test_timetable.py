@@ -9,13 +9,17 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.records.schedules import Fold, Gap
+from rota.core.records.schedules import Gap, RepeatedTime
 from rota.engine.zones import zone_names
 from tests.core.calendars import first, instant, moment, short, walk, ways
 from tests.doubt import examples
 
 JUMP, SKIP, SHIFT = {"gap": Gap.JUMP}, {"gap": Gap.SKIP}, {"gap": Gap.SHIFT}
-FIRST, SECOND, BOTH = {"fold": Fold.FIRST}, {"fold": Fold.SECOND}, {"fold": Fold.BOTH}
+FIRST, SECOND, BOTH = (
+    {"fold": RepeatedTime.FIRST},
+    {"fold": RepeatedTime.SECOND},
+    {"fold": RepeatedTime.BOTH},
+)
 
 # Each: zone, expression, rules, after (UTC), and the instants (UTC) that must follow.
 BY_HAND: list[tuple[str, str, dict[str, object], str, list[str]]] = [
@@ -168,7 +172,7 @@ fields = st.tuples(
     st.just("*"),
     st.sampled_from(["*", "*", "0", "1,5"]),
 ).map(" ".join)
-rules = st.tuples(st.sampled_from(Gap), st.sampled_from(Fold))
+rules = st.tuples(st.sampled_from(Gap), st.sampled_from(RepeatedTime))
 zones = st.sampled_from(zone_names())
 days = st.integers(0, 25 * 365).map(lambda n: datetime(2006, 1, 1, tzinfo=UTC) + timedelta(days=n))
 
@@ -185,7 +189,7 @@ def around_a_change(zone: str, day: datetime) -> datetime:
 @given(zone=zones, cron=fields, day=days, chosen=rules)
 @settings(max_examples=examples(25, 300), deadline=None)
 def test_the_slow_walk_finds_the_same_instants(
-    zone: str, cron: str, day: datetime, chosen: tuple[Gap, Fold]
+    zone: str, cron: str, day: datetime, chosen: tuple[Gap, RepeatedTime]
 ) -> None:
     start = around_a_change(zone, day)
     end = start + timedelta(hours=44)
@@ -199,7 +203,7 @@ def test_the_slow_walk_finds_the_same_instants(
 @given(zone=zones, cron=fields, day=days, chosen=rules, offset=st.integers(0, 90_000))
 @settings(max_examples=examples(25, 300), deadline=None)
 def test_from_wherever_one_asks_the_next_instant_is_the_same(
-    zone: str, cron: str, day: datetime, chosen: tuple[Gap, Fold], offset: int
+    zone: str, cron: str, day: datetime, chosen: tuple[Gap, RepeatedTime], offset: int
 ) -> None:
     gap, fold = chosen
     asked = ways(cron, zone, gap=gap, fold=fold)

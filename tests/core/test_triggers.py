@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core.errors import Conflict, Invalid, NotFound, StaleRecall
-from rota.core.limits import CHAIN_DEPTH_MAX, GATHERED_MAX, RECALL_WINDOW_MS
+from rota.core.errors import Conflict, Invalid, NotFound, StalePreload
+from rota.core.limits import BUFFERED_PER_JOB_MAX, CHAIN_DEPTH_MAX, PRELOAD_WINDOW_MS
 from rota.core.model import JobState, RateLimit
 from rota.core.records.event_inputs import ReceiveEvents
-from rota.core.records.events import Verdict
-from rota.core.records.keyed import Recall
+from rota.core.records.events import EventDecision
+from rota.core.records.keyed import Preloaded
 from tests.core.asking import SECOND
 from tests.core.stirred import Stirred, batch, debounce, event, rule, template
 from tests.core.world import run
@@ -24,12 +24,12 @@ def world() -> Stirred:
 def test_an_event_makes_its_job_in_the_turn_that_takes_it(world: Stirred) -> None:
     trigger = world.trigger()
     (told,) = world.send(event(data={"name": "a.csv"}))
-    (arrival,) = told.arrivals
-    assert (arrival.trigger_id, arrival.verdict) == (trigger, Verdict.FIRED)
+    (arrival,) = told.decisions
+    assert (arrival.trigger_id, arrival.decision) == (trigger, EventDecision.FIRED)
     job = world.record(arrival.job_id or "")
     assert job.life.state is JobState.QUEUED
-    assert job.spec.stimulus is not None
-    assert (job.spec.stimulus.trigger_id, job.spec.stimulus.event_id) == (trigger, "e1")
+    assert job.spec.trigger_origin is not None
+    assert (job.spec.trigger_origin.trigger_id, job.spec.trigger_origin.event_id) == (trigger, "e1")
 
 
 def test_the_whole_event_is_the_payload_unless_the_job_says_otherwise(world: Stirred) -> None:
@@ -68,14 +68,14 @@ def test_the_same_event_again_has_no_effect_and_the_same_answer(world: Stirred) 
     trigger = world.trigger()
     (first,) = world.send(event())
     (again,) = world.send(event(data={"other": True}))
-    assert again.arrivals == first.arrivals
+    assert again.decisions == first.decisions
     assert (again.repeats, len(world.jobs_of(trigger))) == (1, 1)
 
 
 def test_the_same_event_is_known_after_a_restart(world: Stirred) -> None:
     trigger = world.trigger()
     world.send(event())
-    world.advance(3 * RECALL_WINDOW_MS)
+    world.advance(3 * PRELOAD_WINDOW_MS)
     world.restart()
     world.send(event())
     assert world.words(trigger) == ["fired"]
@@ -95,10 +95,10 @@ def test_the_same_id_of_another_source_is_another_event(world: Stirred) -> None:
 
 
 def test_an_event_looked_up_too_long_ago_is_looked_up_again(world: Stirred) -> None:
-    old = Recall(at=world.now)
-    world.advance(RECALL_WINDOW_MS + 1)
-    with pytest.raises(StaleRecall):
-        world.step(ReceiveEvents(events=(event(),), recall=old))
+    old = Preloaded(at=world.now)
+    world.advance(PRELOAD_WINDOW_MS + 1)
+    with pytest.raises(StalePreload):
+        world.step(ReceiveEvents(events=(event(),), preloaded=old))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_job_that_ends_may_start_another(world: Stirred) -> None:
     (made,) = world.jobs_of(trigger)
     about = world.payload(made)["data"]
     assert (about["job_id"], about["status"], about["error"]) == ("j1", "failed", {"message": "no"})
-    assert world.record(made).spec.stimulus.depth == 1  # type: ignore[union-attr]
+    assert world.record(made).spec.trigger_origin.depth == 1  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("how", ["cancelled", "expired", "skipped"])
@@ -210,7 +210,7 @@ def test_a_job_that_cannot_be_made_is_on_record(world: Stirred) -> None:
     trigger = world.trigger(job=template(payload={"twice": ["{{event}}", "{{event}}"]}))
     world.send(event(data="x" * 600_000))
     (arrival,) = world.ledger_of(trigger)
-    assert (arrival.verdict, arrival.job_id) == (Verdict.FAILED, None)
+    assert (arrival.decision, arrival.job_id) == (EventDecision.FAILED, None)
     assert "payload is larger" in arrival.detail
 
 
@@ -227,7 +227,7 @@ def test_two_triggers_may_not_have_one_name(world: Stirred) -> None:
         ({"job": template(payload={"a": "{{event.data|upper}}"})}, "cannot read"),
         ({"job": template(after=["j1"])}, "depends on the event alone"),
         ({"where": "open('x')"}, "no function 'open'"),
-        ({"gathering": batch(GATHERED_MAX + 1)}, "at most"),
+        ({"gathering": batch(BUFFERED_PER_JOB_MAX + 1)}, "at most"),
         ({"gathering": debounce(key="1 + 1")}, "key"),
     ],
 )
@@ -261,9 +261,9 @@ def test_a_program_has_just_the_triggers_it_deployed_last(world: Stirred) -> Non
 def test_trying_an_event_changes_nothing(world: Stirred) -> None:
     trigger = world.trigger(where="data.size > 10")
     (trial,) = world.scheduler.try_event(event(data={"size": 30}), None, world.now)
-    assert trial.verdict is Verdict.FIRED
+    assert trial.decision is EventDecision.FIRED
     assert trial.job is not None
     (other,) = world.scheduler.try_event(event(data={"size": 3}), trigger, world.now)
-    assert (other.verdict, other.job) == (Verdict.FILTERED, None)
+    assert (other.decision, other.job) == (EventDecision.FILTERED, None)
     assert not world.ledger.jobs
     assert not world.ledger.arrivals

@@ -7,7 +7,7 @@ from rota.core.errors import (
     DependencyCycle,
     IllegalTransition,
     NotFound,
-    StaleRecall,
+    StalePreload,
     UnknownDependency,
 )
 from rota.core.inputs import Update
@@ -145,11 +145,11 @@ def test_two_updates_of_the_same_revision_cannot_both_win() -> None:
     first = replace(spec(priority=1), revision=read.revision)
     second = replace(spec(priority=2), revision=read.revision)
     world.step(Update(job_id=JobId("a"), spec=first))
-    with pytest.raises(StaleRecall):
+    with pytest.raises(StalePreload):
         world.step(Update(job_id=JobId("a"), spec=second))
     after = world.record("a").spec
     assert (after.terms.priority, after.revision) == (1, 1)
-    assert (after.order, after.created_at) == (read.order, read.created_at)
+    assert (after.arrival_number, after.created_at) == (read.arrival_number, read.created_at)
 
 
 def test_what_runs_or_has_ended_cannot_be_updated() -> None:

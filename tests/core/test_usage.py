@@ -7,19 +7,27 @@ from hypothesis import strategies as st
 
 from rota.core.model import JobState
 from rota.core.outcome import PutRuntime
-from rota.core.records.usage import DAY_MS, Account, Sketch, Used, step_of, suggested, top_of
+from rota.core.records.usage import (
+    DAY_MS,
+    MeasuredUsage,
+    Sketch,
+    UsageHistory,
+    step_of,
+    suggested_resources,
+    top_of,
+)
 from tests.core.asking import GIB, HOUR, SECOND, resources, retries
 from tests.core.world import World, run
 
 MIB = 1 << 20
-OUT = Used(memory_peak=GIB, out_of_memory=True)
+OUT = MeasuredUsage(memory_peak=GIB, out_of_memory=True)
 
 
-def account(world: World, name: str = "test") -> Account:
+def account(world: World, name: str = "test") -> UsageHistory:
     return dict(world.scheduler.usages())[("default", name)]
 
 
-def run_once(world: World, *, took: Used | None = None, **asked: object) -> None:
+def run_once(world: World, *, took: MeasuredUsage | None = None, **asked: object) -> None:
     job_id = world.submit(**asked)
     run(world, job_id)
     world.now += 10 * SECOND
@@ -59,7 +67,7 @@ def test_what_a_run_took_is_learned_and_survives_a_restart() -> None:
     world = World()
     world.register("w1", memory=8 * GIB)
     for _ in range(4):
-        run_once(world, took=Used(cpu_ms=5_000, memory_peak=300 * MIB), memory=GIB, cpu=2)
+        run_once(world, took=MeasuredUsage(cpu_ms=5_000, memory_peak=300 * MIB), memory=GIB, cpu=2)
     for _ in range(2):
         known = account(world)
         assert known.runs == 4
@@ -76,7 +84,7 @@ def test_it_is_written_seldom() -> None:
     world.register("w1", cpu=1)
     writes = 0
     for _ in range(100):
-        run_once(world, took=Used(cpu_ms=1000, memory_peak=MIB))
+        run_once(world, took=MeasuredUsage(cpu_ms=1000, memory_peak=MIB))
         writes += sum(isinstance(write, PutRuntime) for write in world.last.writes)
     # The first runs by doubling, then one in ten minutes: a hundred runs take a thousand seconds.
     assert 5 <= writes <= 10
@@ -90,8 +98,8 @@ def test_what_nobody_measured_is_not_counted() -> None:
 
 
 def test_sums_are_of_whole_days_and_two_weeks_are_kept() -> None:
-    known = Account()
-    used = Used(cpu_ms=1000, memory_peak=MIB)
+    known = UsageHistory()
+    used = MeasuredUsage(cpu_ms=1000, memory_peak=MIB)
     for day in range(30):
         known.add(resources(cpu=1), used, 2000, day * DAY_MS)
     assert known.since(0).runs == 14
@@ -100,13 +108,13 @@ def test_sums_are_of_whole_days_and_two_weeks_are_kept() -> None:
 
 
 def test_a_suggestion_needs_a_few_runs_and_leaves_some_room() -> None:
-    known = Account()
-    used = Used(cpu_ms=1_500, memory_peak=100 * MIB)
+    known = UsageHistory()
+    used = MeasuredUsage(cpu_ms=1_500, memory_peak=100 * MIB)
     for _ in range(4):
         known.add(resources(cpu=4, memory=GIB), used, 10_000, 0)
-    assert suggested(known) is None
+    assert suggested_resources(known) is None
     known.add(resources(cpu=4, memory=GIB), used, 10_000, 0)
-    assert suggested(known) == resources(cpu=0.2, memory=120 * MIB)
+    assert suggested_resources(known) == resources(cpu=0.2, memory=120 * MIB)
 
 
 # Out of memory
@@ -155,7 +163,7 @@ def test_other_failures_and_other_policies_change_nothing() -> None:
     world.submit("other", memory=GIB, retry=retries(3, memory_factor=2))
     assert world.take("w1") == ["plain", "other"]
     world.complete("plain", "failed", used=OUT)
-    world.complete("other", "failed", used=Used(memory_peak=GIB))
+    world.complete("other", "failed", used=MeasuredUsage(memory_peak=GIB))
     assert (grown(world, "plain"), grown(world, "other")) == (GIB, GIB)
 
 
@@ -176,7 +184,7 @@ def test_the_reason_of_a_job_that_failed_for_memory_says_so() -> None:
     assert sorted(world.take("w1")) == ["final", "large", "other"]
     world.complete("large", "failed", used=OUT, exit_code=137)
     world.complete("final", "failed", used=OUT, exit_code=137, retryable=False)
-    world.complete("other", "failed", used=Used(memory_peak=GIB), exit_code=137)
+    world.complete("other", "failed", used=MeasuredUsage(memory_peak=GIB), exit_code=137)
     reasons = [world.record(name).life.reason for name in ("large", "final", "other")]
     assert reasons == ["memory", "not_retryable", "exit_code"]
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rota.core.inputs import Drain, Leave
+from rota.core.inputs import Deregister, Drain
 from rota.core.model import JobId, RateLimit, WorkerId
 from rota.core.records.policy import DEFAULT
 from tests.core.asking import GIB, HOUR, SECOND, job, retries
@@ -53,7 +53,7 @@ def test_of_workers_that_lack_as_little_the_nearest_is_one_that_is_there() -> No
     world = World()
     world.register("gone", cpu=2)
     world.register("here", cpu=2)
-    world.step(Leave(worker_id=WorkerId("gone")))
+    world.step(Deregister(worker_id=WorkerId("gone")))
     world.submit("a", cpu=64)
     (cause,) = world.why("a").causes
     assert cause.figures["nearest"] == "here"
@@ -73,15 +73,15 @@ def test_workers_that_are_away_are_counted() -> None:
     for name in ("w1", "w2", "w3"):
         world.register(name)
     world.step(Drain(worker_id=WorkerId("w1")))
-    world.step(Leave(worker_id=WorkerId("w2")))
-    world.step(Leave(worker_id=WorkerId("w3")))
+    world.step(Deregister(worker_id=WorkerId("w2")))
+    world.step(Deregister(worker_id=WorkerId("w3")))
     world.submit("a")
     assert first(world, "a") == (
         "workers_away",
         "all workers that could run it are away: 1 draining, 2 offline;"
         " give one work again with: rota workers resume w1",
     )
-    world.step(Leave(worker_id=WorkerId("w1")))
+    world.step(Deregister(worker_id=WorkerId("w1")))
     assert first(world, "a")[1] == "all workers that could run it are away: 3 offline"
 
 
@@ -90,7 +90,7 @@ def test_a_drained_worker_would_help_if_it_were_resumed() -> None:
     world.register("w1")
     world.register("w2", cpu=2)
     world.step(Drain(worker_id=WorkerId("w1")))
-    world.step(Leave(worker_id=WorkerId("w2")))
+    world.step(Deregister(worker_id=WorkerId("w2")))
     world.submit("a")
     why = world.why("a")
     resumed, back = world.scheduler.remedies(JobId("a"), why.causes, world.now)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.core.inputs import ClockJump
-from rota.core.limits import GATHERED_MAX, CoreLimits
-from rota.core.records.events import Gathering, Keep, Verdict
+from rota.core.limits import BUFFERED_PER_JOB_MAX, CoreLimits
+from rota.core.records.events import DebounceKeep, EventBuffering, EventDecision
 from tests.core.asking import SECOND
 from tests.core.stirred import Stirred, batch, debounce, event
 
@@ -22,7 +22,7 @@ def world() -> Stirred:
 
 
 def test_a_debounce_waits_until_it_is_quiet_and_takes_the_last(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce(keep=Keep.LAST))
+    trigger = world.trigger(gathering=debounce(keep=DebounceKeep.LAST))
     for number in range(3):
         world.send(event(f"e{number}"))
         world.advance(4 * SECOND)
@@ -34,7 +34,7 @@ def test_a_debounce_waits_until_it_is_quiet_and_takes_the_last(world: Stirred) -
 
 
 def test_a_debounce_that_never_gets_quiet_ends_all_the_same(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce(wait_ms=10 * SECOND, keep=Keep.LAST))
+    trigger = world.trigger(gathering=debounce(wait_ms=10 * SECOND, keep=DebounceKeep.LAST))
     for number in range(4):
         world.send(event(f"e{number}"))
         world.advance(3 * SECOND)
@@ -52,7 +52,7 @@ def test_a_debounce_may_keep_all(world: Stirred) -> None:
 def test_a_batch_closes_when_it_is_full_or_its_time_is_over(world: Stirred) -> None:
     trigger = world.trigger(gathering=batch(2))
     world.send(event("e1"), event("e2"), event("e3"))
-    assert [one.verdict.value for one in world.ledger_of(trigger)].count("fired") == 2
+    assert [one.decision.value for one in world.ledger_of(trigger)].count("fired") == 2
     world.advance(10 * SECOND)
     assert world.words(trigger) == ["fired"] * 3
     assert len(world.jobs_of(trigger)) == 2
@@ -66,7 +66,7 @@ def test_each_value_of_a_key_gathers_on_its_own(world: Stirred) -> None:
 
 def test_a_batch_never_grows_past_what_a_job_can_carry(world: Stirred) -> None:
     trigger = world.trigger(gathering=debounce())
-    world.send(*(event(f"e{n}") for n in range(GATHERED_MAX + 1)))
+    world.send(*(event(f"e{n}") for n in range(BUFFERED_PER_JOB_MAX + 1)))
     assert len(world.jobs_of(trigger)) == 1
     assert len(world.ledger.held) == 1
 
@@ -149,7 +149,7 @@ def test_what_waits_goes_at_once_when_the_rule_no_longer_gathers(world: Stirred)
 
 
 def test_more_than_memory_may_hold_is_refused() -> None:
-    world = Stirred(limits=CoreLimits(held_bytes_max=10))
+    world = Stirred(limits=CoreLimits(buffered_bytes_max=10))
     trigger = world.trigger(gathering=batch(10))
     world.send(event("e1", data="x" * 20), event("e2", data="x"))
     assert sorted(world.words(trigger)) == ["failed", "held"]
@@ -162,9 +162,9 @@ def test_ever_new_values_of_a_key_do_not_fill_memory() -> None:
     assert sorted(world.words(trigger)) == ["failed", "held", "held"]
 
 
-@pytest.mark.parametrize("after", [None, debounce(keep=Keep.LAST)])
+@pytest.mark.parametrize("after", [None, debounce(keep=DebounceKeep.LAST)])
 def test_what_waits_when_the_rule_gathers_no_more_is_all_carried(
-    world: Stirred, after: Gathering | None
+    world: Stirred, after: EventBuffering | None
 ) -> None:
     trigger = world.trigger(gathering=batch(10))
     world.send(event("e1"), event("e2"))
@@ -175,7 +175,13 @@ def test_what_waits_when_the_rule_gathers_no_more_is_all_carried(
 
 
 _gatherings = st.sampled_from(
-    [None, batch(3), batch(3, key="data.k"), debounce(), debounce(keep=Keep.LAST, wait_ms=9_000)]
+    [
+        None,
+        batch(3),
+        batch(3, key="data.k"),
+        debounce(),
+        debounce(keep=DebounceKeep.LAST, wait_ms=9_000),
+    ]
 )
 _steps = st.one_of(
     st.tuples(st.just("send"), st.integers(0, 12)),
@@ -215,11 +221,11 @@ def test_whatever_happens_every_event_ends_in_one_verdict(first: Any, steps: lis
     lines = world.ledger_of(trigger)
     assert len(lines) == len(world.ledger.told), "an event left no trace, or two"
     assert not world.ledger.held
-    final = {Verdict.FIRED, Verdict.SUPERSEDED, Verdict.PAUSED}
-    assert {one.verdict for one in lines} <= final
+    final = {EventDecision.FIRED, EventDecision.SUPERSEDED, EventDecision.PAUSED}
+    assert {one.decision for one in lines} <= final
     carried: Counter[str] = Counter()
     for job_id in world.jobs_of(trigger):
         payload = world.payload(job_id)
         carried.update(one["id"] for one in payload.get("events", [payload]))
-    fired = [one.event_id for one in lines if one.verdict is Verdict.FIRED]
+    fired = [one.event_id for one in lines if one.decision is EventDecision.FIRED]
     assert carried == Counter(fired), "a job carries another event than the ledger says"

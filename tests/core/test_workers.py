@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from rota.core.errors import Conflict, NotFound, Superseded
 from rota.core.inputs import (
     ClosePoll,
+    Deregister,
     Drain,
     Heartbeat,
-    Leave,
     PutTenantSettings,
     Register,
     Resume,
@@ -64,7 +64,7 @@ def test_draining_twice_changes_nothing_and_draining_nobody_is_refused() -> None
     assert world.last.writes == []
     with pytest.raises(NotFound):
         world.step(Drain(worker_id=WorkerId("ghost")))
-    world.step(Leave(worker_id=W1))
+    world.step(Deregister(worker_id=W1))
     with pytest.raises(Conflict, match="is offline"):
         world.step(Drain(worker_id=W1))
 
@@ -88,7 +88,7 @@ def test_resuming_is_for_workers_that_are_there() -> None:
     assert world.last.writes == [], "it takes work already"
     with pytest.raises(NotFound):
         world.step(Resume(worker_id=WorkerId("ghost")))
-    world.step(Leave(worker_id=W1))
+    world.step(Deregister(worker_id=W1))
     with pytest.raises(Conflict, match="start it again"):
         world.step(Resume(worker_id=W1))
 
@@ -101,7 +101,7 @@ def test_a_worker_that_left_is_not_heard_before_it_registers_again(
     world = World()
     world.register()
     world.submit("a")
-    world.step(Leave(worker_id=W1))
+    world.step(Deregister(worker_id=W1))
     if restarted:
         world.restart()
     with pytest.raises(NotFound, match="register again"):
@@ -130,7 +130,7 @@ def test_a_worker_that_leaves_gives_back_at_once_what_it_had() -> None:
     run(world, "a")
     mine = world.poll("w1", names=["a"])
     other = world.poll("w2")
-    world.step(Leave(worker_id=W1))
+    world.step(Deregister(worker_id=W1))
     assert mine in world.answers
     assert world.orders(other) == ["a"]
     assert world.life("a").losses == 1
@@ -237,7 +237,7 @@ def test_a_forgotten_worker_that_registers_in_the_turn_that_forgets_it_is_known(
     world = World()
     world.register()
     world.submit("a")
-    world.step(Leave(worker_id=W1))
+    world.step(Deregister(worker_id=W1))
     world.now += OFFLINE_KEPT_MS
     world.step(Register(worker_id=W1, session="s2", name="w1", capacity=resources(cpu=4)))
     assert W1 in world.ledger.workers
@@ -293,13 +293,13 @@ def test_what_was_asked_for_by_name_and_came_to_nothing_leaves_no_trace_in_a_wor
     """Or else each new name would be kept for as long as the worker is there."""
     world = World()
     world.register("w1", cpu=4, custom={"seat": 0})
-    fresh = world.scheduler._t.fleet.workers[W1].room
+    fresh = world.scheduler._t.fleet.workers[W1].free_capacity
     for number in range(5):
         job_id = world.submit(custom={f"licence-{number}": 0, "seat": 0})
         assert world.take() == [job_id]
         world.complete(job_id)
     cell = world.scheduler._t.fleet.workers[W1]
-    assert cell.room is fresh
+    assert cell.free_capacity is fresh
     assert cell.free.custom == ()
 
 
@@ -314,4 +314,4 @@ def test_a_worker_that_comes_back_without_a_resource_has_none_when_its_last_job_
     world.complete(job_id)
     world.check()
     assert world.scheduler._t.fleet.workers[W1].free.custom == ()
-    assert world.scheduler._t.tenants.cells["default"].used == Resources()
+    assert world.scheduler._t.tenants.entries["default"].used == Resources()

@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from rota.core.errors import StaleRecall
-from rota.core.inputs import Drain, Leave, Register, Resume, Tick, Timing, Window
+from rota.core.errors import StalePreload
+from rota.core.inputs import Deregister, Drain, MemoryWindow, Register, Resume, Tick, Timing
 from rota.core.lifecycle import EXECUTION_FINAL
 from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import JobId, RateLimit, Semantics, WorkerId
@@ -31,8 +31,10 @@ SEMANTICS = {True: Semantics.AT_MOST_ONCE, False: Semantics.AT_LEAST_ONCE}
 class Together:
     """Both of them. Every method does one thing to each, then compares all there is."""
 
-    def __init__(self, window: Window | None = None, limits: CoreLimits = CORE_LIMITS) -> None:
-        self.world = World(timing=Timing(window=window or Window()), limits=limits)
+    def __init__(
+        self, window: MemoryWindow | None = None, limits: CoreLimits = CORE_LIMITS
+    ) -> None:
+        self.world = World(timing=Timing(window=window or MemoryWindow()), limits=limits)
         self.model = Naive()
         self.model.now = NOON
         self._number = 0
@@ -156,7 +158,7 @@ class Together:
         """Asks; False if the job ended in the very turn that would have touched it."""
         try:
             ask()
-        except StaleRecall:
+        except StalePreload:
             self.both(lambda: None)
             return False
         return True
@@ -274,7 +276,7 @@ class Together:
         self.both(act)
 
     def leave(self, worker: Worker) -> None:
-        self.world.step(Leave(worker_id=WorkerId(worker.id)))
+        self.world.step(Deregister(worker_id=WorkerId(worker.id)))
         self.both(lambda: self.model.leave(worker))
 
     # The rest

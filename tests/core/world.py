@@ -20,8 +20,8 @@ from rota.core.inputs import (
     Heartbeat,
     NewJob,
     Poll,
+    Preloaded,
     PutQueueSettings,
-    Recall,
     Register,
     Retry,
     Running,
@@ -44,7 +44,7 @@ from rota.core.model import (
     PollId,
     WorkerId,
 )
-from rota.core.outcome import Answer, AnyReceipt, Beat, JobsAccepted, Outcome
+from rota.core.outcome import AnyReceipt, HeartbeatReply, JobsAccepted, Outcome, PollAnswer
 from rota.core.records.glance import Explanation
 from rota.core.records.policy import STRICT, Policy
 from rota.core.scheduler import Scheduler
@@ -73,7 +73,7 @@ class World:
         self.limits = limits
         self.scheduler = Scheduler(self.timing, self.now, load_zone, policy, limits)
         self.ledger = NaiveLedger()
-        self.answers: dict[PollId, Answer] = {}
+        self.answers: dict[PollId, PollAnswer] = {}
         self.last = Outcome([], [], [])
         self.may_shrink = False
         """Set where a worker comes back with less than it holds."""
@@ -87,9 +87,9 @@ class World:
     def turn(self, events: Sequence[AnyInput]) -> Outcome:
         """A turn with these inputs, and those that the store answers in; refusals are replies."""
         outcome = self.bare_turn(events)
-        wanted = outcome.wanted
+        wanted = outcome.refills
         while wanted:
-            wanted = self.bare_turn([self.ledger.refill(one) for one in wanted]).wanted
+            wanted = self.bare_turn([self.ledger.refill(one) for one in wanted]).refills
         self.last = outcome
         return outcome
 
@@ -134,7 +134,7 @@ class World:
     def restart(self) -> None:
         """The scheduler is thrown away and built again from what was written."""
         self.scheduler = Scheduler(self.timing, self.now, load_zone, self.policy, self.limits)
-        self.scheduler.restore(self.ledger.stored(self.timing.window.line), self.now)
+        self.scheduler.restore(self.ledger.stored(self.timing.window.fifo_group), self.now)
         self.check()
 
     # Callers
@@ -149,29 +149,29 @@ class World:
 
     def submit_all(self, jobs: Iterable[NewJob]) -> JobsAccepted:
         """A batch."""
-        receipt = self.step(Submit(jobs=tuple(jobs), recall=self.recall()))
+        receipt = self.step(Submit(jobs=tuple(jobs), preloaded=self.recall()))
         assert isinstance(receipt, JobsAccepted)
         return receipt
 
-    def recall(self) -> Recall:
+    def recall(self) -> Preloaded:
         """What the tables say now; a moment later than all that has happened."""
         self.now += 1
         found = [*self.ledger.ended(), *(job for job in self.ledger.live() if job.life.line)]
-        return Recall(at=self.now, jobs=tuple(found))
+        return Preloaded(at=self.now, jobs=tuple(found))
 
     def update(self, job_id: str, **asked: Any) -> AnyReceipt:
         """Another spec for a job, as of the revision it has now."""
         revision = self.ledger.jobs[JobId(job_id)].spec.revision
         wanted = replace(spec(**asked), revision=revision)
-        return self.step(Update(job_id=JobId(job_id), spec=wanted, recall=self.recall()))
+        return self.step(Update(job_id=JobId(job_id), spec=wanted, preloaded=self.recall()))
 
     def cancel(self, job_id: str) -> AnyReceipt:
         """Calls a job off."""
-        return self.step(Cancel(job_id=JobId(job_id), recall=self.recall()))
+        return self.step(Cancel(job_id=JobId(job_id), preloaded=self.recall()))
 
     def retry(self, job_id: str) -> AnyReceipt:
         """Starts a job over; what it recalls is in the order of submission."""
-        return self.step(Retry(job_id=JobId(job_id), recall=self.recall()))
+        return self.step(Retry(job_id=JobId(job_id), preloaded=self.recall()))
 
     def queue(self, name: str = "default", **settings: Any) -> AnyReceipt:
         """Sets what is given of a queue."""
@@ -235,11 +235,11 @@ class World:
         answer = self.answers.get(poll_id)
         return [] if answer is None else [order.execution.job_id for order in answer.orders]
 
-    def beat(self, worker_id: str = "w1", names: Sequence[str] | None = None) -> Beat:
+    def beat(self, worker_id: str = "w1", names: Sequence[str] | None = None) -> HeartbeatReply:
         """A heartbeat that names these jobs' executions; None: says nothing of what runs."""
         named = None if names is None else tuple(self.running(one) for one in names)
         beat = self.step(Heartbeat(worker_id=WorkerId(worker_id), executions=named))
-        assert isinstance(beat, Beat)
+        assert isinstance(beat, HeartbeatReply)
         return beat
 
     def running(self, name: str, **said: Any) -> Running:

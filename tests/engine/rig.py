@@ -9,9 +9,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rota.core.inputs import Completion, Poll, Recall, Register, Submit, Tick, Timing, Window
+from rota.core.inputs import (
+    Completion,
+    MemoryWindow,
+    Poll,
+    Preloaded,
+    Register,
+    Submit,
+    Tick,
+    Timing,
+)
 from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState, WorkerId
-from rota.core.outcome import Answer, AnyReceipt, AnyWrite, Order, Refill
+from rota.core.outcome import AnyReceipt, AnyWrite, Order, PollAnswer, Refill
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
 from rota.engine.observe import Counts
@@ -205,7 +214,7 @@ class Rig:
         clock: Clock | None = None,
         store: MemoryStore | None = None,
         member: Member | None = None,
-        window: Window | None = None,
+        window: MemoryWindow | None = None,
         limits: EngineLimits = ENGINE_LIMITS,
     ) -> None:
         self.store = store or MemoryStore()
@@ -214,7 +223,7 @@ class Rig:
         self.hands = FakeClock()
         self.clock = clock or self.hands
         self.counts = Counts()
-        timing = Timing(window=window or Window())
+        timing = Timing(window=window or MemoryWindow())
         member = replace(member or Member(node="node-1"), limits=limits)
         self.engine = Engine(self.slow, self.clock, timing, self.counts, member)
 
@@ -234,7 +243,7 @@ class Rig:
             )
         )
 
-    def poll(self, worker_id: str = "w1", **said: Any) -> asyncio.Task[Answer]:
+    def poll(self, worker_id: str = "w1", **said: Any) -> asyncio.Task[PollAnswer]:
         """A worker waits for work."""
         clerk: Clerk | None = said.pop("clerk", None)
         event = Poll(
@@ -251,10 +260,10 @@ class Rig:
         self.hands.pass_by(ms)
         await self.engine.post(Tick())
 
-    async def recall(self, key: str | None = None) -> Recall:
+    async def recall(self, key: str | None = None) -> Preloaded:
         """What the tables say of a key."""
         known = None if key is None else await self.store.catalog.key(key)
-        return Recall(at=self.clock.now(), key=known)
+        return Preloaded(at=self.clock.now(), key=known)
 
     async def record(self, job_id: str) -> JobRecord | None:
         """The job as readers see it."""
@@ -293,7 +302,7 @@ async def settle() -> None:
 
 @asynccontextmanager
 async def running(
-    clock: Clock | None = None, window: Window | None = None, **limits: Any
+    clock: Clock | None = None, window: MemoryWindow | None = None, **limits: Any
 ) -> AsyncIterator[Rig]:
     """A rig whose engine runs, and is stopped in the end."""
     rig = Rig(clock, window=window, limits=EngineLimits(**limits))

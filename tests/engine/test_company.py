@@ -6,7 +6,7 @@ import pytest
 import structlog
 
 from rota.core.errors import Conflict
-from rota.core.inputs import Key, Recall, Retry, Submit
+from rota.core.inputs import Key, Preloaded, Retry, Submit
 from rota.core.model import JobState, KeyRecord
 from rota.core.outcome import JobsAccepted
 from rota.engine.assurance import Assurance
@@ -122,8 +122,8 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
 
         it.store.catalog = stand_in(catalog, key=key)
         first = await leading(await it.join("a"))
-        recall = Recall(at=it.clock.now())
-        await first.engine.post(Submit(jobs=(job("late"),), key=KEY, recall=recall))
+        recall = Preloaded(at=it.clock.now())
+        await first.engine.post(Submit(jobs=(job("late"),), key=KEY, preloaded=recall))
         promised = Submit(jobs=(job("promised"),), key=KEY)
         await it.store.ledger.put_inbox(encode_submission(promised), "k")
         await until(lambda: not it.store.ledger.inbox_size)
@@ -135,11 +135,11 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
         it.clock.pass_by(1)
         with pytest.raises(Conflict, match="second id"):
             await first.engine.post(
-                Retry(job_id=record.id, recall=Recall(at=it.clock.now(), jobs=(record,)))
+                Retry(job_id=record.id, preloaded=Preloaded(at=it.clock.now(), jobs=(record,)))
             )
         lags.clear()
         again = await first.engine.post(
-            Submit(jobs=(job("z"),), key=KEY, recall=await first.recall("k"))
+            Submit(jobs=(job("z"),), key=KEY, preloaded=await first.recall("k"))
         )
         assert isinstance(again, JobsAccepted)
         assert again.job_ids == ("late",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from rota.core.inputs import Complete, Heartbeat, Running, Submit, Window
+from rota.core.inputs import Complete, Heartbeat, MemoryWindow, Running, Submit
 from rota.core.model import JobId, JobRecord, WorkerId
 from rota.core.outcome import Order
 from rota.core.records.policy import DEFAULT
@@ -163,7 +163,7 @@ async def test_a_job_that_runs_or_is_gone_has_no_outlook() -> None:
 
 
 async def test_a_job_far_back_is_reckoned_from_those_before_it_on_the_shelf_too() -> None:
-    async with running(window=Window(jobs=50, line=5, piece=10)) as rig:
+    async with running(window=MemoryWindow(jobs=50, fifo_group=5, refill=10)) as rig:
         await rig.register()
         names = [f"j{n:03}" for n in range(200)]
         jobs = tuple(job(name, cpu=4, runs_ms=MINUTE, created_at=rig.clock.now()) for name in names)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.inputs import Cancel, Key, Recall, Submit
+from rota.core.inputs import Cancel, Key, Preloaded, Submit
 from rota.core.model import JobId, KeyRecord
 from rota.core.outcome import PutKey
 from rota.engine.fresh_keys import FreshKeys
@@ -26,7 +26,7 @@ texts = st.text(min_size=1, max_size=12)
 
 def keyed(key: str, at: int = 0) -> Submit:
     made = Key(key=key, fingerprint="f")
-    return Submit(jobs=(job(f"job of {key}"),), key=made, recall=Recall(at=at))
+    return Submit(jobs=(job(f"job of {key}"),), key=made, preloaded=Preloaded(at=at))
 
 
 async def store_with(keys: list[str]) -> MemoryStore:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.inputs import Key, NewJob, Recall, Reject, Submit, Window
+from rota.core.inputs import Key, MemoryWindow, NewJob, Preloaded, Reject, Submit
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import PutJob
 from rota.engine.limits import EngineLimits
@@ -40,7 +40,7 @@ class Cell:
         self.clock = FakeClock()
         self.rigs: list[Rig] = []
 
-    async def join(self, node: str, window: Window | None = None, **limits: Any) -> Rig:
+    async def join(self, node: str, window: MemoryWindow | None = None, **limits: Any) -> Rig:
         """One more server."""
         member = Member(node=node, address=f"http://{node}", ttl_ms=TTL_MS)
         rig = Rig(self.clock, self.store, member, window, EngineLimits(**limits))
@@ -222,7 +222,7 @@ async def test_on_a_clean_stop_the_next_server_leads_without_waiting() -> None:
 
 async def test_a_backlog_on_the_shelf_is_taken_over_in_its_order() -> None:
     async with cell() as it:
-        small = Window(jobs=5, line=2, piece=3)
+        small = MemoryWindow(jobs=5, fifo_group=2, refill=3)
         first = await leading(await it.join("a", small))
         names = [f"j{number:02}" for number in range(20)]
         for name in names[:10]:
@@ -241,7 +241,7 @@ async def test_a_backlog_on_the_shelf_is_taken_over_in_its_order() -> None:
 
 async def test_a_follower_keeps_a_copy_again_when_the_shelf_is_empty() -> None:
     async with cell() as it:
-        small = Window(jobs=2, line=1, piece=2)
+        small = MemoryWindow(jobs=2, fifo_group=1, refill=2)
         first = await leading(await it.join("a", small, cold_ms=0))
         for number in range(6):
             await first.submit(f"j{number}")
@@ -291,7 +291,7 @@ async def test_what_was_left_while_nobody_led_is_picked_up_in_order_before_anyth
         x, y = await first.record("x"), await first.record("y")
         assert x is not None
         assert y is not None
-        assert x.spec.order < y.spec.order
+        assert x.spec.arrival_number < y.spec.arrival_number
         assert await it.store.ledger.take_inbox(10) == []
 
 
@@ -300,8 +300,8 @@ async def test_a_key_used_while_nobody_led_is_used() -> None:
         key = Key(key="k", fingerprint="f")
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),), key=key)))
         first = await leading(await it.join("a"))
-        recall = Recall(at=it.clock.now(), key=await it.store.catalog.key("k"))
-        again = await first.engine.post(Submit(jobs=(job("z"),), key=key, recall=recall))
+        recall = Preloaded(at=it.clock.now(), key=await it.store.catalog.key("k"))
+        again = await first.engine.post(Submit(jobs=(job("z"),), key=key, preloaded=recall))
         assert getattr(again, "job_ids", None) == ("x",)
         assert await first.state("z") is None
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from rota.core.inputs import Complete, Window
+from rota.core.inputs import Complete, MemoryWindow
 from rota.store.protocol import StoreError
 from tests.engine.rig import PATIENCE_S, Rig, running, succeeded
 
-TINY = Window(jobs=3, line=2, piece=2)
+TINY = MemoryWindow(jobs=3, fifo_group=2, refill=2)
 
 
 async def run_all(rig: Rig, count: int) -> list[str]:

@@ -19,7 +19,7 @@ SCHEDULE = ScheduleId("schedule-1")
 
 async def hourly(rig: Rig) -> None:
     """A schedule whose first instant is an hour away."""
-    new = NewSchedule(id=SCHEDULE, plan=plan(interval_ms=HOUR))
+    new = NewSchedule(id=SCHEDULE, definition=plan(interval_ms=HOUR))
     await rig.engine.post(CreateSchedule(schedule=new))
 
 

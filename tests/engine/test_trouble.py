@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.inputs import Cancel, Key, Recall, Submit
+from rota.core.inputs import Cancel, Key, Preloaded, Submit
 from rota.core.model import JobId, JobState
 from rota.core.outcome import JobsAccepted
 from rota.engine.ports import UnavailableError
@@ -17,9 +17,9 @@ from tests.core.asking import job
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
 
 
-def keyed(job_id: str, recall: Recall) -> Submit:
+def keyed(job_id: str, recall: Preloaded) -> Submit:
     """A submission that may be repeated."""
-    return Submit(jobs=(job(job_id),), key=Key(key="k", fingerprint="f"), recall=recall)
+    return Submit(jobs=(job(job_id),), key=Key(key="k", fingerprint="f"), preloaded=recall)
 
 
 async def test_a_failed_append_is_told_to_its_callers_and_leaves_nothing() -> None:

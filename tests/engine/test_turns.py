@@ -11,7 +11,7 @@ import pytest
 from rota.core.errors import NotFound, Superseded
 from rota.core.inputs import Cancel, Heartbeat
 from rota.core.model import JobId, JobState, WorkerId
-from rota.core.outcome import Answer, JobsAccepted, PutJob
+from rota.core.outcome import JobsAccepted, PollAnswer, PutJob
 from rota.engine.clock import SystemClock
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.protocol import Seq
@@ -22,14 +22,14 @@ class Scribe:
     """A clerk who keeps what is written and what leaves; `sees` is called as it does."""
 
     def __init__(self, sees: Callable[[], None] = lambda: None) -> None:
-        self.written: list[Answer] = []
-        self.posted: list[Answer] = []
+        self.written: list[PollAnswer] = []
+        self.posted: list[PollAnswer] = []
         self._sees = sees
 
-    def write(self, answer: Answer) -> None:
+    def write(self, answer: PollAnswer) -> None:
         self.written.append(answer)
 
-    def post(self, answer: Answer) -> None:
+    def post(self, answer: PollAnswer) -> None:
         self.posted.append(answer)
         self._sees()
 

@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from rota.core.records.zones import LOOK_S
+from rota.core.records.zones import ZONE_STEP_S
 from rota.engine.zones import load_zone, zone_data, zone_names
 
 SINCE = 365 * 24 * 3600
@@ -42,7 +42,7 @@ def test_no_zone_sets_its_clock_twice_between_two_looks() -> None:
         for times in [changes_in_file(name)]
         for one, two in itertools.pairwise(times)
     ]
-    assert min(apart) > (2 * LOOK_S, "")
+    assert min(apart) > (2 * ZONE_STEP_S, "")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import msgspec
 
 from rota.core.errors import Refusal
 from rota.core.inputs import (
-    Absence,
     BackfillSchedule,
     Cancel,
     CancelBackfill,
@@ -24,10 +23,12 @@ from rota.core.inputs import (
     DeleteCalendar,
     DeleteSchedule,
     DeploySchedules,
+    Deregister,
     Drain,
     Execute,
     Heartbeat,
-    Leave,
+    LeaderPause,
+    MemoryWindow,
     PauseSchedule,
     Poll,
     Progress,
@@ -47,7 +48,6 @@ from rota.core.inputs import (
     TriggerSchedule,
     Update,
     UpdateSchedule,
-    Window,
 )
 from rota.core.model import JobRecord
 from rota.core.outcome import Outcome
@@ -65,7 +65,7 @@ from rota.core.scheduler import Scheduler
 from rota.engine.zones import load_zone
 
 COMMANDS: Mapping[str, type[msgspec.Struct]] = {
-    "absence": Absence,
+    "absence": LeaderPause,
     "backfill_schedule": BackfillSchedule,
     "cancel": Cancel,
     "cancel_backfill": CancelBackfill,
@@ -83,7 +83,7 @@ COMMANDS: Mapping[str, type[msgspec.Struct]] = {
     "drain": Drain,
     "execute": Execute,
     "heartbeat": Heartbeat,
-    "leave": Leave,
+    "leave": Deregister,
     "pause_schedule": PauseSchedule,
     "pause_trigger": PauseTrigger,
     "poll": Poll,
@@ -127,9 +127,9 @@ class Core:
     """A scheduler and what it is made of, for one story."""
 
     def __init__(self, spill: Mapping[str, int] | None, policy: str, now: int) -> None:
-        window = Window() if spill is None else Window(**spill)
+        window = MemoryWindow() if spill is None else MemoryWindow(**spill)
         self._timing, self._policy = Timing(window=window), PRESETS[policy]
-        self.kept = window.line
+        self.kept = window.fifo_group
         self._new(now)
 
     def _new(self, now: int) -> None:

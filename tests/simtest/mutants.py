@@ -14,12 +14,12 @@ import msgspec
 
 from rota.core import ids, restore
 from rota.core.life import executions, plain, start
-from rota.core.memory.cells import WorkerCell
-from rota.core.memory.recent import Recent
+from rota.core.memory.cells import WorkerEntry
+from rota.core.memory.recent import RecentlyFinished
 from rota.core.outcome import MoveSchedule
 from rota.core.scheduler import Scheduler
 from rota.core.steps import attendance, control, reports
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import Seat
@@ -95,7 +95,7 @@ def _keys_forgotten() -> list[Patch]:
         return KeyLook(None, None)
 
     return [
-        (Recent, "key", lambda self, key: None),
+        (RecentlyFinished, "key", lambda self, key: None),
         (SqliteCatalog, "key", unknown),
         (SqliteCatalog, "key_at_once", none_at_once),
     ]
@@ -113,13 +113,13 @@ def _released_early() -> list[Patch]:
 
 
 def _no_margins() -> list[Patch]:
-    init = Tables.__init__
+    init = SchedulerState.__init__
 
-    def without_grace(self: Tables, timing: Any, *args: Any, **more: Any) -> None:
+    def without_grace(self: SchedulerState, timing: Any, *args: Any, **more: Any) -> None:
         init(self, timing, *args, **more)
         self.lease_ms = timing.lease_ttl_ms
 
-    return [(worker_session, "LEASE_MARGIN", 0.0), (Tables, "__init__", without_grace)]
+    return [(worker_session, "LEASE_MARGIN", 0.0), (SchedulerState, "__init__", without_grace)]
 
 
 def _lease_from_receipt() -> list[Patch]:
@@ -237,7 +237,7 @@ def _prefetched_in_haste() -> list[Patch]:
 
 
 def _prefetched_forgotten() -> list[Patch]:
-    return [(WorkerCell, "take_over", lambda self, prefetched_id, amount: None)]
+    return [(WorkerEntry, "take_over", lambda self, prefetched_id, amount: None)]
 
 
 MUTANTS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.inputs import SetPolicy, Window
+from rota.core.inputs import MemoryWindow, SetPolicy
 from rota.core.model import Terms
 from rota.core.records.policy import PRESETS
 from rota.simulate.diary import Diary
@@ -47,7 +47,7 @@ def simulated(
     works: Sequence[Work],
     fleet: FleetPlan | int,
     policy: str = "easy",
-    window: Window | None = None,
+    window: MemoryWindow | None = None,
 ) -> Diary:
     """What becomes of them."""
     plan = pool(fleet) if isinstance(fleet, int) else fleet

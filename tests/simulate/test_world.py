@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.inputs import PutQueueSettings, Window
+from rota.core.inputs import MemoryWindow, PutQueueSettings
 from rota.core.model import RateLimit
 from rota.core.records.policy import PRESETS
 from rota.simulate.diary import Diary
@@ -97,7 +97,7 @@ def test_a_window_of_memory_changes_no_start() -> None:
     recipe = Recipe(jobs=600, rate=20.0, run_ms=4_000, cpu_max=3, overestimate=None)
     works = list(Synthetic(recipe))
     whole = simulated(works, 6, "strict")
-    small = simulated(works, 6, "strict", Window(jobs=20, line=2, piece=7))
+    small = simulated(works, 6, "strict", MemoryWindow(jobs=20, fifo_group=2, refill=7))
     assert whole.peak_waiting > 300, "the workload is too light to tell anything"
     assert list(small.start) == list(whole.start)
 

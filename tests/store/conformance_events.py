@@ -13,22 +13,22 @@ from rota.core.model import TriggerId
 from rota.core.outcome import AnyWrite
 from rota.core.records.event_writes import (
     DropTrigger,
-    PutArrival,
+    PutBufferedEvent,
     PutEvent,
-    PutHeld,
     PutTrigger,
-    ReleaseHeld,
+    PutTriggerDecision,
+    ReleaseBufferedEvents,
 )
 from rota.core.records.events import (
-    Arrival,
-    ArrivalId,
+    AcceptedEvent,
+    BufferedEvent,
     Event,
-    Held,
-    Rule,
-    Told,
+    EventDecision,
     Trigger,
-    Verdict,
-    reaction,
+    TriggerDecision,
+    TriggerDecisionId,
+    TriggerDefinition,
+    counted_as,
 )
 from rota.store.protocol import Store
 from rota.store.protocols.hooks import Hook
@@ -47,17 +47,21 @@ IDS = [
 
 
 def trigger(trigger_id: str = "trigger-0", **changed: object) -> Trigger:
-    rule = Rule("uploads", "object.*", spec(), b'"data.size > 1"')
+    rule = TriggerDefinition("uploads", "object.*", spec(), b'"data.size > 1"')
     return replace(Trigger(TriggerId(trigger_id), rule, 1, 1), **changed)
 
 
-def arrival(arrival_id: str, verdict: Verdict = Verdict.FIRED, owner: str = "trigger-0") -> Arrival:
-    return Arrival(ArrivalId(arrival_id), TriggerId(owner), "/s", "e1", "object.x", 5, verdict)
+def arrival(
+    arrival_id: str, verdict: EventDecision = EventDecision.FIRED, owner: str = "trigger-0"
+) -> TriggerDecision:
+    return TriggerDecision(
+        TriggerDecisionId(arrival_id), TriggerId(owner), "/s", "e1", "object.x", 5, verdict
+    )
 
 
-def held(arrival_id: str, at: int = 5) -> Held:
+def held(arrival_id: str, at: int = 5) -> BufferedEvent:
     event = Event("/s", "e1", "object.x", b"{}")
-    return Held(ArrivalId(arrival_id), TRIGGERS[0], "", event, at, at)
+    return BufferedEvent(TriggerDecisionId(arrival_id), TRIGGERS[0], "", event, at, at)
 
 
 def hook(name: str = "code", **changed: object) -> Hook:
@@ -78,9 +82,9 @@ class NaiveEvents:
 
     def __init__(self, writes: Iterable[AnyWrite]) -> None:
         self.triggers: dict[TriggerId, Trigger] = {}
-        self.told: dict[str, Told] = {}
-        self.arrivals: dict[tuple[str, str], Arrival] = {}
-        self.held: dict[ArrivalId, Held] = {}
+        self.told: dict[str, AcceptedEvent] = {}
+        self.arrivals: dict[tuple[str, str], TriggerDecision] = {}
+        self.held: dict[TriggerDecisionId, BufferedEvent] = {}
         self.reacted: Counter[str] = Counter()
         for write in writes:
             self._apply(write)
@@ -94,24 +98,24 @@ class NaiveEvents:
                 self.triggers.pop(trigger_id, None)
             case PutEvent(told):
                 self.told[told.key] = told
-                self.reacted[reaction(told)] += 1
-            case PutArrival(one):
+                self.reacted[counted_as(told)] += 1
+            case PutTriggerDecision(one):
                 self.arrivals[one.trigger_id, one.id] = one
-                self.reacted[reaction(one)] += 1
-            case PutHeld(one):
+                self.reacted[counted_as(one)] += 1
+            case PutBufferedEvent(one):
                 self.held[one.id] = one
-            case ReleaseHeld(ids):
+            case ReleaseBufferedEvents(ids):
                 for arrival_id in ids:
                     self.held.pop(arrival_id, None)
 
-    def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+    def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
         found = sorted(self.arrivals.values(), key=lambda one: one.id, reverse=True)
         found = [one for one in found if one.trigger_id == query.trigger_id]
-        found = [one for one in found if not query.verdicts or one.verdict in query.verdicts]
+        found = [one for one in found if not query.verdicts or one.decision in query.verdicts]
         found = [one for one in found if query.before is None or one.id < query.before]
         return found[: query.limit]
 
-    def find_events(self, query: EventQuery) -> list[Told]:
+    def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
         found = sorted(self.told.values(), key=lambda one: (one.at, one.key), reverse=True)
         found = [one for one in found if query.type in (None, one.type)]
         found = [one for one in found if query.tenant in (None, one.tenant)]
@@ -123,10 +127,10 @@ _trigger_ids = st.sampled_from(TRIGGERS)
 _arrivals = st.builds(
     lambda number, verdict: arrival(IDS[number], verdict, TRIGGERS[number % 2]),
     st.integers(0, 3),
-    st.sampled_from(Verdict),
+    st.sampled_from(EventDecision),
 )
 _told = st.builds(
-    Told,
+    AcceptedEvent,
     key=st.sampled_from(KEYS),
     source=st.just("/s"),
     id=st.just("e"),
@@ -139,17 +143,18 @@ writes = st.one_of(
     st.builds(PutTrigger, trigger=st.builds(trigger, _trigger_ids, revision=st.integers(1, 3))),
     st.builds(DropTrigger, id=_trigger_ids),
     st.builds(PutEvent, told=_told),
-    st.builds(PutArrival, arrival=_arrivals),
-    st.builds(PutHeld, held=st.builds(held, st.sampled_from(IDS), st.integers(1, 9))),
+    st.builds(PutTriggerDecision, arrival=_arrivals),
+    st.builds(PutBufferedEvent, held=st.builds(held, st.sampled_from(IDS), st.integers(1, 9))),
     st.builds(
-        ReleaseHeld, ids=st.lists(st.sampled_from(IDS).map(ArrivalId), max_size=2).map(tuple)
+        ReleaseBufferedEvents,
+        ids=st.lists(st.sampled_from(IDS).map(TriggerDecisionId), max_size=2).map(tuple),
     ),
 )
 histories = st.lists(st.lists(writes, max_size=6), max_size=8)
 arrival_queries = st.builds(
     ArrivalQuery,
     trigger_id=_trigger_ids,
-    verdicts=st.lists(st.sampled_from(Verdict), max_size=2).map(tuple),
+    verdicts=st.lists(st.sampled_from(EventDecision), max_size=2).map(tuple),
     before=st.none() | st.sampled_from(IDS),
     limit=st.integers(1, 5),
 )
@@ -178,7 +183,7 @@ class EventConformance:
     """Triggers, events, arrivals, what waits, and webhook endpoints."""
 
     async def test_an_event_that_comes_again_has_one_row(self, make_store: StoreMaker) -> None:
-        told = Told(KEYS[0], "/s", "e", "a", 5)
+        told = AcceptedEvent(KEYS[0], "/s", "e", "a", 5)
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(PutEvent(told))
@@ -189,7 +194,7 @@ class EventConformance:
     async def test_the_ledger_outlives_its_trigger(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(PutTrigger(trigger()), PutArrival(arrival(IDS[0])))
+            await leader.append(PutTrigger(trigger()), PutTriggerDecision(arrival(IDS[0])))
             await leader.append(DropTrigger(TRIGGERS[0]))
             found = await store.catalog.find_arrivals(ArrivalQuery(trigger_id=TRIGGERS[0]))
             assert list((await store.ledger.load()).triggers) == []
@@ -198,9 +203,11 @@ class EventConformance:
     async def test_what_waits_is_loaded_in_order_of_arrival(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(PutTrigger(trigger()), PutHeld(held(IDS[0], 9)))
-            await leader.append(PutHeld(held(IDS[2], 3)), PutHeld(held(IDS[1], 5)))
-            await leader.append(ReleaseHeld((ArrivalId(IDS[1]),)))
+            await leader.append(PutTrigger(trigger()), PutBufferedEvent(held(IDS[0], 9)))
+            await leader.append(
+                PutBufferedEvent(held(IDS[2], 3)), PutBufferedEvent(held(IDS[1], 5))
+            )
+            await leader.append(ReleaseBufferedEvents((TriggerDecisionId(IDS[1]),)))
             assert [one.at for one in (await store.ledger.load()).held] == [3, 9]
 
     async def test_endpoints_are_kept_beside_the_journal(self, make_store: StoreMaker) -> None:

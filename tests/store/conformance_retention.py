@@ -19,7 +19,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey, PutOccurrence
-from rota.core.records.schedules import Decision, Occurrence
+from rota.core.records.schedules import Occurrence, OccurrenceDecision
 from rota.store.protocol import Direction, ExecutionQuery, JobQuery, OccurrenceQuery, Store
 from tests.store.conformance import Appender, StoreMaker, leading
 from tests.store.conformance_bulk import eventually, stream
@@ -150,7 +150,8 @@ class RetentionConformance:
     async def test_what_became_of_old_instants_goes_too(self, make_store: StoreMaker) -> None:
         schedule_id = ScheduleId("schedule")
         monday, wednesday = (
-            Occurrence(schedule_id, at, Decision.SKIPPED, at) for at in (MONDAY, WEDNESDAY)
+            Occurrence(schedule_id, at, OccurrenceDecision.SKIPPED, at)
+            for at in (MONDAY, WEDNESDAY)
         )
         query = OccurrenceQuery(schedule_id=schedule_id)
         async with make_store() as store:

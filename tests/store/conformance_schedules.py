@@ -21,13 +21,13 @@ from rota.core.outcome import (
 )
 from rota.core.records.schedules import (
     Calendar,
-    Course,
-    Decision,
     Occurrence,
-    Plan,
+    OccurrenceDecision,
     Schedule,
+    ScheduleDefinition,
+    ScheduleState,
+    SkipReason,
     Timetable,
-    Why,
 )
 from rota.store.protocol import OccurrenceQuery, Store
 from tests.store.conformance import StoreMaker, doubted, leading
@@ -39,13 +39,13 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def schedule(schedule_id: str = "schedule-0", watermark: int = 0, **given: object) -> Schedule:
-    plan = Plan("nightly", Timetable(cron="0 0 * * *"), spec())
+    plan = ScheduleDefinition("nightly", Timetable(cron="0 0 * * *"), spec())
     usual: dict[str, object] = {"created_at": 1, "updated_at": 1}
-    return Schedule(ScheduleId(schedule_id), plan, Course(watermark), **(usual | given))  # type: ignore[arg-type]
+    return Schedule(ScheduleId(schedule_id), plan, ScheduleState(watermark), **(usual | given))  # type: ignore[arg-type]
 
 
 def occurrence(
-    nominal: Instant, decision: Decision = Decision.FIRED, **given: object
+    nominal: Instant, decision: OccurrenceDecision = OccurrenceDecision.FIRED, **given: object
 ) -> Occurrence:
     return Occurrence(SCHEDULES[0], nominal, decision, nominal + 1, **given)  # type: ignore[arg-type]
 
@@ -67,13 +67,13 @@ class NaiveSchedules:
                 self.schedules[put.id] = put
             case MoveSchedule(schedule_id, course):
                 if schedule_id in self.schedules:
-                    moved = replace(self.schedules[schedule_id], course=course)
+                    moved = replace(self.schedules[schedule_id], state=course)
                     self.schedules[schedule_id] = moved
             case DropSchedule(schedule_id):
                 self.schedules.pop(schedule_id, None)
             case PutOccurrence(one):
                 self.occurrences[one.schedule_id, one.nominal] = one
-                self.decided[one.decision.value, one.why.value] += 1
+                self.decided[one.decision.value, one.skip_reason.value] += 1
             case PutCalendar(calendar):
                 self.calendars[calendar.name] = calendar
             case DropCalendar(name):
@@ -89,10 +89,10 @@ class NaiveSchedules:
 
 
 _ids = st.sampled_from(SCHEDULES)
-_courses = st.builds(Course, watermark=st.integers(0, 9), paused=st.booleans())
+_courses = st.builds(ScheduleState, watermark=st.integers(0, 9), paused=st.booleans())
 _schedules = st.builds(
     lambda schedule_id, course, revision: replace(
-        schedule(schedule_id), course=course, revision=revision
+        schedule(schedule_id), state=course, revision=revision
     ),
     _ids,
     _courses,
@@ -103,9 +103,9 @@ _occurrences = st.builds(
     schedule_id=_ids,
     # Some in one day's partition, some in another's, some in none.
     nominal=st.integers(0, 3) | st.integers(0, 2).map(lambda day: 20_000 * DAY_MS + day * DAY_MS),
-    decision=st.sampled_from(Decision),
+    decision=st.sampled_from(OccurrenceDecision),
     decided_at=st.just(5),
-    why=st.sampled_from([Why.NOT, Why.PAUSED]),
+    why=st.sampled_from([SkipReason.NOT, SkipReason.PAUSED]),
     job_id=st.none() | st.just(JobId("job-1")),
 )
 writes = st.one_of(
@@ -123,7 +123,7 @@ histories = st.lists(st.lists(writes, max_size=6), max_size=8)
 queries = st.builds(
     OccurrenceQuery,
     schedule_id=_ids,
-    decisions=st.lists(st.sampled_from(Decision), max_size=2).map(tuple),
+    decisions=st.lists(st.sampled_from(OccurrenceDecision), max_size=2).map(tuple),
     after=st.none() | st.integers(0, 3),
     before=st.none() | st.integers(0, 4),
     limit=st.integers(1, 5),
@@ -149,13 +149,13 @@ class ScheduleConformance:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(PutSchedule(schedule()))
-            await leader.append(MoveSchedule(SCHEDULES[0], Course(7, paused=True)))
+            await leader.append(MoveSchedule(SCHEDULES[0], ScheduleState(7, paused=True)))
             (kept,) = (await store.ledger.load()).schedules
-        assert kept == replace(schedule(), course=Course(7, paused=True))
+        assert kept == replace(schedule(), state=ScheduleState(7, paused=True))
 
     async def test_an_instant_has_one_record_the_newest(self, make_store: StoreMaker) -> None:
-        skipped = occurrence(5, Decision.SKIPPED, why=Why.PAUSED)
-        run = occurrence(5, Decision.CAUGHT_UP, job_id=JobId("job-1"))
+        skipped = occurrence(5, OccurrenceDecision.SKIPPED, why=SkipReason.PAUSED)
+        run = occurrence(5, OccurrenceDecision.CAUGHT_UP, job_id=JobId("job-1"))
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(PutOccurrence(skipped), PutOccurrence(occurrence(6)))

@@ -120,10 +120,10 @@ class ShelfConformance:
             wanted = [Refill(line, after, limit, 0) for line in (7, 1 << 62)]
             found = await store.ledger.shelved(wanted, leader.seq)
         for refill, jobs in zip(wanted, found, strict=True):
-            orders = [job.spec.order for job in shelves.get(refill.line, [])]
+            orders = [job.spec.arrival_number for job in shelves.get(refill.spill_queue, [])]
             expected = [order for order in orders if order > after][:limit]
-            assert [job.spec.order for job in jobs] == expected
-            assert all(job in shelves[refill.line] for job in jobs)
+            assert [job.spec.arrival_number for job in jobs] == expected
+            assert all(job in shelves[refill.spill_queue] for job in jobs)
 
     @settings(doubted, max_examples=examples(8, 100))
     @given(history=histories, waits=st.lists(st.none() | st.booleans(), min_size=8, max_size=8))

@@ -24,7 +24,7 @@ from rota.core.model import (
     Quota,
     Resources,
     RetryPolicy,
-    Runtime,
+    RuntimeStats,
     Spec,
     Tenant,
     Terms,
@@ -86,7 +86,7 @@ class NaiveStore:
         self.keys: dict[str, KeyRecord] = {}
         self.policy: Policy | None = None
         self.tenants: dict[str, Tenant] = {}
-        self.runtimes: dict[tuple[str, str], Runtime] = {}
+        self.runtimes: dict[tuple[str, str], RuntimeStats] = {}
         self.submitted = 0
         self.finished: Counter[tuple[str, str]] = Counter()
         self.order_next = 0
@@ -97,7 +97,7 @@ class NaiveStore:
         match write:
             case PutJob(job_id, job_spec, life):
                 self.submitted += job_id not in self.jobs
-                self.order_next = max(self.order_next, job_spec.order + 1)
+                self.order_next = max(self.order_next, job_spec.arrival_number + 1)
                 self._set(JobRecord(job_id, job_spec, life))
             case MoveJob(job_id, life):
                 self._move(job_id, life)
@@ -149,7 +149,7 @@ class NaiveStore:
     def shelves(self) -> dict[int, list[JobRecord]]:
         """Jobs on the shelf by line, in order of arrival."""
         found: dict[int, list[JobRecord]] = {}
-        for job in sorted(self.jobs.values(), key=lambda job: job.spec.order):
+        for job in sorted(self.jobs.values(), key=lambda job: job.spec.arrival_number):
             if job.life.line and job.life.state is JobState.QUEUED:
                 found.setdefault(job.life.line, []).append(job)
         return found
@@ -219,7 +219,7 @@ async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
     assert dict(snapshot.lines) == {line: len(jobs) for line, jobs in shelves.items()}
     live = [job for job in naive.jobs.values() if job.life.state not in JOB_FINAL]
     assert sorted(snapshot.jobs, key=lambda job: job.id) == sorted(live, key=lambda job: job.id)
-    orders = [job.spec.order for job in snapshot.jobs]
+    orders = [job.spec.arrival_number for job in snapshot.jobs]
     assert orders == sorted(orders)
     held = {x.id: x for x in naive.executions.values() if x.state not in EXECUTION_FINAL}
     assert {x.id: x for x in snapshot.executions} == held
@@ -310,7 +310,7 @@ writes = st.one_of(
     st.builds(
         PutRuntime,
         runtime=st.builds(
-            Runtime,
+            RuntimeStats,
             tenant=st.sampled_from(["a", "b"]),
             name=st.just("bill"),
             recent=st.tuples(st.integers(0, 9), st.integers(0, 9)),

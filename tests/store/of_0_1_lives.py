@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rota.core.inputs import Completion, NewJob, Poll, Register, Submit, Timing, Window
+from rota.core.inputs import Completion, MemoryWindow, NewJob, Poll, Register, Submit, Timing
 from rota.core.model import (
     ExecutionState,
     JobId,
@@ -43,7 +43,7 @@ async def live(where: str, name: str, count: int) -> None:
     """Runs `count` jobs, and leaves as many queued, most of them spilled."""
     store = await _opened(where)
     clock = SystemClock()
-    timing = Timing(window=Window(jobs=IN_MEMORY, line=2))
+    timing = Timing(window=MemoryWindow(jobs=IN_MEMORY, fifo_group=2))
     engine: Any = Engine(store, clock, timing, Counts(), Member(node="of-0.1", ttl_ms=3_000))
     await engine.start()
     try:

@@ -21,7 +21,7 @@ from rota.core.model import (
     RateLimit,
     Resources,
     RetryPolicy,
-    Runtime,
+    RuntimeStats,
     Spec,
     Tenant,
     Terms,
@@ -134,7 +134,7 @@ def test_settings_are_read_as_they_were_written() -> None:
     writes = [
         PutPolicy(EASY),
         PutTenant(Tenant("acme", 2.0, Quota(running=3), 1.5, 1_000)),
-        PutRuntime(Runtime("acme", "bill", (10, 20))),
+        PutRuntime(RuntimeStats("acme", "bill", (10, 20))),
     ]
     assert decode_record(encode_record(writes)) == writes
     bare = bytes([1]) + msgspec.msgpack.encode([["po", []], ["te", ["acme"]]])

@@ -14,7 +14,7 @@ from rota.core.inputs import (
     DeleteSchedule,
     NewSchedule,
     PauseSchedule,
-    Recall,
+    Preloaded,
     Retry,
     SetCalendar,
 )
@@ -69,20 +69,22 @@ class Recorded(Story):
         new_id = f"id-{len(self.records):06}"
         told = event(f"e{dice.randrange(40)}", f"kind.{name}")
         known = world.ledger.told.get(event_key(told))
-        recall = Recall(at=world.now, told=() if known is None else (known,))
+        recall = Preloaded(at=world.now, accepted_events=() if known is None else (known,))
         choices: list[AnyInput] = [
             CreateSchedule(
-                schedule=NewSchedule(id=ScheduleId(new_id), plan=plan(name, interval_ms=7_000))
+                schedule=NewSchedule(
+                    id=ScheduleId(new_id), definition=plan(name, interval_ms=7_000)
+                )
             ),
             CreateTrigger(
                 trigger=NewTrigger(
                     id=TriggerId(new_id),
-                    rule=rule(name, "kind.*", gathering=dice.choice((None, batch(3)))),
+                    definition=rule(name, "kind.*", gathering=dice.choice((None, batch(3)))),
                 )
             ),
             SetCalendar(calendar=Calendar(name, (739_000 + dice.randrange(9),))),
             DeleteCalendar(name=name),
-            *[ReceiveEvents(events=(told,), recall=recall)] * 4,
+            *[ReceiveEvents(events=(told,), preloaded=recall)] * 4,
             *(PauseSchedule(schedule_id=one, paused=dice.random() < 0.5) for one in schedules),
             *(PauseTrigger(trigger_id=one, paused=dice.random() < 0.5) for one in triggers),
             *(DeleteSchedule(schedule_id=one) for one in schedules[:1]),
@@ -93,7 +95,7 @@ class Recorded(Story):
 
     def disturb(self, job_id: JobId) -> None:
         kind = self.dice.choice((Retry, Delete))
-        event = kind(job_id=job_id, recall=self.world.recall())
+        event = kind(job_id=job_id, preloaded=self.world.recall())
         self.note(self.world.turn([event]))
 
 

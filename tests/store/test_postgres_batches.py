@@ -71,7 +71,9 @@ def rows_of(
     for batch in batches:
         life = encode(Life(JobState.QUEUED, reason="ready", ready_at=batch.ready_at, line=LINE))
         for _ in range(batch.jobs):
-            asked = replace(spec(name=batch.name, created_at=batch.created_at), order=place)
+            asked = replace(
+                spec(name=batch.name, created_at=batch.created_at), arrival_number=place
+            )
             more = ["what is that?"] if batch.is_of_newer else []
             stored = encode([*decode(encode(asked)), *more])
             rows.append((f"{place:08}{batch.id_part}{place}", life, stored, place))
@@ -143,7 +145,7 @@ async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
         jobs, kept = await read_shelf(connection, Refill(LINE, first - 1, 40, 1), JobsInBulk(), 10)
-    assert [(job.id, job.spec.order) for job in jobs] == [(row[0], row[3]) for row in rows]
+    assert [(job.id, job.spec.arrival_number) for job in jobs] == [(row[0], row[3]) for row in rows]
     assert [row.encoded for row in kept] == [row[2] for row in rows]
 
 

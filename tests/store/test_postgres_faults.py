@@ -214,7 +214,7 @@ async def test_a_refusal_of_the_database_is_certain_and_says_why(
         assert not isinstance(refused.value, UnknownFateError | FencedError)
         await cell.run("DROP TRIGGER refuse ON rota.journal")
         await leader.append(put(2))
-        assert [job.spec.order for job in (await store.ledger.load()).jobs] == [2]
+        assert [job.spec.arrival_number for job in (await store.ledger.load()).jobs] == [2]
 
 
 async def test_a_fold_that_fails_is_told_to_readers_and_made_up_for(cell: Cell) -> None:

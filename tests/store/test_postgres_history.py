@@ -25,7 +25,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, MoveJob, PutExecution, PutJob, PutKey, PutOccurrence
-from rota.core.records.schedules import Decision, Occurrence
+from rota.core.records.schedules import Occurrence, OccurrenceDecision
 from rota.store.limits import StoreLimits
 from rota.store.postgres.store import PostgresStore
 from rota.store.postgres.tables.partitions import DAY_MS
@@ -239,7 +239,7 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
         leader = await leading(store)
         jobs = [put_at(n, MONDAY + n * DAY_MS, life(MONDAY + n * DAY_MS)) for n in range(days)]
         for job in jobs:
-            await leader.append(job, run_at(job.spec.order, job.id, job.spec.created_at),
+            await leader.append(job, run_at(job.spec.arrival_number, job.id, job.spec.created_at),
                                 at=job.spec.created_at)  # fmt: skip
             await store.ledger.load()
         ids = [job.id for job in jobs]
@@ -272,8 +272,10 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
 
 async def test_the_ledger_of_schedules_goes_with_its_day(cell: Cell) -> None:
     schedule_id = ScheduleId("schedule-1")
-    old, new = (Occurrence(schedule_id, at, Decision.FIRED, at) for at in (MONDAY, WEEK_LATER))
-    early = Occurrence(schedule_id, MONDAY - 9 * DAY_MS, Decision.SKIPPED, MONDAY)
+    old, new = (
+        Occurrence(schedule_id, at, OccurrenceDecision.FIRED, at) for at in (MONDAY, WEEK_LATER)
+    )
+    early = Occurrence(schedule_id, MONDAY - 9 * DAY_MS, OccurrenceDecision.SKIPPED, MONDAY)
     query = OccurrenceQuery(schedule_id=schedule_id)
     async with cell.opened() as store:
         leader = await leading(store)
@@ -311,8 +313,8 @@ async def test_ten_thousand_jobs_in_one_record_become_rows(cell: Cell) -> None:
         leader = await leading(store)
         await leader.append(*(put_at(n, MONDAY + n) for n in range(10_000)), at=MONDAY)
         snapshot = await store.ledger.load()
-        assert [job.spec.order for job in snapshot.jobs] == list(range(10_000))
-        assert (await store.catalog.find_jobs(JobQuery(limit=1)))[0].spec.order == 9_999
+        assert [job.spec.arrival_number for job in snapshot.jobs] == list(range(10_000))
+        assert (await store.catalog.find_jobs(JobQuery(limit=1)))[0].spec.arrival_number == 9_999
 
 
 async def plan(cell: Cell, page: Statement) -> str:

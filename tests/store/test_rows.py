@@ -32,7 +32,7 @@ def test_jobs_that_are_alike_share_all_but_their_ids() -> None:
 def test_a_job_read_among_others_has_all_that_was_stored_of_it() -> None:
     asked = [
         replace(spec(priority=1, labels=[("team", "billing")]), payload=b"[1]", trace="00-abc"),
-        replace(spec(priority=2, run_at=5, created_at=7), task=b"{}", order=9),
+        replace(spec(priority=2, run_at=5, created_at=7), task=b"{}", arrival_number=9),
         replace(spec(priority=2, key="k", limit=3), revision=4, graph_ms=8),
         spec(priority=1, finish_by=9, expires_at=11, count=3),
     ]
@@ -51,17 +51,19 @@ def test_a_job_of_another_version_is_read_with_what_this_one_knows() -> None:
 
 
 def test_jobs_of_one_batch_share_also_what_few_have() -> None:
-    asked = [replace(spec(labels=[("team", "billing")]), order=300 + one) for one in range(4)]
+    asked = [
+        replace(spec(labels=[("team", "billing")]), arrival_number=300 + one) for one in range(4)
+    ]
     read = list(JobsInBulk().jobs([(JobId("a"), QUEUED, encode(one)) for one in asked]))
     assert [job.spec for job in read] == asked
     assert read[2].spec.labels is read[3].spec.labels
 
 
 def test_only_a_place_that_was_cut_out_makes_jobs_a_batch() -> None:
-    asked = replace(spec(created_at=7), order=70_000, payload=b"70_000 or 70_001")
+    asked = replace(spec(created_at=7), arrival_number=70_000, payload=b"70_000 or 70_001")
     data = encode(asked)
     ids, orders = [JobId("a"), JobId("b")], [70_000, 70_001]
-    for number in (encode(asked.order), asked.payload):
+    for number in (encode(asked.arrival_number), asked.payload):
         start = data.index(number) + 1
         form = Form(len(data), data[:start], 4, data[start + 4 :])
         batch = JobsInBulk().batch(Alike(QUEUED, form, ids, orders))
@@ -69,14 +71,14 @@ def test_only_a_place_that_was_cut_out_makes_jobs_a_batch() -> None:
             assert batch is None
         else:
             assert batch == [
-                JobRecord(one, replace(asked, order=order), Life(JobState.QUEUED))
+                JobRecord(one, replace(asked, arrival_number=order), Life(JobState.QUEUED))
                 for one, order in zip(ids, orders, strict=True)
             ]
 
 
 def _stored(order: int, created_at: int, payload: bytes, trace: str, version: int) -> bytes:
     """As this program, the one before or the next stores it."""
-    asked = replace(spec(created_at=created_at), order=order, payload=payload, trace=trace)
+    asked = replace(spec(created_at=created_at), arrival_number=order, payload=payload, trace=trace)
     whole = msgspec.msgpack.decode(encode(asked))
     return encode([*whole, "what is that?"] if version > 0 else whole[: len(whole) + 4 * version])
 

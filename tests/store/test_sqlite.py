@@ -334,7 +334,7 @@ async def test_a_full_disk_refuses_the_append_and_it_works_again_later(tmp_path:
                 with pytest.raises(StoreFullError):
                     await leader.append(put(2))
         await leader.append(put(3))
-        assert [job.spec.order for job in (await ledger.load()).jobs] == [1, 3]
+        assert [job.spec.arrival_number for job in (await ledger.load()).jobs] == [1, 3]
 
 
 async def test_readers_hear_that_the_tables_cannot_follow_and_later_they_can(

@@ -30,11 +30,11 @@ from rota.core.outcome import (
     PutSchedule,
 )
 from rota.core.records.schedules import (
-    Course,
-    Decision,
     Occurrence,
-    Plan,
+    OccurrenceDecision,
     Schedule,
+    ScheduleDefinition,
+    ScheduleState,
     Timetable,
 )
 from rota.store.protocol import Epoch, JournalRecord, Seq
@@ -47,8 +47,8 @@ SPEC = Spec(TERMS, task=b"{}", created_at=0)
 S = ScheduleId("s")
 SCHEDULE = Schedule(
     S,
-    Plan("s", Timetable(interval_ms=EVERY), SPEC),
-    Course(watermark=0),
+    ScheduleDefinition("s", Timetable(interval_ms=EVERY), SPEC),
+    ScheduleState(watermark=0),
     created_at=0,
     updated_at=0,
 )
@@ -59,8 +59,10 @@ def fired(at: int, job: str) -> list[AnyWrite]:
     spec = replace(SPEC, origin=Origin(S, at))
     return [
         PutJob(JobId(job), spec, Life(JobState.QUEUED)),
-        PutOccurrence(Occurrence(S, at, Decision.FIRED, decided_at=at, job_id=JobId(job))),
-        MoveSchedule(S, Course(watermark=at)),
+        PutOccurrence(
+            Occurrence(S, at, OccurrenceDecision.FIRED, decided_at=at, job_id=JobId(job))
+        ),
+        MoveSchedule(S, ScheduleState(watermark=at)),
     ]
 
 
@@ -81,7 +83,7 @@ def test_instants_decided_one_after_the_other_break_nothing() -> None:
 
 
 def test_instants_that_share_a_record_break_nothing() -> None:
-    missed = Occurrence(S, 2 * EVERY, Decision.SKIPPED, decided_at=9, until=4 * EVERY)
+    missed = Occurrence(S, 2 * EVERY, OccurrenceDecision.SKIPPED, decided_at=9, until=4 * EVERY)
     assert schedules(fired(EVERY, "a"), [PutOccurrence(missed)], fired(5 * EVERY, "b")) == []
 
 
@@ -98,7 +100,7 @@ def test_an_instant_left_out_is_named() -> None:
 
 
 def test_a_watermark_that_goes_back_is_named() -> None:
-    back: list[AnyWrite] = [MoveSchedule(S, Course(watermark=EVERY))]
+    back: list[AnyWrite] = [MoveSchedule(S, ScheduleState(watermark=EVERY))]
     found = schedules(fired(EVERY, "a"), fired(2 * EVERY, "b"), back)
     assert "record 4: schedule s went back to 1000" in found
 

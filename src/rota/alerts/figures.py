@@ -13,14 +13,14 @@ import msgspec
 
 from rota.alerts.limits import WINDOW_MS_MAX
 from rota.core.model import Instant, JobState, Millis, WorkerState
-from rota.core.records.glance import QueueGlance, WorkerGlance
-from rota.core.records.schedules import Decision, Why
+from rota.core.records.glance import QueueInfo, WorkerInfo
+from rota.core.records.schedules import OccurrenceDecision, SkipReason
 from rota.core.times.slack import AT_RISK, MISSED
 from rota.engine.observe import Histogram
 from rota.engine.ports import Brain
 
 _ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)
-LEFT_OUT = (Why.MISSED, Why.TOO_OLD, Why.BACKLOG)
+LEFT_OUT = (SkipReason.MISSED, SkipReason.TOO_OLD, SkipReason.BACKLOG)
 """Why runs of schedules are skipped that somebody may have counted on."""
 
 Buckets = Sequence[tuple[float, int]]
@@ -103,7 +103,9 @@ class Watcher:
             queues=self._queues(now, dict.fromkeys(named)),
             online=sum(one.worker.state is not WorkerState.OFFLINE for one in workers),
             lost=tuple(lost_at(workers, self._brain.timing.lease_ttl_ms)),
-            missed=sum(decided.get((Decision.SKIPPED.value, why.value), 0) for why in LEFT_OUT),
+            missed=sum(
+                decided.get((OccurrenceDecision.SKIPPED.value, why.value), 0) for why in LEFT_OUT
+            ),
             at_risk=deadlines.get(AT_RISK, 0),
             overdue=deadlines.get(MISSED, 0),
             appends=measured["append_seconds"].buckets(),
@@ -136,7 +138,7 @@ class Watcher:
 
 
 def ready_ms(
-    queues: Sequence[QueueGlance], since: Mapping[str, Instant], now: Instant
+    queues: Sequence[QueueInfo], since: Mapping[str, Instant], now: Instant
 ) -> dict[str, Millis]:
     """By queue, for how long a job that comes next has been ready; paused ones wait on purpose."""
     return {
@@ -146,7 +148,7 @@ def ready_ms(
     }
 
 
-def lost_at(workers: Sequence[WorkerGlance], patience: Millis) -> Iterator[Instant]:
+def lost_at(workers: Sequence[WorkerInfo], patience: Millis) -> Iterator[Instant]:
     """When each worker that is lost was given up: it had been silent for its lease.
 
     One that leaves says so.

@@ -10,7 +10,7 @@ from starlette.types import Scope
 from rota.api.customs.views import order_views
 from rota.api.door.auth import NO_STORE, SECURITY_HEADERS
 from rota.api.parts import Parts
-from rota.core.outcome import Answer
+from rota.core.outcome import PollAnswer
 from rota.wire.units import encode
 from rota.wire.workers import LeaseAnswer
 
@@ -44,10 +44,10 @@ class Letter:
         self._parts = parts
         self._scope = scope
         self._arrived = parts.brain.clock.steady()
-        self._answer: Answer | None = None
+        self._answer: PollAnswer | None = None
         self._text = self._whole = b""
 
-    def write(self, answer: Answer) -> None:
+    def write(self, answer: PollAnswer) -> None:
         """`held_for` is how long the call was held until this was decided: leases count from
         there, so that they end here rather too early than too late."""
         if answer.refusal is not None:
@@ -68,13 +68,13 @@ class Letter:
             length = b"content-length: %d\r\n\r\n" % len(self._text)
             self._whole = b"".join((head, _HEAD, length, self._text))
 
-    def post(self, answer: Answer) -> None:
+    def post(self, answer: PollAnswer) -> None:
         """To the worker, before the call's own task has gone on: that has a long way back."""
         line = self._line()
         if line is not None and self._whole and self._answer is answer:
             line.post(self._scope, self._whole)
 
-    def text_of(self, answer: Answer) -> bytes:
+    def text_of(self, answer: PollAnswer) -> bytes:
         """What was written of it, or is now."""
         if self._answer is not answer:
             self.write(answer)

@@ -19,8 +19,8 @@ from rota.alerts.watch import Watch
 from rota.api.door.lobby import Lobby
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
-from rota.core.records.glance import QueueGlance, WorkerGlance
-from rota.core.records.schedules import Decision
+from rota.core.records.glance import QueueInfo, WorkerInfo
+from rota.core.records.schedules import OccurrenceDecision
 from rota.core.times.slack import AT_RISK, MET, MISSED
 from rota.engine.assurance import Assurance
 from rota.engine.observe import Histogram
@@ -98,7 +98,7 @@ HISTOGRAMS: Mapping[str, str] = {
 }
 
 
-def worker_status(glance: WorkerGlance) -> str:
+def worker_status(glance: WorkerInfo) -> str:
     """A silent worker is unhealthy before it is offline."""
     if glance.worker.state is WorkerState.OFFLINE or glance.healthy:
         return glance.worker.state.value
@@ -159,7 +159,7 @@ class ServerCollector(Collector):
             "Instants of schedules, by what became of them and why they were skipped",
             labels=["outcome", "reason"],
         )
-        left_out = {(Decision.SKIPPED.value, why.value): 0 for why in LEFT_OUT}
+        left_out = {(OccurrenceDecision.SKIPPED.value, why.value): 0 for why in LEFT_OUT}
         for (decision, why), count in (left_out | dict(self.figures.decided())).items():
             decided.add_metric([decision, why], count)
         yield decided
@@ -186,7 +186,7 @@ class ServerCollector(Collector):
         yield received
         yield judged
 
-    def _jobs(self, queues: Sequence[QueueGlance], named: Mapping[str, str]) -> Iterator[Metric]:
+    def _jobs(self, queues: Sequence[QueueInfo], named: Mapping[str, str]) -> Iterator[Metric]:
         live: Tally[tuple[str, str]] = Tally()
         for glance in queues:
             queue = named.get(glance.queue.name, OTHERS)
@@ -358,7 +358,7 @@ def _by_status(
     return told
 
 
-def _named(queues: Sequence[QueueGlance]) -> dict[str, str]:
+def _named(queues: Sequence[QueueInfo]) -> dict[str, str]:
     """Queues with series of their own: the first that were made, for these are always the same.
 
     A counter that went from one label to another would look like jobs that ended.

@@ -13,7 +13,7 @@ from rota.core.errors import (
     Invalid,
     NotFound,
     Refusal,
-    StaleRecall,
+    StalePreload,
     TooMuch,
 )
 from rota.engine.ports import BusyError, UnavailableError
@@ -76,7 +76,7 @@ def from_refusal(refusal: Refusal) -> ProblemError:
             return ProblemError(422, refusal.code, refusal.detail, errors=errors)
         case TooMuch():
             return ProblemError(429, refusal.code, refusal.detail, headers=_retry(RETRY_AFTER_S))
-        case StaleRecall():
+        case StalePreload():
             detail = "the job kept changing while it was read: ask again"
             return ProblemError(503, refusal.code, detail, headers=_retry(RETRY_AFTER_S))
         case _:

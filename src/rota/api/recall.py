@@ -12,15 +12,15 @@ from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECAL
 from rota.api.lookup import check_own, refuse_while_not_taken
 from rota.api.parts import Parts
 from rota.api.routes import Call
-from rota.core.errors import NotFound, StaleRecall
-from rota.core.inputs import AnyInput, Key, Recall
+from rota.core.errors import NotFound, StalePreload
+from rota.core.inputs import AnyInput, Key, Preloaded
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt, JobsAccepted
 from rota.store.protocol import Catalog, Direction, KeyLook
 from rota.wire.problems import ProblemError
 
 R = TypeVar("R")
-Build = Callable[[Recall | None], AnyInput]
+Build = Callable[[Preloaded | None], AnyInput]
 Read = Callable[[], Awaitable[Sequence[JobRecord]]]
 
 _UNUSED = KeyLook(None, None, may_wait=False)
@@ -39,7 +39,7 @@ async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyRe
     if call.key is None:
         try:
             return await call.parts.brain.post(build(None))
-        except (NotFound, StaleRecall):
+        except (NotFound, StalePreload):
             pass
 
     async def read() -> Sequence[JobRecord]:
@@ -68,10 +68,10 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
             known = look.record
             at = at if look.behind_since is None else min(at, look.behind_since)
         try:
-            return await brain.post(build(Recall(at=at, jobs=jobs, key=known)))
-        except StaleRecall:
+            return await brain.post(build(Preloaded(at=at, jobs=jobs, key=known)))
+        except StalePreload:
             continue
-    raise StaleRecall("what was read kept changing")
+    raise StalePreload("what was read kept changing")
 
 
 async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyLook:
@@ -123,7 +123,7 @@ async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> 
         upstream[:] = await read_upstream(call.parts.catalog, [i for i in needed if i not in known])
         return jobs
 
-    def with_upstream(recall: Recall | None) -> AnyInput:
+    def with_upstream(recall: Preloaded | None) -> AnyInput:
         assert recall is not None
         return build(replace(recall, upstream=tuple(upstream)))
 

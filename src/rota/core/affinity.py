@@ -6,16 +6,16 @@ from typing import TypeAlias
 
 from rota.core.record import Millis, Record
 
-Wanted: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+LabelSelector: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Labels of workers, each with the values that will do; sorted."""
 
 
 class Affinity(Record, frozen=True):
     """Where a job is to run, beyond what it needs."""
 
-    require: Wanted = ()
+    require: LabelSelector = ()
     """A worker without one of these labels never gets it."""
-    prefer: Wanted = ()
+    prefer: LabelSelector = ()
     spread: str = ""
     """The label over whose values jobs of the same name are spread."""
     near_previous: bool = False
@@ -26,7 +26,7 @@ class Affinity(Record, frozen=True):
     """What workers may be kept for that take it all the same; sorted."""
 
 
-def is_picky(affinity: Affinity | None) -> bool:
+def has_preference(affinity: Affinity | None) -> bool:
     """Whether it prefers some of the workers that would do to others."""
     return affinity is not None and bool(
         affinity.prefer or affinity.spread or affinity.near_previous

@@ -8,79 +8,79 @@ from rota.core.life.members import member_order
 from rota.core.life.plain import start_alone, took_room
 from rota.core.life.start import claim
 from rota.core.life.stretch import FEW, start_together, stretch
-from rota.core.memory.cells import ExecutionCell, WorkerCell
+from rota.core.memory.cells import ExecutionEntry, WorkerEntry
 from rota.core.model import ExecutionId, Instant
-from rota.core.order.ordering import is_mark
-from rota.core.outcome import Answer, Order
-from rota.core.plan.backfill import Pass
-from rota.core.plan.conservative import Plan
+from rota.core.order.ordering import is_spill_marker
+from rota.core.outcome import Order, PollAnswer
+from rota.core.plan.backfill import BackfillScan
+from rota.core.plan.conservative import ConservativePlan
 from rota.core.plan.gang_places import pick_worker
 from rota.core.plan.preemption import preempt
-from rota.core.plan.prefetch import Prefetch
+from rota.core.plan.prefetch import Prefetcher
 from rota.core.plan.reserving import Candidate
 from rota.core.records.policy import BackfillKind
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.timers import TimerKind
 
 
-def dispatch(t: Tables, now: Instant) -> None:
+def dispatch(t: SchedulerState, now: Instant) -> None:
     """Starts all that can start: the first in order that may, where it fits best."""
     if not t.fleet.open:
         pass
-    elif t.policy.backfill is BackfillKind.GREEDY and not t.cleared:
-        _fill(t, now)
-    elif t.policy.backfill is BackfillKind.CONSERVATIVE and not t.cleared:
-        _follow_plan(t, now)
+    elif t.policy.backfill is BackfillKind.GREEDY and not t.being_preempted:
+        _dispatch_greedily(t, now)
+    elif t.policy.backfill is BackfillKind.CONSERVATIVE and not t.being_preempted:
+        _dispatch_by_plan(t, now)
     else:
-        _pass(t, now)
+        _dispatch_with_backfill(t, now)
     if t.fleet.spare and t.policy.backfill is not BackfillKind.CONSERVATIVE:
         _prefetch(t, now)
     preempt(t, now)
 
 
-def _is_full(t: Tables) -> bool:
+def _is_full(t: SchedulerState) -> bool:
     limit = t.policy.max_running
     return limit is not None and len(t.executions) >= limit
 
 
-def _fill(t: Tables, now: Instant) -> None:
+def _dispatch_greedily(t: SchedulerState, now: Instant) -> None:
     """Whoever fits goes, whoever does not is passed."""
-    lines, fleet = t.lines, t.fleet
+    lines, fleet = t.ready_queue, t.fleet
     in_vain = 0  # room only shrinks here, so a class that fits nowhere will not fit later either
     while fleet.open and not _is_full(t):
-        mask = fleet.hopes() & ~t.parked & ~in_vain
+        mask = fleet.placeable_classes() & ~t.blocked_classes & ~in_vain
         line = lines.first(mask)
         if line is None:
             return
         job_class = line.job_class
-        worker = pick_worker(t, line, now) if job_class.picky else fleet.choose(job_class)
+        worker = pick_worker(t, line, now) if job_class.has_preference else fleet.choose(job_class)
         if worker is None:
-            if not job_class.picky:
-                fleet.give_up(job_class.bit)
+            if not job_class.has_preference:
+                fleet.mark_unplaceable(job_class.bit)
             in_vain |= job_class.bit
             continue
         head = lines.head(line)
-        if is_mark(head):
+        if is_spill_marker(head):
             # It goes first, and the store is asked for it: whoever else went now went before it.
-            lines.run_dry(head)
+            lines.note_empty(head)
             return
-        _start(t, Candidate(t.jobs[head[2]], worker, 0 if job_class.picky else mask), now)
+        _start(t, Candidate(t.jobs[head[2]], worker, 0 if job_class.has_preference else mask), now)
 
 
-def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
+def _start(t: SchedulerState, candidate: Candidate, now: Instant) -> None:
     """The job and those who follow it, an array's next member, or all members of a gang start."""
     job, worker = candidate.job, candidate.worker
     spec = job.spec
-    if spec.band is not None and isinstance(spec.band, Gang):
+    if spec.group is not None and isinstance(spec.group, Gang):
         for member, place in start_gang(t, job, now):
-            hand_over(t, place, claim(t, member, place, now))
+            add_order(t, place, claim(t, member, place, now))
         return
-    kind = t.kinds.of(spec.terms)
-    if spec.band is not None or not kind.is_plain:
-        hand_over(t, worker, claim(t, job, worker, now))
+    kind = t.terms.of(spec.terms)
+    if spec.group is not None or not kind.is_plain:
+        add_order(t, worker, claim(t, job, worker, now))
         return
     # Where workers have room for a few, nobody can follow.
-    if worker.room.free.cpu_milli >= FEW * kind.resources.cpu_milli:
+    if worker.free_capacity.free.cpu_milli >= FEW * kind.resources.cpu_milli:
         jobs = stretch(t, job, worker, candidate.mask)
         if len(jobs) > 1:
             start_together(t, jobs, worker, now)
@@ -88,39 +88,39 @@ def _start(t: Tables, candidate: Candidate, now: Instant) -> None:
     start_alone(t, job, kind, worker, now)
 
 
-def _pass(t: Tables, now: Instant) -> None:
+def _dispatch_with_backfill(t: SchedulerState, now: Instant) -> None:
     """Whoever does not fit holds up those behind it, or has a place kept that they leave free."""
-    one_pass, most = Pass(t, now), t.policy.max_running
+    one_pass, most = BackfillScan(t, now), t.policy.max_running
     reserved = one_pass.reservations.by_worker
     while most is None or len(t.executions) < most:
         candidate = one_pass.next()
         if candidate is None:
             return
         if reserved:
-            one_pass.started(candidate, t.lines.classes[candidate.job.class_index])
+            one_pass.note_started(candidate, t.ready_queue.classes[candidate.job.class_index])
         _start(t, candidate, now)
 
 
-def _follow_plan(t: Tables, now: Instant) -> None:
+def _dispatch_by_plan(t: SchedulerState, now: Instant) -> None:
     """Whoever's time has come, by a plan in which nobody delays another."""
-    if not t.fleet.open or not t.lines.ready:
+    if not t.fleet.open or not t.ready_queue.ready:
         return
-    for candidate in Plan(t, now).candidates():
+    for candidate in ConservativePlan(t, now).candidates():
         if _is_full(t):
             return
         _start(t, candidate, now)
 
 
-def _prefetch(t: Tables, now: Instant) -> None:
+def _prefetch(t: SchedulerState, now: Instant) -> None:
     """Who goes next waits where a place is about to become free, if both are known to be short."""
-    prefetch = Prefetch(t, now)
+    prefetch = Prefetcher(t, now)
     while not _is_full(t) and (choice := prefetch.next()) is not None:
-        cell = claim(t, choice.job, choice.worker, now, choice.place.last)
-        prefetch.given(choice, cell)
-        hand_over(t, choice.worker, cell)
+        cell = claim(t, choice.job, choice.worker, now, choice.slot.last)
+        prefetch.note_given(choice, cell)
+        add_order(t, choice.worker, cell)
 
 
-def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
+def add_order(t: SchedulerState, worker: WorkerEntry, cell: ExecutionEntry) -> None:
     """The worker's open poll will be answered with this execution."""
     poll = worker.poll
     assert poll is not None
@@ -129,7 +129,7 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     worker.undelivered.pop(execution.id, None)
     spec = t.jobs[execution.job_id].spec
     limits = t.queues[spec.terms.queue].queue.limits
-    if spec.band is None:
+    if spec.group is None:
         poll.orders.append(Order(execution, spec, limits, is_prefetched=is_prefetched))
     else:
         poll.orders.append(member_order(t, execution, spec, limits))
@@ -143,15 +143,15 @@ def hand_over(t: Tables, worker: WorkerCell, cell: ExecutionCell) -> None:
     took_room(t, worker, poll, 1)
 
 
-def answer_polls(t: Tables, now: Instant) -> None:
+def answer_polls(t: SchedulerState, now: Instant) -> None:
     """Ends the polls that have something to say, or have waited long enough."""
     for worker_id in t.answer_now:
         worker = t.fleet.workers.get(worker_id)
         if worker is None or worker.poll is None:
             continue
         poll = worker.poll
-        t.draft.answers.append(
-            Answer(poll.id, tuple(poll.orders), stops_for(t, worker), tuple(poll.lost))
+        t.changeset.answers.append(
+            PollAnswer(poll.id, tuple(poll.orders), stops_for(t, worker), tuple(poll.lost))
         )
         close_poll(t, worker)
     t.answer_now.clear()
@@ -163,14 +163,14 @@ def answer_polls(t: Tables, now: Instant) -> None:
     t.opened_now.clear()
 
 
-def stops_for(t: Tables, worker: WorkerCell) -> tuple[ExecutionId, ...]:
+def stops_for(t: SchedulerState, worker: WorkerEntry) -> tuple[ExecutionId, ...]:
     """What the worker is to stop; it has been told, once this is answered."""
     for execution_id in worker.stops:
-        t.executions[execution_id].told = True
+        t.executions[execution_id].stop_delivered = True
     return tuple(worker.stops)
 
 
-def close_poll(t: Tables, worker: WorkerCell) -> None:
+def close_poll(t: SchedulerState, worker: WorkerEntry) -> None:
     """The worker waits no longer."""
     worker.poll = None
     t.fleet.spare.pop(worker.worker.id, None)

@@ -69,13 +69,13 @@ class AlreadyAccepted(KeyReused):
         super().__init__(f"the same request was accepted before, as {named}")
 
 
-class NoRoom(Conflict):
+class NoFreeCapacity(Conflict):
     """The worker named cannot take the job now."""
 
     code = "no_room"
 
 
-class StaleRecall(Refusal):
+class StalePreload(Refusal):
     """What was read from the tables has changed since: read again, and ask again."""
 
     code = "stale_recall"

@@ -23,7 +23,7 @@ Edge: TypeAlias = tuple[JobId, int, When]
 """(who waits, in which of its lives, for which end)."""
 
 
-class Graph:
+class DependencyGraph:
     """Who waits for whom among live jobs.
 
     An edge stays until its upstream job ends, even if the one who waited is long gone; it names the

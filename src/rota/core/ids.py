@@ -8,7 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from rota.core.model import ExecutionId, Instant, JobId, Needs, Origin, TriggerId
-from rota.core.records.events import ArrivalId
+from rota.core.records.events import TriggerDecisionId
 
 _UUID_DIGITS = 36
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
@@ -48,12 +48,12 @@ def _stem(parent: JobId) -> str:
     return f"{parent[:13]}-7{cell}-{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:10]}"
 
 
-def arrival_id(trigger_id: TriggerId, event_key: str, now: Instant) -> ArrivalId:
+def trigger_decision_id(trigger_id: TriggerId, event_key: str, now: Instant) -> TriggerDecisionId:
     """The id of what a trigger makes of an event."""
-    return ArrivalId(_uuid7(trigger_id, f"{trigger_id}/{event_key}", now))
+    return TriggerDecisionId(_uuid7(trigger_id, f"{trigger_id}/{event_key}", now))
 
 
-def triggered_id(arrival: ArrivalId, now: Instant) -> JobId:
+def triggered_id(arrival: TriggerDecisionId, now: Instant) -> JobId:
     """The id of the job that a trigger makes."""
     return JobId(_uuid7(arrival, f"job/{arrival}", now))
 
@@ -77,7 +77,7 @@ def _first_front(now: Instant, middle: str) -> str:
     return _front(now, middle[:3]) + _OTHER_VARIANT.get(middle[4], "8")
 
 
-def line_number(alike: tuple[str, Needs, int, str, int]) -> int:
+def spill_queue_number(alike: tuple[str, Needs, int, str, int]) -> int:
     """The number of a line of alike jobs in the store: 63 bits, never 0, the same for ever."""
     queue, needs, *rest = alike
     plain = (needs.resources, needs.capabilities)

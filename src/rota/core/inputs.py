@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from rota.core.limits import LINE_KEPT, REFILL_JOBS, WINDOW_JOBS
+from rota.core.limits import FIFO_GROUP_KEPT, REFILL_JOBS, WINDOW_JOBS
 from rota.core.model import (
     ExecutionId,
     ExecutionState,
@@ -27,14 +27,14 @@ from rota.core.model import (
 )
 from rota.core.outcome import Refill
 from rota.core.records.event_inputs import AnyEventInput
-from rota.core.records.keyed import Input, Keyed
+from rota.core.records.keyed import Idempotent, Input
 from rota.core.records.keyed import Key as Key
-from rota.core.records.keyed import Recall as Recall
+from rota.core.records.keyed import Preloaded as Preloaded
 from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Plan
-from rota.core.records.usage import Used
+from rota.core.records.schedules import Calendar, ScheduleDefinition
+from rota.core.records.usage import MeasuredUsage
+from rota.core.records.worker_inputs import Deregister as Deregister
 from rota.core.records.worker_inputs import Drain as Drain
-from rota.core.records.worker_inputs import Leave as Leave
 from rota.core.records.worker_inputs import Resume as Resume
 
 
@@ -46,7 +46,7 @@ class NewJob(Input, frozen=True, kw_only=True):
     ref: str = ""
 
 
-class Submit(Keyed, frozen=True, kw_only=True):
+class Submit(Idempotent, frozen=True, kw_only=True):
     """One job or a whole batch: all or none."""
 
     jobs: tuple[NewJob, ...]
@@ -63,20 +63,20 @@ class Reject(Input, frozen=True, kw_only=True):
     """The same request was accepted under other ids: these are kept only to say so."""
 
 
-class Update(Keyed, frozen=True, kw_only=True):
+class Update(Idempotent, frozen=True, kw_only=True):
     """Replaces the spec of a job not started yet; `spec.revision` is the one it was read at."""
 
     job_id: JobId
     spec: Spec
 
 
-class Cancel(Keyed, frozen=True, kw_only=True):
+class Cancel(Idempotent, frozen=True, kw_only=True):
     """Stops a job: at once if it waits, through its worker if it runs."""
 
     job_id: JobId
 
 
-class Retry(Keyed, frozen=True, kw_only=True):
+class Retry(Idempotent, frozen=True, kw_only=True):
     """Starts an ended job over; `recall` has it and its skipped dependents."""
 
     job_id: JobId
@@ -84,21 +84,21 @@ class Retry(Keyed, frozen=True, kw_only=True):
     """Of an array: the members that did not succeed. None: nobody has looked."""
 
 
-class Delete(Keyed, frozen=True, kw_only=True):
+class Delete(Idempotent, frozen=True, kw_only=True):
     """Removes an ended job; `force` cancels a live one first."""
 
     job_id: JobId
     force: bool = False
 
 
-class Execute(Keyed, frozen=True, kw_only=True):
+class Execute(Idempotent, frozen=True, kw_only=True):
     """This job on that worker, past time, order and pause."""
 
     job_id: JobId
     worker_id: WorkerId
 
 
-class Register(Keyed, frozen=True, kw_only=True):
+class Register(Idempotent, frozen=True, kw_only=True):
     """A worker says what it is and has."""
 
     worker_id: WorkerId
@@ -133,7 +133,7 @@ class Completion(Input, frozen=True, kw_only=True):
     retryable: bool = True
     delay_ms: Millis | None = None
     """When to try again, instead of what the policy says."""
-    used: Used | None = None
+    used: MeasuredUsage | None = None
     """What `usage` says of what the scheduler learns from."""
 
 
@@ -181,7 +181,7 @@ class Progress(Input, frozen=True, kw_only=True):
     running: Running
 
 
-class PutQueueSettings(Keyed, frozen=True, kw_only=True):
+class PutQueueSettings(Idempotent, frozen=True, kw_only=True):
     """Sets what is given of a queue and leaves the rest (`replace`: back to defaults)."""
 
     name: str
@@ -197,13 +197,13 @@ class PutQueueSettings(Keyed, frozen=True, kw_only=True):
     """Fields to put back to their defaults."""
 
 
-class SetPolicy(Keyed, frozen=True, kw_only=True):
+class SetPolicy(Idempotent, frozen=True, kw_only=True):
     """Another policy for the whole cell."""
 
     policy: Policy
 
 
-class PutTenantSettings(Keyed, frozen=True, kw_only=True):
+class PutTenantSettings(Idempotent, frozen=True, kw_only=True):
     """A tenant's weight and quota, both as given."""
 
     name: str
@@ -211,7 +211,7 @@ class PutTenantSettings(Keyed, frozen=True, kw_only=True):
     quota: Quota | None = None
 
 
-class Purge(Keyed, frozen=True, kw_only=True):
+class Purge(Idempotent, frozen=True, kw_only=True):
     """Cancels all jobs that wait in a queue, or only those of them that `recall` brings.
 
     Memory has not all of them: whoever purges first brings the others, piece by piece.
@@ -231,7 +231,7 @@ class Refilled(Input, frozen=True, kw_only=True):
     jobs: tuple[JobRecord, ...]
 
 
-class ScheduleInput(Keyed, frozen=True, kw_only=True):
+class ScheduleInput(Idempotent, frozen=True, kw_only=True):
     """The base of what happens to schedules, so that they are told from all else at once."""
 
 
@@ -239,7 +239,7 @@ class NewSchedule(Input, frozen=True, kw_only=True):
     """One schedule to make; in a deployment the id is used only if its name is new."""
 
     id: ScheduleId
-    plan: Plan
+    definition: ScheduleDefinition
     paused: bool = False
 
 
@@ -253,7 +253,7 @@ class UpdateSchedule(ScheduleInput, frozen=True, kw_only=True):
     """Replaces the plan of a schedule; `revision` is the one it was read at."""
 
     schedule_id: ScheduleId
-    plan: Plan
+    definition: ScheduleDefinition
     revision: int
     paused: bool
 
@@ -323,7 +323,7 @@ class ClockJump(Input, frozen=True, kw_only=True):
     by: Millis
 
 
-class Absence(Input, frozen=True, kw_only=True):
+class LeaderPause(Input, frozen=True, kw_only=True):
     """Nobody could be answered for so long: what workers hold goes on for as much longer."""
 
     by: Millis
@@ -333,8 +333,8 @@ class Tick(Input, frozen=True, kw_only=True):
     """Time has passed; whatever is due happens."""
 
 
-FromWorker: TypeAlias = (
-    Register | Heartbeat | Poll | ClosePoll | Complete | Progress | Drain | Resume | Leave
+AnyWorkerInput: TypeAlias = (
+    Register | Heartbeat | Poll | ClosePoll | Complete | Progress | Drain | Resume | Deregister
 )
 AnyScheduleInput: TypeAlias = (
     CreateSchedule
@@ -357,7 +357,7 @@ AnyInput: TypeAlias = (
     | Retry
     | Delete
     | Execute
-    | FromWorker
+    | AnyWorkerInput
     | PutQueueSettings
     | SetPolicy
     | PutTenantSettings
@@ -366,17 +366,17 @@ AnyInput: TypeAlias = (
     | AnyScheduleInput
     | AnyEventInput
     | ClockJump
-    | Absence
+    | LeaderPause
     | Tick
 )
 
 
-class Window(Input, frozen=True, kw_only=True):
+class MemoryWindow(Input, frozen=True, kw_only=True):
     """How much of what waits is kept in memory; the rest is on the shelf (life/shelving.py)."""
 
     jobs: int = WINDOW_JOBS
-    line: int = LINE_KEPT
-    piece: int = REFILL_JOBS
+    fifo_group: int = FIFO_GROUP_KEPT
+    refill: int = REFILL_JOBS
 
 
 class Timing(Input, frozen=True, kw_only=True):
@@ -387,7 +387,7 @@ class Timing(Input, frozen=True, kw_only=True):
     """A holder's clock may be late by this before its work is given to another."""
     handover_ms: Millis = 0
     """The leader before may have renewed leases until so long after it was last heard of."""
-    window: Window = Window()
+    window: MemoryWindow = MemoryWindow()
 
     @property
     def heartbeat_ms(self) -> Millis:

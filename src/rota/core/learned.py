@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from rota.core.record import Millis, Record
 
-Name: TypeAlias = tuple[str, str]
+JobName: TypeAlias = tuple[str, str]
 """(tenant, name): whose jobs, and what they are called."""
-Counts: TypeAlias = tuple[tuple[int, int], ...]
+SketchCounts: TypeAlias = tuple[tuple[int, int], ...]
 """(step, how often): a sketch of usage.py."""
 
 
@@ -24,13 +24,13 @@ class UsageDay(Record, frozen=True):
     memory_used: int = 0
 
 
-class Usage(Record, frozen=True):
+class UsageStats(Record, frozen=True):
     """What jobs of a name take, as usage.py has it."""
 
     runs: int = 0
-    cpu: Counts = ()
-    memory: Counts = ()
-    runtime: Counts = ()
+    cpu: SketchCounts = ()
+    memory: SketchCounts = ()
+    runtime: SketchCounts = ()
     cpu_max: int = 0
     memory_max: int = 0
     runtime_max: Millis = 0
@@ -39,10 +39,10 @@ class Usage(Record, frozen=True):
     days: tuple[UsageDay, ...] = ()
 
 
-class Runtime(Record, frozen=True):
+class RuntimeStats(Record, frozen=True):
     """How long jobs of a name took, newest first, and what else is known of them."""
 
     tenant: str
     name: str
     recent: tuple[Millis, ...] = ()
-    usage: Usage | None = None
+    usage: UsageStats | None = None

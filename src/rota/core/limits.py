@@ -14,7 +14,7 @@ TIMEOUT_MARGIN_MS = 10_000
 """Workers end what runs too long themselves; the scheduler steps in only this much later."""
 PROGRESS_EVERY_MS = 1_000
 """A changed progress is written at most this often for one execution."""
-RECALL_WINDOW_MS = 10_000
+PRELOAD_WINDOW_MS = 10_000
 """A record read from the tables may be this old when used; so long is a departure remembered."""
 OFFLINE_KEPT_MS = 24 * 3600 * 1000
 """A lost worker stays listed for a day."""
@@ -26,7 +26,7 @@ QUEUES_MAX = 10_000
 """Queues are made on first use; this keeps a loop that invents names from filling memory."""
 TERMS_POOL_MAX = 20_000
 """Distinct terms kept for sharing; past it the pool starts anew and only memory is the worse."""
-PLACES_POOL_MAX = 10_000
+SORT_KEYS_POOL_MAX = 10_000
 """Distinct places in line kept for sharing: jobs that came at once have few."""
 FIT_CACHE_MAX = 50_000
 """Remembered answers to "which classes fit this much room"; past it they are computed again."""
@@ -35,22 +35,22 @@ EXPLAINED_MAX = 20
 WINDOW_JOBS = 200_000
 """Jobs in memory beyond which those that only wait for a worker are left to the store: some 100 MB,
 and many times what starts while the store is asked for the next ones."""
-LINE_KEPT = 200
+FIFO_GROUP_KEPT = 200
 """Jobs of one line that are in memory whatever waits before them, so that none of the lines runs
 dry before the store has answered."""
 REFILL_JOBS = 20_000
 """Jobs brought back from the store in one go: as many as a turn may step. Where the tables have to
 be waited for, a long line is drained only as fast as so many come with each fold."""
-STRETCH_JOBS = 2_000
+REFILL_CHUNK_JOBS = 2_000
 """Of those, so many stand in line as one: what is gone through more than once is still at hand."""
-RINGS_PER_TURN = 5_000
+TIMERS_PER_TURN = 5_000
 """Alarms of one turn; the rest ring in the next ones. Many jobs are due at midnight, and a turn
 with all of them would take longer than a leader may be silent."""
 CLASSES_KEPT = 256
 """Places for classes of alike jobs before those of empty classes are used again."""
-FEW_ROOMY = 64
+FREE_WORKERS_COMPARED = 64
 """Open workers with room that are compared one by one; of more, each class keeps a heap."""
-FRESH_MAX = 8
+OPEN_WORKERS_COMPARED = 8
 """Open workers whose room is looked at one by one for every decision."""
 CRON_CHARS_MAX = 255
 """A cron expression; the longest that is meant, a list of every minute, is shorter."""
@@ -96,25 +96,25 @@ TRIGGERS_MAX = 100_000
 """Triggers known at once."""
 CHAIN_DEPTH_MAX = 16
 """Triggers that may set each other off, one because of the other: beyond it looks like a loop."""
-GATHERED_MAX = 1_000
+BUFFERED_PER_JOB_MAX = 1_000
 """Events that one job gets together."""
-GATHERED_BYTES_MAX = 900_000
+BUFFERED_PER_JOB_BYTES_MAX = 900_000
 """Their size together: they become one payload."""
 WINDOWS_MAX = 10_000
 """Windows of one trigger open at once: a key with ever new values must not fill memory."""
-HELD_BYTES_MAX = 256 * 1024 * 1024
+BUFFERED_BYTES_MAX = 256 * 1024 * 1024
 """Data of all events that wait in windows: they are in memory."""
 TRIGGERED_BYTES_MAX = 1_048_576
 """Task or payload of a job with an event's values filled in: what a submitted one may have."""
 JOB_EVENT_BYTES_MAX = 64 * 1024
 """A job's result or error in the event of its end; a larger one is read from the job."""
-SLOTS_REMEMBERED_MAX = 4_096
+TEMPLATES_CACHED_MAX = 4_096
 """Slots of triggers' jobs kept read: reading one again is cheap."""
 TENANTS_KEPT = 10_000
 """Tenants remembered while they have neither jobs nor settings."""
 QUEUES_KEPT = 64
 """Queues of one tenant whose accounts are kept while nothing waits in them."""
-LONG_LANE = 8
+LONG_FIFO_GROUP = 8
 """Jobs of a lane in line before the next ones get a run: an empty run takes as much memory."""
 TENANTS_MAX = 10_000
 """Tenants with settings of their own."""
@@ -122,7 +122,7 @@ RUNTIMES_KEPT = 20_000
 """Names whose run times are remembered; those not heard of for longest go first."""
 RUNTIME_GUESS_MS = 300_000
 """How long a job is taken to run of which nothing at all is known."""
-RUNTIME_NEWS = 1.0
+RUNTIME_CHANGE_WRITTEN = 1.0
 """By how much of it what is known of a name must have changed to be written again."""
 SHORT_MS = 100
 """A run no longer than this is short: the way to its worker and back is a good part of it."""
@@ -155,13 +155,13 @@ PLANNED_MAX = 1_000
 DEADLINE_LEAD_MS = 24 * 3600 * 1000
 """A job with a deadline stands where one stands that was to start this long before its own latest
 start: a day's waiting is what others may lose to it, and no more."""
-LABELS_MINDED = 1_024
+LABELS_TRACKED = 1_024
 """Labels of workers that jobs require, before those that no class asks for are forgotten."""
-PLACES_LOOKED_AT = 256
+PREFERRED_WORKERS_TRIED = 256
 """Workers looked at for one job that prefers some to others, those it is likely to prefer first."""
-PLACES_COMPARED = 16
+IDEAL_WORKERS_COMPARED = 16
 """Workers that are all a job could wish for, before the one that fits best is taken."""
-HOMES_KEPT = 20_000
+PREVIOUS_WORKERS_KEPT = 20_000
 """Where the last job of a name ran, or what a job waited for: remembered for jobs that want to run
 near it, the newest."""
 USAGES_KEPT = 5_000
@@ -187,10 +187,10 @@ ARRIVALS_MS = 300_000
 """Over how long it is made out how fast work comes in."""
 ARRIVALS_NOTED = 32
 """Notes that are kept: a little more than so long."""
-REHEARSED_JOBS = 1_000
+FORECAST_JOBS = 1_000
 """Waiting jobs in a picture that the next starts are played through on: taking it must not hold up
 a turn for longer than a commit does."""
-REHEARSED_LINE = 500
+FORECAST_QUEUE_JOBS = 500
 """Of one line: as many as come before the job that is asked about, or no more than this."""
 POSITION_LOOK = 20_000
 """Places of a line that are compared to say where a job stands; of a longer line every so many."""
@@ -201,13 +201,13 @@ class CoreLimits(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     classes_kept: int = CLASSES_KEPT
     fit_cache_max: int = FIT_CACHE_MAX
-    fresh_max: int = FRESH_MAX
-    held_bytes_max: int = HELD_BYTES_MAX
-    long_lane: int = LONG_LANE
+    open_workers_compared: int = OPEN_WORKERS_COMPARED
+    buffered_bytes_max: int = BUFFERED_BYTES_MAX
+    long_fifo_group: int = LONG_FIFO_GROUP
     queues_kept: int = QUEUES_KEPT
-    rings_per_turn: int = RINGS_PER_TURN
+    timers_per_turn: int = TIMERS_PER_TURN
     runtimes_kept: int = RUNTIMES_KEPT
-    stretch_jobs: int = STRETCH_JOBS
+    refill_chunk_jobs: int = REFILL_CHUNK_JOBS
     tenants_kept: int = TENANTS_KEPT
     terms_pool_max: int = TERMS_POOL_MAX
     walks_per_pass: int = WALKS_PER_PASS

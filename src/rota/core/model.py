@@ -12,7 +12,7 @@ from typing import NewType, TypeAlias
 
 from rota.core.affinity import Affinity
 from rota.core.band import Array, Gang, GroupMember, GroupProgress
-from rota.core.learned import Runtime as Runtime
+from rota.core.learned import RuntimeStats as RuntimeStats
 from rota.core.record import Instant as Instant
 from rota.core.record import Millis as Millis
 from rota.core.record import Record as Record
@@ -176,7 +176,7 @@ class Origin(Record, frozen=True):
     backfill_id: str = ""
 
 
-class Stimulus(Record, frozen=True):
+class TriggerOrigin(Record, frozen=True):
     """Which trigger made a job, and because of which event."""
 
     trigger_id: TriggerId
@@ -192,7 +192,7 @@ class Spec(Record, frozen=True):
     terms: Terms
     task: bytes
     created_at: Instant
-    order: int = 0
+    arrival_number: int = 0
     """The place in the line of arrivals; given by the scheduler."""
     payload: bytes = b""
     dependencies: tuple[Dependency, ...] = ()
@@ -204,11 +204,11 @@ class Spec(Record, frozen=True):
     """Grows with every update, so two updates at once cannot overwrite each other."""
     origin: Origin | None = None
     """The schedule it comes from; None: somebody submitted it."""
-    stimulus: Stimulus | None = None
+    trigger_origin: TriggerOrigin | None = None
     """The trigger it comes from."""
     finish_by: Instant | None = None
     """When it should have ended. Of a schedule's or trigger's job: how long after it is made."""
-    band: Array | Gang | GroupMember | None = None
+    group: Array | Gang | GroupMember | None = None
     """Set where it stands for many jobs, or is one of those (band.py)."""
     graph_ms: Millis | None = None
     """How long the graph that it is a task of will probably take (ranking.py)."""
@@ -239,7 +239,7 @@ class Life(Record, frozen=True):
     message: str = ""
     result: bytes | None = None
     error: bytes | None = None
-    doomed: bool = False
+    delete_when_finished: bool = False
     """To be removed as soon as it has ended."""
     ready_at: Instant | None = None
     """When it last began to wait for nothing but a worker."""
@@ -247,7 +247,7 @@ class Life(Record, frozen=True):
     """The line of the store in which it waits, if its row is on the shelf (life/shelving.py)."""
     deadline: str = ""
     """What is known of its `finish_by` for good: `at_risk`, `missed` or `met` (slack.py)."""
-    tally: GroupProgress | None = None
+    group_progress: GroupProgress | None = None
     """Of a band: how far its members are."""
 
 
@@ -302,7 +302,7 @@ class RateLimit(Record, frozen=True):
     per_ms: Millis
 
 
-class Limits(Record, frozen=True):
+class JobLimits(Record, frozen=True):
     """What each job of a queue is held to by its worker; None: what everybody is held to."""
 
     processes: int | None = None
@@ -322,7 +322,7 @@ class Queue(Record, frozen=True):
     rate_limit: RateLimit | None = None
     paused: bool = False
     created_at: Instant = 0
-    limits: Limits | None = None
+    limits: JobLimits | None = None
 
 
 class Quota(Record, frozen=True):

@@ -13,15 +13,15 @@ from rota.core.model import (
     Execution,
     ExecutionId,
     JobId,
+    JobLimits,
     JobRecord,
     JobState,
     KeyRecord,
     Life,
-    Limits,
     Millis,
     PollId,
     Queue,
-    Runtime,
+    RuntimeStats,
     ScheduleId,
     Spec,
     Tenant,
@@ -30,11 +30,11 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.records.event_writes import AnyEventWrite
-from rota.core.records.events import Told, Trigger
-from rota.core.records.job_writes import PutBand as PutBand
+from rota.core.records.events import AcceptedEvent, Trigger
+from rota.core.records.job_writes import PutGroup as PutGroup
 from rota.core.records.job_writes import PutJob as PutJob
 from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
 from rota.core.records.write import Write
 
 
@@ -90,7 +90,7 @@ class PutTenant(Write, frozen=True, tag="te"):
 class PutRuntime(Write, frozen=True, tag="rt"):
     """What is known of how long jobs of a name run."""
 
-    runtime: Runtime
+    runtime: RuntimeStats
 
 
 class PutKey(Write, frozen=True, tag="k"):
@@ -109,7 +109,7 @@ class MoveSchedule(Write, frozen=True, tag="ms"):
     """A schedule has come further; its plan is what it was."""
 
     id: ScheduleId
-    course: Course
+    state: ScheduleState
 
 
 class DropSchedule(Write, frozen=True, tag="ds"):
@@ -138,7 +138,7 @@ class DropCalendar(Write, frozen=True, tag="dc"):
 
 AnyWrite: TypeAlias = (
     PutJob
-    | PutBand
+    | PutGroup
     | MoveJob
     | DropJob
     | PutExecution
@@ -212,14 +212,14 @@ class TenantAnswer(Receipt, frozen=True, tag="ta"):
     tenant: Tenant
 
 
-class Beat(Receipt, frozen=True, tag="b"):
+class HeartbeatReply(Receipt, frozen=True, tag="b"):
     """A heartbeat's answer: what to stop, and what is no longer the worker's."""
 
     cancel: tuple[ExecutionId, ...] = ()
     lost: tuple[ExecutionId, ...] = ()
 
 
-class Counted(Receipt, frozen=True, tag="n"):
+class CountReceipt(Receipt, frozen=True, tag="n"):
     """How many things a step touched."""
 
     count: int
@@ -284,10 +284,10 @@ class TriggerGone(Receipt, frozen=True, tag="tg"):
     trigger_id: TriggerId
 
 
-class EventsTaken(Receipt, frozen=True, tag="ev"):
+class EventsAccepted(Receipt, frozen=True, tag="ev"):
     """Events, in the order given, and whether each had been accepted before."""
 
-    told: tuple[Told, ...]
+    events: tuple[AcceptedEvent, ...]
     repeated: tuple[bool, ...]
 
 
@@ -300,8 +300,8 @@ AnyReceipt: TypeAlias = (
     | QueueAnswer
     | PolicyAnswer
     | TenantAnswer
-    | Beat
-    | Counted
+    | HeartbeatReply
+    | CountReceipt
     | PollOpened
     | ScheduleAnswer
     | ScheduleGone
@@ -311,7 +311,7 @@ AnyReceipt: TypeAlias = (
     | CalendarAnswer
     | TriggerAnswer
     | TriggerGone
-    | EventsTaken
+    | EventsAccepted
 )
 
 
@@ -320,14 +320,14 @@ class Order(msgspec.Struct, frozen=True, gc=False):
 
     execution: Execution
     spec: Spec
-    limits: Limits | None = None
+    limits: JobLimits | None = None
     """The queue's own, where it has any."""
-    company: GroupContext | None = None
+    group: GroupContext | None = None
     is_prefetched: bool = False
     """It may begin only when the execution that it is behind has ended there."""
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
+class PollAnswer(msgspec.Struct, frozen=True, gc=False):
     """Ends a worker's open poll."""
 
     poll_id: PollId
@@ -353,10 +353,10 @@ class Refill(msgspec.Struct, frozen=True, gc=False):
     answer is the input `Refilled`.
     """
 
-    line: int
+    spill_queue: int
     after: int
     limit: int
-    ticket: int
+    request_id: int
     """Tells the answer from one to an earlier question."""
     urgent: bool = False
     """Whether a worker waits for them; else memory has enough for a while."""
@@ -369,18 +369,18 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     replies: list[AnyReceipt | Refusal]
     writes: list[AnyWrite]
-    answers: list[Answer]
+    answers: list[PollAnswer]
     submitted: int = 0
     waits: Sequence[Millis] = ()
     """How long each job that was started had been ready."""
     ends: Sequence[Ended] = ()
-    wanted: Sequence[Refill] = ()
+    refills: Sequence[Refill] = ()
     """What memory wants of the store, as soon as this turn is durable."""
     occurrences: Sequence[Occurrence] = ()
     """What became of instants of schedules in this turn."""
     deadlines: Mapping[str, int] = {}
     """How many jobs are at risk to miss their deadline, met it, or missed it, as of this turn."""
-    reacted: Mapping[str, int] = {}
+    event_counts: Mapping[str, int] = {}
     """How many events were accepted and repeated, and how many verdicts there were of each."""
 
 

@@ -12,7 +12,7 @@ from rota.core.model import Resources
 NOTHING = Resources()
 
 
-class Lack(msgspec.Struct, frozen=True, gc=False):
+class Shortfall(msgspec.Struct, frozen=True, gc=False):
     """One kind of resource of which there is too little, in the core's units."""
 
     kind: str
@@ -77,7 +77,7 @@ def fits(need: Resources, room: Resources) -> bool:
     )
 
 
-def times(need: Resources, room: Resources, most: int) -> int:
+def how_often_fits(need: Resources, room: Resources, most: int) -> int:
     """How many times `room` holds `need`, up to so many; less than once: zero or below."""
     if need.cpu_milli and room.cpu_milli < most * need.cpu_milli:
         most = room.cpu_milli // need.cpu_milli
@@ -121,11 +121,11 @@ def amounts(resources: Resources) -> list[tuple[str, int]]:
     ]
 
 
-def lacks(need: Resources, room: Resources) -> tuple[Lack, ...]:
+def shortfalls(need: Resources, room: Resources) -> tuple[Shortfall, ...]:
     """Every kind of which there is too little; empty exactly where `fits` is true."""
     there = dict(amounts(room))
     return tuple(
-        Lack(kind, amount, there.get(kind, 0))
+        Shortfall(kind, amount, there.get(kind, 0))
         for kind, amount in amounts(need)
         if amount and amount > there.get(kind, 0)
     )
@@ -144,9 +144,9 @@ def plain_amount(kind: str, amount: int) -> float:
     return amount if kind in ("memory", "storage") else amount / 1000
 
 
-def lack_text(reason: str | Lack) -> str:
+def shortfall_text(reason: str | Shortfall) -> str:
     """What a worker has not, for people."""
-    if isinstance(reason, Lack):
+    if isinstance(reason, Shortfall):
         asked, there = amount_text(reason.kind, reason.asked), reason.there
         return f"asks {asked}, has {amount_text(reason.kind, there)}"
     return reason

@@ -13,7 +13,7 @@ from rota.core.life.shelving import restore_spill_queues
 from rota.core.life.start import lease_until_after_failover, occupy
 from rota.core.life.waiting import WAITS_FOR_JOBS, due_at, enqueue
 from rota.core.limits import STOP_WINDOW_MS
-from rota.core.memory.cells import ExecutionCell, JobCell, QueueCell
+from rota.core.memory.cells import ExecutionEntry, JobEntry, QueueEntry
 from rota.core.model import (
     Execution,
     ExecutionState,
@@ -22,19 +22,19 @@ from rota.core.model import (
     JobRecord,
     JobState,
     Queue,
-    Runtime,
+    RuntimeStats,
     Tenant,
     Worker,
     WorkerId,
 )
-from rota.core.order.fair import FairOrder, Standing
-from rota.core.plan.reserving import keep_place
-from rota.core.records.events import Held, Trigger
+from rota.core.order.fair import Balance, FairOrder
+from rota.core.plan.reserving import restore_reservation
+from rota.core.records.events import BufferedEvent, Trigger
 from rota.core.records.policy import Policy
 from rota.core.records.schedules import Calendar, Schedule
 from rota.core.steps.attendance import watch_all_leases
 from rota.core.steps.reacting import set_window_timers
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.timers import TimerKind
 
 
@@ -50,7 +50,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy | None = None
     """None: nobody has set one."""
     tenants: Sequence[Tenant] = ()
-    runtimes: Sequence[Runtime] = ()
+    runtimes: Sequence[RuntimeStats] = ()
     spill_queues: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are in it); the first of each are among `jobs`."""
     schedules: Sequence[Schedule] = ()
@@ -58,11 +58,11 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     calendars: Sequence[Calendar] = ()
     triggers: Sequence[Trigger] = ()
     """In order of creation."""
-    buffered_events: Sequence[Held] = ()
+    buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
     rates: Sequence[tuple[str, int]] = ()
     """Queues and how far each has used its rate limit: a copy has that, a store has not."""
-    standings: Sequence[Standing] = ()
+    standings: Sequence[Balance] = ()
     """What tenants and their queues have had: the same."""
     reservations: Sequence[tuple[JobId, WorkerId]] = ()
     """Jobs that do not fit yet, and the workers on which they have a place: the same."""
@@ -70,20 +70,20 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """Where and when each job is to start, under a policy that plans: the same."""
 
 
-def restore(t: Tables, stored: Stored, now: Instant) -> None:
+def restore(t: SchedulerState, stored: Stored, now: Instant) -> None:
     """Every lease gets its whole length again. Nothing is written here."""
-    t.order_next = stored.order_next
+    t.next_arrival_number = stored.order_next
     _restore_estimates_and_policy(t, stored, now)
     for queue in stored.queues:
-        t.queues[queue.name] = QueueCell(queue)
+        t.queues[queue.name] = QueueEntry(queue)
     _prepare_copy(t, stored)
     for worker in stored.workers:
         # One that was away is not heard of by our coming back.
         t.fleet.add(worker, now if worker.gone_at is None else worker.gone_at)
     for calendar in stored.calendars:
-        t.agenda.calendars[calendar.name] = calendar
+        t.schedule_index.calendars[calendar.name] = calendar
     for schedule in stored.schedules:
-        t.agenda.restore(schedule)
+        t.schedule_index.restore(schedule)
     _restore_triggers(t, stored, now)
     cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
     _restore_prefetched(t, stored.executions)
@@ -94,33 +94,33 @@ def restore(t: Tables, stored: Stored, now: Instant) -> None:
         _enter_wait_state(t, cell, now)
     restore_spill_queues(t, dict(stored.spill_queues))
     for queue_cell in t.queues.values():
-        t.check_gates(queue_cell, now)
+        t.check_queue_limits(queue_cell, now)
     for tenant_cell in t.tenants.limited():
         t.check_quota(tenant_cell, now)
     _finish_copy(t, stored, now)
     watch_all_leases(t, now)
-    t.arrivals.start_over(t.lines.classes, now)
+    t.arrival_rates.start_over(t.ready_queue.classes, now)
 
 
-def _prepare_copy(t: Tables, stored: Stored) -> None:
+def _prepare_copy(t: SchedulerState, stored: Stored) -> None:
     """What a copy knows, and a store does not, before jobs stand in line."""
     for name, next_start in stored.rates:
         t.queues[name].next_start = next_start
     for tenant, queue_name, _ in stored.standings:
         if queue_name in t.queues:  # who came first goes first where they have had the same
-            t.lines.order.party(tenant, t.queues[queue_name])
+            t.ready_queue.order.account(tenant, t.queues[queue_name])
 
 
-def _finish_copy(t: Tables, stored: Stored, now: Instant) -> None:
+def _finish_copy(t: SchedulerState, stored: Stored, now: Instant) -> None:
     """And once they do."""
-    if isinstance(t.lines.order, FairOrder):
-        t.lines.order.settle(stored.standings, now)
+    if isinstance(t.ready_queue.order, FairOrder):
+        t.ready_queue.order.restore_balances(stored.standings, now)
     for job_id, worker_id in stored.reservations:
-        keep_place(t, job_id, worker_id, now)
-    t.plan = dict(stored.plan)
+        restore_reservation(t, job_id, worker_id, now)
+    t.conservative_plan = dict(stored.plan)
 
 
-def _restore_estimates_and_policy(t: Tables, stored: Stored, now: Instant) -> None:
+def _restore_estimates_and_policy(t: SchedulerState, stored: Stored, now: Instant) -> None:
     """Tenants, run times, policy: before anybody stands in line, so that it costs nothing."""
     for tenant in stored.tenants:
         t.tenants.put(tenant)
@@ -129,17 +129,17 @@ def _restore_estimates_and_policy(t: Tables, stored: Stored, now: Instant) -> No
     t.use_policy(stored.policy or t.policy, now)
 
 
-def _restore_triggers(t: Tables, stored: Stored, now: Instant) -> None:
+def _restore_triggers(t: SchedulerState, stored: Stored, now: Instant) -> None:
     """Triggers, and the events that wait in their windows."""
     for trigger in stored.triggers:
-        t.bus.restore(trigger)
+        t.trigger_index.restore(trigger)
     for held in stored.buffered_events:
-        t.bus.restore_buffered(t.bus.entries[held.trigger_id], held)
-    for cell in t.bus.entries.values():
+        t.trigger_index.restore_buffered(t.trigger_index.entries[held.trigger_id], held)
+    for cell in t.trigger_index.entries.values():
         set_window_timers(t, cell, now)
 
 
-def _restore_prefetched(t: Tables, executions: Sequence[Execution]) -> None:
+def _restore_prefetched(t: SchedulerState, executions: Sequence[Execution]) -> None:
     """A prefetched one waits still if the one before it has not ended; else it has its place."""
     live = {execution.id: None for execution in executions}
     for execution in executions:
@@ -149,11 +149,11 @@ def _restore_prefetched(t: Tables, executions: Sequence[Execution]) -> None:
             prefetched[execution.behind] = (execution.id, needs.resources)
 
 
-def _resume(t: Tables, execution: Execution, now: Instant) -> None:
+def _resume(t: SchedulerState, execution: Execution, now: Instant) -> None:
     """A live execution keeps what it holds; its worker has a whole lease to name it again."""
     job = t.jobs[execution.job_id]
     stop_at = execution.stop_at
-    cell = t.executions[execution.id] = ExecutionCell(
+    cell = t.executions[execution.id] = ExecutionEntry(
         execution,
         lease_until_after_failover(t, now),
         execution.claimed_at if execution.behind is None else now,
@@ -163,20 +163,20 @@ def _resume(t: Tables, execution: Execution, now: Instant) -> None:
     )
     worker = t.fleet.workers[execution.worker_id]
     terms = job.spec.terms
-    occupy(t, cell, terms, t.share_like(terms), now)
+    occupy(t, cell, terms, t.dominant_share_of(terms), now)
     if execution.stop is not None:
         worker.stops[execution.id] = None
     if execution.state is ExecutionState.RUNNING:
         worker.named[execution.id] = None
-    t.keys.restore_holder(job)
+    t.concurrency_keys.restore_holder(job)
 
 
-def _enter_wait_state(t: Tables, cell: JobCell, now: Instant) -> None:
+def _enter_wait_state(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     if cell.spec.expires_at is not None:
         t.timers.set(cell.spec.expires_at, TimerKind.JOB, cell.id)
     watch_deadline(t, cell, now)
     if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
-        if cell.spec.band is not None:
+        if cell.spec.group is not None:
             requeue_array(t, cell, now)
         return
     for dependency in cell.spec.dependencies if cell.life.reason == WAITS_FOR_JOBS else ():
@@ -184,7 +184,7 @@ def _enter_wait_state(t: Tables, cell: JobCell, now: Instant) -> None:
         # Nor does a job that waits for them no longer wait again for one that was started over.
         if dependency.job_id in t.jobs:
             cell.unmet += 1
-            t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
+            t.dependencies.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
     if cell.life.state is JobState.PENDING and not cell.unmet:
         # Left to its timer: a job whose time came meanwhile is released, and written, in a turn.
         when = due_at(cell)

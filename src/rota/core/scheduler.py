@@ -11,20 +11,20 @@ from itertools import islice
 from typing import assert_never
 
 from rota.core.dispatch import answer_polls, dispatch
-from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StaleRecall
+from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StalePreload
 from rota.core.inputs import (
-    Absence,
     AnyInput,
+    AnyWorkerInput,
     Cancel,
     ClockJump,
     ClosePoll,
     Complete,
     Delete,
+    Deregister,
     Drain,
     Execute,
-    FromWorker,
     Heartbeat,
-    Leave,
+    LeaderPause,
     Poll,
     Progress,
     Purge,
@@ -43,7 +43,7 @@ from rota.core.inputs import (
     Update,
 )
 from rota.core.invariants import check_invariants
-from rota.core.learned import Name
+from rota.core.learned import JobName
 from rota.core.life import deadlines, members, shelving, waiting
 from rota.core.life.ending import expire_job
 from rota.core.life.executions import complete_execution
@@ -63,7 +63,7 @@ from rota.core.model import (
 )
 from rota.core.outcome import (
     AnyReceipt,
-    Counted,
+    CountReceipt,
     ExecutionAnswer,
     JobsAccepted,
     Outcome,
@@ -74,25 +74,25 @@ from rota.core.outlook.autoscale import Demand, demand
 from rota.core.outlook.rehearsal import ForecastInput, fixed_size, forecast_input
 from rota.core.outlook.relief import Remedy, remedies
 from rota.core.records.event_inputs import EventInput
-from rota.core.records.events import Event, Rule
+from rota.core.records.events import Event, TriggerDefinition
 from rota.core.records.glance import (
     Cause,
-    Deadline,
+    DeadlineInfo,
     Explanation,
-    PlaceGlance,
     Position,
-    QueueGlance,
-    ScheduleGlance,
-    TenantGlance,
-    Trial,
-    TriggerGlance,
-    WorkerGlance,
+    QueueInfo,
+    ReservationInfo,
+    ScheduleInfo,
+    TenantInfo,
+    TriggerDryRun,
+    TriggerInfo,
+    WorkerInfo,
 )
-from rota.core.records.keyed import Keyed
+from rota.core.records.keyed import Idempotent
 from rota.core.records.policy import DEFAULT, Policy
-from rota.core.records.schedules import Calendar, Plan, Schedule
-from rota.core.records.usage import Account
-from rota.core.records.zones import Atlas, only_utc
+from rota.core.records.schedules import Calendar, Schedule, ScheduleDefinition
+from rota.core.records.usage import UsageHistory
+from rota.core.records.zones import ZoneLookup, only_utc
 from rota.core.restore import Stored, restore
 from rota.core.steps import (
     attendance,
@@ -106,7 +106,7 @@ from rota.core.steps import (
 )
 from rota.core.steps import schedules as planning
 from rota.core.steps.intake import check_submit
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.foresight import PreviewedInstant, preview
 from rota.core.times.timers import Timer, TimerKind
 from rota.core.why.explain import explain
@@ -130,11 +130,11 @@ class Scheduler:
         self,
         timing: Timing,
         now: Instant,
-        atlas: Atlas = only_utc,
+        atlas: ZoneLookup = only_utc,
         policy: Policy = DEFAULT,
         limits: CoreLimits = CORE_LIMITS,
     ) -> None:
-        self._t = Tables(timing, now, atlas, policy, limits)
+        self._t = SchedulerState(timing, now, atlas, policy, limits)
 
     def restore(self, stored: Stored, now: Instant) -> None:
         """Takes up what was stored; every lease gets its whole length again."""
@@ -154,28 +154,28 @@ class Scheduler:
             # Before anything rings: a lease must not run out because a clock was set.
             if isinstance(event, ClockJump):
                 attendance.follow_clock(t, event.by, now)
-            elif isinstance(event, Absence):
+            elif isinstance(event, LeaderPause):
                 attendance.make_up_for_pause(t, event.by, now)
             else:
                 break
         self._fire_timers(now)
-        if t.agenda.due:
+        if t.schedule_index.due:
             firing.fire_due(t, now)
         replies = [self._reply_to(event, now) for event in events]
         self._notify_of_ends(now)
-        if t.lines.order.is_worn(now):
+        if t.ready_queue.order.needs_reset(now):
             t.note_usage(now)
             t.use_policy(t.policy, now)
-        if now >= t.arrivals.due:
-            t.arrivals.note(t.lines.classes, now)
+        if now >= t.arrival_rates.due:
+            t.arrival_rates.note(t.ready_queue.classes, now)
         dispatch(t, now)
-        if t.visitors:
+        if t.recalled:
             shelving.spill_untouched(t)
         members.write_all_progress(t)
         answer_polls(t, now)
-        t.recent.forget(now)
-        t.bus.forget(now)
-        draft = t.draft
+        t.recently_finished.forget(now)
+        t.trigger_index.forget(now)
+        draft = t.changeset
         return Outcome(
             replies,
             draft.writes(),
@@ -186,50 +186,50 @@ class Scheduler:
             shelving.wanted_refills(t),
             tuple(draft.occurrences.values()),
             draft.deadlines,
-            draft.events.reacted(),
+            draft.events.decision_counts(),
         )
 
     def _notify_of_ends(self, now: Instant) -> None:
         """What has ended is told to those who go on because of it: bands, triggers, schedules."""
         t = self._t
-        if t.bands.due:
+        if t.groups.due:
             members.update_groups(t, now)
-        if t.bus.ended_jobs or t.bus.deadline_notices:
+        if t.trigger_index.ended_jobs or t.trigger_index.deadline_notices:
             reacting.match_job_events(t, now)
-        if t.agenda.ended_origins:
+        if t.schedule_index.ended_origins:
             firing.restart_intervals(t, now)
 
     def next_due(self) -> Instant | None:
         """When a Tick is needed next."""
-        left = self._t.agenda.due
+        left = self._t.schedule_index.due
         return next(iter(left.values())) if left else self._t.timers.next_due()
 
     def _reply_to(self, event: AnyInput, now: Instant) -> AnyReceipt | Refusal:
         try:
-            if isinstance(event, Keyed) and event.key is not None:
+            if isinstance(event, Idempotent) and event.key is not None:
                 return self._handle_once(event, now)
             return self._handle(event, now)
         except Refusal as refusal:
             return refusal
 
-    def _handle_once(self, event: Keyed, now: Instant) -> AnyReceipt:
+    def _handle_once(self, event: Idempotent, now: Instant) -> AnyReceipt:
         """An input with a key: a repeat gets the first receipt and changes nothing."""
-        key, recent = event.key, self._t.recent
+        key, recent = event.key, self._t.recently_finished
         assert key is not None
-        assert event.recall is not None, "an input with a key brings what the tables know of it"
-        used = recent.key(key.key) or event.recall.key
+        assert event.preloaded is not None, "an input with a key brings what the tables know of it"
+        used = recent.key(key.key) or event.preloaded.key
         if used is not None:
             if used.fingerprint != key.fingerprint:
                 raise KeyReused(f"idempotency key {key.key!r} was used for another request")
             receipt = decode_receipt(used.receipt)
             _refuse_other_ids(event, receipt)
             return receipt
-        if recent.is_stale(event.recall.at, now):
-            raise StaleRecall("too long since the key was looked up")
+        if recent.is_stale(event.preloaded.at, now):
+            raise StalePreload("too long since the key was looked up")
         receipt = self._handle(event, now)  # type: ignore[arg-type]  # every Keyed is an AnyInput
         record = KeyRecord(key.key, key.fingerprint, encode_receipt(receipt), now)
-        recent.use(record)
-        self._t.draft.keys.append(record)
+        recent.remember_key(record)
+        self._t.changeset.keys.append(record)
         return receipt
 
     def _handle(self, event: AnyInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
@@ -261,8 +261,8 @@ class Scheduler:
                 return control.purge(t, event, now)
             case Refilled():
                 return shelving.refill(t, event, now)
-            case ClockJump() | Absence() | Tick():
-                return Counted(0)
+            case ClockJump() | LeaderPause() | Tick():
+                return CountReceipt(0)
             case EventInput():
                 return triggers.handle(t, event, now)
             case ScheduleInput():
@@ -270,7 +270,7 @@ class Scheduler:
             case _:
                 return self._handle_from_worker(event, now)
 
-    def _handle_from_worker(self, event: FromWorker, now: Instant) -> AnyReceipt:
+    def _handle_from_worker(self, event: AnyWorkerInput, now: Instant) -> AnyReceipt:
         """What workers say."""
         t = self._t
         match event:
@@ -288,11 +288,11 @@ class Scheduler:
                 return attendance.drain(t, event, now)
             case Resume():
                 return attendance.resume(t, event, now)
-            case Leave():
+            case Deregister():
                 return attendance.deregister(t, event, now)
             case ClosePoll():
                 attendance.cancel_poll(t, event)
-                return Counted(1)
+                return CountReceipt(1)
             case _:
                 assert_never(event)
 
@@ -302,10 +302,15 @@ class Scheduler:
         t, timers = self._t, self._t.timers
         due = timers.next_due()
         if due is not None and due <= now:
-            for when, _, alarm, key in timers.due(now, t.limits.rings_per_turn):
+            for when, _, alarm, key in timers.due(now, t.limits.timers_per_turn):
                 self._fire_timer(alarm, key, when, now)
         if len(timers) > SWEEP_TIMERS_FROM:
-            alive = len(t.jobs) + len(t.fleet.workers) + len(t.agenda.entries) + t.bus.open_windows
+            alive = (
+                len(t.jobs)
+                + len(t.fleet.workers)
+                + len(t.schedule_index.entries)
+                + t.trigger_index.open_windows
+            )
             if len(timers) > SWEEP_TIMERS_FROM + 4 * alive:
                 timers.sweep(self._is_timer_current)
 
@@ -323,7 +328,7 @@ class Scheduler:
             case TimerKind.POLL:
                 attendance.poll_timer_fired(t, WorkerId(key), now)
             case TimerKind.QUEUE:
-                t.check_gates(t.queues[key], now)
+                t.check_queue_limits(t.queues[key], now)
             case TimerKind.PROGRESS:
                 progress.progress_timer_fired(t, ExecutionId(key), now)
             case TimerKind.SCHEDULE:
@@ -353,14 +358,14 @@ class Scheduler:
             case TimerKind.PROGRESS:
                 return ExecutionId(key) in t.executions
             case TimerKind.SCHEDULE:
-                schedule = t.agenda.entries.get(ScheduleId(key))
+                schedule = t.schedule_index.entries.get(ScheduleId(key))
                 return schedule is not None and schedule.due_at == when
             case TimerKind.WINDOW:
                 return reacting.is_timer_current(t, key, when)
             case TimerKind.DEADLINE:
                 return deadlines.is_timer_current(t, JobId(key), when)
             case TimerKind.PLACE:
-                return t.locality.rings_at(int(key)) == when
+                return t.affinity.times_out_at(int(key)) == when
 
     def check(self) -> None:
         """Raises AssertionError if anything that must always hold does not."""
@@ -382,44 +387,49 @@ class Scheduler:
         cell = self._t.executions.get(job.life.execution_id)
         return None if cell is None else (cell.progress, cell.message)
 
-    def workers(self, now: Instant) -> list[WorkerGlance]:
+    def workers(self, now: Instant) -> list[WorkerInfo]:
         """All workers known."""
         return [worker_info(self._t, cell, now) for cell in self._t.fleet.workers.values()]
 
-    def worker(self, worker_id: WorkerId, now: Instant) -> WorkerGlance | None:
+    def worker(self, worker_id: WorkerId, now: Instant) -> WorkerInfo | None:
         """One of them."""
         cell = self._t.fleet.workers.get(worker_id)
         return None if cell is None else worker_info(self._t, cell, now)
 
-    def reservations(self, now: Instant) -> Iterator[PlaceGlance]:
+    def reservations(self, now: Instant) -> Iterator[ReservationInfo]:
         """What is reserved for jobs that wait."""
         return reservation_infos(self._t, now)
 
-    def queues(self) -> list[QueueGlance]:
+    def queues(self) -> list[QueueInfo]:
         """All queues, by name."""
         return [queue_info(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
 
     def ready_since(self) -> dict[str, Instant]:
         """By queue with ready jobs, since when the longest waiting head of a line has been so."""
-        return self._t.lines.ready_since()
+        return self._t.ready_queue.ready_since()
 
-    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
         """Those to keep, newest first; looked at as they are asked for, for there may be many."""
-        cells = self._t.agenda.entries
+        cells = self._t.schedule_index.entries
         for schedule_id in sorted(cells, reverse=True):
             if keep(cells[schedule_id].schedule):
                 yield schedule_info(self._t, cells[schedule_id])
 
-    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None:
         """One of them."""
-        cell = self._t.agenda.entries.get(schedule_id)
+        cell = self._t.schedule_index.entries.get(schedule_id)
         return None if cell is None else schedule_info(self._t, cell)
 
     def calendars(self) -> list[Calendar]:
         """All calendars, by name."""
-        return [self._t.agenda.calendars[name] for name in sorted(self._t.agenda.calendars)]
+        return [
+            self._t.schedule_index.calendars[name]
+            for name in sorted(self._t.schedule_index.calendars)
+        ]
 
-    def preview_definition(self, plan: Plan, after: Instant, count: int) -> list[PreviewedInstant]:
+    def preview_definition(
+        self, plan: ScheduleDefinition, after: Instant, count: int
+    ) -> list[PreviewedInstant]:
         """What a schedule with this plan would do if it were made at `after`."""
         return preview(planning.check_definition(self._t, plan, after), after, count)
 
@@ -427,30 +437,30 @@ class Scheduler:
         self, schedule_id: ScheduleId, after: Instant, count: int
     ) -> list[PreviewedInstant]:
         """What a schedule's timetable says, paused or not."""
-        ways = self._t.agenda.entry(schedule_id).recurrence
+        ways = self._t.schedule_index.entry(schedule_id).recurrence
         return [] if ways is None else preview(ways, after, count)
 
     def instants(
         self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
     ) -> list[Instant]:
         """The instants of a schedule's timetable within a range, so many at most."""
-        ways = self._t.agenda.entry(schedule_id).recurrence
+        ways = self._t.schedule_index.entry(schedule_id).recurrence
         return [] if ways is None else list(islice(ways.between(start, end), limit))
 
-    def triggers(self) -> list[TriggerGlance]:
+    def triggers(self) -> list[TriggerInfo]:
         """All triggers, in order of creation."""
-        return [triggers.trigger_info(cell) for cell in self._t.bus.entries.values()]
+        return [triggers.trigger_info(cell) for cell in self._t.trigger_index.entries.values()]
 
-    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+    def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
         """One of them."""
-        cell = self._t.bus.entries.get(trigger_id)
+        cell = self._t.trigger_index.entries.get(trigger_id)
         return None if cell is None else triggers.trigger_info(cell)
 
-    def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[Trial]:
+    def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[TriggerDryRun]:
         """What triggers would make of an event."""
         return triggers.try_event(self._t, event, only, now)
 
-    def try_rule(self, rule: Rule, event: Event, now: Instant) -> Trial:
+    def try_rule(self, rule: TriggerDefinition, event: Event, now: Instant) -> TriggerDryRun:
         """What a trigger that nobody has made would make of it."""
         return triggers.try_rule(rule, event, now)
 
@@ -459,20 +469,20 @@ class Scheduler:
         """The policy that holds now."""
         return self._t.policy
 
-    def tenants(self, now: Instant) -> list[TenantGlance]:
+    def tenants(self, now: Instant) -> list[TenantInfo]:
         """All tenants that have jobs or settings, by name."""
         return [
-            tenant_info(self._t, self._t.tenants.cells[name], now)
-            for name in sorted(self._t.tenants.cells)
+            tenant_info(self._t, self._t.tenants.entries[name], now)
+            for name in sorted(self._t.tenants.entries)
         ]
 
     def demand(self, target_ms: Millis, size: Resources | None, now: Instant) -> Demand:
         """How many workers would clear what waits within the target."""
         return demand(self._t, target_ms, size, now)
 
-    def usages(self) -> Iterator[tuple[Name, Account]]:
+    def usages(self) -> Iterator[tuple[JobName, UsageHistory]]:
         """What jobs of each name take, by tenant and name."""
-        return self._t.runtimes.usages.all()
+        return self._t.runtime_estimates.usages.all()
 
     def live_jobs(self) -> int:
         """How many jobs are in memory."""
@@ -488,7 +498,7 @@ class Scheduler:
         """What would help a job that these causes keep waiting."""
         return remedies(self._t, job_id, causes, now)
 
-    def deadline(self, job: JobRecord, start: Instant | None, now: Instant) -> Deadline | None:
+    def deadline(self, job: JobRecord, start: Instant | None, now: Instant) -> DeadlineInfo | None:
         """How a job stands to its deadline, if it has one."""
         return deadlines.deadline_info(self._t, job, start, now)
 
@@ -511,10 +521,10 @@ class Scheduler:
 
     def check_submit(self, event: Submit, now: Instant) -> None:
         """Raises the refusal that these jobs would meet."""
-        check_submit(self._t, event, JobLookup(self._t, event.recall, now, is_still=True))
+        check_submit(self._t, event, JobLookup(self._t, event.preloaded, now, is_still=True))
 
 
-def _refuse_other_ids(event: Keyed, first: AnyReceipt) -> None:
+def _refuse_other_ids(event: Idempotent, first: AnyReceipt) -> None:
     """The first answer is none to those who hold other ids for the same request."""
     if not (isinstance(event, Submit) and event.promised and isinstance(first, JobsAccepted)):
         return

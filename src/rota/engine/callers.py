@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rota.core.errors import Refusal
 from rota.core.inputs import AnyInput, Poll, Refilled, Submit
 from rota.core.model import PollId
-from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.outcome import AnyReceipt, Outcome, PollAnswer
 from rota.core.records.event_inputs import ReceiveEvents
 from rota.engine.limits import EngineLimits
 from rota.engine.ports import BusyError, Clerk
@@ -29,7 +29,7 @@ class Pending(NamedTuple):
 class OpenPoll(NamedTuple):
     """A worker that waits for its answer."""
 
-    future: asyncio.Future[Answer]
+    future: asyncio.Future[PollAnswer]
     clerk: Clerk | None
 
 
@@ -59,9 +59,9 @@ class Callers:
         """A number no other poll of this process has."""
         return PollId(next(self._poll_ids))
 
-    def open_poll(self, poll_id: PollId, clerk: Clerk | None) -> asyncio.Future[Answer]:
+    def open_poll(self, poll_id: PollId, clerk: Clerk | None) -> asyncio.Future[PollAnswer]:
         """What ends when the poll is answered."""
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[PollAnswer] = asyncio.get_running_loop().create_future()
         self._polls[poll_id] = OpenPoll(future, clerk)
         return future
 
@@ -97,7 +97,7 @@ class Callers:
         if outcome.answers:
             asyncio.get_running_loop().call_soon(self._dictate, outcome.answers)
 
-    def _dictate(self, answers: Sequence[Answer]) -> None:
+    def _dictate(self, answers: Sequence[PollAnswer]) -> None:
         for answer in answers:
             waiting = self._polls.get(answer.poll_id)
             if waiting is not None and waiting.clerk is not None:
@@ -143,7 +143,8 @@ class Callers:
 
 
 def _fail(
-    futures: Iterable[asyncio.Future[AnyReceipt] | asyncio.Future[Answer] | None], error: Exception
+    futures: Iterable[asyncio.Future[AnyReceipt] | asyncio.Future[PollAnswer] | None],
+    error: Exception,
 ) -> None:
     for future in futures:
         if future is not None and not future.done():

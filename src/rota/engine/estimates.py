@@ -6,7 +6,7 @@ import msgspec
 
 from rota.core.model import Instant, WorkerId
 from rota.core.outlook.relief import Remedy
-from rota.core.records.glance import Deadline, Explanation, Position
+from rota.core.records.glance import DeadlineInfo, Explanation, Position
 
 KNOWN_TIMES = "known_times"
 RESERVATION = "reservation"
@@ -54,7 +54,7 @@ class Outlook(msgspec.Struct, frozen=True):
     estimate: Estimate
     position: Position | None = None
     reliefs: tuple[Remedy, ...] = ()
-    deadline: Deadline | None = None
+    deadline: DeadlineInfo | None = None
     accuracy: Accuracy | None = None
     seen: tuple[Seen, ...] = ()
     """The first causes that others were told before, the newest last."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rota.core.errors import Refusal
 from rota.core.inputs import NewJob
-from rota.core.limits import REHEARSED_LINE
+from rota.core.limits import FORECAST_QUEUE_JOBS
 from rota.core.model import Instant, JobId, JobRecord, Millis
 from rota.core.outcome import Outcome
 from rota.core.outlook.rehearsal import ForecastInput
@@ -97,7 +97,7 @@ class Foretelling:
             return self._likely(RESERVATION, max(now, at), now)
         fluid = scheduler.fluid_start(job_id, record, now)
         position = scheduler.position(job_id, record)
-        is_near = position is None or position.ahead < REHEARSED_LINE
+        is_near = position is None or position.ahead < FORECAST_QUEUE_JOBS
         if record is None and is_near and scheduler.forecast_size() <= FORWARD_STATE_MAX:
             computed_at, course = await self._course(job_id)
             start = course.starts.get(job_id)

@@ -35,7 +35,7 @@ from rota.core.model import (
     WorkerId,
     WorkerState,
 )
-from rota.core.outcome import Answer
+from rota.core.outcome import PollAnswer
 from rota.core.outlook.rehearsal import ForecastInput
 from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
@@ -153,12 +153,12 @@ class ForwardRun:
         for answer in self._scheduler.turn(events or [Tick()], self._now).answers:
             self._obey(answer, missing)
 
-    def _obey(self, answer: Answer, missing: dict[JobId, None]) -> None:
+    def _obey(self, answer: PollAnswer, missing: dict[JobId, None]) -> None:
         worker_id = self._asking.pop(answer.poll_id, None)
         for order in answer.orders:
             self._note_start(order.execution.job_id, order.execution.worker_id, missing)
-            if order.company is not None:
-                band_id = JobId(order.company.group_id)
+            if order.group is not None:
+                band_id = JobId(order.group.group_id)
                 self._note_start(band_id, order.execution.worker_id, missing)
             self._follow(order.execution)
         for execution_id in answer.cancel:

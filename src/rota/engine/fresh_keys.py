@@ -7,7 +7,7 @@ from mmap import ACCESS_COPY, mmap
 from zlib import crc32
 
 from rota.core.inputs import AnyInput
-from rota.core.records.keyed import Keyed
+from rota.core.records.keyed import Idempotent
 from rota.engine.chore import Chore
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.ports import Clock
@@ -51,7 +51,7 @@ class FreshKeys:
 
     def note(self, event: AnyInput) -> None:
         """It is about to be decided, and what key it has is used then."""
-        if isinstance(event, Keyed) and event.key is not None:
+        if isinstance(event, Idempotent) and event.key is not None:
             self._grow_old()
             self._mark(event.key.key)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 import structlog
 
 from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, Submit, Timing
-from rota.core.learned import Name
+from rota.core.learned import JobName
 from rota.core.model import (
     Instant,
     JobId,
@@ -26,23 +26,23 @@ from rota.core.model import (
     TriggerId,
     WorkerId,
 )
-from rota.core.outcome import Answer, AnyReceipt
+from rota.core.outcome import AnyReceipt, PollAnswer
 from rota.core.outlook.autoscale import Demand
-from rota.core.records.events import Event, Rule
+from rota.core.records.events import Event, TriggerDefinition
 from rota.core.records.glance import (
-    Deadline,
+    DeadlineInfo,
     Explanation,
-    PlaceGlance,
-    QueueGlance,
-    ScheduleGlance,
-    TenantGlance,
-    Trial,
-    TriggerGlance,
-    WorkerGlance,
+    QueueInfo,
+    ReservationInfo,
+    ScheduleInfo,
+    TenantInfo,
+    TriggerDryRun,
+    TriggerInfo,
+    WorkerInfo,
 )
 from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Plan, Schedule
-from rota.core.records.usage import Account
+from rota.core.records.schedules import Calendar, Schedule, ScheduleDefinition
+from rota.core.records.usage import UsageHistory
 from rota.core.scheduler import Scheduler
 from rota.core.times.foresight import PreviewedInstant
 from rota.engine.calibration import Calibration
@@ -82,7 +82,7 @@ class Engine:
         self._ledger = store.ledger
         self._observer = observer
         self._seat = Seat(store.ledger, clock, member)
-        self._standby = Standby(store, clock, timing.window.line, member.limits)
+        self._standby = Standby(store, clock, timing.window.fifo_group, member.limits)
         self._refills = Refills(store.ledger, self._take_refills, member.limits)
         self._keeper = Keeper(self._seat, self._seat_changed)
         self._callers = Callers(member.limits)
@@ -174,7 +174,7 @@ class Engine:
             self._keeper.start()
             snapshot = await self._standby.open_reign(self._seat, self.clock.now())
         else:
-            snapshot = await self._ledger.load(self.timing.window.line)
+            snapshot = await self._ledger.load(self.timing.window.fifo_group)
         self._keys.begin(has_inbox=self._read_spec is not None)
         self._scheduler = await build_scheduler(snapshot, self.timing, self.clock.now())
         self._seq = snapshot.seq
@@ -288,7 +288,9 @@ class Engine:
         self._rouse()
         return await future
 
-    async def poll(self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None) -> Answer:
+    async def poll(
+        self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None
+    ) -> PollAnswer:
         """Waits for work; a caller that goes away closes its poll."""
         future = self._callers.open_poll(event.poll_id, clerk)
         try:
@@ -404,8 +406,8 @@ class Engine:
         if outcome.writes:
             self._lag.appended(self._seq, self._ledger.folded)
             self.feed.publish(self._seq)
-        if outcome.wanted:
-            self._refills.fetch(outcome.wanted, self._seq)
+        if outcome.refills:
+            self._refills.fetch(outcome.refills, self._seq)
         await self._callers.go_first()
         self._observer.took(outcome, durable - decided, durable - began)
         self._foretelling.saw(outcome, brain, now)
@@ -448,19 +450,19 @@ class Engine:
         """The newest progress of a running job."""
         return self._brain().progress_of(job_id)
 
-    def workers(self) -> Sequence[WorkerGlance]:
+    def workers(self) -> Sequence[WorkerInfo]:
         """All workers known."""
         return self._brain().workers(self.clock.now())
 
-    def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
+    def worker(self, worker_id: WorkerId) -> WorkerInfo | None:
         """One of them."""
         return self._brain().worker(worker_id, self.clock.now())
 
-    def places(self) -> Iterator[PlaceGlance]:
+    def places(self) -> Iterator[ReservationInfo]:
         """What is reserved for jobs that wait."""
         return self._brain().reservations(self.clock.now())
 
-    def queues(self) -> Sequence[QueueGlance]:
+    def queues(self) -> Sequence[QueueInfo]:
         """All queues."""
         return self._brain().queues()
 
@@ -472,7 +474,7 @@ class Engine:
         """The policy that holds now."""
         return self._brain().policy
 
-    def tenants(self) -> Sequence[TenantGlance]:
+    def tenants(self) -> Sequence[TenantInfo]:
         """All tenants that have jobs or settings."""
         return self._brain().tenants(self.clock.now())
 
@@ -480,15 +482,15 @@ class Engine:
         """How many workers would clear what waits in time."""
         return self._brain().demand(target_ms, size, self.clock.now())
 
-    def usages(self) -> Iterator[tuple[Name, Account]]:
+    def usages(self) -> Iterator[tuple[JobName, UsageHistory]]:
         """What jobs of each name take."""
         return self._brain().usages()
 
-    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
         """Those to keep, newest first."""
         return self._brain().schedules(keep)
 
-    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None:
         """One of them."""
         return self._brain().schedule(schedule_id)
 
@@ -502,7 +504,9 @@ class Engine:
         """The next instants of a schedule."""
         return self._brain().preview(schedule_id, after, count)
 
-    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[PreviewedInstant]:
+    def foresee_plan(
+        self, plan: ScheduleDefinition, after: Instant, count: int
+    ) -> Sequence[PreviewedInstant]:
         """The same of a plan that nobody has."""
         return self._brain().preview_definition(plan, after, count)
 
@@ -512,19 +516,19 @@ class Engine:
         """The instants of a schedule within a range."""
         return self._brain().instants(schedule_id, start, end, limit)
 
-    def triggers(self) -> Sequence[TriggerGlance]:
+    def triggers(self) -> Sequence[TriggerInfo]:
         """All triggers."""
         return self._brain().triggers()
 
-    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+    def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
         """One of them."""
         return self._brain().trigger(trigger_id)
 
-    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[Trial]:
+    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[TriggerDryRun]:
         """What triggers would make of an event."""
         return self._brain().try_event(event, only, self.clock.now())
 
-    def try_rule(self, rule: Rule, event: Event) -> Trial:
+    def try_rule(self, rule: TriggerDefinition, event: Event) -> TriggerDryRun:
         """The same of a trigger that nobody has."""
         return self._brain().try_rule(rule, event, self.clock.now())
 
@@ -536,7 +540,7 @@ class Engine:
         """What would become of these jobs; raises what they would be refused for."""
         return await self._outlooks.rehearse(event)
 
-    def deadline(self, job: JobRecord, start: Instant | None = None) -> Deadline | None:
+    def deadline(self, job: JobRecord, start: Instant | None = None) -> DeadlineInfo | None:
         """How a job stands to its deadline, as far as that is known without looking ahead."""
         return self._brain().deadline(job, start, self.clock.now())
 

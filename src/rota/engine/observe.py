@@ -73,11 +73,11 @@ class Counts:
         if outcome.ends:
             self._ended(outcome.ends)
         for one in outcome.occurrences:
-            word = (one.decision.value, one.why.value)
+            word = (one.decision.value, one.skip_reason.value)
             self._decided[word] = self._decided.get(word, 0) + 1
             if one.cause is RunCause.TIME and one.job_id is not None:
                 self._lateness.note(one.late_ms / 1000)
-        for reaction, count in outcome.reacted.items():
+        for reaction, count in outcome.event_counts.items():
             self._reacted[reaction] = self._reacted.get(reaction, 0) + count
         for verdict, count in outcome.deadlines.items():
             self._deadlines[verdict] = self._deadlines.get(verdict, 0) + count

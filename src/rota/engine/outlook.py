@@ -11,7 +11,7 @@ from rota.core.graph import accepts
 from rota.core.inputs import NewJob, Submit
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life
 from rota.core.outlook.relief import MOMENTARY
-from rota.core.records.glance import Cause, Deadline, Explanation
+from rota.core.records.glance import Cause, DeadlineInfo, Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.calibration import Calibration, promised
 from rota.engine.estimates import FLUID, FORWARD_RUN, NEVER, UNKNOWN, Estimate, Outlook
@@ -68,16 +68,16 @@ class Outlooks:
             seen,
         )
 
-    def _deadline(self, job: JobRecord, estimate: Estimate) -> Deadline | None:
+    def _deadline(self, job: JobRecord, estimate: Estimate) -> DeadlineInfo | None:
         """With what is likely: in time even then, in time if all goes as expected, or late."""
         expected = self._brain().deadline(job, estimate.at, self._clock.now())
-        if expected is None or expected.verdict not in ("on_time", "at_risk"):
+        if expected is None or expected.status not in ("on_time", "at_risk"):
             return expected
         if estimate.high is None:
-            return replace(expected, verdict="at_risk")
+            return replace(expected, status="at_risk")
         worst = self._brain().deadline(job, estimate.high, self._clock.now())
         is_safe = worst is not None and worst.slack_ms >= 0
-        return replace(expected, verdict="on_time" if is_safe else "at_risk")
+        return replace(expected, status="on_time" if is_safe else "at_risk")
 
     # Jobs that nobody has submitted
 
@@ -144,7 +144,7 @@ def _estimate(
 
 def _ruled_out(event: Submit, known: dict[JobId, None]) -> dict[JobId, Cause]:
     """Jobs that would be skipped at once, because of how others have ended."""
-    brought = () if event.recall is None else (*event.recall.upstream, *event.recall.jobs)
+    brought = () if event.preloaded is None else (*event.preloaded.upstream, *event.preloaded.jobs)
     ended = {job.id: job.life.state for job in brought if job.id not in known}
     found: dict[JobId, Cause] = {}
     for new in event.jobs:

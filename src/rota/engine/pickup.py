@@ -9,8 +9,8 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from rota.core.errors import AlreadyAccepted, Refusal, StaleRecall
-from rota.core.inputs import AnyInput, Recall, Reject, Submit
+from rota.core.errors import AlreadyAccepted, Refusal, StalePreload
+from rota.core.inputs import AnyInput, Preloaded, Reject, Submit
 from rota.core.model import JobRecord
 from rota.core.outcome import AnyReceipt
 from rota.engine.beat import beat
@@ -119,10 +119,10 @@ class Pickup:
         """Posts it; what is refused must still become something that its id shows."""
         while True:
             recall = await self._recall(event)
-            posted = msgspec.structs.replace(event, recall=recall, promised=True)
+            posted = msgspec.structs.replace(event, preloaded=recall, promised=True)
             try:
                 await self._post(posted, entry.id)
-            except StaleRecall:
+            except StalePreload:
                 continue
             except AlreadyAccepted as refusal:
                 # A leader that was going accepted the same request after this one was promised. It
@@ -133,7 +133,7 @@ class Pickup:
                 return Reject(jobs=event.jobs, why=str(refusal))
             return None
 
-    async def _recall(self, event: Submit) -> Recall:
+    async def _recall(self, event: Submit) -> Preloaded:
         at = self._clock.now()
         inside = {new.id for new in event.jobs}
         outside = dict.fromkeys(
@@ -146,4 +146,4 @@ class Pickup:
         if outside:
             upstream = await self._catalog.jobs(list(outside))
         key = await self._catalog.key(event.key.key) if event.key else None
-        return Recall(at=at, upstream=tuple(upstream), key=key)
+        return Preloaded(at=at, upstream=tuple(upstream), key=key)

@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 
 from rota.core.inputs import AnyInput, Poll, Submit, Timing
-from rota.core.learned import Name
+from rota.core.learned import JobName
 from rota.core.model import (
     Instant,
     JobId,
@@ -21,23 +21,23 @@ from rota.core.model import (
     TriggerId,
     WorkerId,
 )
-from rota.core.outcome import Answer, AnyReceipt, Outcome
+from rota.core.outcome import AnyReceipt, Outcome, PollAnswer
 from rota.core.outlook.autoscale import Demand
-from rota.core.records.events import Event, Rule
+from rota.core.records.events import Event, TriggerDefinition
 from rota.core.records.glance import (
-    Deadline,
+    DeadlineInfo,
     Explanation,
-    PlaceGlance,
-    QueueGlance,
-    ScheduleGlance,
-    TenantGlance,
-    Trial,
-    TriggerGlance,
-    WorkerGlance,
+    QueueInfo,
+    ReservationInfo,
+    ScheduleInfo,
+    TenantInfo,
+    TriggerDryRun,
+    TriggerInfo,
+    WorkerInfo,
 )
 from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Plan, Schedule
-from rota.core.records.usage import Account
+from rota.core.records.schedules import Calendar, Schedule, ScheduleDefinition
+from rota.core.records.usage import UsageHistory
 from rota.core.times.foresight import PreviewedInstant
 from rota.engine.estimates import Outlook
 from rota.store.protocol import Totals
@@ -62,12 +62,12 @@ class Clock(Protocol):
 class Clerk(Protocol):
     """Makes a poll's answer ready beside the loop, for whoever waits for it."""
 
-    def write(self, answer: Answer) -> None:
+    def write(self, answer: PollAnswer) -> None:
         """Puts it into words while what it says becomes durable. It may never do, so nothing of it
         may leave here."""
         ...
 
-    def post(self, answer: Answer) -> None:
+    def post(self, answer: PollAnswer) -> None:
         """It is durable and about to be given: what was written of it may leave."""
         ...
 
@@ -137,7 +137,9 @@ class Brain(Protocol):
         """Steps one input; raises the Refusal, UnavailableError or BusyError it met."""
         ...
 
-    async def poll(self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None) -> Answer:
+    async def poll(
+        self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None
+    ) -> PollAnswer:
         """Waits for work; if the caller is cancelled, the poll is closed.
 
         What it reports is durable when `heard` is set, which may be long before the answer.
@@ -179,7 +181,7 @@ class Brain(Protocol):
         """What would become of jobs that nobody submitted; raises what they would be refused."""
         ...
 
-    def deadline(self, job: JobRecord, start: Instant | None = None) -> Deadline | None:
+    def deadline(self, job: JobRecord, start: Instant | None = None) -> DeadlineInfo | None:
         """How a job stands to its deadline, if it has one; `start`: when it will start."""
         ...
 
@@ -187,19 +189,19 @@ class Brain(Protocol):
         """(progress, message) of a running job, newer than what is stored; None if not running."""
         ...
 
-    def workers(self) -> Sequence[WorkerGlance]:
+    def workers(self) -> Sequence[WorkerInfo]:
         """All workers known, offline ones too."""
         ...
 
-    def worker(self, worker_id: WorkerId) -> WorkerGlance | None:
+    def worker(self, worker_id: WorkerId) -> WorkerInfo | None:
         """One of them."""
         ...
 
-    def places(self) -> Iterator[PlaceGlance]:
+    def places(self) -> Iterator[ReservationInfo]:
         """What is reserved for jobs that wait; not to be held over an await."""
         ...
 
-    def queues(self) -> Sequence[QueueGlance]:
+    def queues(self) -> Sequence[QueueInfo]:
         """All queues."""
         ...
 
@@ -210,11 +212,11 @@ class Brain(Protocol):
         """
         ...
 
-    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleGlance]:
+    def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
         """Those to keep, newest first; not to be held over an await."""
         ...
 
-    def schedule(self, schedule_id: ScheduleId) -> ScheduleGlance | None:
+    def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None:
         """One of them."""
         ...
 
@@ -228,7 +230,9 @@ class Brain(Protocol):
         """The next instants of a schedule; raises NotFound."""
         ...
 
-    def foresee_plan(self, plan: Plan, after: Instant, count: int) -> Sequence[PreviewedInstant]:
+    def foresee_plan(
+        self, plan: ScheduleDefinition, after: Instant, count: int
+    ) -> Sequence[PreviewedInstant]:
         """The same of a plan that nobody has; raises the Refusal that making it would meet."""
         ...
 
@@ -238,19 +242,19 @@ class Brain(Protocol):
         """The instants of a schedule within a range, both ends included; raises NotFound."""
         ...
 
-    def triggers(self) -> Sequence[TriggerGlance]:
+    def triggers(self) -> Sequence[TriggerInfo]:
         """All triggers, the oldest first."""
         ...
 
-    def trigger(self, trigger_id: TriggerId) -> TriggerGlance | None:
+    def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
         """One of them."""
         ...
 
-    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[Trial]:
+    def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[TriggerDryRun]:
         """What triggers would make of an event; raises NotFound."""
         ...
 
-    def try_rule(self, rule: Rule, event: Event) -> Trial:
+    def try_rule(self, rule: TriggerDefinition, event: Event) -> TriggerDryRun:
         """The same of a trigger that nobody has; raises the Refusal that making it would meet."""
         ...
 
@@ -258,7 +262,7 @@ class Brain(Protocol):
         """The policy that holds now."""
         ...
 
-    def tenants(self) -> Sequence[TenantGlance]:
+    def tenants(self) -> Sequence[TenantInfo]:
         """All tenants that have jobs or settings."""
         ...
 
@@ -266,7 +270,7 @@ class Brain(Protocol):
         """How many workers, of this size or such as there are, would clear what waits in time."""
         ...
 
-    def usages(self) -> Iterator[tuple[Name, Account]]:
+    def usages(self) -> Iterator[tuple[JobName, UsageHistory]]:
         """What jobs of each name take, by tenant and name; not to be held over an await."""
         ...
 

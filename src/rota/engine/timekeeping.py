@@ -6,7 +6,7 @@ from collections import deque
 
 import structlog
 
-from rota.core.inputs import Absence, AnyInput, ClockJump
+from rota.core.inputs import AnyInput, ClockJump, LeaderPause
 from rota.core.model import Instant, Millis
 from rota.engine.limits import ABSENCE_MS, CLOCK_JUMP_MS, PULSE_S
 from rota.engine.ports import Clock
@@ -55,7 +55,7 @@ class Timekeeping:
             events.append(ClockJump(by=jump))
         if self._away_ms:
             log.warning("leases_extended", by_ms=self._away_ms)
-            events.append(Absence(by=self._away_ms))
+            events.append(LeaderPause(by=self._away_ms))
             self._away_ms = 0
         return events
 

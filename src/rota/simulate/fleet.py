@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rota.core.inputs import Register
 from rota.core.model import Labels, Needs, Resources, WorkerId
-from rota.core.place.labels import misplaced, unwelcome
+from rota.core.place.labels import missing_labels, refusals_of_worker
 from rota.core.resources import fits
 
 SESSION = "simulated"
@@ -32,8 +32,8 @@ class Machines(msgspec.Struct, frozen=True):
             (self.queues is None or queue in self.queues)
             and all(one in self.capabilities for one in needs.capabilities)
             and fits(needs.resources, self.capacity)
-            and (wish is None or not any(misplaced(wish, dict(self.labels))))
-            and not any(unwelcome(needs, self.only))
+            and (wish is None or not any(missing_labels(wish, dict(self.labels))))
+            and not any(refusals_of_worker(needs, self.only))
         )
 
 

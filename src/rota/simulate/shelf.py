@@ -32,7 +32,7 @@ class _Line:
         self.lives: list[Life] = []
 
     def append(self, write: PutJob) -> None:
-        self.orders.append(write.spec.order)
+        self.orders.append(write.spec.arrival_number)
         self.places.append(place_of(write.id))
         self.created.append(write.spec.created_at)
         self.terms.append(write.spec.terms)
@@ -67,7 +67,7 @@ class Shelf:
 
     def answer(self, refill: Refill) -> Refilled:
         """The next jobs of a line."""
-        line = self._lines[refill.line]
+        line = self._lines[refill.spill_queue]
         begin = bisect_right(line.orders, refill.after)
         if begin >= TRIM_ROWS and 2 * begin >= len(line.orders):
             line.forget(begin)

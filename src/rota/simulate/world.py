@@ -16,12 +16,12 @@ from rota.core.inputs import (
     AnyInput,
     Complete,
     Completion,
+    MemoryWindow,
     NewJob,
     Poll,
     Submit,
     Tick,
     Timing,
-    Window,
 )
 from rota.core.model import (
     Execution,
@@ -32,7 +32,7 @@ from rota.core.model import (
     PollId,
     WorkerId,
 )
-from rota.core.outcome import Answer, Outcome
+from rota.core.outcome import Outcome, PollAnswer
 from rota.core.scheduler import Scheduler
 from rota.simulate.diary import NOT_YET, Diary
 from rota.simulate.fleet import FleetPlan
@@ -68,9 +68,9 @@ class World:
         plan: FleetPlan,
         setup: Sequence[AnyInput],
         stopwatch: Stopwatch,
-        window: Window | None = None,
+        window: MemoryWindow | None = None,
     ) -> None:
-        self._window = window or Window()
+        self._window = window or MemoryWindow()
         timing = Timing(lease_ttl_ms=NEVER, window=self._window)
         self._scheduler = Scheduler(timing, START)
         self._stopwatch = stopwatch
@@ -227,11 +227,11 @@ class World:
     def _obey(self, outcome: Outcome, now: Instant) -> None:
         for answer in outcome.answers:
             self._take_orders(answer, now)
-        for refill in outcome.wanted:
+        for refill in outcome.refills:
             self._next.append(self._shelf.answer(refill))
             self._at_once = self._at_once or refill.urgent
 
-    def _take_orders(self, answer: Answer, now: Instant) -> None:
+    def _take_orders(self, answer: PollAnswer, now: Instant) -> None:
         for order in answer.orders:
             self._begin(order.execution, now)
         for execution_id in answer.cancel:

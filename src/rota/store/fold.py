@@ -21,7 +21,7 @@ from rota.core.model import (
     KeyRecord,
     Life,
     Queue,
-    Runtime,
+    RuntimeStats,
     ScheduleId,
     Spec,
     Tenant,
@@ -50,7 +50,7 @@ from rota.core.outcome import (
 )
 from rota.core.records.event_writes import AnyEventWrite
 from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
 from rota.store.fold_events import FoldedEvents
 
 
@@ -94,7 +94,7 @@ class Folded(msgspec.Struct):
     policy: Policy | None = None
     """The newest, if any was set."""
     tenants: dict[str, Tenant] = {}
-    runtimes: dict[tuple[str, str], Runtime] = {}
+    runtimes: dict[tuple[str, str], RuntimeStats] = {}
     submitted: int = 0
     finished: dict[tuple[str, str], int] = {}
     """How many jobs ended, by (queue, state)."""
@@ -103,7 +103,7 @@ class Folded(msgspec.Struct):
     """How many more jobs are on the shelf of each line, or how many fewer."""
     schedules: dict[ScheduleId, Schedule | None] = {}
     """Put in the window as a whole; None: gone."""
-    courses: dict[ScheduleId, Course] = {}
+    courses: dict[ScheduleId, ScheduleState] = {}
     """The newest course of each schedule whose plan is what it was."""
     occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
     decided: dict[tuple[str, str], int] = {}
@@ -209,16 +209,16 @@ class Folding:
     def _move_schedule(self, write: MoveSchedule) -> None:
         folded = self.folded
         if write.id not in folded.schedules:
-            folded.courses[write.id] = write.course
+            folded.courses[write.id] = write.state
             return
         put = folded.schedules[write.id]
         if put is not None:
-            folded.schedules[write.id] = msgspec.structs.replace(put, course=write.course)
+            folded.schedules[write.id] = msgspec.structs.replace(put, state=write.state)
 
     def _decide(self, occurrence: Occurrence) -> None:
         folded = self.folded
         folded.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
-        word = (occurrence.decision.value, occurrence.why.value)
+        word = (occurrence.decision.value, occurrence.skip_reason.value)
         folded.decided[word] = folded.decided.get(word, 0) + 1
 
     def _set(self, write: AnySettingWrite) -> None:
@@ -243,8 +243,8 @@ class Folding:
             self._count_shelves(before, life)
         folded.specs[job_id] = spec
         folded.lives[job_id] = life
-        if spec.order >= folded.order_next:
-            folded.order_next = spec.order + 1
+        if spec.arrival_number >= folded.order_next:
+            folded.order_next = spec.arrival_number + 1
 
     def _put_execution(self, execution: Execution) -> None:
         self.folded.executions[execution.id] = execution

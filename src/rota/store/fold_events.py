@@ -10,22 +10,29 @@ from rota.core.model import TriggerId
 from rota.core.records.event_writes import (
     AnyEventWrite,
     DropTrigger,
-    PutArrival,
+    PutBufferedEvent,
     PutEvent,
-    PutHeld,
     PutTrigger,
-    ReleaseHeld,
+    PutTriggerDecision,
+    ReleaseBufferedEvents,
 )
-from rota.core.records.events import Arrival, ArrivalId, Held, Told, Trigger, reaction
+from rota.core.records.events import (
+    AcceptedEvent,
+    BufferedEvent,
+    Trigger,
+    TriggerDecision,
+    TriggerDecisionId,
+    counted_as,
+)
 
 
 class FoldedEvents(msgspec.Struct):
     """Rows to put; None: to delete."""
 
     triggers: dict[TriggerId, Trigger | None] = {}
-    told: dict[str, Told] = {}
-    arrivals: dict[ArrivalId, Arrival] = {}
-    held: dict[ArrivalId, Held | None] = {}
+    told: dict[str, AcceptedEvent] = {}
+    arrivals: dict[TriggerDecisionId, TriggerDecision] = {}
+    held: dict[TriggerDecisionId, BufferedEvent | None] = {}
     reacted: dict[str, int] = {}
     """How many events were accepted and repeated, and how many verdicts there were of each."""
 
@@ -37,14 +44,14 @@ class FoldedEvents(msgspec.Struct):
             case DropTrigger():
                 self.triggers[write.id] = None
             case PutEvent():
-                self.told[write.told.key] = write.told
-                self._count(reaction(write.told))
-            case PutArrival():
-                self.arrivals[write.arrival.id] = write.arrival
-                self._count(reaction(write.arrival))
-            case PutHeld():
-                self.held[write.held.id] = write.held
-            case ReleaseHeld():
+                self.told[write.event.key] = write.event
+                self._count(counted_as(write.event))
+            case PutTriggerDecision():
+                self.arrivals[write.decision.id] = write.decision
+                self._count(counted_as(write.decision))
+            case PutBufferedEvent():
+                self.held[write.event.id] = write.event
+            case ReleaseBufferedEvents():
                 self.held |= dict.fromkeys(write.ids)
             case _:
                 assert_never(write)

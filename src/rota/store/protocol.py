@@ -8,7 +8,7 @@ from typing import NewType, Protocol
 
 import msgspec
 
-from rota.core.limits import LINE_KEPT
+from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -21,7 +21,7 @@ from rota.core.model import (
     Worker,
 )
 from rota.core.outcome import AnyWrite, Refill
-from rota.core.records.events import Held, Trigger
+from rota.core.records.events import BufferedEvent, Trigger
 from rota.core.records.schedules import Calendar, Schedule
 from rota.store.protocols.access import AccessBook
 from rota.store.protocols.dropping import Dropped
@@ -104,7 +104,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     calendars: Sequence[Calendar] = ()
     triggers: Sequence[Trigger] = ()
     """In order of creation."""
-    held: Sequence[Held] = ()
+    held: Sequence[BufferedEvent] = ()
     """In order of arrival."""
 
 
@@ -166,7 +166,7 @@ class Ledger(Leadership, Inbox, Protocol):
         """A turn begins: what this store does beside the loop, and can wait, gives way to it."""
         ...
 
-    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
+    async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live.
 
         Of what is on the shelf, the first `kept` jobs of each line.

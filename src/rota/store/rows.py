@@ -21,7 +21,7 @@ from rota.core.model import (
     When,
     Worker,
 )
-from rota.core.records.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
 from rota.store.fold import Standing
 from rota.store.protocol import Edge, Outline
 from rota.store.protocols.key_desk import Found
@@ -42,7 +42,7 @@ _decode_execution = msgspec.msgpack.Decoder(Execution).decode
 _decode_worker = msgspec.msgpack.Decoder(Worker).decode
 _decode_queue = msgspec.msgpack.Decoder(Queue).decode
 _decode_schedule = msgspec.msgpack.Decoder(Schedule).decode
-_decode_course = msgspec.msgpack.Decoder(Course).decode
+_decode_course = msgspec.msgpack.Decoder(ScheduleState).decode
 _decode_occurrence = msgspec.msgpack.Decoder(Occurrence).decode
 _decode_calendar = msgspec.msgpack.Decoder(Calendar).decode
 _decode_standings = msgspec.json.Decoder(list[tuple[JobId, Standing]]).decode
@@ -184,17 +184,17 @@ def keys_found(found: Sequence[Row]) -> Found:
 
 def schedule_row(record: Schedule) -> Row:
     """Id, course, body. The course in the body is only as new as the plan."""
-    return (record.id, _encode(record.course), _encode(record))
+    return (record.id, _encode(record.state), _encode(record))
 
 
-def course_row(schedule_id: str, course: Course) -> Row:
+def course_row(schedule_id: str, course: ScheduleState) -> Row:
     """Id, course."""
     return (schedule_id, _encode(course))
 
 
 def schedule(row: Row) -> Schedule:
     """From course, body."""
-    return msgspec.structs.replace(_decode_schedule(row[1]), course=_decode_course(row[0]))
+    return msgspec.structs.replace(_decode_schedule(row[1]), state=_decode_course(row[0]))
 
 
 def occurrence_row(record: Occurrence) -> Row:

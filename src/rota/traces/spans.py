@@ -159,6 +159,6 @@ def _about(job: JobRecord) -> dict[str, str | int]:
     }
     if spec.origin is not None:
         found["rota.schedule.id"] = spec.origin.schedule_id
-    if spec.stimulus is not None:
-        found["rota.trigger.id"] = spec.stimulus.trigger_id
+    if spec.trigger_origin is not None:
+        found["rota.trigger.id"] = spec.trigger_origin.trigger_id
     return found

@@ -490,7 +490,7 @@ def _instants_left_out(
 ) -> Iterator[Violation]:
     ends = {move.schedule_id: move.after.watermark for move in evidence.journal.schedule_moves}
     for schedule_id, schedule in evidence.journal.schedules.items():
-        every_ms = schedule.plan.timetable.interval_ms
+        every_ms = schedule.definition.timetable.interval_ms
         instants = sorted(decided[schedule_id])
         if every_ms is None or not instants or schedule.revision != 1:
             continue

@@ -22,7 +22,7 @@ from rota.core.outcome import (
     PutSchedule,
     PutWorker,
 )
-from rota.core.records.schedules import Course, Occurrence, Schedule
+from rota.core.records.schedules import Occurrence, Schedule, ScheduleState
 from rota.store.protocol import JournalRecord
 
 LEASED = ("claimed", "running")
@@ -80,8 +80,8 @@ class ScheduleMove:
 
     seq: int
     schedule_id: str
-    before: Course | None
-    after: Course
+    before: ScheduleState | None
+    after: ScheduleState
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class _Replayer:
         """Worker -> its live executions -> their jobs."""
         self._leases: defaultdict[str, dict[str, None]] = defaultdict(dict)
         """Job -> its live executions."""
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, ScheduleState] = {}
 
     def take(self, record: JournalRecord) -> None:
         workers: dict[str, None] = {}
@@ -147,8 +147,8 @@ class _Replayer:
                 self.out.lives.pop(job_id, None)
             case PutSchedule(schedule=schedule):
                 self.out.schedules[schedule.id] = schedule
-                self._move_schedule(seq, schedule.id, schedule.course)
-            case MoveSchedule(id=schedule_id, course=course):
+                self._move_schedule(seq, schedule.id, schedule.state)
+            case MoveSchedule(id=schedule_id, state=course):
                 self._move_schedule(seq, schedule_id, course)
             case PutOccurrence(occurrence=occurrence):
                 self.out.occurrences.append((seq, occurrence))
@@ -159,7 +159,7 @@ class _Replayer:
         self.out.job_moves.append(JobMove(seq, job_id, self.out.lives.get(job_id), life))
         self.out.lives[job_id] = life
 
-    def _move_schedule(self, seq: int, schedule_id: str, course: Course) -> None:
+    def _move_schedule(self, seq: int, schedule_id: str, course: ScheduleState) -> None:
         before = self._courses.get(schedule_id)
         self.out.schedule_moves.append(ScheduleMove(seq, schedule_id, before, course))
         self._courses[schedule_id] = course

@@ -14,10 +14,10 @@ from rota.api.lookup import name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, PutTenantSettings, Recall, SetPolicy
+from rota.core.inputs import AnyInput, Preloaded, PutTenantSettings, SetPolicy
 from rota.core.model import Quota
 from rota.core.outcome import PolicyAnswer, TenantAnswer
-from rota.core.records.glance import TenantGlance
+from rota.core.records.glance import TenantInfo
 from rota.core.records.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
 from rota.wire.policy import PolicySpec, PolicyView
 from rota.wire.tenants import QuotaSpec, QuotaView, TenantPage, TenantSpec, TenantView
@@ -67,8 +67,8 @@ async def put_policy(call: Call[PolicySpec, NoQuery]) -> PolicyView:
     """Sets the policy; it holds from the next decision on."""
     policy = policy_of(call.body)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return SetPolicy(policy=policy, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return SetPolicy(policy=policy, key=call.key, preloaded=recall)
 
     return policy_view(expect(await post(call, build), PolicyAnswer).policy)
 
@@ -152,9 +152,11 @@ async def put_tenant(call: Call[TenantSpec, NoQuery]) -> TenantView:
     name = name_in(call)
     quota = _quota(call.body.quota)
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         weight = call.body.weight
-        return PutTenantSettings(name=name, weight=weight, quota=quota, key=call.key, recall=recall)
+        return PutTenantSettings(
+            name=name, weight=weight, quota=quota, key=call.key, preloaded=recall
+        )
 
     expect(await post(call, build), TenantAnswer)
     return tenant_view(_find(call, name))
@@ -168,7 +170,7 @@ def _quota(spec: QuotaSpec | None) -> Quota | None:
     return Quota(spec.running, spec.queued, cpu, memory)
 
 
-def tenant_view(glance: TenantGlance) -> TenantView:
+def tenant_view(glance: TenantInfo) -> TenantView:
     """As it is shown."""
     quota = glance.tenant.quota or Quota()
     return TenantView(
@@ -189,13 +191,13 @@ def tenant_view(glance: TenantGlance) -> TenantView:
     )
 
 
-def _visible(call: Call[Any, Any]) -> list[TenantGlance]:
+def _visible(call: Call[Any, Any]) -> list[TenantInfo]:
     """A caller of one tenant sees no other."""
     own = call.caller.tenant
     return [one for one in call.parts.brain.tenants() if own in (None, one.tenant.name)]
 
 
-def _find(call: Call[Any, Any], name: str) -> TenantGlance:
+def _find(call: Call[Any, Any], name: str) -> TenantInfo:
     found = next((one for one in _visible(call) if one.tenant.name == name), None)
     if found is None:
         raise not_found("tenant", name[:100])

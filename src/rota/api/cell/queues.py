@@ -14,11 +14,11 @@ from rota.api.lookup import name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, Purge, PutQueueSettings, Recall, Tick
+from rota.core.inputs import AnyInput, Preloaded, Purge, PutQueueSettings, Tick
 from rota.core.lifecycle import JOB_WAITING
 from rota.core.model import JobRecord, JobState
-from rota.core.outcome import Counted, QueueAnswer
-from rota.core.records.glance import QueueGlance
+from rota.core.outcome import CountReceipt, QueueAnswer
+from rota.core.records.glance import QueueInfo
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import JobQuery
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
@@ -59,7 +59,7 @@ async def show_queue(call: Call[None, NoQuery]) -> QueueView:
     return queue_view(found, _rate(call, found))
 
 
-def _rate(call: Call[Any, Any], glance: QueueGlance) -> float | None:
+def _rate(call: Call[Any, Any], glance: QueueInfo) -> float | None:
     recorder = call.parts.recorder
     return None if recorder is None else recorder.rate(glance.queue.name)
 
@@ -148,12 +148,12 @@ async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
     if not repeated:
         # Each piece is an input of its own: the key is for the purge as a whole.
         single = dataclasses.replace(call, key=None)
-        before = await _purge_shelf(single, name) if glance.shelved else 0
+        before = await _purge_shelf(single, name) if glance.spilled else 0
         before += await _purge_memory(call, glance)
     receipt = await post(
-        call, lambda recall: Purge(name=name, key=key, recall=recall, before=before)
+        call, lambda recall: Purge(name=name, key=key, preloaded=recall, before=before)
     )
-    return CountAnswer(expect(receipt, Counted).count)
+    return CountAnswer(expect(receipt, CountReceipt).count)
 
 
 async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
@@ -164,21 +164,21 @@ async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
         page: list[JobRecord] = []
         piece = partial(_purge_page, call, query, page)
         receipt = await post_recalling(call, piece, partial(_purging, name))
-        count += expect(receipt, Counted).count
+        count += expect(receipt, CountReceipt).count
         if len(page) < size:
             return count
         _refuse_if_stopping(call)
         last = page[-1].id
 
 
-async def _purge_memory(call: Call[None, NoQuery], glance: QueueGlance) -> int:
+async def _purge_memory(call: Call[None, NoQuery], glance: QueueInfo) -> int:
     """What is more than one piece; the caller ends the rest under its key."""
-    waiting = sum(glance.depth.get(state, 0) for state in JOB_WAITING) - glance.shelved
+    waiting = sum(glance.depth.get(state, 0) for state in JOB_WAITING) - glance.spilled
     most = call.parts.limits.purge_piece
     count, done = 0, most
     while waiting > most and done == most:
         piece = Purge(name=glance.queue.name, most=most)
-        done = expect(await call.parts.brain.post(piece), Counted).count
+        done = expect(await call.parts.brain.post(piece), CountReceipt).count
         count += done
         _refuse_if_stopping(call)
     return count
@@ -196,15 +196,15 @@ async def _purge_page(
     return [job for job in page if job.life.line]
 
 
-def _purging(name: str, recall: Recall | None) -> AnyInput:
+def _purging(name: str, recall: Preloaded | None) -> AnyInput:
     # Nothing on the page that memory has not: a purge without jobs would be of all in memory.
-    return Purge(name=name, recall=recall) if recall is not None and recall.jobs else Tick()
+    return Purge(name=name, preloaded=recall) if recall is not None and recall.jobs else Tick()
 
 
 async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
     name = name_in(call)
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         return settings_of(name, call.body, replace=replace, key=call.key, recall=recall)
 
     return _after(call, expect(await post(call, build), QueueAnswer))
@@ -213,22 +213,22 @@ async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
 async def _pause(call: Call[None, NoQuery], *, paused: bool) -> QueueView:
     name = _existing(call).queue.name
 
-    def build(recall: Recall | None) -> AnyInput:
-        return PutQueueSettings(name=name, paused=paused, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return PutQueueSettings(name=name, paused=paused, key=call.key, preloaded=recall)
 
     return _after(call, expect(await post(call, build), QueueAnswer))
 
 
 def _after(call: Call[Any, Any], answer: QueueAnswer) -> QueueView:
     glance = _find(call, answer.queue.name)
-    return queue_view(QueueGlance(answer.queue, glance.depth if glance is not None else {}))
+    return queue_view(QueueInfo(answer.queue, glance.depth if glance is not None else {}))
 
 
-def _find(call: Call[Any, Any], name: str) -> QueueGlance | None:
+def _find(call: Call[Any, Any], name: str) -> QueueInfo | None:
     return next((one for one in call.parts.brain.queues() if one.queue.name == name), None)
 
 
-def _existing(call: Call[Any, Any]) -> QueueGlance:
+def _existing(call: Call[Any, Any]) -> QueueInfo:
     name = call.path["name"]
     glance = _find(call, name)
     if glance is None:
@@ -236,5 +236,5 @@ def _existing(call: Call[Any, Any]) -> QueueGlance:
     return glance
 
 
-def _name(glance: QueueGlance) -> str:
+def _name(glance: QueueInfo) -> str:
     return glance.queue.name

@@ -13,7 +13,7 @@ from rota.api.door.roles import Permission
 from rota.api.lookup import check_tenant
 from rota.api.routes import Call, Operation
 from rota.core.learned import UsageDay
-from rota.core.records.usage import DAY_MS, Account, Sketch, suggested
+from rota.core.records.usage import DAY_MS, Sketch, UsageHistory, suggested_resources
 from rota.wire.jobs import Moment
 from rota.wire.limits import REPORT_DAYS_MAX, REPORT_ITEMS_MAX
 from rota.wire.reports import (
@@ -96,8 +96,8 @@ def _wasted(item: WasteItem) -> tuple[float, float, str, str]:
     return sums.cpu_hours_wasted, sums.memory_gib_hours_wasted, item.tenant, item.name
 
 
-def _item(tenant: str, name: str, account: Account, day: UsageDay) -> WasteItem:
-    better = suggested(account)
+def _item(tenant: str, name: str, account: UsageHistory, day: UsageDay) -> WasteItem:
+    better = suggested_resources(account)
     return WasteItem(
         tenant=tenant,
         name=name,

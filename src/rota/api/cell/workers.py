@@ -21,10 +21,19 @@ from rota.api.problems import invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.routes import JSON, Call, NoQuery, Operation
 from rota.api.waiting import first_of, gone
-from rota.core.inputs import AnyInput, Drain, Heartbeat, Leave, Poll, Recall, Register, Resume
+from rota.core.inputs import (
+    AnyInput,
+    Deregister,
+    Drain,
+    Heartbeat,
+    Poll,
+    Preloaded,
+    Register,
+    Resume,
+)
 from rota.core.model import WorkerId
-from rota.core.outcome import Answer, Beat, WorkerAnswer
-from rota.core.records.glance import WorkerGlance
+from rota.core.outcome import HeartbeatReply, PollAnswer, WorkerAnswer
+from rota.core.records.glance import WorkerInfo
 from rota.engine.ports import Clerk, UnavailableError
 from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ClientDisconnectedError
@@ -69,7 +78,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
     worker_id = WorkerId(spec.worker_id or call.desk.ids.mint(brain.clock.now()))
     session = mint_session()
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         return Register(
             worker_id=worker_id,
             session=session,
@@ -80,7 +89,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
             labels=tuple(sorted(spec.labels.items())),
             only=tuple(sorted(set(spec.only))),
             key=call.key,
-            recall=recall,
+            preloaded=recall,
         )
 
     worker = expect(await post(call, build), WorkerAnswer).worker
@@ -115,7 +124,7 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     event = Heartbeat(
         worker_id=worker_id, session=spec.session, executions=running_of(spec.executions)
     )
-    beat = expect(await call.parts.brain.post(event), Beat)
+    beat = expect(await call.parts.brain.post(event), HeartbeatReply)
     call.desk.usage.note(worker_id, spec.usage)
     return HeartbeatAnswer(cancel=list(beat.cancel), lost=list(beat.lost))
 
@@ -158,7 +167,7 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
     return Response(letter.text_of(answer), media_type=JSON)
 
 
-async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: Clerk) -> Answer:
+async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: Clerk) -> PollAnswer:
     """The poll's answer; a worker that leaves gives up its place at once."""
     closing, heard = call.parts.closing, asyncio.Event()
     if not closing.is_set():
@@ -170,7 +179,7 @@ async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: Clerk) -> Ans
             raise ClientDisconnectedError
     if poll.completed and not heard.is_set():
         raise UnavailableError("the server is stopping: send the reports again")
-    return Answer(poll_id=poll.poll_id)
+    return PollAnswer(poll_id=poll.poll_id)
 
 
 @Operation(
@@ -231,7 +240,7 @@ async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
 async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
     """It gets no new work."""
     worker_id = worker_id_in(call)
-    await post(call, lambda recall: Drain(worker_id=worker_id, key=call.key, recall=recall))
+    await post(call, lambda recall: Drain(worker_id=worker_id, key=call.key, preloaded=recall))
     return _view(call, _glance(call))
 
 
@@ -249,7 +258,7 @@ async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
 async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
     """It gets work again."""
     worker_id = worker_id_in(call)
-    await post(call, lambda recall: Resume(worker_id=worker_id, key=call.key, recall=recall))
+    await post(call, lambda recall: Resume(worker_id=worker_id, key=call.key, preloaded=recall))
     return _view(call, _glance(call))
 
 
@@ -265,7 +274,7 @@ async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
 async def remove_worker(call: Call[None, NoQuery]) -> None:
     """It is gone; what it still had is lost, and run again where that is allowed."""
     worker_id = worker_id_in(call)
-    await post(call, lambda recall: Leave(worker_id=worker_id, key=call.key, recall=recall))
+    await post(call, lambda recall: Deregister(worker_id=worker_id, key=call.key, preloaded=recall))
     call.desk.usage.forget(worker_id)
 
 
@@ -274,7 +283,7 @@ def worker_id_in(call: Call[Any, Any]) -> WorkerId:
     return WorkerId(call.path["worker_id"])
 
 
-def _glance(call: Call[Any, Any]) -> WorkerGlance:
+def _glance(call: Call[Any, Any]) -> WorkerInfo:
     worker_id = worker_id_in(call)
     glance = call.parts.brain.worker(worker_id)
     if glance is None:
@@ -282,14 +291,14 @@ def _glance(call: Call[Any, Any]) -> WorkerGlance:
     return glance
 
 
-def _view(call: Call[Any, Any], glance: WorkerGlance) -> WorkerView:
+def _view(call: Call[Any, Any], glance: WorkerInfo) -> WorkerView:
     view = worker_view(glance, call.desk.usage.of(glance.worker.id))
     if call.caller.tenant is not None:
         view.executions = []  # a worker is everybody's, what it runs is not
     return view
 
 
-def _place(glance: WorkerGlance) -> str:
+def _place(glance: WorkerInfo) -> str:
     """By registration; ids may be chosen by workers, so they say nothing of age."""
     return f"{glance.worker.registered_at:015d}:{glance.worker.id}"
 

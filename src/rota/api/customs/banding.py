@@ -31,7 +31,7 @@ def band_of(job: JobSpec) -> Array | Gang | None:
 
 def submitted_band(job: JobRecord) -> dict[str, Any]:
     """The same as it would be submitted again."""
-    band = job.spec.band
+    band = job.spec.group
     return {
         "count": band.count if isinstance(band, Array) else None,
         "max_parallel": band.max_parallel if isinstance(band, Array) else None,
@@ -41,7 +41,7 @@ def submitted_band(job: JobRecord) -> dict[str, Any]:
 
 def add_band(view: JobView, job: JobRecord) -> JobView:
     """The view, with how far its members are, or of which band it is a member."""
-    band, tally = job.spec.band, job.life.tally or GroupProgress()
+    band, tally = job.spec.group, job.life.group_progress or GroupProgress()
     match band:
         case Array():
             view.array = array_view(band, tally)
@@ -59,7 +59,7 @@ def add_band(view: JobView, job: JobRecord) -> JobView:
 
 
 def _part_ended(job: JobRecord, size: int) -> float | None:
-    tally = job.life.tally
+    tally = job.life.group_progress
     if tally is None:
         return None
     return (tally.succeeded + tally.failed + tally.cancelled) / size

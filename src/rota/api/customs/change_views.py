@@ -25,11 +25,11 @@ from rota.core.outcome import (
 )
 from rota.core.records.event_writes import (
     DropTrigger,
-    PutArrival,
+    PutBufferedEvent,
     PutEvent,
-    PutHeld,
     PutTrigger,
-    ReleaseHeld,
+    PutTriggerDecision,
+    ReleaseBufferedEvents,
 )
 from rota.store.protocol import Change
 from rota.wire.service import ChangeView
@@ -42,8 +42,8 @@ _Quiet: TypeAlias = (
     | PutCalendar
     | DropCalendar
     | PutEvent
-    | PutHeld
-    | ReleaseHeld
+    | PutBufferedEvent
+    | ReleaseBufferedEvents
     | PutTenant
     | PutRuntime
 )
@@ -76,7 +76,7 @@ def change_view(change: Change) -> ChangeView | None:
             return ChangeView("queue", queue.name, "paused" if queue.paused else "open", at)
         case PutPolicy(policy=policy):
             return ChangeView("policy", "policy", policy.order.value, at)
-        case PutTrigger() | DropTrigger() | PutArrival():
+        case PutTrigger() | DropTrigger() | PutTriggerDecision():
             return _trigger_change(change.write, at)
         case _:
             return _schedule_change(change.write, at)
@@ -95,8 +95,8 @@ def _schedule_change(write: _Quiet | _AboutSchedule, at: str) -> ChangeView | No
     if isinstance(write, _Quiet):
         return None
     if isinstance(write, PutSchedule):
-        status = "paused" if write.schedule.course.paused else "active"
-        return ChangeView("schedule", write.schedule.id, status, at, write.schedule.plan.name)
+        status = "paused" if write.schedule.state.paused else "active"
+        return ChangeView("schedule", write.schedule.id, status, at, write.schedule.definition.name)
     if isinstance(write, DropSchedule):
         return ChangeView("schedule", write.id, "deleted", at)
     one = write.occurrence
@@ -105,23 +105,23 @@ def _schedule_change(write: _Quiet | _AboutSchedule, at: str) -> ChangeView | No
         f"{one.schedule_id}/{from_instant(one.nominal)}",
         one.decision.value,
         at,
-        reason=one.why.value,
+        reason=one.skip_reason.value,
         job_id=one.job_id or "",
         schedule_id=one.schedule_id,
     )
 
 
-def _trigger_change(write: PutTrigger | DropTrigger | PutArrival, at: str) -> ChangeView:
+def _trigger_change(write: PutTrigger | DropTrigger | PutTriggerDecision, at: str) -> ChangeView:
     if isinstance(write, PutTrigger):
         status = "paused" if write.trigger.paused else "active"
-        return ChangeView("trigger", write.trigger.id, status, at, write.trigger.rule.name)
+        return ChangeView("trigger", write.trigger.id, status, at, write.trigger.definition.name)
     if isinstance(write, DropTrigger):
         return ChangeView("trigger", write.id, "deleted", at)
-    one = write.arrival
+    one = write.decision
     return ChangeView(
         "arrival",
         one.id,
-        one.verdict.value,
+        one.decision.value,
         at,
         one.type,
         reason=one.detail,

@@ -6,7 +6,7 @@ from rota.api.limits import INSTANT_MAX
 from rota.api.problems import invalid
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobRecord
-from rota.core.records.glance import Deadline
+from rota.core.records.glance import DeadlineInfo
 from rota.engine.ports import Brain
 from rota.wire import units
 from rota.wire.jobs import DeadlineView, JobSpec, JobView
@@ -32,14 +32,14 @@ def refuse_fixed(job: JobSpec, where: str) -> None:
         raise invalid(where + "finish_by", "how long after each job is made, such as 2h")
 
 
-def deadline_view(deadline: Deadline | None) -> DeadlineView | None:
+def deadline_view(deadline: DeadlineInfo | None) -> DeadlineView | None:
     """As it is shown."""
     if deadline is None:
         return None
     end = deadline.expected_end
     return DeadlineView(
         from_instant(deadline.finish_by),
-        deadline.verdict,  # type: ignore[arg-type]  # the core has the same words
+        deadline.status,  # type: ignore[arg-type]  # the core has the same words
         number(deadline.slack_ms),
         from_instant_or_none(end),
     )
@@ -62,10 +62,10 @@ def ended_deadline(job: JobRecord) -> DeadlineView | None:
         return None
     slack = spec.finish_by - life.finished_at
     verdict = life.deadline or "missed"
-    return deadline_view(Deadline(spec.finish_by, verdict, slack, life.finished_at))
+    return deadline_view(DeadlineInfo(spec.finish_by, verdict, slack, life.finished_at))
 
 
-def _at_a_distance(job: JobRecord, now: Instant) -> Deadline:
+def _at_a_distance(job: JobRecord, now: Instant) -> DeadlineInfo:
     """By the job alone, on a server that does not decide."""
     spec, life = job.spec, job.life
     assert spec.finish_by is not None
@@ -73,4 +73,4 @@ def _at_a_distance(job: JobRecord, now: Instant) -> Deadline:
     end = max(now, (life.started_at or now) + length)
     slack = spec.finish_by - end
     verdict = "late" if slack < 0 else life.deadline or "on_time"
-    return Deadline(spec.finish_by, verdict, slack)
+    return DeadlineInfo(spec.finish_by, verdict, slack)

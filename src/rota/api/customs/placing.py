@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from rota.core.affinity import Affinity, Wanted
-from rota.core.records.usage import Used
+from rota.core.affinity import Affinity, LabelSelector
+from rota.core.records.usage import MeasuredUsage
 from rota.wire.affinity import AffinitySpec, AffinityView, LabelValues
 from rota.wire.executions import CompletionSpec
 from rota.wire.units import number
@@ -31,7 +31,7 @@ def affinity_of(asked: AffinitySpec) -> Affinity | None:
     return None if is_nothing else affinity
 
 
-def _wanted(labels: Mapping[str, LabelValues]) -> Wanted:
+def _wanted(labels: Mapping[str, LabelValues]) -> LabelSelector:
     return tuple(
         (label, (values,) if isinstance(values, str) else tuple(sorted(set(values))))
         for label, values in sorted(labels.items())
@@ -52,7 +52,7 @@ def affinity_view(affinity: Affinity | None) -> AffinityView | None:
     )
 
 
-def used_of(report: CompletionSpec) -> Used | None:
+def used_of(report: CompletionSpec) -> MeasuredUsage | None:
     """What the scheduler learns from a report; None: nothing."""
     if report.usage is None and report.status != "failed":
         return None
@@ -61,7 +61,7 @@ def used_of(report: CompletionSpec) -> Used | None:
     out_of_memory = report.status == "failed" and _ran_out(bytes(report.error))
     if cpu is None and peak is None and not out_of_memory:
         return None
-    return Used(
+    return MeasuredUsage(
         cpu_ms=None if cpu is None else round(cpu * 1000),
         memory_peak=None if peak is None else round(peak),
         out_of_memory=out_of_memory,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from rota.api.customs.translate import given
-from rota.core.inputs import Key, PutQueueSettings, Recall
+from rota.core.inputs import Key, Preloaded, PutQueueSettings
 from rota.core.model import RateLimit
 from rota.wire.queues import LimitsSpec, QueueSpec
 from rota.wire.units import ByteSize
 
 
 def settings_of(
-    name: str, spec: QueueSpec, *, replace: bool, key: Key | None, recall: Recall | None
+    name: str, spec: QueueSpec, *, replace: bool, key: Key | None, recall: Preloaded | None
 ) -> PutQueueSettings:
     """PUT puts back what is left out; PATCH only what is null."""
     cleared = [one for one in spec.__struct_fields__ if getattr(spec, one) is None]
@@ -28,7 +28,7 @@ def settings_of(
         limits=_limits(given(spec.limits)),
         cleared=tuple(cleared),
         key=key,
-        recall=recall,
+        preloaded=recall,
     )
 
 

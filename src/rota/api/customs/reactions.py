@@ -15,16 +15,16 @@ from rota.api.reading.bodies import check_depth
 from rota.core.errors import Invalid
 from rota.core.model import RateLimit, Spec
 from rota.core.records.events import (
-    VERDICT_MEANING,
-    Arrival,
-    Gathering,
-    Keep,
-    Rule,
-    Told,
+    EVENT_DECISION_MEANING,
+    AcceptedEvent,
+    DebounceKeep,
+    EventBuffering,
+    EventDecision,
     Trigger,
-    Verdict,
+    TriggerDecision,
+    TriggerDefinition,
 )
-from rota.core.records.glance import Trial, TriggerGlance
+from rota.core.records.glance import TriggerDryRun, TriggerInfo
 from rota.wire.events import ArrivalView, EventOutcome, EventView
 from rota.wire.jobs import JobSpec
 from rota.wire.problems import FieldError, ProblemError
@@ -50,15 +50,15 @@ from rota.wire.units import (
 NameOf = Callable[[str], str | None]
 
 
-def rule_of(spec: TriggerSpec, owner: str = "", where: str = "") -> Rule:
+def rule_of(spec: TriggerSpec, owner: str = "", where: str = "") -> TriggerDefinition:
     """What was asked, as the core keeps it; `where` is the trigger's place in a deployment."""
     rate = spec.rate_limit
-    return Rule(
+    return TriggerDefinition(
         name=spec.name,
         event=spec.event,
         job=_template(spec.job, where + "job."),
         filter=_filter(spec.filter, where + "filter"),
-        gathering=_gathering(spec, where),
+        buffering=_gathering(spec, where),
         rate=None if rate is None else RateLimit(rate.count, rate.per.ms),
         owner=owner,
     )
@@ -82,7 +82,7 @@ def _template(job: JobSpec, where: str) -> Spec:
     return spec_of(job, 0, (), where)
 
 
-def _gathering(spec: TriggerSpec, where: str) -> Gathering | None:
+def _gathering(spec: TriggerSpec, where: str) -> EventBuffering | None:
     if spec.debounce is not None and spec.batch is not None:
         raise invalid(where + "batch", "either `debounce` or `batch`, not both")
     if spec.debounce is not None:
@@ -92,17 +92,17 @@ def _gathering(spec: TriggerSpec, where: str) -> Gathering | None:
     given = spec.batch
     if isinstance(given, int):
         given = BatchingSpec(size=given)
-    return Gathering(wait_ms=given.wait.ms, size_max=given.size, key=given.key or "")
+    return EventBuffering(wait_ms=given.wait.ms, size_max=given.size, key=given.key or "")
 
 
-def _debounce(given: float | str | DebounceSpec, field: str) -> Gathering:
+def _debounce(given: float | str | DebounceSpec, field: str) -> EventBuffering:
     if not isinstance(given, DebounceSpec):
         given = DebounceSpec(_length(given, field))
     longest = given.max_wait
-    return Gathering(
+    return EventBuffering(
         quiet_ms=given.wait.ms,
         wait_ms=None if longest is None else longest.ms,
-        keep=Keep(given.keep),
+        keep=DebounceKeep(given.keep),
         key=given.key or "",
     )
 
@@ -127,9 +127,9 @@ def in_trigger_words(refusal: Invalid) -> ProblemError:
     )
 
 
-def trigger_view(glance: TriggerGlance) -> TriggerView:
+def trigger_view(glance: TriggerInfo) -> TriggerView:
     """A whole trigger."""
-    trigger, rule = glance.trigger, glance.trigger.rule
+    trigger, rule = glance.trigger, glance.trigger.definition
     rate = rule.rate
     return TriggerView(
         trigger_id=trigger.id,
@@ -137,8 +137,8 @@ def trigger_view(glance: TriggerGlance) -> TriggerView:
         event=rule.event,
         filter=msgspec.json.decode(rule.filter) if rule.filter else None,
         job=job_form(rule.job),
-        debounce=_debounce_view(rule.gathering),
-        batch=_batch_view(rule.gathering),
+        debounce=_debounce_view(rule.buffering),
+        batch=_batch_view(rule.buffering),
         rate_limit=None if rate is None else RateLimitView(rate.count, number(rate.per_ms)),
         paused=trigger.paused,
         waiting=glance.waiting,
@@ -150,7 +150,7 @@ def trigger_view(glance: TriggerGlance) -> TriggerView:
     )
 
 
-def _debounce_view(gathering: Gathering | None) -> DebounceView | None:
+def _debounce_view(gathering: EventBuffering | None) -> DebounceView | None:
     if gathering is None or gathering.quiet_ms is None:
         return None
     longest = gathering.wait_ms
@@ -162,7 +162,7 @@ def _debounce_view(gathering: Gathering | None) -> DebounceView | None:
     )
 
 
-def _batch_view(gathering: Gathering | None) -> BatchingView | None:
+def _batch_view(gathering: EventBuffering | None) -> BatchingView | None:
     if gathering is None or gathering.quiet_ms is not None:
         return None
     assert gathering.wait_ms is not None, "a batch ends at some time"
@@ -171,38 +171,38 @@ def _batch_view(gathering: Gathering | None) -> BatchingView | None:
 
 def trigger_form(trigger: Trigger) -> dict[str, Any]:
     """A trigger as it would be submitted again: what a patch is merged into."""
-    view = msgspec.to_builtins(trigger_view(TriggerGlance(trigger, 0, None)))
+    view = msgspec.to_builtins(trigger_view(TriggerInfo(trigger, 0, None)))
     return {name: view[name] for name in TriggerSpec.__struct_fields__}
 
 
-def trial_view(trial: Trial) -> TrialView:
+def trial_view(trial: TriggerDryRun) -> TrialView:
     """What a trigger would make of an event."""
     return TrialView(
         trigger_id=trial.trigger.id or None,
-        name=trial.trigger.rule.name,
-        outcome=trial.verdict.value,
-        message=_message(trial.verdict, trial.detail),
+        name=trial.trigger.definition.name,
+        outcome=trial.decision.value,
+        message=_message(trial.decision, trial.detail),
         job=None if trial.job is None else job_form(trial.job),
     )
 
 
-def arrival_view(one: Arrival) -> ArrivalView:
+def arrival_view(one: TriggerDecision) -> ArrivalView:
     """One line of a trigger's ledger."""
     return ArrivalView(
         event_id=one.event_id,
         source=one.source,
         type=one.type,
         received_at=from_instant(one.at),
-        outcome=one.verdict.value,
-        message=_message(one.verdict, one.detail),
+        outcome=one.decision.value,
+        message=_message(one.decision, one.detail),
         job_id=one.job_id,
         decided_at=from_instant(one.decided_at),
     )
 
 
-def event_view(told: Told, name_of: NameOf, *, duplicate: bool) -> EventView:
+def event_view(told: AcceptedEvent, name_of: NameOf, *, duplicate: bool) -> EventView:
     """An accepted event, and what was made of it."""
-    made = [one.job_id for one in told.arrivals if one.job_id is not None]
+    made = [one.job_id for one in told.decisions if one.job_id is not None]
     return EventView(
         id=told.id,
         source=told.source,
@@ -215,14 +215,14 @@ def event_view(told: Told, name_of: NameOf, *, duplicate: bool) -> EventView:
             EventOutcome(
                 trigger_id=one.trigger_id,
                 name=name_of(one.trigger_id),
-                outcome=one.verdict.value,
-                message=_message(one.verdict, one.detail),
+                outcome=one.decision.value,
+                message=_message(one.decision, one.detail),
                 job_id=one.job_id,
             )
-            for one in told.arrivals
+            for one in told.decisions
         ],
     )
 
 
-def _message(verdict: Verdict, detail: str) -> str:
-    return "; ".join(part for part in (VERDICT_MEANING[verdict], detail) if part)
+def _message(verdict: EventDecision, detail: str) -> str:
+    return "; ".join(part for part in (EVENT_DECISION_MEANING[verdict], detail) if part)

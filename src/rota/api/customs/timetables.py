@@ -15,18 +15,18 @@ from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
 from rota.api.problems import invalid
 from rota.core.errors import Invalid
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
-from rota.core.records.glance import ScheduleGlance
+from rota.core.records.glance import ScheduleInfo
 from rota.core.records.schedules import (
-    WHY_MEANING,
+    SKIP_REASON_MEANING,
     Calendar,
     CatchUp,
-    Fold,
     Gap,
     Occurrence,
     OnHoliday,
     Overlap,
-    Plan,
+    RepeatedTime,
     Schedule,
+    ScheduleDefinition,
     Timetable,
 )
 from rota.core.times.foresight import PreviewedInstant
@@ -51,9 +51,11 @@ from rota.wire.units import from_instant, from_instant_or_none, number, to_insta
 _UNNAMED = JobSpec(name="preview", task=Noop())
 
 
-def plan_of(spec: ScheduleSpec | PreviewSpec, owner: str = "", where: str = "") -> Plan:
+def plan_of(
+    spec: ScheduleSpec | PreviewSpec, owner: str = "", where: str = ""
+) -> ScheduleDefinition:
     """What was asked, as the core keeps it; `where` is the schedule's place in a deployment."""
-    return Plan(
+    return ScheduleDefinition(
         name=spec.name or _UNNAMED.name,
         timetable=_timetable(spec, where),
         job=_template(spec.job or _UNNAMED, where + "job."),
@@ -72,7 +74,7 @@ def _timetable(spec: ScheduleFields, where: str) -> Timetable:
         at=instant_in(spec.at, where + "at"),
         timezone=spec.timezone,
         gap=Gap(spec.dst.gap),
-        fold=Fold(spec.dst.overlap),
+        fold=RepeatedTime(spec.dst.overlap),
         from_finish=spec.origin == "finish",
         starts_at=instant_in(spec.starts_at, where + "starts_at"),
         ends_at=instant_in(spec.ends_at, where + "ends_at"),
@@ -113,10 +115,10 @@ def in_schedule_words(refusal: Invalid) -> ProblemError:
     return ProblemError(422, refusal.code, detail, errors=[FieldError(field, detail)])
 
 
-def schedule_view(glance: ScheduleGlance) -> ScheduleView:
+def schedule_view(glance: ScheduleInfo) -> ScheduleView:
     """A whole schedule."""
-    schedule, plan = glance.schedule, glance.schedule.plan
-    table, course = plan.timetable, schedule.course
+    schedule, plan = glance.schedule, glance.schedule.definition
+    table, course = plan.timetable, schedule.state
     return ScheduleView(
         schedule_id=schedule.id,
         name=plan.name,
@@ -142,23 +144,23 @@ def schedule_view(glance: ScheduleGlance) -> ScheduleView:
         last=_last(schedule),
         running=list(glance.runs[:RUNS_SHOWN]),
         owner=plan.owner or None,
-        trouble=glance.trouble or None,
+        trouble=glance.problem or None,
         revision=schedule.revision,
         created_at=from_instant(schedule.created_at),
         updated_at=from_instant(schedule.updated_at),
     )
 
 
-def _status(glance: ScheduleGlance) -> Any:
-    course = glance.schedule.course
+def _status(glance: ScheduleInfo) -> Any:
+    course = glance.schedule.state
     if course.paused:
         return "paused"
-    over = glance.next_at is None and not course.awaits and not glance.trouble
+    over = glance.next_at is None and not course.awaits_finish and not glance.problem
     return "ended" if over else "active"
 
 
 def _last(schedule: Schedule) -> LastView | None:
-    course = schedule.course
+    course = schedule.state
     if course.last_at is None or course.last_decision is None:
         return None
     return LastView(from_instant(course.last_at), course.last_decision.value, course.last_job_id)
@@ -178,20 +180,20 @@ def job_form(job: Spec) -> dict[str, Any]:
 
 def schedule_form(schedule: Schedule) -> dict[str, Any]:
     """A schedule as it would be submitted again: what a patch is merged into."""
-    view = msgspec.to_builtins(schedule_view(ScheduleGlance(schedule, None, None, ())))
+    view = msgspec.to_builtins(schedule_view(ScheduleInfo(schedule, None, None, ())))
     known = [field.encode_name for field in msgspec.structs.fields(ScheduleSpec)]
     return {name: view[name] for name in known}
 
 
 def occurrence_view(one: Occurrence) -> OccurrenceView:
     """One line of the ledger."""
-    message = WHY_MEANING.get(one.why, "")
+    message = SKIP_REASON_MEANING.get(one.skip_reason, "")
     told = "; ".join(part for part in (message, one.detail) if part)
     return OccurrenceView(
         schedule_id=one.schedule_id,
         at=from_instant(one.nominal),
         outcome=one.decision.value,
-        reason=one.why.value or None,
+        reason=one.skip_reason.value or None,
         message=told or None,
         job_id=one.job_id,
         cause=one.cause.value,

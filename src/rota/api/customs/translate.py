@@ -97,7 +97,7 @@ def spec_of(
         else _instant(job.expires_at, where, "expires_at"),
         concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
         labels=tuple(sorted(labels.items())) if labels else (),
-        band=band_of(job),
+        group=band_of(job),
         finish_by=finish_by_of(job.finish_by, created_at, where + "finish_by"),
     )
 

@@ -17,9 +17,9 @@ from rota.core.inputs import Timing
 from rota.core.model import (
     Execution,
     Instant,
+    JobLimits,
     JobRecord,
     JobState,
-    Limits,
     Needs,
     Resources,
     RetryPolicy,
@@ -29,7 +29,7 @@ from rota.core.model import (
 from rota.core.outcome import (
     Order,
 )
-from rota.core.records.glance import QueueGlance, WorkerGlance
+from rota.core.records.glance import QueueInfo, WorkerInfo
 from rota.store.files.outputs import Output
 from rota.traces.naming import Naming
 from rota.wire.executions import ArtifactView, ExecutionView
@@ -96,11 +96,11 @@ def _with_kin(view: JobView, job: JobRecord) -> JobView:
     view.affinity = affinity_view(spec.terms.needs.affinity)
     if spec.origin is not None:
         view.schedule_id = spec.origin.schedule_id
-    if spec.stimulus is not None:
-        view.trigger_id = spec.stimulus.trigger_id
+    if spec.trigger_origin is not None:
+        view.trigger_id = spec.trigger_origin.trigger_id
     if spec.finish_by is not None:
         view.finish_by, view.deadline = from_instant_or_none(spec.finish_by), ended_deadline(job)
-    return view if spec.band is None else add_band(view, job)
+    return view if spec.group is None else add_band(view, job)
 
 
 def _concurrency_view(spec: Spec) -> ConcurrencyView | None:
@@ -220,7 +220,7 @@ def _filled_in(form: OrderView, spec: Spec) -> OrderView:
 
 
 def _order_view(like: OrderView, order: Order, naming: Naming) -> OrderView:
-    execution, company = order.execution, order.company
+    execution, company = order.execution, order.group
     return structs.replace(
         like,
         execution_id=execution.id,
@@ -235,13 +235,13 @@ def _order_view(like: OrderView, order: Order, naming: Naming) -> OrderView:
     )
 
 
-def limits_view(limits: Limits | None) -> LimitsView:
+def limits_view(limits: JobLimits | None) -> LimitsView:
     """What a queue's jobs are held to: its own limits, and everybody's where it has none."""
     own = {} if limits is None else msgspec.structs.asdict(limits)
     return LimitsView(**{name: value for name, value in own.items() if value is not None})
 
 
-def worker_view(glance: WorkerGlance, usage: Mapping[str, Any]) -> WorkerView:
+def worker_view(glance: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
     """A worker and what it is doing."""
     worker = glance.worker
     return WorkerView(
@@ -275,7 +275,7 @@ def resources_view(capacity: Resources, used: Resources) -> WorkerResources:
     )
 
 
-def queue_view(glance: QueueGlance, rate: float | None = None) -> QueueView:
+def queue_view(glance: QueueInfo, rate: float | None = None) -> QueueView:
     """A queue's settings and depth, and how fast it goes where that is known."""
     queue, depth, most = glance.queue, glance.depth, glance.queue.rate_limit
     return QueueView(

@@ -16,7 +16,7 @@ from rota.api.reading.bodies import check_depth
 from rota.api.reading.patching import make_way, read_merged
 from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, Recall, Update
+from rota.core.inputs import AnyInput, Preloaded, Update
 from rota.core.model import Dependency, JobId, JobRecord, Spec, When
 from rota.core.outcome import AnyReceipt, JobAnswer
 from rota.wire.jobs import JobSpec, JobView
@@ -71,8 +71,8 @@ async def post_update(
         await check_upstream(call, dict.fromkeys(needed, "dependencies"))
         return [job, *await read_upstream(call.parts.catalog, needed)]
 
-    def build(recall: Recall | None) -> AnyInput:
-        return Update(job_id=job_id, spec=amended[0], key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return Update(job_id=job_id, spec=amended[0], key=call.key, preloaded=recall)
 
     return await post_recalling(call, read, build)
 
@@ -87,10 +87,10 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
     spec = spec_of(wanted, job.spec.created_at, _dependencies(wanted))
     return msgspec.structs.replace(
         spec,
-        order=job.spec.order,
+        arrival_number=job.spec.arrival_number,
         revision=job.spec.revision,
         origin=job.spec.origin,
-        stimulus=job.spec.stimulus,
+        trigger_origin=job.spec.trigger_origin,
         trace=job.spec.trace,
     )
 

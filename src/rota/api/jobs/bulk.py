@@ -21,8 +21,8 @@ from rota.api.problems import invalid
 from rota.api.recall import post_about
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.band import Array, Gang
-from rota.core.errors import Refusal, StaleRecall, TooMuch
-from rota.core.inputs import AnyInput, Cancel, Delete, Recall
+from rota.core.errors import Refusal, StalePreload, TooMuch
+from rota.core.inputs import AnyInput, Cancel, Delete, Preloaded
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError
@@ -141,7 +141,7 @@ class _Late:
 
 def _takes_along(job: JobRecord) -> bool:
     """One that goes on is refused at once, and must not count as done until the end."""
-    return isinstance(job.spec.band, Array | Gang) and job.life.state in JOB_FINAL
+    return isinstance(job.spec.group, Array | Gang) and job.life.state in JOB_FINAL
 
 
 async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
@@ -226,7 +226,7 @@ def _is_meant(spec: BulkSpec, job: JobRecord) -> bool:
 async def _try(act: Act, job: JobRecord, refusals: Refusals) -> bool:
     try:
         await act(job)
-    except (StaleRecall, TooMuch):
+    except (StalePreload, TooMuch):
         raise
     except Refusal as error:
         refusals.add(error.detail)
@@ -244,9 +244,9 @@ def _act(call: Call[BulkSpec, NoQuery]) -> Act:
     single = replace(call, key=None)
     match call.body.action:
         case "cancel":
-            return _poster(single, lambda job_id, recall: Cancel(job_id=job_id, recall=recall))
+            return _poster(single, lambda job_id, recall: Cancel(job_id=job_id, preloaded=recall))
         case "delete":
-            delete = _poster(single, lambda job_id, recall: Delete(job_id=job_id, recall=recall))
+            delete = _poster(single, lambda job_id, recall: Delete(job_id=job_id, preloaded=recall))
             return lambda job: take_along(single, job, lambda: delete(job))
         case "retry":
             return lambda job: post_retry(single, job.id)
@@ -255,7 +255,7 @@ def _act(call: Call[BulkSpec, NoQuery]) -> Act:
 
 
 def _poster(
-    call: Call[BulkSpec, NoQuery], build: Callable[[JobId, Recall | None], AnyInput]
+    call: Call[BulkSpec, NoQuery], build: Callable[[JobId, Preloaded | None], AnyInput]
 ) -> Act:
     return lambda job: post_about(call, job.id, lambda recall: build(job.id, recall))
 

@@ -36,12 +36,12 @@ class Heads:
         nothing can be done. One whose head has ended otherwise, or is gone, stays, to be refused.
         """
         above = {
-            JobId(one.spec.band.parent) for one in jobs if isinstance(one.spec.band, GroupMember)
+            JobId(one.spec.group.parent) for one in jobs if isinstance(one.spec.group, GroupMember)
         }
         heads = {one.id: one for one in await read_jobs(self._catalog, sorted(above))}
         meant: dict[JobId, JobRecord] = {}
         for job in jobs:
-            band = job.spec.band
+            band = job.spec.group
             head = heads.get(JobId(band.parent)) if isinstance(band, GroupMember) else None
             if head is None or (
                 head.life.state in JOB_FINAL and head.life.state not in self._states
@@ -50,7 +50,7 @@ class Heads:
             elif head.life.state in JOB_FINAL:
                 meant[head.id] = head
         fresh = [one for one in meant.values() if one.id not in self._seen]
-        self._seen |= {one.id for one in fresh if one.spec.band is not None}
+        self._seen |= {one.id for one in fresh if one.spec.group is not None}
         return fresh
 
 

@@ -45,16 +45,16 @@ class Bound:
     async def without(self, jobs: Sequence[JobRecord]) -> list[JobRecord]:
         """The others. Nobody asks the scheduler for each of what may be ten thousand members."""
         above = {
-            JobId(one.spec.band.parent) for one in jobs if isinstance(one.spec.band, GroupMember)
+            JobId(one.spec.group.parent) for one in jobs if isinstance(one.spec.group, GroupMember)
         }
         live = {
             head.id: head
             for head in await read_jobs(self._catalog, sorted(above))
-            if head.life.state not in JOB_FINAL and not head.life.doomed
+            if head.life.state not in JOB_FINAL and not head.life.delete_when_finished
         }
         free: list[JobRecord] = []
         for job in jobs:
-            band = job.spec.band
+            band = job.spec.group
             head = live.get(JobId(band.parent)) if isinstance(band, GroupMember) else None
             if head is None:
                 free.append(job)

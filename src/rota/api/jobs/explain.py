@@ -82,7 +82,7 @@ def _from_brain(brain: Brain, job: JobRecord) -> Explanation | None:
 
     Of a prefetched job, for whose place it waits.
     """
-    if isinstance(job.spec.band, Array | Gang):
+    if isinstance(job.spec.group, Array | Gang):
         return brain.why(job.id) if brain.ready else None
     if job.life.state is not JobState.RUNNING or not brain.ready:
         return None

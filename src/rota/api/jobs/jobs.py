@@ -39,7 +39,7 @@ from rota.api.recall import (
 )
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.errors import Invalid
-from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Recall, Retry, Submit
+from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Preloaded, Retry, Submit
 from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
 from rota.engine.assurance import Assurance
@@ -172,8 +172,8 @@ async def _submit(
     batch = Batch(specs, _mint_for(call), call.parts.brain.clock.now(), trace_in(call))
     jobs = batch.new_jobs()
 
-    def build(recall: Recall | None) -> Submit:
-        return Submit(jobs=jobs, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> Submit:
+        return Submit(jobs=jobs, key=call.key, preloaded=recall)
 
     async def read() -> Sequence[JobRecord]:
         return await read_upstream(call.parts.catalog, list(batch.outside))
@@ -349,8 +349,8 @@ async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
     """Removes an ended job; with force a live one as soon as it has stopped."""
     job_id, force = job_id_in(call), call.query.force
 
-    def build(recall: Recall | None) -> AnyInput:
-        return Delete(job_id=job_id, force=force, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return Delete(job_id=job_id, force=force, key=call.key, preloaded=recall)
 
     async def post_delete() -> AnyReceipt:
         return await post_about(call, job_id, build)
@@ -376,8 +376,8 @@ async def cancel_job(call: Call[None, NoQuery]) -> JobView:
     """Stops a job."""
     job_id = job_id_in(call)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return Cancel(job_id=job_id, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return Cancel(job_id=job_id, key=call.key, preloaded=recall)
 
     job = expect(await post_about(call, job_id, build), JobAnswer).job
     return live_view(call.parts.brain, job)
@@ -404,8 +404,8 @@ async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
     """A retry, with the job and what was skipped because of it."""
     failed = await failed_members(call, job_id)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return Retry(job_id=job_id, failed=failed, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return Retry(job_id=job_id, failed=failed, key=call.key, preloaded=recall)
 
     return await post_start_over(call, job_id, build)
 
@@ -426,8 +426,8 @@ async def execute_job(call: Call[ExecuteSpec, NoQuery]) -> Reply:
     """This job on that worker, past time, order and pause."""
     job_id, worker_id = job_id_in(call), WorkerId(call.body.worker_id)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return Execute(job_id=job_id, worker_id=worker_id, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return Execute(job_id=job_id, worker_id=worker_id, key=call.key, preloaded=recall)
 
     execution = expect(await post_about(call, job_id, build), ExecutionAnswer).execution
     return Reply(execution_view(execution), {"Location": f"/executions/{execution.id}"})

@@ -16,7 +16,7 @@ from rota.api.routes import Call
 from rota.core.band import Array, Gang, GroupMember, unsuccessful_count
 from rota.core.errors import NotFound
 from rota.core.ids import members_between
-from rota.core.inputs import AnyInput, Delete, Recall
+from rota.core.inputs import AnyInput, Delete, Preloaded
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt
@@ -39,14 +39,14 @@ async def failed_members(call: Call[Any, Any], job_id: JobId) -> tuple[int, ...]
     None: it is no array, or nobody need look, for it is all that ran or none.
     """
     found = await call.parts.catalog.jobs([job_id])
-    tally = found[0].life.tally if found else None
-    if tally is None or not isinstance(found[0].spec.band, Array):
+    tally = found[0].life.group_progress if found else None
+    if tally is None or not isinstance(found[0].spec.group, Array):
         return None
     if unsuccessful_count(tally) in (0, tally.drawn):
         return None
     failed: list[int] = []
     async for page in _pages(call, job_id, _UNLUCKY):
-        failed += [job.spec.band.index for job in page if isinstance(job.spec.band, GroupMember)]
+        failed += [job.spec.group.index for job in page if isinstance(job.spec.group, GroupMember)]
     return tuple(sorted(failed))
 
 
@@ -66,7 +66,7 @@ async def take_along(
     call: Call[Any, Any], job: JobRecord, post_delete: Callable[[], Awaitable[AnyReceipt]]
 ) -> AnyReceipt:
     """The same of a job that has just been read."""
-    if not isinstance(job.spec.band, Array | Gang) or not is_own(call, job.spec.terms):
+    if not isinstance(job.spec.group, Array | Gang) or not is_own(call, job.spec.terms):
         return await post_delete()
     has_ended = job.life.state in JOB_FINAL
     if has_ended:
@@ -86,8 +86,8 @@ async def _delete_ended(call: Call[Any, Any], band_id: JobId) -> None:
 
 
 async def _delete_one(call: Call[Any, Any], job_id: JobId) -> None:
-    def build(recall: Recall | None) -> AnyInput:
-        return Delete(job_id=job_id, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return Delete(job_id=job_id, preloaded=recall)
 
     try:
         await post_about(call, job_id, build)

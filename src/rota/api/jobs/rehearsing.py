@@ -12,8 +12,8 @@ from rota.api.limits import RECALL_PAUSE_S, RECALL_TRIES
 from rota.api.lookup import adopt, check_upstream
 from rota.api.recall import read_upstream
 from rota.api.routes import Call
-from rota.core.errors import Invalid, StaleRecall
-from rota.core.inputs import Recall, Submit
+from rota.core.errors import Invalid, StalePreload
+from rota.core.inputs import Preloaded, Submit
 from rota.engine.estimates import Outlook
 from rota.engine.ports import UnavailableError
 from rota.wire.jobs import BatchJobSpec, JobSpec
@@ -49,7 +49,9 @@ async def _outlooks(call: Call[Any, Any], batch: Batch, event: Submit) -> Sequen
         at = brain.clock.now()
         read = tuple(await read_upstream(call.parts.catalog, upstream))
         try:
-            return await brain.rehearse(Submit(jobs=event.jobs, recall=Recall(at=at, jobs=read)))
-        except StaleRecall:
+            return await brain.rehearse(
+                Submit(jobs=event.jobs, preloaded=Preloaded(at=at, jobs=read))
+            )
+        except StalePreload:
             continue
-    raise StaleRecall("what was read kept changing")
+    raise StalePreload("what was read kept changing")

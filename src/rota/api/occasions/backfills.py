@@ -14,10 +14,10 @@ from rota.api.occasions.schedules import existing
 from rota.api.problems import invalid
 from rota.api.recall import expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
-from rota.core.inputs import AnyInput, BackfillSchedule, CancelBackfill, Recall
+from rota.core.inputs import AnyInput, BackfillSchedule, CancelBackfill, Preloaded
 from rota.core.limits import BACKFILL_JOBS_MAX, BACKFILL_PRIORITY_STEP
 from rota.core.model import Instant, ScheduleId
-from rota.core.outcome import Backfilled, Counted
+from rota.core.outcome import Backfilled, CountReceipt
 from rota.store.protocol import OccurrenceQuery
 from rota.wire.limits import PRIORITY_MAX
 from rota.wire.queues import CountAnswer
@@ -65,7 +65,7 @@ async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer
         read[:] = [await _read_past(call, schedule_id, start, end)]
         return ()
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         return BackfillSchedule(
             schedule_id=schedule_id,
             backfill_id=backfill_id,
@@ -74,7 +74,7 @@ async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer
             max_parallel=call.body.max_parallel,
             priority=_priority(call),
             key=call.key,
-            recall=recall,
+            preloaded=recall,
         )
 
     made = expect(await post_recalling(call, look, build), Backfilled)
@@ -94,7 +94,7 @@ async def _read_past(
     call: Call[Any, Any], schedule_id: ScheduleId, start: Instant, end: Instant
 ) -> Past:
     """What the timetable has in the range, less what the ledger has a job for."""
-    end = min(end, existing(call).schedule.course.watermark)
+    end = min(end, existing(call).schedule.state.watermark)
     instants = call.parts.brain.instants(schedule_id, start, end, BACKFILL_JOBS_MAX + 1)
     if len(instants) > BACKFILL_JOBS_MAX:
         raise invalid("to", f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range")
@@ -119,7 +119,7 @@ async def _read_past(
 def _priority(call: Call[BackfillSpec, NoQuery]) -> int:
     if call.body.priority is not None:
         return call.body.priority
-    own = existing(call).schedule.plan.job.terms.priority
+    own = existing(call).schedule.definition.job.terms.priority
     return max(-PRIORITY_MAX, own - BACKFILL_PRIORITY_STEP)
 
 
@@ -157,9 +157,9 @@ async def cancel_backfill(call: Call[None, NoQuery]) -> CountAnswer:
     """Calls off what is left of it."""
     schedule_id, backfill_id = existing(call).schedule.id, call.path["backfill_id"].lower()
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         return CancelBackfill(
-            schedule_id=schedule_id, backfill_id=backfill_id, key=call.key, recall=recall
+            schedule_id=schedule_id, backfill_id=backfill_id, key=call.key, preloaded=recall
         )
 
-    return CountAnswer(expect(await post(call, build), Counted).count)
+    return CountAnswer(expect(await post(call, build), CountReceipt).count)

@@ -11,7 +11,7 @@ from rota.api.lookup import is_own, name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, DeleteCalendar, Recall, SetCalendar
+from rota.core.inputs import AnyInput, DeleteCalendar, Preloaded, SetCalendar
 from rota.core.outcome import CalendarAnswer
 from rota.core.records.schedules import Calendar, Schedule
 from rota.wire.schedules import CalendarPage, CalendarSpec, CalendarView
@@ -68,8 +68,8 @@ async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
     """The calendar has just these dates from now on."""
     calendar = calendar_of(name_in(call), call.body)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return SetCalendar(calendar=calendar, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return SetCalendar(calendar=calendar, key=call.key, preloaded=recall)
 
     return _view(call, expect(await post(call, build), CalendarAnswer).calendar)
 
@@ -87,15 +87,15 @@ async def delete_calendar(call: Call[None, NoQuery]) -> None:
     """Refused while a schedule names it."""
     name = call.path["name"]
 
-    def build(recall: Recall | None) -> AnyInput:
-        return DeleteCalendar(name=name, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return DeleteCalendar(name=name, key=call.key, preloaded=recall)
 
     await post(call, build)
 
 
 def _view(call: Call[Any, Any], calendar: Calendar) -> CalendarView:
     def uses(schedule: Schedule) -> bool:
-        plan = schedule.plan
+        plan = schedule.definition
         return calendar.name in plan.timetable.calendars and is_own(call, plan.job.terms)
 
     return calendar_view(calendar, sum(1 for _ in call.parts.brain.schedules(uses)))

@@ -15,11 +15,11 @@ from rota.api.problems import invalid
 from rota.api.reading.cloudevents import read_events
 from rota.api.recall import expect, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
-from rota.core.inputs import AnyInput, Recall
+from rota.core.inputs import AnyInput, Preloaded
 from rota.core.model import Instant, JobRecord, TriggerId
-from rota.core.outcome import EventsTaken
+from rota.core.outcome import EventsAccepted
 from rota.core.records.event_inputs import ReceiveEvents
-from rota.core.records.events import Event, Told, event_key
+from rota.core.records.events import AcceptedEvent, Event, event_key
 from rota.store.protocols.queries import EventQuery
 from rota.wire.events import EventPage, EventsAnswer, EventSpec, EventView
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
@@ -60,7 +60,7 @@ async def receive_events(call: Call[None, NoQuery]) -> Reply:
     names = _names(call)
     views = [
         event_view(told, names, duplicate=repeated)
-        for told, repeated in zip(taken.told, taken.repeated, strict=True)
+        for told, repeated in zip(taken.events, taken.repeated, strict=True)
     ]
     return Reply(EventsAnswer(views), {}, 200) if batched else Reply(views[0], {})
 
@@ -70,27 +70,27 @@ def of_caller(call: Call[Any, Any], event: Event) -> Event:
     return replace(event, tenant=call.caller.tenant or "")
 
 
-async def take(call: Call[Any, Any], events: Sequence[Event]) -> EventsTaken:
+async def take(call: Call[Any, Any], events: Sequence[Event]) -> EventsAccepted:
     """Has the scheduler take events, with what the tables know of them."""
-    known: list[Told] = []
+    known: list[AcceptedEvent] = []
     keys = [event_key(event) for event in events]
 
     async def read() -> Sequence[JobRecord]:
         known[:] = await call.parts.catalog.told(keys)
         return ()
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         assert recall is not None
-        brought = replace(recall, told=tuple(known))
-        return ReceiveEvents(events=tuple(events), key=call.key, recall=brought)
+        brought = replace(recall, accepted_events=tuple(known))
+        return ReceiveEvents(events=tuple(events), key=call.key, preloaded=brought)
 
-    return expect(await post_recalling(call, read, build), EventsTaken)
+    return expect(await post_recalling(call, read, build), EventsAccepted)
 
 
 def _names(call: Call[Any, Any]) -> NameOf:
     def name_of(trigger_id: str) -> str | None:
         glance = call.parts.brain.trigger(TriggerId(trigger_id))
-        return None if glance is None else glance.trigger.rule.name
+        return None if glance is None else glance.trigger.definition.name
 
     return name_of
 

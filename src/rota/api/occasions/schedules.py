@@ -37,14 +37,14 @@ from rota.core.inputs import (
     DeploySchedules,
     NewSchedule,
     PauseSchedule,
-    Recall,
+    Preloaded,
     TriggerSchedule,
     UpdateSchedule,
 )
 from rota.core.model import Instant, ScheduleId
 from rota.core.outcome import AnyReceipt, Deployed, ScheduleAnswer, Triggered
-from rota.core.records.glance import ScheduleGlance
-from rota.core.records.schedules import Decision, Schedule
+from rota.core.records.glance import ScheduleInfo
+from rota.core.records.schedules import OccurrenceDecision, Schedule
 from rota.store.protocol import OccurrenceQuery
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
@@ -86,7 +86,7 @@ class PreviewQuery(msgspec.Struct, forbid_unknown_fields=True):
 class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of the ledger."""
 
-    outcome: Annotated[str, any_of(Decision)] | None = None
+    outcome: Annotated[str, any_of(OccurrenceDecision)] | None = None
     after: Moment | None = None
     before: Moment | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
@@ -114,10 +114,10 @@ async def create_schedule(call: Call[ScheduleSpec, NoQuery]) -> Reply:
     adopt(call, [call.body.job])
     await check_bundles(call, [call.body.job], "job.")
     schedule_id = ScheduleId(call.desk.ids.mint(call.parts.brain.clock.now()))
-    new = NewSchedule(id=schedule_id, plan=plan_of(call.body), paused=call.body.paused)
+    new = NewSchedule(id=schedule_id, definition=plan_of(call.body), paused=call.body.paused)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return CreateSchedule(schedule=new, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return CreateSchedule(schedule=new, key=call.key, preloaded=recall)
 
     made = expect(await post_plan(call, build), ScheduleAnswer).schedule
     return Reply(await _view(call, made), {"Location": f"/schedules/{made.id}"})
@@ -136,7 +136,7 @@ async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
     await call.parts.brain.settled()
     glance = call.parts.brain.schedule(schedule.id)
     if glance is None or glance.schedule.revision != schedule.revision:
-        glance = ScheduleGlance(schedule, None, None, ())
+        glance = ScheduleInfo(schedule, None, None, ())
     return schedule_view(glance)
 
 
@@ -157,19 +157,19 @@ async def list_schedules(call: Call[None, SchedulesQuery]) -> SchedulePage:
 
     def keep(schedule: Schedule) -> bool:
         due = before is None or schedule.id < before
-        return due and is_own(call, schedule.plan.job.terms) and _matches(schedule, asked)
+        return due and is_own(call, schedule.definition.job.terms) and _matches(schedule, asked)
 
     found = list(islice(call.parts.brain.schedules(keep), asked.limit + 1))
     items, next_cursor = cut(found, asked.limit, _id)
     return SchedulePage([schedule_view(one) for one in items], next_cursor)
 
 
-def _id(glance: ScheduleGlance) -> str:
+def _id(glance: ScheduleInfo) -> str:
     return glance.schedule.id
 
 
 def _matches(schedule: Schedule, asked: SchedulesQuery) -> bool:
-    plan = schedule.plan
+    plan = schedule.definition
     return (
         asked.name in (None, plan.name)
         and asked.tenant in (None, plan.job.terms.tenant)
@@ -215,16 +215,16 @@ async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
     check_depth("", call.raw, call.body)
     patch = adopted(call, call.body)
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         before = existing(call).schedule
         spec = _patched(before, patch)
         return UpdateSchedule(
             schedule_id=schedule_id,
-            plan=plan_of(spec, before.plan.owner),
+            definition=plan_of(spec, before.definition.owner),
             revision=before.revision,
             paused=spec.paused,
             key=call.key,
-            recall=recall,
+            preloaded=recall,
         )
 
     try:
@@ -262,8 +262,8 @@ async def delete_schedule(call: Call[None, NoQuery]) -> None:
     """It makes no more jobs; what it made goes on."""
     schedule_id = _own_id(call)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return DeleteSchedule(schedule_id=schedule_id, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return DeleteSchedule(schedule_id=schedule_id, key=call.key, preloaded=recall)
 
     await post(call, build)
 
@@ -301,8 +301,8 @@ async def resume_schedule(call: Call[None, NoQuery]) -> ScheduleView:
 async def _pause(call: Call[None, NoQuery], *, paused: bool) -> ScheduleView:
     schedule_id = _own_id(call)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return PauseSchedule(schedule_id=schedule_id, paused=paused, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return PauseSchedule(schedule_id=schedule_id, paused=paused, key=call.key, preloaded=recall)
 
     return await _view(call, expect(await post(call, build), ScheduleAnswer).schedule)
 
@@ -325,8 +325,8 @@ async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
     """One run now."""
     schedule_id = _own_id(call)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return TriggerSchedule(schedule_id=schedule_id, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return TriggerSchedule(schedule_id=schedule_id, key=call.key, preloaded=recall)
 
     made = expect(await post(call, build), Triggered)
     return Reply(occurrence_view(made.occurrence), {"Location": f"/jobs/{made.job.id}"})
@@ -353,19 +353,19 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
     new = tuple(
         NewSchedule(
             id=ScheduleId(call.desk.ids.mint(now)),
-            plan=plan_of(spec, owner, f"schedules[{index}]."),
+            definition=plan_of(spec, owner, f"schedules[{index}]."),
             paused=spec.paused,
         )
         for index, spec in enumerate(call.body.schedules)
     )
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         return DeploySchedules(
             owner=owner,
             schedules=new,
             tenant=call.caller.tenant,
             key=call.key,
-            recall=recall,
+            preloaded=recall,
         )
 
     done = expect(await post_plan(call, build), Deployed)
@@ -461,12 +461,12 @@ async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage
     return OccurrencePage([occurrence_view(one) for one in items], next_cursor)
 
 
-def _decisions(text: str | None) -> tuple[Decision, ...]:
+def _decisions(text: str | None) -> tuple[OccurrenceDecision, ...]:
     words = [word.strip() for word in (text or "").split(",")]
     try:
-        return tuple(Decision(word) for word in words if word)
+        return tuple(OccurrenceDecision(word) for word in words if word)
     except ValueError:
-        raise invalid("outcome", f"some of {', '.join(Decision)}, by commas") from None
+        raise invalid("outcome", f"some of {', '.join(OccurrenceDecision)}, by commas") from None
 
 
 def _id_in(call: Call[Any, Any]) -> ScheduleId:
@@ -481,10 +481,10 @@ def _own_id(call: Call[Any, Any]) -> ScheduleId:
     return _id_in(call) if call.caller.tenant is None else existing(call).schedule.id
 
 
-def existing(call: Call[Any, Any]) -> ScheduleGlance:
+def existing(call: Call[Any, Any]) -> ScheduleInfo:
     """The schedule that the path names."""
     schedule_id = _id_in(call)
     glance = call.parts.brain.schedule(schedule_id)
-    if glance is None or not is_own(call, glance.schedule.plan.job.terms):
+    if glance is None or not is_own(call, glance.schedule.definition.job.terms):
         raise not_found("schedule", schedule_id)
     return glance

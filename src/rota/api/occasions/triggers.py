@@ -28,7 +28,7 @@ from rota.api.reading.patching import make_way, read_merged
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.errors import Invalid
-from rota.core.inputs import AnyInput, Recall
+from rota.core.inputs import AnyInput, Preloaded
 from rota.core.model import TriggerId
 from rota.core.outcome import AnyReceipt, Deployed, TriggerAnswer
 from rota.core.records.event_inputs import (
@@ -39,8 +39,8 @@ from rota.core.records.event_inputs import (
     PauseTrigger,
     UpdateTrigger,
 )
-from rota.core.records.events import Trigger, Verdict
-from rota.core.records.glance import TriggerGlance
+from rota.core.records.events import EventDecision, Trigger
+from rota.core.records.glance import TriggerInfo
 from rota.store.protocols.queries import ArrivalQuery
 from rota.wire.events import ArrivalPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
@@ -72,7 +72,7 @@ class TriggersQuery(msgspec.Struct, forbid_unknown_fields=True):
 class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of a trigger's ledger."""
 
-    outcome: Annotated[str, any_of(Verdict)] | None = None
+    outcome: Annotated[str, any_of(EventDecision)] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
@@ -98,10 +98,10 @@ async def create_trigger(call: Call[TriggerSpec, NoQuery]) -> Reply:
     adopt(call, [call.body.job])
     await check_bundles(call, [call.body.job], "job.")
     trigger_id = TriggerId(call.desk.ids.mint(call.parts.brain.clock.now()))
-    new = NewTrigger(id=trigger_id, rule=rule_of(call.body), paused=call.body.paused)
+    new = NewTrigger(id=trigger_id, definition=rule_of(call.body), paused=call.body.paused)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return CreateTrigger(trigger=new, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return CreateTrigger(trigger=new, key=call.key, preloaded=recall)
 
     made = expect(await _post_rule(call, build), TriggerAnswer).trigger
     return Reply(await _view(call, made), {"Location": f"/triggers/{made.id}"})
@@ -119,7 +119,7 @@ async def _view(call: Call[Any, Any], trigger: Trigger) -> TriggerView:
     await call.parts.brain.settled()
     glance = call.parts.brain.trigger(trigger.id)
     if glance is None or glance.trigger.revision != trigger.revision:
-        glance = TriggerGlance(trigger, 0, None)
+        glance = TriggerInfo(trigger, 0, None)
     return trigger_view(glance)
 
 
@@ -141,7 +141,7 @@ async def list_triggers(call: Call[None, TriggersQuery]) -> TriggerPage:
         glance
         for glance in call.parts.brain.triggers()
         if (before is None or glance.trigger.id < before)
-        and is_own(call, glance.trigger.rule.job.terms)
+        and is_own(call, glance.trigger.definition.job.terms)
         and _matches(glance.trigger, asked)
     ]
     found.sort(key=_id, reverse=True)
@@ -149,12 +149,12 @@ async def list_triggers(call: Call[None, TriggersQuery]) -> TriggerPage:
     return TriggerPage([trigger_view(one) for one in items], next_cursor)
 
 
-def _id(glance: TriggerGlance) -> str:
+def _id(glance: TriggerInfo) -> str:
     return glance.trigger.id
 
 
 def _matches(trigger: Trigger, asked: TriggersQuery) -> bool:
-    rule = trigger.rule
+    rule = trigger.definition
     return (
         asked.name in (None, rule.name)
         and asked.event in (None, rule.event)
@@ -201,16 +201,16 @@ async def patch_trigger(call: Call[dict[str, Any], NoQuery]) -> TriggerView:
     check_depth("", call.raw, call.body)
     patch = adopted(call, call.body)
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         before = _existing(call).trigger
         spec = _patched(before, patch)
         return UpdateTrigger(
             trigger_id=trigger_id,
-            rule=rule_of(spec, before.rule.owner),
+            definition=rule_of(spec, before.definition.owner),
             revision=before.revision,
             paused=spec.paused,
             key=call.key,
-            recall=recall,
+            preloaded=recall,
         )
 
     try:
@@ -248,8 +248,8 @@ async def delete_trigger(call: Call[None, NoQuery]) -> None:
     """It makes no more jobs; what it made goes on."""
     trigger_id = _own_id(call)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return DeleteTrigger(trigger_id=trigger_id, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return DeleteTrigger(trigger_id=trigger_id, key=call.key, preloaded=recall)
 
     await post(call, build)
 
@@ -287,8 +287,8 @@ async def resume_trigger(call: Call[None, NoQuery]) -> TriggerView:
 async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
     trigger_id = _own_id(call)
 
-    def build(recall: Recall | None) -> AnyInput:
-        return PauseTrigger(trigger_id=trigger_id, paused=paused, key=call.key, recall=recall)
+    def build(recall: Preloaded | None) -> AnyInput:
+        return PauseTrigger(trigger_id=trigger_id, paused=paused, key=call.key, preloaded=recall)
 
     return await _view(call, expect(await post(call, build), TriggerAnswer).trigger)
 
@@ -314,15 +314,15 @@ async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnsw
     new = tuple(
         NewTrigger(
             id=TriggerId(call.desk.ids.mint(now)),
-            rule=rule_of(spec, owner, f"triggers[{index}]."),
+            definition=rule_of(spec, owner, f"triggers[{index}]."),
             paused=spec.paused,
         )
         for index, spec in enumerate(call.body.triggers)
     )
 
-    def build(recall: Recall | None) -> AnyInput:
+    def build(recall: Preloaded | None) -> AnyInput:
         return DeployTriggers(
-            owner=owner, triggers=new, tenant=call.caller.tenant, key=call.key, recall=recall
+            owner=owner, triggers=new, tenant=call.caller.tenant, key=call.key, preloaded=recall
         )
 
     done = expect(await _post_rule(call, build), Deployed)
@@ -399,12 +399,12 @@ async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
     return ArrivalPage([arrival_view(one) for one in items], next_cursor)
 
 
-def _verdicts(text: str | None) -> tuple[Verdict, ...]:
+def _verdicts(text: str | None) -> tuple[EventDecision, ...]:
     words = [word.strip() for word in (text or "").split(",")]
     try:
-        return tuple(Verdict(word) for word in words if word)
+        return tuple(EventDecision(word) for word in words if word)
     except ValueError:
-        raise invalid("outcome", f"some of {', '.join(Verdict)}, by commas") from None
+        raise invalid("outcome", f"some of {', '.join(EventDecision)}, by commas") from None
 
 
 def _id_in(call: Call[Any, Any]) -> TriggerId:
@@ -419,12 +419,12 @@ def _own_id(call: Call[Any, Any]) -> TriggerId:
     return _id_in(call) if call.caller.tenant is None else _existing(call).trigger.id
 
 
-def _existing(call: Call[Any, Any]) -> TriggerGlance:
+def _existing(call: Call[Any, Any]) -> TriggerInfo:
     return _shown(call, _id_in(call))
 
 
-def _shown(call: Call[Any, Any], trigger_id: TriggerId) -> TriggerGlance:
+def _shown(call: Call[Any, Any], trigger_id: TriggerId) -> TriggerInfo:
     glance = call.parts.brain.trigger(trigger_id)
-    if glance is None or not is_own(call, glance.trigger.rule.job.terms):
+    if glance is None or not is_own(call, glance.trigger.definition.job.terms):
         raise not_found("trigger", trigger_id)
     return glance

@@ -27,8 +27,8 @@ from rota.api.metrics import amounts, worker_status
 from rota.api.parts import Parts
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.model import ExecutionState, Instant, JobState, WorkerId, WorkerState
-from rota.core.records.glance import ScheduleGlance
-from rota.core.records.schedules import Decision
+from rota.core.records.glance import ScheduleInfo
+from rota.core.records.schedules import OccurrenceDecision
 from rota.store.protocol import ExecutionQuery, JobQuery
 from rota.wire.overview import (
     AttentionView,
@@ -285,28 +285,31 @@ def _queues(parts: Parts) -> Iterator[ConcernView]:
 
 def _schedules(call: Call[Any, Any]) -> Iterator[ConcernView]:
     now = call.parts.brain.clock.now()
-    own = call.parts.brain.schedules(lambda one: is_own(call, one.plan.job.terms))
+    own = call.parts.brain.schedules(lambda one: is_own(call, one.definition.job.terms))
     for glance in own:
         if said := _late(glance, now):
             one = glance.schedule
-            since = one.course.last_at
+            since = one.state.last_at
             yield ConcernView(
                 "schedule",
                 one.id,
-                one.plan.name,
+                one.definition.name,
                 said,
                 since=from_instant_or_none(since),
-                job_id=one.course.last_job_id,
+                job_id=one.state.last_job_id,
             )
 
 
-def _late(glance: ScheduleGlance, now: Instant) -> str:
-    if glance.schedule.course.paused:
+def _late(glance: ScheduleInfo, now: Instant) -> str:
+    if glance.schedule.state.paused:
         return ""
-    if glance.trouble:
-        return glance.trouble
+    if glance.problem:
+        return glance.problem
     if glance.due_at is not None and now - glance.due_at > SCHEDULE_LATE_MS:
         return f"is overdue by {(now - glance.due_at) // 1000} seconds"
-    if glance.schedule.course.last_decision in (Decision.LATE, Decision.CAUGHT_UP):
+    if glance.schedule.state.last_decision in (
+        OccurrenceDecision.LATE,
+        OccurrenceDecision.CAUGHT_UP,
+    ):
         return "ran late the last time"
     return ""

@@ -18,7 +18,7 @@ from rota.core.outcome import (
     PutOccurrence,
     PutSchedule,
 )
-from rota.core.records.event_writes import DropTrigger, PutArrival, PutTrigger
+from rota.core.records.event_writes import DropTrigger, PutTrigger, PutTriggerDecision
 from rota.store.protocol import Change
 
 
@@ -45,9 +45,9 @@ def _note(book: TenantBook, change: Change) -> None:
         case PutJob(id=job_id, spec=spec):
             book.note(job_id, spec.terms.tenant)
         case PutSchedule(schedule=schedule):
-            book.note(schedule.id, schedule.plan.job.terms.tenant)
+            book.note(schedule.id, schedule.definition.job.terms.tenant)
         case PutTrigger(trigger=trigger):
-            book.note(trigger.id, trigger.rule.job.terms.tenant)
+            book.note(trigger.id, trigger.definition.job.terms.tenant)
         case _:
             pass
 
@@ -67,7 +67,7 @@ def _thing_of(change: Change) -> str | None:
             return thing_id
         case PutOccurrence(occurrence=occurrence):
             return occurrence.job_id or occurrence.schedule_id
-        case PutArrival(arrival=arrival):
+        case PutTriggerDecision(decision=arrival):
             return arrival.job_id or arrival.trigger_id
         case _:
             return _job_of(change)
@@ -82,7 +82,7 @@ def _job_of(change: Change) -> JobId | None:
             return execution.job_id
         case PutOccurrence(occurrence=occurrence):
             return occurrence.job_id
-        case PutArrival(arrival=arrival):
+        case PutTriggerDecision(decision=arrival):
             return arrival.job_id
         case _:
             return None

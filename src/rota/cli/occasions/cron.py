@@ -14,7 +14,7 @@ from rota.cli.render import print_object, show_table
 from rota.cli.text import now_ms, plain
 from rota.cli.views import PREVIEW_COLUMNS
 from rota.core.errors import Invalid
-from rota.core.records.schedules import Fold, Gap, Timetable
+from rota.core.records.schedules import Gap, RepeatedTime, Timetable
 from rota.core.records.zones import Zone
 from rota.core.times.foresight import preview
 from rota.core.times.timetable import Recurrence, check_timetable
@@ -41,7 +41,7 @@ def cron(expression: str, *, count: int, as_json: bool, **given: Any) -> None:
         cron=expression,
         timezone=given["tz"],
         gap=Gap(given["gap"] or "jump"),
-        fold=Fold(given["fold"] or "first"),
+        fold=RepeatedTime(given["fold"] or "first"),
     )
     try:
         check_timetable(table)

@@ -18,22 +18,22 @@ from rota.core.life.ending import error_json, finish_job
 from rota.core.life.waiting import dequeue, enqueue, enter_wait_state
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
 from rota.core.limits import FENCES_PER_LIFE
-from rota.core.memory.bands import BandCell, bits_of, indices
-from rota.core.memory.cells import NO_CLASS, JobCell
+from rota.core.memory.bands import GroupEntry, bits_of, indices
+from rota.core.memory.cells import NO_CLASS, JobEntry
 from rota.core.model import Instant, JobRecord, JobState, Life, Spec
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 RESERVED_KEY_PREFIX = "rota."
 """Concurrency keys that begin so line up the runs of a schedule, each of them as a whole."""
 
 
-def start_member(t: Tables, cell: JobCell, now: Instant) -> JobCell:
+def start_member(t: SchedulerState, cell: JobEntry, now: Instant) -> JobEntry:
     """The next member becomes a job, for a worker that has room; the array stays while it may."""
-    mine, band = t.bands.cells[cell.id], cell.spec.band
+    mine, band = t.groups.entries[cell.id], cell.spec.group
     assert isinstance(band, Array)
-    index = mine.order[mine.drawn]
+    index = mine.member_order[mine.drawn]
     mine.drawn += 1
-    t.bands.wait_more(cell, -1)
+    t.groups.add_waiting(cell, -1)
     if cell.life.state is not JobState.RUNNING:
         _begin_array(t, cell, now)
     is_new = index >= band.born
@@ -44,17 +44,17 @@ def start_member(t: Tables, cell: JobCell, now: Instant) -> JobCell:
         lives=1 if is_new else cell.life.lives,
         ready_at=cell.life.ready_at,
     )
-    spec = replace(_member_template(mine, cell.spec), band=GroupMember(cell.id, index))
+    spec = replace(_member_template(mine, cell.spec), group=GroupMember(cell.id, index))
     member = t.add_job(member_id(cell.id, index), spec, life)
-    t.recent.returned(member.id)
+    t.recently_finished.returned(member.id)
     t.put_job(member)
-    t.draft.submitted += is_new
-    t.bands.touched[cell.id] = None
+    t.changeset.submitted += is_new
+    t.groups.changed[cell.id] = None
     _stay_queued(t, cell, member, now)
     return member
 
 
-def _begin_array(t: Tables, cell: JobCell, now: Instant) -> None:
+def _begin_array(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     life = cell.life
     state = move_job(cell.id, life.state, JobVerb.CLAIM)
     t.set_life(
@@ -63,7 +63,7 @@ def _begin_array(t: Tables, cell: JobCell, now: Instant) -> None:
     )
 
 
-def _member_template(mine: BandCell, spec: Spec) -> Spec:
+def _member_template(mine: GroupEntry, spec: Spec) -> Spec:
     """What every member asks for; the payload is the array's and is not repeated in each row."""
     if mine.template is None:
         mine.template = replace(
@@ -73,7 +73,7 @@ def _member_template(mine: BandCell, spec: Spec) -> Spec:
             expires_at=None,
             finish_by=None,
             origin=None,
-            stimulus=None,
+            trigger_origin=None,
             concurrency=None if _shares_one_slot(spec) else spec.concurrency,
             revision=0,
         )
@@ -86,48 +86,48 @@ def _shares_one_slot(spec: Spec) -> bool:
     return spec.origin is not None and key is not None and key.key.startswith(RESERVED_KEY_PREFIX)
 
 
-def _stay_queued(t: Tables, cell: JobCell, member: JobCell, now: Instant) -> None:
+def _stay_queued(t: SchedulerState, cell: JobEntry, member: JobEntry, now: Instant) -> None:
     if member.spec.concurrency is not None:
         # The slot that the array had goes to the member; for the next it lines up again.
-        t.lines.leave(cell)
-        t.keys.hand_on(cell, member)
+        t.ready_queue.remove(cell)
+        t.concurrency_keys.hand_on(cell, member)
         requeue(t, cell, now)
     elif not _may_start_member(t, cell):
-        t.lines.leave(cell)
+        t.ready_queue.remove(cell)
 
 
-def _may_start_member(t: Tables, cell: JobCell) -> bool:
-    mine, band = t.bands.cells[cell.id], cell.spec.band
+def _may_start_member(t: SchedulerState, cell: JobEntry) -> bool:
+    mine, band = t.groups.entries[cell.id], cell.spec.group
     assert isinstance(band, Array)
     # A member that waits for another try is under way: or else more than the limit might run.
     has_room = band.max_parallel is None or len(mine.live) < band.max_parallel
     return mine.waiting > 0 and has_room
 
 
-def requeue(t: Tables, cell: JobCell, now: Instant) -> None:
+def requeue(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     """An array that has begun stands in line again, if it has members to draw and may."""
     is_begun = cell.life.state is JobState.RUNNING
     if (
         is_begun
         and cell.class_index == NO_CLASS
         and _may_start_member(t, cell)
-        and not t.keys.waits(cell)
+        and not t.concurrency_keys.waits(cell)
     ):
         enqueue(t, cell, now)
 
 
-def stop_starting(t: Tables, cell: JobCell, now: Instant) -> None:
+def stop_starting(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     """A band that has begun draws no more for now; a slot it has for all its members it keeps."""
     if holds_slot_itself(cell):
-        t.lines.leave(cell)
+        t.ready_queue.remove(cell)
     else:
         dequeue(t, cell, now)
 
 
-def update_array(t: Tables, cell: JobCell, now: Instant) -> None:
+def update_array(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     """Members have ended: others may be drawn, or the array has ended too."""
-    mine = t.bands.cells[cell.id]
-    t.bands.touched[cell.id] = None
+    mine = t.groups.entries[cell.id]
+    t.groups.changed[cell.id] = None
     if mine.live or mine.waiting:
         requeue(t, cell, now)
         return
@@ -141,11 +141,11 @@ def update_array(t: Tables, cell: JobCell, now: Instant) -> None:
         finish_job(t, cell, JobVerb.FAIL, replace(life, reason="members", error=error), now)
 
 
-def cancel_unstarted(t: Tables, cell: JobCell, now: Instant) -> int:
+def cancel_unstarted(t: SchedulerState, cell: JobEntry, now: Instant) -> int:
     """Members of an array that has begun and that are no jobs yet are called off."""
-    count = t.bands.call_off_rest(cell)
+    count = t.groups.cancel_waiting(cell)
     stop_starting(t, cell, now)
-    t.bands.due[cell.id] = None
+    t.groups.due[cell.id] = None
     return count
 
 
@@ -155,7 +155,7 @@ def restarted(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Gr
     `failed` are the indices of those that ran; None: nobody has looked, which will do where it is
     all that ran, or none.
     """
-    band, tally = record.spec.band, record.life.tally
+    band, tally = record.spec.group, record.life.group_progress
     assert isinstance(band, Array)
     assert tally is not None
     order = indices(band.todo) if band.todo else range(band.count)
@@ -174,12 +174,12 @@ def restarted(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Gr
     born = max(band.born, max(drawn, default=-1) + 1)
     is_all = len(todo) == band.count
     again = replace(band, todo=b"" if is_all else bits_of(todo), born=born)
-    return replace(record.spec, band=again), GroupProgress(succeeded=tally.succeeded)
+    return replace(record.spec, group=again), GroupProgress(succeeded=tally.succeeded)
 
 
-def checked_update(cell: JobCell, spec: Spec) -> Spec:
+def checked_update(cell: JobEntry, spec: Spec) -> Spec:
     """The spec as it may be: before a band begins all but its kind, afterwards how it goes on."""
-    before, after = cell.spec.band, spec.band
+    before, after = cell.spec.group, spec.group
     if isinstance(before, GroupMember):
         raise Conflict(f"job {cell.id} is member {before.index} of {before.parent}: change that")
     if type(before) is not type(after):
@@ -189,7 +189,7 @@ def checked_update(cell: JobCell, spec: Spec) -> Spec:
         return spec
     if before.todo and after.count != before.count:
         raise Conflict(f"array {cell.id} was started over: its count is what it is")
-    spec = replace(spec, band=replace(after, todo=before.todo, born=before.born))
+    spec = replace(spec, group=replace(after, todo=before.todo, born=before.born))
     if cell.life.state not in JOB_WAITING and not _differs_in_changeable_fields_only(
         cell.spec, spec
     ):
@@ -202,18 +202,18 @@ def checked_update(cell: JobCell, spec: Spec) -> Spec:
 
 def _differs_in_changeable_fields_only(before: Spec, after: Spec) -> bool:
     """Whether they differ in nothing but what can be another for each member."""
-    assert isinstance(before.band, Array)
-    assert isinstance(after.band, Array)
-    band = replace(after.band, max_parallel=before.band.max_parallel)
-    alike = replace(after, terms=before.terms, labels=before.labels, band=band)
+    assert isinstance(before.group, Array)
+    assert isinstance(after.group, Array)
+    band = replace(after.group, max_parallel=before.group.max_parallel)
+    alike = replace(after, terms=before.terms, labels=before.labels, group=band)
     return replace(alike, revision=before.revision) == before
 
 
-def apply_update(t: Tables, cell: JobCell, spec: Spec, now: Instant) -> None:
+def apply_update(t: SchedulerState, cell: JobEntry, spec: Spec, now: Instant) -> None:
     """An array that has begun goes on as `spec` says; what has started stays as it is."""
     stop_starting(t, cell, now)
     t.set_spec(cell, spec)
-    for job_id in list(t.bands.cells[cell.id].live):
+    for job_id in list(t.groups.entries[cell.id].live):
         member = t.jobs[job_id]
         if member.life.state in JOB_WAITING:
             dequeue(t, member, now)
@@ -222,6 +222,6 @@ def apply_update(t: Tables, cell: JobCell, spec: Spec, now: Instant) -> None:
     requeue(t, cell, now)
 
 
-def holds_slot_itself(cell: JobCell) -> bool:
+def holds_slot_itself(cell: JobEntry) -> bool:
     """Whether the band itself has a slot of its key while members of it run."""
-    return not isinstance(cell.spec.band, Array) or _shares_one_slot(cell.spec)
+    return not isinstance(cell.spec.group, Array) or _shares_one_slot(cell.spec)

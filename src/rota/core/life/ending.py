@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from rota.core.graph import accepts
 from rota.core.life.waiting import dequeue, enter_wait_state
 from rota.core.lifecycle import JobVerb
-from rota.core.memory.cells import JobCell
+from rota.core.memory.cells import JobEntry
 from rota.core.model import Instant, JobState, Life
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 
 def error_json(message: str) -> bytes:
@@ -18,7 +18,7 @@ def error_json(message: str) -> bytes:
     return msgspec.json.encode({"message": message})
 
 
-def finish_job(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant) -> None:
+def finish_job(t: SchedulerState, cell: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
     """The job ends by `verb` with `life`; what it held comes back, its dependents go on or not.
 
     Iterative, because skipping may run down a chain of any length.
@@ -28,13 +28,13 @@ def finish_job(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant
     ended = [cell]
     while ended:
         upstream = ended.pop()
-        for child_id, lives, when in t.graph.take(upstream.id):
+        for child_id, lives, when in t.dependencies.take(upstream.id):
             child = t.jobs.get(child_id)
             if child is None or child.life.lives != lives:
                 continue
             if accepts(when, upstream.life.state):
                 child.unmet -= 1
-                t.locality.follows(child, upstream)
+                t.affinity.note_upstream(child, upstream)
                 if not child.unmet and child.life.state is JobState.PENDING:
                     enter_wait_state(t, child, now)
             else:
@@ -42,7 +42,7 @@ def finish_job(t: Tables, cell: JobCell, verb: JobVerb, life: Life, now: Instant
                 ended.append(child)
 
 
-def _skip(t: Tables, child: JobCell, upstream: JobCell, now: Instant) -> None:
+def _skip(t: SchedulerState, child: JobEntry, upstream: JobEntry, now: Instant) -> None:
     error = error_json(
         f"job {upstream.id}, which it depends on, {describe_end(upstream.life.state)}"
     )
@@ -55,7 +55,7 @@ def describe_end(state: JobState) -> str:
     return state.value if state in (JobState.SUCCEEDED, JobState.FAILED) else f"was {state.value}"
 
 
-def expire_job(t: Tables, cell: JobCell, now: Instant) -> None:
+def expire_job(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     """The job waited past its `expires_at`."""
     life = replace(cell.life, reason="expires_at", error=error_json("it had not started in time"))
     finish_job(t, cell, JobVerb.EXPIRE, life, now)

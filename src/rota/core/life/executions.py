@@ -23,7 +23,7 @@ from rota.core.life.retry import EXIT_RETRY_NOW, failure_reason, may_retry, retr
 from rota.core.life.waiting import dequeue, enter_wait_state
 from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
 from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
-from rota.core.memory.cells import ExecutionCell, JobCell
+from rota.core.memory.cells import ExecutionEntry, JobEntry
 from rota.core.model import (
     Execution,
     ExecutionState,
@@ -34,7 +34,7 @@ from rota.core.model import (
     Semantics,
     Stop,
 )
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 # A member of an enumeration costs several look-ups each time it is named: these are named for every
 # job that starts or ends.
@@ -56,7 +56,7 @@ _STOPPED = {
 RETURNED = "its worker gave it back before it began"
 
 
-def complete_execution(t: Tables, done: Completion, now: Instant) -> Execution:
+def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Execution:
     """The worker says how it ended. A repeat changes nothing; a stale one is refused."""
     cell = t.executions.get(done.execution_id)
     if cell is None:
@@ -77,14 +77,14 @@ def complete_execution(t: Tables, done: Completion, now: Instant) -> Execution:
     if is_returned:
         execution = replace(execution, started_at=None, reason=RETURNED)
     job = end_execution(t, cell, execution, now)
-    t.recent.end(execution, done.state, now)
+    t.recently_finished.remember_execution(execution, done.state, now)
     learn_runtimes(t, job.spec.terms, [(execution, done)], now)
     _decide_job(t, job, execution, done, now)
     return execution
 
 
 def ended_as_reported(
-    cell: ExecutionCell, done: Completion, state: ExecutionState, now: Instant
+    cell: ExecutionEntry, done: Completion, state: ExecutionState, now: Instant
 ) -> Execution:
     """The execution as it has ended, by what its worker says."""
     return replace(
@@ -100,8 +100,8 @@ def ended_as_reported(
     )
 
 
-def _repeated(t: Tables, done: Completion) -> Execution:
-    ended = t.recent.ended(done.execution_id)
+def _repeated(t: SchedulerState, done: Completion) -> Execution:
+    ended = t.recently_finished.ended(done.execution_id)
     if ended is None:
         raise NotFound("live execution", done.execution_id)
     reported, execution = ended
@@ -111,11 +111,11 @@ def _repeated(t: Tables, done: Completion) -> Execution:
 
 
 def _decide_job(
-    t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
+    t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
 ) -> None:
     """What the end of its execution means for the job; `done` is what its worker said of it."""
     retryable = done is None or done.retryable
-    if job.spec.band is not None and is_in_gang(job):
+    if job.spec.group is not None and is_in_gang(job):
         _decide_in_gang(t, job, execution, done, now)
         return
     if execution.state is _SUCCEEDED:
@@ -152,7 +152,7 @@ def started_at_of(life: Life, execution: Execution) -> Instant | None:
 
 
 def _decide_in_gang(
-    t: Tables, job: JobCell, execution: Execution, done: Completion | None, now: Instant
+    t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
 ) -> None:
     """What the end of a member's execution means for its gang, which is tried again as a whole."""
     gang = t.jobs[group_id_of(job)]
@@ -167,7 +167,7 @@ def _decide_in_gang(
         finish_gang_member(t, job, execution, (GANG_FAILED, -1, reason), now)
 
 
-def _has_another_attempt(job: JobCell, execution: Execution, *, retryable: bool) -> bool:
+def _has_another_attempt(job: JobEntry, execution: Execution, *, retryable: bool) -> bool:
     """A job that may start at most once has started: its retry policy gives it no second start."""
     terms = job.spec.terms
     if terms.semantics is Semantics.AT_MOST_ONCE:
@@ -176,7 +176,7 @@ def _has_another_attempt(job: JobCell, execution: Execution, *, retryable: bool)
     return may_retry(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
 
 
-def _delay_before_retry_ms(job: JobCell, execution: Execution, done: Completion | None) -> Millis:
+def _delay_before_retry_ms(job: JobEntry, execution: Execution, done: Completion | None) -> Millis:
     """What the job itself asks for comes before its policy."""
     if execution.exit_code == EXIT_RETRY_NOW:
         return 0
@@ -185,13 +185,13 @@ def _delay_before_retry_ms(job: JobCell, execution: Execution, done: Completion 
     return retry_delay_ms(job.spec.terms.retry, job.id, execution.attempt)
 
 
-def _retry(t: Tables, job: JobCell, ended: Life, delay: Millis, now: Instant) -> None:
+def _retry(t: SchedulerState, job: JobEntry, ended: Life, delay: Millis, now: Instant) -> None:
     state = move_job(job.id, job.life.state, JobVerb.TRY_AGAIN)
     t.set_life(job, replace(ended, state=state, reason="retry", due_at=now + delay, progress=None))
     requeue_or_expire(t, job, now)
 
 
-def lose_execution(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> None:
+def lose_execution(t: SchedulerState, cell: ExecutionEntry, now: Instant, why: str) -> None:
     """The execution's lease is over and its worker has not said how it ended."""
     before = cell.execution
     job = t.jobs[before.job_id]
@@ -201,7 +201,7 @@ def lose_execution(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> No
     end_execution(t, cell, execution, now)
     if state is not ExecutionState.LOST:
         _decide_job(t, job, execution, None, now)
-    elif job.spec.band is not None and is_in_gang(job):
+    elif job.spec.group is not None and is_in_gang(job):
         cause = GANG_LOST if cell.delivered else GANG_UNDELIVERED
         finish_gang_member(t, job, execution, (cause, -1, "lost"), now)
     elif not cell.delivered:
@@ -210,7 +210,7 @@ def lose_execution(t: Tables, cell: ExecutionCell, now: Instant, why: str) -> No
         _count_loss(t, job, execution, now)
 
 
-def _count_loss(t: Tables, job: JobCell, execution: Execution, now: Instant) -> None:
+def _count_loss(t: SchedulerState, job: JobEntry, execution: Execution, now: Instant) -> None:
     losses = job.life.losses + 1
     life = replace(job.life, losses=losses, reason="lost", error=execution.error)
     if job.spec.terms.semantics is Semantics.AT_MOST_ONCE:
@@ -223,7 +223,7 @@ def _count_loss(t: Tables, job: JobCell, execution: Execution, now: Instant) -> 
         _requeue(t, job, losses, "lost", now)
 
 
-def _requeue(t: Tables, job: JobCell, losses: int, reason: str, now: Instant) -> None:
+def _requeue(t: SchedulerState, job: JobEntry, losses: int, reason: str, now: Instant) -> None:
     """It runs again, and the try does not count."""
     life = replace(
         job.life,
@@ -238,7 +238,7 @@ def _requeue(t: Tables, job: JobCell, losses: int, reason: str, now: Instant) ->
     requeue_or_expire(t, job, now)
 
 
-def requeue_or_expire(t: Tables, job: JobCell, now: Instant) -> None:
+def requeue_or_expire(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
     dequeue(t, job, now)
     if job.spec.expires_at is not None and job.spec.expires_at <= now:
@@ -247,12 +247,12 @@ def requeue_or_expire(t: Tables, job: JobCell, now: Instant) -> None:
         enter_wait_state(t, job, now)
 
 
-def request_stop(t: Tables, cell: ExecutionCell, kind: Stop, now: Instant) -> None:
+def request_stop(t: SchedulerState, cell: ExecutionEntry, kind: Stop, now: Instant) -> None:
     """The worker is told with every answer until it says that it has."""
     if cell.execution.stop is None:
         t.put_execution(cell, replace(cell.execution, stop=kind, stop_at=now))
         cell.stop_until = now + STOP_WINDOW_MS
-    cell.told = False
+    cell.stop_delivered = False
     worker = t.fleet.workers[cell.execution.worker_id]
     worker.stops[cell.execution.id] = None
     if worker.poll is not None:

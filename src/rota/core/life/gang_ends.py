@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from rota.core.band import GroupMember
 from rota.core.life.ending import error_json, finish_job
 from rota.core.lifecycle import JobVerb
-from rota.core.memory.cells import JobCell
+from rota.core.memory.cells import JobEntry
 from rota.core.model import Execution, ExecutionState, Instant, JobId, JobState, Millis
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 GANG_RETRY = "retry"
 """A member failed, and the gang may be tried again."""
@@ -25,20 +25,24 @@ GANG_CANCELLED = "cancelled"
 """A member's worker stopped it without being told to."""
 
 
-def is_in_gang(job: JobCell) -> bool:
+def is_in_gang(job: JobEntry) -> bool:
     """Whether its end is its gang's to decide on."""
-    band = job.spec.band
+    band = job.spec.group
     return isinstance(band, GroupMember) and band.in_gang
 
 
-def group_id_of(job: JobCell) -> JobId:
+def group_id_of(job: JobEntry) -> JobId:
     """The band that a member is of."""
-    assert isinstance(job.spec.band, GroupMember)
-    return JobId(job.spec.band.parent)
+    assert isinstance(job.spec.group, GroupMember)
+    return JobId(job.spec.group.parent)
 
 
 def finish_gang_member(
-    t: Tables, job: JobCell, execution: Execution, verdict: tuple[str, Millis, str], now: Instant
+    t: SchedulerState,
+    job: JobEntry,
+    execution: Execution,
+    verdict: tuple[str, Millis, str],
+    now: Instant,
 ) -> None:
     """The member ends for good, as far as it is concerned; the gang is looked after this turn.
 
@@ -61,17 +65,17 @@ def finish_gang_member(
         finish_job(t, job, verb, life, now)
 
 
-def _note_gang_result(t: Tables, job: JobCell, execution: Execution) -> None:
+def _note_gang_result(t: SchedulerState, job: JobEntry, execution: Execution) -> None:
     """What the first member returns is what the gang returns."""
-    assert isinstance(job.spec.band, GroupMember)
-    if job.spec.band.index == 0 and execution.result is not None:
+    assert isinstance(job.spec.group, GroupMember)
+    if job.spec.group.index == 0 and execution.result is not None:
         gang = t.jobs[group_id_of(job)]
         t.set_life(gang, replace(gang.life, result=execution.result))
 
 
-def _note_gang_cause(t: Tables, job: JobCell, cause: str, delay: Millis) -> None:
+def _note_gang_cause(t: SchedulerState, job: JobEntry, cause: str, delay: Millis) -> None:
     """The first member that does not end well says what becomes of the gang."""
-    band, mine = job.spec.band, t.bands.of(job)
+    band, mine = job.spec.group, t.groups.of(job)
     assert isinstance(band, GroupMember)
     if mine.cause:
         return

@@ -27,21 +27,23 @@ from rota.core.life.gang_ends import (
 from rota.core.life.retry import retry_delay_ms
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.limits import LOSSES_MAX
-from rota.core.memory.bands import BandCell
-from rota.core.memory.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.memory.bands import GroupEntry
+from rota.core.memory.cells import ExecutionEntry, JobEntry, WorkerEntry
 from rota.core.model import Instant, JobState, Life, Semantics, Spec, Stop, Worker
 from rota.core.place.labels import HOST
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 
-def start_gang(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell, WorkerCell]]:
+def start_gang(
+    t: SchedulerState, cell: JobEntry, now: Instant
+) -> Iterator[tuple[JobEntry, WorkerEntry]]:
     """The gang starts: its members, each with the worker it goes to."""
-    mine, life = t.bands.cells[cell.id], cell.life
+    mine, life = t.groups.entries[cell.id], cell.life
     workers = [t.fleet.workers[worker_id] for worker_id in mine.places]
-    t.lines.leave(cell)
-    mine.begin_again()
+    t.ready_queue.remove(cell)
+    mine.reset()
     mine.places, mine.hosts = [], tuple(_host_of(worker.worker) for worker in workers)
-    t.bands.wait_more(cell, -mine.waiting)
+    t.groups.add_waiting(cell, -mine.waiting)
     mine.drawn = mine.size
     state = move_job(cell.id, life.state, JobVerb.CLAIM)
     t.set_life(
@@ -57,7 +59,7 @@ def start_gang(t: Tables, cell: JobCell, now: Instant) -> Iterator[tuple[JobCell
             deadline=life.deadline,
         ),
     )
-    t.bands.touched[cell.id] = None
+    t.groups.changed[cell.id] = None
     template = _member_template(cell.spec)
     for index, worker in enumerate(workers):
         yield _new_member(t, cell, template, index), worker
@@ -80,13 +82,13 @@ def _member_template(spec: Spec) -> Spec:
         finish_by=None,
         concurrency=None,
         origin=None,
-        stimulus=None,
+        trigger_origin=None,
         revision=0,
     )
 
 
-def _new_member(t: Tables, cell: JobCell, template: Spec, index: int) -> JobCell:
-    life, spec = cell.life, replace(template, band=GroupMember(cell.id, index, in_gang=True))
+def _new_member(t: SchedulerState, cell: JobEntry, template: Spec, index: int) -> JobEntry:
+    life, spec = cell.life, replace(template, group=GroupMember(cell.id, index, in_gang=True))
     fresh = Life(
         JobState.QUEUED,
         reason="ready",
@@ -96,25 +98,25 @@ def _new_member(t: Tables, cell: JobCell, template: Spec, index: int) -> JobCell
         ready_at=life.ready_at,
     )
     member = t.add_job(member_id(cell.id, index), spec, fresh)
-    t.recent.returned(member.id)
+    t.recently_finished.returned(member.id)
     t.put_job(member)
-    t.draft.submitted += life.fence == 1
+    t.changeset.submitted += life.fence == 1
     return member
 
 
-def update_gang(t: Tables, cell: JobCell, now: Instant) -> None:
+def update_gang(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     """Members have ended: the others are to stop, or the gang has ended as a whole."""
-    mine = t.bands.cells[cell.id]
-    t.bands.touched[cell.id] = None
+    mine = t.groups.entries[cell.id]
+    t.groups.changed[cell.id] = None
     if mine.cause and mine.live:
         stop_others(t, cell, now)
     if not mine.live:
         _decide(t, cell, mine, now)
 
 
-def stop_others(t: Tables, cell: JobCell, now: Instant) -> None:
+def stop_others(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
     """Whatever of the gang still runs is told to stop."""
-    for job_id in list(t.bands.cells[cell.id].live):
+    for job_id in list(t.groups.entries[cell.id].live):
         member = t.jobs[job_id]
         if member.life.state is JobState.RUNNING:
             assert member.life.execution_id is not None
@@ -126,20 +128,20 @@ def stop_others(t: Tables, cell: JobCell, now: Instant) -> None:
                 lose_execution(t, execution, now, "its gang stopped before its worker collected it")
 
 
-def stop_gangs_of(t: Tables, victims: Sequence[ExecutionCell], now: Instant) -> None:
+def stop_gangs_of(t: SchedulerState, victims: Sequence[ExecutionEntry], now: Instant) -> None:
     """Executions are to make room: what runs with them in a gang stops at the same time."""
     for victim in victims:
         job = t.jobs[victim.execution.job_id]
-        if job.spec.band is None or not is_in_gang(job):
+        if job.spec.group is None or not is_in_gang(job):
             continue
-        for job_id in t.bands.of(job).live:
+        for job_id in t.groups.of(job).live:
             execution_id = t.jobs[job_id].life.execution_id
             assert execution_id is not None
             if t.executions[execution_id].execution.stop is None:
                 request_stop(t, t.executions[execution_id], Stop.PREEMPT, now)
 
 
-def _decide(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
+def _decide(t: SchedulerState, cell: JobEntry, mine: GroupEntry, now: Instant) -> None:
     """All members have stopped."""
     life = replace(cell.life, progress=None)
     if mine.succeeded == mine.size:
@@ -154,7 +156,7 @@ def _decide(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
         _decide_loss(t, cell, mine, now)
 
 
-def _decide_loss(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
+def _decide_loss(t: SchedulerState, cell: JobEntry, mine: GroupEntry, now: Instant) -> None:
     """A member was lost or preempted: the gang goes back in line, unless that is once too often."""
     losses = cell.life.losses + (mine.cause == GANG_LOST)
     life = replace(cell.life, losses=losses, reason=mine.cause, progress=None)
@@ -174,7 +176,7 @@ def _decide_loss(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None
         _wait_again(t, cell, again, now)
 
 
-def _retry(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
+def _retry(t: SchedulerState, cell: JobEntry, mine: GroupEntry, now: Instant) -> None:
     life = cell.life
     wait = mine.delay_ms
     if wait < 0:
@@ -184,9 +186,9 @@ def _retry(t: Tables, cell: JobCell, mine: BandCell, now: Instant) -> None:
     _wait_again(t, cell, again, now)
 
 
-def _wait_again(t: Tables, cell: JobCell, life: Life, now: Instant) -> None:
-    t.set_life(cell, replace(life, tally=None))
-    mine = t.bands.cells[cell.id]
-    mine.begin_again()
-    t.bands.wait_more(cell, mine.size)
+def _wait_again(t: SchedulerState, cell: JobEntry, life: Life, now: Instant) -> None:
+    t.set_life(cell, replace(life, group_progress=None))
+    mine = t.groups.entries[cell.id]
+    mine.reset()
+    t.groups.add_waiting(cell, mine.size)
     requeue_or_expire(t, cell, now)

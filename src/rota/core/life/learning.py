@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from rota.core.inputs import Completion
-from rota.core.memory.cells import JobCell
-from rota.core.model import Execution, ExecutionState, Instant, Millis, Runtime, Terms
-from rota.core.order.kinds import Kind
-from rota.core.place.fitness import unable
-from rota.core.tables import Tables
+from rota.core.memory.cells import JobEntry
+from rota.core.model import Execution, ExecutionState, Instant, Millis, RuntimeStats, Terms
+from rota.core.order.kinds import TermsEntry
+from rota.core.place.fitness import infeasible_reasons
+from rota.core.tables import SchedulerState
 
 _MIB = 1 << 20
 _EXECUTION_SUCCEEDED = ExecutionState.SUCCEEDED
 
 
 def learn_runtimes(
-    t: Tables, terms: Terms, ended: Sequence[tuple[Execution, Completion]], now: Instant
+    t: SchedulerState, terms: Terms, ended: Sequence[tuple[Execution, Completion]], now: Instant
 ) -> None:
     """Executions of such jobs were reported to have ended, one after the other."""
     runs: list[Millis] = []
@@ -28,17 +28,19 @@ def learn_runtimes(
         if execution.state is _EXECUTION_SUCCEEDED:
             runs.append(ran)
         if done.used is not None:
-            is_news |= t.runtimes.usages.learn(terms, done.used, ran, now)
+            is_news |= t.runtime_estimates.usages.learn(terms, done.used, ran, now)
     if runs:
-        is_news |= t.runtimes.learn(terms, runs)
+        is_news |= t.runtime_estimates.learn(terms, runs)
     if is_news:
         _write_runtime(t, terms)
 
 
-def learn_one_runtime(t: Tables, kind: Kind, execution: Execution, now: Instant) -> None:
+def learn_one_runtime(
+    t: SchedulerState, kind: TermsEntry, execution: Execution, now: Instant
+) -> None:
     """The same of one that went well, was not measured, and did not say how long it would run."""
     ran = now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
-    if t.runtimes.learn_one(kind.name, ran):
+    if t.runtime_estimates.learn_one(kind.name, ran):
         _write_runtime(t, kind.terms)
 
 
@@ -48,20 +50,22 @@ def _runtime_of(execution: Execution, now: Instant) -> Millis:
     return now - (execution.claimed_at if began_at is None else began_at)
 
 
-def _write_runtime(t: Tables, terms: Terms) -> None:
+def _write_runtime(t: SchedulerState, terms: Terms) -> None:
     key = (terms.tenant, terms.name)
-    t.draft.runtimes[key] = Runtime(*key, t.runtimes.recent(key), t.runtimes.usages.record(key))
+    t.changeset.runtimes[key] = RuntimeStats(
+        *key, t.runtime_estimates.recent(key), t.runtime_estimates.usages.record(key)
+    )
 
 
-def restore_runtime(t: Tables, known: Runtime, now: Instant) -> None:
+def restore_runtime(t: SchedulerState, known: RuntimeStats, now: Instant) -> None:
     """What was learned before a restart."""
     if known.recent:
-        t.runtimes.restore(known)
+        t.runtime_estimates.restore(known)
     if known.usage is not None:
-        t.runtimes.usages.restore((known.tenant, known.name), known.usage, now)
+        t.runtime_estimates.usages.restore((known.tenant, known.name), known.usage, now)
 
 
-def raise_memory_request(t: Tables, job: JobCell, done: Completion | None) -> None:
+def raise_memory_request(t: SchedulerState, job: JobEntry, done: Completion | None) -> None:
     """A job that ran out of memory and is tried again asks for more, if it was told to."""
     terms = job.spec.terms
     if done is None or done.used is None or not done.used.out_of_memory:
@@ -75,7 +79,7 @@ def raise_memory_request(t: Tables, job: JobCell, done: Completion | None) -> No
         t.set_spec(job, replace(job.spec, terms=terms, revision=job.spec.revision + 1))
 
 
-def _more_memory(t: Tables, terms: Terms, peak: int) -> int:
+def _more_memory(t: SchedulerState, terms: Terms, peak: int) -> int:
     """So many times what it asked for, or took; no more than it may, nor than any worker has.
 
     Asking for more than there is anywhere would be the end of it.
@@ -89,7 +93,7 @@ def _more_memory(t: Tables, terms: Terms, peak: int) -> int:
     return min(wanted, _largest_for(t, terms) or wanted)
 
 
-def _largest_for(t: Tables, terms: Terms) -> int:
+def _largest_for(t: SchedulerState, terms: Terms) -> int:
     """The most memory of a worker that could run it otherwise; 0: there is none."""
     needs = terms.needs
     rest = replace(needs, resources=replace(needs.resources, memory=0))
@@ -97,7 +101,7 @@ def _largest_for(t: Tables, terms: Terms) -> int:
         (
             machine.capacity.memory
             for machine in t.fleet.machines.values()
-            if machine.workers and not unable(terms.queue, rest, machine)
+            if machine.workers and not infeasible_reasons(terms.queue, rest, machine)
         ),
         default=0,
     )

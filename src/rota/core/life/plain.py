@@ -15,23 +15,25 @@ from rota.core.inputs import Completion
 from rota.core.life.executions import ended_as_reported, started_at_of
 from rota.core.life.learning import learn_one_runtime, learn_runtimes
 from rota.core.life.start import probable_end, running_life
-from rota.core.memory.cells import ExecutionCell, JobCell, OpenPoll, WorkerCell
+from rota.core.memory.cells import ExecutionEntry, JobEntry, PendingPoll, WorkerEntry
 from rota.core.model import Execution, ExecutionState, Instant, JobState, Life
-from rota.core.order.kinds import Kind
+from rota.core.order.kinds import TermsEntry
 from rota.core.order.sharing import share_of
 from rota.core.outcome import Ended, Order
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 _CLAIMED, _GONE_WELL = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
 
-Report: TypeAlias = tuple[ExecutionCell, JobCell, Kind, Completion]
+Report: TypeAlias = tuple[ExecutionEntry, JobEntry, TermsEntry, Completion]
 """A report of a plain job that went well."""
 
 
-def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: Instant) -> None:
+def start_alone(
+    t: SchedulerState, job: JobEntry, kind: TermsEntry, worker: WorkerEntry, now: Instant
+) -> None:
     """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
-    before, draft, lines, order = job.life, t.draft, t.lines, t.lines.order
+    before, draft, lines, order = job.life, t.changeset, t.ready_queue, t.ready_queue.order
     resources, queue, tenant, poll = kind.resources, kind.queue, kind.tenant, worker.poll
     assert before.state is _QUEUED
     assert poll is not None
@@ -39,46 +41,46 @@ def start_alone(t: Tables, job: JobCell, kind: Kind, worker: WorkerCell, now: In
     run_id, whose = execution_id(job_id, fence, now), worker.worker.id
     attempt, memory = before.attempt + 1, resources.memory
     execution = Execution(run_id, job_id, whose, attempt, fence, _CLAIMED, now, memory=memory)
-    ends_at = now + kind.estimate(t.runtimes)
+    ends_at = now + kind.estimate(t.runtime_estimates)
     if ends_at <= now:
         ends_at = probable_end(t, kind.terms, now, now)
     share = share_of(lines.classes[job.class_index], t.fleet.capacity)
-    stand = kind.stand
+    stand = kind.handle
     if stand is not None and stand.leave_first(job):
-        payer = stand.party
+        payer = stand.account
     else:
-        lines.leave(job)
-        payer = kind.payer(order)
-    rate = order.begin(payer, share, (now, ends_at))
-    cell = ExecutionCell(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
+        lines.remove(job)
+        payer = kind.account(order)
+    rate = order.charge(payer, share, (now, ends_at))
+    cell = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
     t.executions[run_id] = cell
     draft.executions[run_id] = execution
     draft.waits.append(0 if ready_at is None else now - ready_at)
     if before.line:
-        t.leave_shelf(job)
+        t.leave_spill_queue(job)
     job.life = running_life(before, execution)
     draft.moved[job_id] = job
-    kind.started()
+    kind.count_started()
     worker.hold(run_id, resources, ends_at)
     queue.running += 1
     tenant.held[run_id] = resources
-    if len(t.tenants.cells) > 1:
+    if len(t.tenants.entries) > 1:
         t.note_start(tenant, now)
     poll.orders.append(Order(execution, job.spec, queue.queue.limits))
     took_room(t, worker, poll, 1)
 
 
-def took_room(t: Tables, worker: WorkerCell, poll: OpenPoll, count: int) -> None:
+def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: int) -> None:
     """So many orders will answer the worker's poll; it waits for more if it has room for them."""
     t.answer_now[worker.worker.id] = None
-    poll.room -= count
-    if poll.room > 0:
-        t.fleet.tighten(worker)
+    poll.free_slots -= count
+    if poll.free_slots > 0:
+        t.fleet.offer_less(worker)
     else:
         t.fleet.withdraw(worker)
 
 
-def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | None:
+def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Report | None:
     """What the worker reports, if it is its own, went well and is nobody else's business."""
     cell = t.executions.get(done.execution_id)
     if cell is None or done.state is not _GONE_WELL:
@@ -95,32 +97,32 @@ def plain_report(t: Tables, worker: WorkerCell, done: Completion) -> Report | No
     life, spec = job.life, job.spec
     if (
         life.state is not _RUNNING
-        or life.doomed
-        or spec.band is not None
+        or life.delete_when_finished
+        or spec.group is not None
         or spec.concurrency is not None
         or spec.origin is not None
         or spec.finish_by is not None
-        or job.id in t.graph.downstream
+        or job.id in t.dependencies.downstream
     ):
         return None
-    kind = t.kinds.of(spec.terms)
+    kind = t.terms.of(spec.terms)
     return (cell, job, kind, done) if kind.is_plain else None
 
 
-def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> None:
+def end_alone(t: SchedulerState, worker: WorkerEntry, report: Report, now: Instant) -> None:
     """A plain job has ended well, and leaves memory; nothing is prefetched behind it."""
-    (cell, job, kind, done), draft = report, t.draft
+    (cell, job, kind, done), draft = report, t.changeset
     terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
     execution = ended_as_reported(cell, done, _GONE_WELL, now)
     run_id = execution.id
     draft.executions[run_id] = execution
     del t.executions[run_id]
-    worker.let_go(run_id, ends_at)
+    worker.release(run_id, ends_at)
     kind.queue.running -= 1
     del kind.tenant.held[run_id]
     if rate:
-        order = t.lines.order
-        order.end(kind.payer(order), rate, (now, ends_at))
+        order = t.ready_queue.order
+        order.settle_charge(kind.account(order), rate, (now, ends_at))
     if done.used is not None:
         learn_runtimes(t, terms, ((execution, done),), now)
     elif terms.expected_runtime_ms is None:
@@ -129,8 +131,8 @@ def end_alone(t: Tables, worker: WorkerCell, report: Report, now: Instant) -> No
     draft.moved[job_id] = job
     draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
     del t.jobs[job_id]
-    t.recent.end_with_job(execution, job_id, now)
-    kind.ended()
+    t.recently_finished.remember_execution_and_job(execution, job_id, now)
+    kind.count_ended()
 
 
 def ended_well(life: Life, execution: Execution, now: Instant) -> Life:

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rota.core.memory.cells import ExecutionCell, JobCell
+from rota.core.memory.cells import ExecutionEntry, JobEntry
 from rota.core.model import Execution, Instant
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 
-def end_execution(t: Tables, cell: ExecutionCell, execution: Execution, now: Instant) -> JobCell:
+def end_execution(
+    t: SchedulerState, cell: ExecutionEntry, execution: Execution, now: Instant
+) -> JobEntry:
     """The execution has ended, as given; who was behind it moves up. Answers with its job."""
     worker = t.fleet.workers[execution.worker_id]
     was_prefetched = worker.is_prefetched(cell.execution)
@@ -38,7 +40,7 @@ def end_execution(t: Tables, cell: ExecutionCell, execution: Execution, now: Ins
     return job
 
 
-def began_at(cell: ExecutionCell) -> Instant:
+def began_at(cell: ExecutionEntry) -> Instant:
     """When its worker began it, as far as is known here."""
     execution = cell.execution
     if execution.started_at is not None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from rota.core.errors import StaleRecall
+from rota.core.errors import StalePreload
 from rota.core.inputs import Refilled
 from rota.core.life.waiting import add_ready_job, add_ready_jobs, enqueue
-from rota.core.memory.cells import JobCell
+from rota.core.memory.cells import JobEntry
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
-from rota.core.order.lanes import Lane
-from rota.core.outcome import Counted, Refill
-from rota.core.tables import FRESH, Tables
+from rota.core.order.lanes import FifoGroup
+from rota.core.outcome import CountReceipt, Refill
+from rota.core.tables import NEW_LIFE, SchedulerState
 
 
 def waits_for_worker_only(spec: Spec, now: Instant) -> bool:
@@ -34,137 +34,143 @@ def waits_for_worker_only(spec: Spec, now: Instant) -> bool:
         and spec.concurrency is None
         and spec.expires_at is None
         and spec.finish_by is None
-        and spec.band is None
+        and spec.group is None
         and (spec.run_at is None or spec.run_at <= now)
     )
 
 
-def enqueue_or_spill(t: Tables, job_id: JobId, spec: Spec, now: Instant) -> JobCell:
+def enqueue_or_spill(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant) -> JobEntry:
     """A new job that only waits for a worker: stands in line, or is put on the shelf."""
     terms, window = spec.terms, t.timing.window
-    if t.lines.shelves or len(t.jobs) >= window.jobs:
-        lane = t.lines.lane(terms)
+    if t.ready_queue.spilled_groups or len(t.jobs) >= window.jobs:
+        lane = t.ready_queue.fifo_group(terms)
         if lane is not None and _must_spill(t, lane):
-            return _spill(t, lane, JobCell(job_id, spec, FRESH), now)
+            return _spill(t, lane, JobEntry(job_id, spec, NEW_LIFE), now)
     return add_ready_job(t, job_id, spec, now)
 
 
 def enqueue_or_spill_together(
-    t: Tables, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
-) -> list[JobCell]:
+    t: SchedulerState, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
+) -> list[JobEntry]:
     """The same for alike jobs, each behind the one before."""
-    if t.lines.shelves or len(t.jobs) + len(ids) > t.timing.window.jobs:
+    if t.ready_queue.spilled_groups or len(t.jobs) + len(ids) > t.timing.window.jobs:
         return [enqueue_or_spill(t, *job, now) for job in zip(ids, specs, strict=True)]
     return add_ready_jobs(t, ids, specs, now)
 
 
-def _must_spill(t: Tables, lane: Lane) -> bool:
+def _must_spill(t: SchedulerState, lane: FifoGroup) -> bool:
     window = t.timing.window
-    if not lane.shelved:
-        return len(t.jobs) >= window.jobs and lane.kept >= window.line
+    if not lane.spilled:
+        return len(t.jobs) >= window.jobs and lane.in_memory >= window.fifo_group
     # The last few of a shelf come back all at once: who arrives meanwhile need not follow them.
-    return lane.shelved > window.piece or lane.kept >= _refill_level(t)
+    return lane.spilled > window.refill or lane.in_memory >= _refill_level(t)
 
 
-def _refill_level(t: Tables) -> int:
+def _refill_level(t: SchedulerState) -> int:
     """A lane with fewer jobs in memory is refilled: all of them share half of the window."""
     window = t.timing.window
-    return max(window.line, window.jobs // (2 * max(1, t.lines.shelves)))
+    return max(window.fifo_group, window.jobs // (2 * max(1, t.ready_queue.spilled_groups)))
 
 
-def _spill(t: Tables, lane: Lane, cell: JobCell, now: Instant) -> JobCell:
-    t.lines.shelve(lane, cell.spec, cell.spec.order)
-    lane.arrived += 1
-    job_class = t.lines.classes[lane.class_index]
+def _spill(t: SchedulerState, lane: FifoGroup, cell: JobEntry, now: Instant) -> JobEntry:
+    t.ready_queue.spill(lane, cell.spec, cell.spec.arrival_number)
+    lane.spilled_since_request += 1
+    job_class = t.ready_queue.classes[lane.class_index]
     job_class.arrived += 1
-    job_class.arrived_work += t.runtimes.estimate(cell.spec.terms)
-    if lane.life is None or lane.life.ready_at != now:
-        lane.life = Life(JobState.QUEUED, reason="ready", ready_at=now, line=lane.number)
-    cell.life = lane.life
-    t.count_shelved(lane, 1)
+    job_class.arrived_work += t.runtime_estimates.estimate(cell.spec.terms)
+    if lane.spilled_life is None or lane.spilled_life.ready_at != now:
+        lane.spilled_life = Life(
+            JobState.QUEUED, reason="ready", ready_at=now, line=lane.spill_queue
+        )
+    cell.life = lane.spilled_life
+    t.count_spilled(lane, 1)
     t.put_job(cell)
     return cell
 
 
-def recall(t: Tables, record: JobRecord, now: Instant) -> JobCell:
+def recall(t: SchedulerState, record: JobRecord, now: Instant) -> JobEntry:
     """One job of the shelf, wherever in its line it is; nothing is written yet."""
-    lane = t.lines.numbered.get(record.life.line)
-    if lane is None or not lane.shelved or t.recent.departed_at(record.id) is not None:
-        raise StaleRecall(f"job {record.id} has moved since it was read")
-    t.visitors[record.id] = None
+    lane = t.ready_queue.by_spill_queue.get(record.life.line)
+    if lane is None or not lane.spilled or t.recently_finished.departed_at(record.id) is not None:
+        raise StalePreload(f"job {record.id} has moved since it was read")
+    t.recalled[record.id] = None
     cell = _load(t, lane, record)
     enqueue(t, cell, now)
-    t.lines.unshelve(lane, 1)
+    t.ready_queue.take_back(lane, 1)
     return cell
 
 
-def _load(t: Tables, lane: Lane, record: JobRecord) -> JobCell:
+def _load(t: SchedulerState, lane: FifoGroup, record: JobRecord) -> JobEntry:
     """Into memory, from where it was counted as queued already.
 
     The store has seen to it that it shares its terms with others.
     """
     spec = record.spec
     if not _is_counted_with(lane, spec):
-        t.count_shelved(lane, -1)
+        t.count_spilled(lane, -1)
         return t.add_job(record.id, spec, record.life)
-    place = t.lines.order.place(spec)
-    cell = t.jobs[record.id] = JobCell(record.id, spec, record.life, place=place)
+    place = t.ready_queue.order.sort_key(spec)
+    cell = t.jobs[record.id] = JobEntry(record.id, spec, record.life, sort_key=place)
     return cell
 
 
-def _is_counted_with(lane: Lane, spec: Spec) -> bool:
+def _is_counted_with(lane: FifoGroup, spec: Spec) -> bool:
     """Whether it is counted with its lane: a line of an earlier program has several tenants."""
     return spec.terms.tenant == lane.key[0]
 
 
-def spill_untouched(t: Tables) -> None:
+def spill_untouched(t: SchedulerState) -> None:
     """At a turn's end: jobs that were brought back by name and then left as they were go again.
 
     Or else memory would fill up with jobs that were asked for something which was refused.
     """
-    for job_id in t.visitors:
+    for job_id in t.recalled:
         cell = t.jobs.get(job_id)
-        lane = None if cell is None else t.lines.numbered.get(cell.life.line)
+        lane = None if cell is None else t.ready_queue.by_spill_queue.get(cell.life.line)
         # One before the edge would not be found there any more.
-        if cell is not None and lane is not None and cell.spec.order >= lane.edge:
-            t.lines.shelve(lane, cell.spec, cell.spec.order)
-            t.lines.leave(cell)
+        if cell is not None and lane is not None and cell.spec.arrival_number >= lane.boundary:
+            t.ready_queue.spill(lane, cell.spec, cell.spec.arrival_number)
+            t.ready_queue.remove(cell)
             t.forget_job(cell)
-            t.count_shelved(lane, 1)
-    t.visitors.clear()
+            t.count_spilled(lane, 1)
+    t.recalled.clear()
 
 
-def refill(t: Tables, event: Refilled, now: Instant) -> Counted:
+def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
     """The next jobs of a line come back, but for those that came, or came and went, meanwhile."""
-    lane = t.lines.numbered.get(event.refill.line)
-    if lane is None or lane.asked != event.refill.ticket:
-        return Counted(0)
-    may_lack = lane.arrived or not event.refill.exact
-    assert event.jobs or may_lack or not lane.shelved, f"line {lane.number} is not in the store"
-    jobs, gone = t.jobs, lane.gone
+    lane = t.ready_queue.by_spill_queue.get(event.refill.spill_queue)
+    if lane is None or lane.request_id != event.refill.request_id:
+        return CountReceipt(0)
+    may_lack = lane.spilled_since_request or not event.refill.exact
+    assert event.jobs or may_lack or not lane.spilled, (
+        f"line {lane.spill_queue} is not in the store"
+    )
+    jobs, gone = t.jobs, lane.left_since_request
     back: Sequence[JobRecord] = event.jobs
     if gone or not jobs.keys().isdisjoint([one.id for one in back]):
         back = [one for one in back if one.id not in jobs and one.id not in gone]
     _enqueue_loaded(t, lane, back, now)
     if back:
-        t.lines.unshelve(lane, len(back))
-    if event.jobs and lane.shelved:
+        t.ready_queue.take_back(lane, len(back))
+    if event.jobs and lane.spilled:
         last = event.jobs[-1].spec
-        t.lines.move_edge(lane, last, last.order + 1)
-    lane.asked, lane.dry, lane.hurried = 0, False, False
+        t.ready_queue.move_boundary(lane, last, last.arrival_number + 1)
+    lane.request_id, lane.empty, lane.urgent = 0, False, False
     # Where there were fewer than asked for, more may be on their way into the tables.
-    lane.settled = not gone and len(event.jobs) == event.refill.limit
+    lane.complete = not gone and len(event.jobs) == event.refill.limit
     gone.clear()
-    if lane.shelved:
-        t.lines.touched[lane.number] = lane
-    return Counted(len(back))
+    if lane.spilled:
+        t.ready_queue.refill_candidates[lane.spill_queue] = lane
+    return CountReceipt(len(back))
 
 
-def _enqueue_loaded(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Instant) -> None:
+def _enqueue_loaded(
+    t: SchedulerState, lane: FifoGroup, back: Sequence[JobRecord], now: Instant
+) -> None:
     """In line; alike jobs that follow each other, as mostly all of a shelf do, stand as one."""
-    first: JobCell | None = None
-    behind: list[JobCell] = []
-    stretch_jobs = t.limits.stretch_jobs
+    first: JobEntry | None = None
+    behind: list[JobEntry] = []
+    stretch_jobs = t.limits.refill_chunk_jobs
     for stretch in _alike_in_sequence(back, stretch_jobs):
         last = behind[-1] if behind else first
         cell = _load(t, lane, stretch[0])
@@ -172,15 +178,15 @@ def _enqueue_loaded(t: Tables, lane: Lane, back: Sequence[JobRecord], now: Insta
             behind.append(cell)
         else:
             if first is not None and behind:
-                t.lines.join_behind(first, behind, now)
+                t.ready_queue.add_behind(first, behind, now)
             enqueue(t, cell, now)
             first, behind = cell, []
         behind += _load_alike(t, lane, cell, stretch)
         if len(behind) >= stretch_jobs:
-            t.lines.join_behind(first, behind, now)
+            t.ready_queue.add_behind(first, behind, now)
             first, behind = behind[-1], []
     if first is not None and behind:
-        t.lines.join_behind(first, behind, now)
+        t.ready_queue.add_behind(first, behind, now)
 
 
 def _alike_in_sequence(back: Sequence[JobRecord], most: int) -> Iterator[Sequence[JobRecord]]:
@@ -191,7 +197,7 @@ def _alike_in_sequence(back: Sequence[JobRecord], most: int) -> Iterator[Sequenc
         if number - begun == most or not (
             spec.terms is ahead.terms
             and spec.created_at == ahead.created_at
-            and spec.order > ahead.order
+            and spec.arrival_number > ahead.arrival_number
             and spec.run_at is ahead.run_at is None
             and spec.finish_by is ahead.finish_by is None
             and spec.graph_ms is ahead.graph_ms is None
@@ -204,30 +210,30 @@ def _alike_in_sequence(back: Sequence[JobRecord], most: int) -> Iterator[Sequenc
 
 
 def _load_alike(
-    t: Tables, lane: Lane, first: JobCell, together: Sequence[JobRecord]
-) -> Collection[JobCell]:
+    t: SchedulerState, lane: FifoGroup, first: JobEntry, together: Sequence[JobRecord]
+) -> Collection[JobEntry]:
     """The others of those that came together; the first is in memory already."""
     if len(together) == 1:
         return ()
     if not _is_counted_with(lane, first.spec):
         return [_load(t, lane, one) for one in together[1:]]
-    place = first.place
-    cells = {one.id: JobCell(one.id, one.spec, one.life, place=place) for one in together[1:]}
+    place = first.sort_key
+    cells = {one.id: JobEntry(one.id, one.spec, one.life, sort_key=place) for one in together[1:]}
     t.jobs.update(cells)
     return cells.values()
 
 
-def _follows(cell: JobCell, before: JobCell) -> bool:
+def _follows(cell: JobEntry, before: JobEntry) -> bool:
     """Whether they are alike, and the one is behind the other in line. Neither has a key."""
     spec, ahead = cell.spec, before.spec
     return (
         spec.terms is ahead.terms
         and spec.concurrency is ahead.concurrency is None
-        and (cell.place, spec.order) > (before.place, ahead.order)
+        and (cell.sort_key, spec.arrival_number) > (before.sort_key, ahead.arrival_number)
     )
 
 
-def wanted_refills(t: Tables) -> list[Refill]:
+def wanted_refills(t: SchedulerState) -> list[Refill]:
     """What to ask of the store after this turn: one question a lane at a time.
 
     One that was asked in good time is asked again when it has become urgent; the first answer is
@@ -235,48 +241,56 @@ def wanted_refills(t: Tables) -> list[Refill]:
     the front of a shelf, which is not asked for, and by what has come to its end.
     """
     wanted: list[Refill] = []
-    lines = t.lines
-    if not lines.touched:
+    lines = t.ready_queue
+    if not lines.refill_candidates:
         return wanted
     level = _refill_level(t)
-    for lane in lines.touched.values():
+    for lane in lines.refill_candidates.values():
         if _wants_refill(lane, level):
-            t.tickets += 1
-            exact = not lane.settled or bool(lane.gone)
-            lane.asked, lane.hurried, lane.arrived = t.tickets, lane.dry or not exact, 0
-            lane.gone.clear()
-            limit = min(t.timing.window.piece, level)
-            wanted.append(Refill(lane.number, lane.edge - 1, limit, lane.asked, lane.dry, exact))
-    lines.touched.clear()
+            t.refill_requests += 1
+            exact = not lane.complete or bool(lane.left_since_request)
+            lane.request_id, lane.urgent, lane.spilled_since_request = (
+                t.refill_requests,
+                lane.empty or not exact,
+                0,
+            )
+            lane.left_since_request.clear()
+            limit = min(t.timing.window.refill, level)
+            wanted.append(
+                Refill(
+                    lane.spill_queue, lane.boundary - 1, limit, lane.request_id, lane.empty, exact
+                )
+            )
+    lines.refill_candidates.clear()
     return wanted
 
 
-def _wants_refill(lane: Lane, level: int) -> bool:
-    if lane.asked:
-        return lane.shelved > 0 and lane.dry and not lane.hurried
-    return lane.shelved > 0 and (lane.dry or lane.kept < level)
+def _wants_refill(lane: FifoGroup, level: int) -> bool:
+    if lane.request_id:
+        return lane.spilled > 0 and lane.empty and not lane.urgent
+    return lane.spilled > 0 and (lane.empty or lane.in_memory < level)
 
 
-def restore_spill_queues(t: Tables, counts: Mapping[int, int]) -> None:
+def restore_spill_queues(t: SchedulerState, counts: Mapping[int, int]) -> None:
     """After a load: the first jobs of each line are in memory and stand in theirs, the rest is not.
 
     `counts` has how many jobs the store has in each line, those that were loaded among them.
     """
-    loaded: dict[int, list[JobCell]] = {}
+    loaded: dict[int, list[JobEntry]] = {}
     for cell in t.jobs.values():
         if cell.life.line:
             loaded.setdefault(cell.life.line, []).append(cell)
     for number, cells in loaded.items():
         last = cells[-1]
-        lane = t.lines.lane(last.spec.terms)
+        lane = t.ready_queue.fifo_group(last.spec.terms)
         assert lane is not None
-        if t.lines.number_of(lane) == number:
-            lane.number = number
+        if t.ready_queue.spill_queue_of(lane) == number:
+            lane.spill_queue = number
         else:
-            lane = t.lines.stranger(lane, number)
-        t.lines.numbered[number] = lane
+            lane = t.ready_queue.fifo_group_of_old_number(lane, number)
+        t.ready_queue.by_spill_queue[number] = lane
         rest = counts[number] - len(cells)
         if rest:
-            t.lines.shelve(lane, last.spec, last.spec.order + 1, rest)
-            t.count_shelved(lane, rest)
-            t.lines.touched[number] = lane
+            t.ready_queue.spill(lane, last.spec, last.spec.arrival_number + 1, rest)
+            t.count_spilled(lane, rest)
+            t.ready_queue.refill_candidates[number] = lane

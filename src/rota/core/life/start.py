@@ -6,8 +6,8 @@ from rota.core.band import Array
 from rota.core.ids import execution_id
 from rota.core.life.arrays import start_member
 from rota.core.lifecycle import JOB_TRANSITIONS, JobVerb, move_job
-from rota.core.memory.cells import NO_CLASS, ExecutionCell, JobCell, WorkerCell
-from rota.core.memory.runtimes import stepped_up
+from rota.core.memory.cells import NO_CLASS, ExecutionEntry, JobEntry, WorkerEntry
+from rota.core.memory.runtimes import next_estimate
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -19,11 +19,11 @@ from rota.core.model import (
     Terms,
     WorkerId,
 )
-from rota.core.order.gates import is_limited, spend_start
+from rota.core.order.gates import has_limits, spend_start
 from rota.core.order.sharing import share_of
 from rota.core.order.tenants import has_quota
 from rota.core.resources import NOTHING
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 # A member of an enumeration costs several look-ups each time it is named: these are named for every
 # job that starts.
@@ -32,53 +32,53 @@ STATE_WHEN_STARTED = JOB_TRANSITIONS[JobState.QUEUED, _CLAIM]
 """The state of a job whose execution was made."""
 
 
-def lease_until(t: Tables, now: Instant) -> Instant:
+def lease_until(t: SchedulerState, now: Instant) -> Instant:
     """When a lease renewed now has surely ended, by whatever clock its holder has."""
     return now + t.lease_ms
 
 
-def lease_until_after_failover(t: Tables, now: Instant) -> Instant:
+def lease_until_after_failover(t: SchedulerState, now: Instant) -> Instant:
     """The same for one found at a take-over: the leader before may have renewed it since."""
     return lease_until(t, now) + t.timing.handover_ms
 
 
 def claim(
-    t: Tables,
-    job: JobCell,
-    worker: WorkerCell,
+    t: SchedulerState,
+    job: JobEntry,
+    worker: WorkerEntry,
     now: Instant,
     behind: ExecutionId | None = None,
-) -> ExecutionCell:
+) -> ExecutionEntry:
     """The job is the worker's: a new execution with a higher fence than any before.
 
     At once, or prefetched: then it has nothing of the worker until the one it is behind has ended.
     """
-    if job.spec.band is not None and isinstance(job.spec.band, Array):
+    if job.spec.group is not None and isinstance(job.spec.group, Array):
         job = start_member(t, job, now)
     life, terms = job.life, job.spec.terms
     execution = new_execution(job, worker.worker.id, now, behind)
     if behind is not None:
         worker.prefetched[behind] = (execution.id, terms.needs.resources)
-    cell = t.executions[execution.id] = ExecutionCell(execution, lease_until(t, now), now)
-    t.draft.executions[execution.id] = execution
+    cell = t.executions[execution.id] = ExecutionEntry(execution, lease_until(t, now), now)
+    t.changeset.executions[execution.id] = execution
     if job.class_index == NO_CLASS:
-        share = t.share_like(terms)  # an array's or gang's member, or put there by hand
+        share = t.dominant_share_of(terms)  # an array's or gang's member, or put there by hand
     else:
-        share = share_of(t.lines.classes[job.class_index], t.fleet.capacity)
-    t.lines.leave(job)
-    t.draft.waits.append(0 if life.ready_at is None else now - life.ready_at)
+        share = share_of(t.ready_queue.classes[job.class_index], t.fleet.capacity)
+    t.ready_queue.remove(job)
+    t.changeset.waits.append(0 if life.ready_at is None else now - life.ready_at)
     move_job(job.id, life.state, _CLAIM)
     t.set_life(job, running_life(life, execution))
     occupy(t, cell, terms, share, now)
     queue = t.queues[terms.queue]
-    if is_limited(queue):
+    if has_limits(queue):
         spend_start(queue, now)
-        t.check_gates(queue, now)
+        t.check_queue_limits(queue, now)
     return cell
 
 
 def new_execution(
-    job: JobCell, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
+    job: JobEntry, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
 ) -> Execution:
     """The next execution of a job."""
     life, fence = job.life, job.life.fence + 1
@@ -111,7 +111,9 @@ def running_life(life: Life, execution: Execution) -> Life:
     )
 
 
-def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Instant) -> None:
+def occupy(
+    t: SchedulerState, cell: ExecutionEntry, terms: Terms, share: float, now: Instant
+) -> None:
     """What the execution holds is held: of its worker, its queue, its tenant."""
     execution, resources = cell.execution, terms.needs.resources
     cell.ends_at = probable_end(t, terms, cell.since, now)
@@ -122,33 +124,33 @@ def occupy(t: Tables, cell: ExecutionCell, terms: Terms, share: float, now: Inst
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
     queue.begin(execution.id)
     if terms.preemptible and terms.semantics is Semantics.AT_LEAST_ONCE:
-        t.evictable[execution.id] = None
+        t.preemptible[execution.id] = None
     if terms.needs.affinity is not None:
-        t.locality.begin(execution.id, terms, worker)
-    tenant = t.tenants.cells.get(terms.tenant) or t.tenants.cell(terms.tenant)
+        t.affinity.note_start(execution.id, terms, worker)
+    tenant = t.tenants.entries.get(terms.tenant) or t.tenants.entry(terms.tenant)
     tenant.hold(execution.id, resources)
-    payer = t.lines.order.party(terms.tenant, queue)
-    cell.rate = t.lines.order.begin(payer, share, (now, cell.ends_at))
+    payer = t.ready_queue.order.account(terms.tenant, queue)
+    cell.rate = t.ready_queue.order.charge(payer, share, (now, cell.ends_at))
     if has_quota(tenant):
         t.check_quota(tenant, now)
     t.note_start(tenant, now)
 
 
-def probable_end(t: Tables, terms: Terms, since: Instant, now: Instant) -> Instant:
+def probable_end(t: SchedulerState, terms: Terms, since: Instant, now: Instant) -> Instant:
     """When an execution will probably end that began then."""
-    ends_at = since + t.runtimes.estimate(terms)
-    return ends_at if ends_at > now else stepped_up(since, terms.timeout_ms, now)
+    ends_at = since + t.runtime_estimates.estimate(terms)
+    return ends_at if ends_at > now else next_estimate(since, terms.timeout_ms, now)
 
 
-def extend_estimate(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+def extend_estimate(t: SchedulerState, cell: ExecutionEntry, now: Instant) -> None:
     """If it runs longer than was thought, another end is guessed, and charged for."""
     if cell.ends_at > now:
         return
     terms = t.jobs[cell.execution.job_id].spec.terms
-    ends_at = stepped_up(cell.since, terms.timeout_ms, now)
+    ends_at = next_estimate(cell.since, terms.timeout_ms, now)
     if cell.rate:
-        payer = t.lines.order.party(terms.tenant, t.queues[terms.queue])
-        t.lines.order.extend(payer, cell.rate, ends_at - cell.ends_at)
+        payer = t.ready_queue.order.account(terms.tenant, t.queues[terms.queue])
+        t.ready_queue.order.charge_more(payer, cell.rate, ends_at - cell.ends_at)
     worker = t.fleet.workers[cell.execution.worker_id]
     worker.move_end(cell.execution.id, cell.ends_at, ends_at)
     cell.ends_at = ends_at

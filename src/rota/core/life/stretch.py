@@ -11,20 +11,20 @@ from collections.abc import Sequence
 
 from rota.core.life.plain import took_room
 from rota.core.life.start import lease_until, new_execution, probable_end, running_life
-from rota.core.memory.cells import ExecutionCell, JobCell, LineKey, WorkerCell
+from rota.core.memory.cells import ExecutionEntry, JobEntry, OrderKey, WorkerEntry
 from rota.core.model import ExecutionId, Instant, JobState, Terms
-from rota.core.order.party import Line
+from rota.core.order.party import ClassQueue
 from rota.core.order.sharing import share_of
 from rota.core.outcome import Order
-from rota.core.resources import times
-from rota.core.tables import Tables
+from rota.core.resources import how_often_fits
+from rota.core.tables import SchedulerState
 
 FEW = 8
 """Jobs from which on it pays to start them together."""
 _QUEUED, _RUNNING = JobState.QUEUED, JobState.RUNNING
 
 
-def stretch(t: Tables, job: JobCell, worker: WorkerCell, mask: int) -> Sequence[JobCell]:
+def stretch(t: SchedulerState, job: JobEntry, worker: WorkerEntry, mask: int) -> Sequence[JobEntry]:
     """The plain job that goes first among these classes, to this worker, and who follows it there.
 
     The worker stays the best as long as it has room, for the fit becomes only tighter. The line
@@ -35,65 +35,70 @@ def stretch(t: Tables, job: JobCell, worker: WorkerCell, mask: int) -> Sequence[
     if not mask:
         return (job,)
     most = _room(t, terms, worker)
-    party = t.lines.order.only(mask & t.lines.ready) if most > 1 else None
+    party = t.ready_queue.order.only(mask & t.ready_queue.ready) if most > 1 else None
     if party is None:
         return (job,)
-    line = party.lines[job.class_index]
+    line = party.class_queues[job.class_index]
     rival = party.heads.first(mask & party.ready & ~line.bit)
     until = None if rival is None else (rival[0], rival[1])
     return _take(t, line, terms, (most, until)) or (job,)
 
 
-def _room(t: Tables, terms: Terms, worker: WorkerCell) -> int:
+def _room(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
     """How many such jobs the worker takes at most before anything else has to be looked at."""
     poll, limit = worker.poll, t.policy.max_running
     assert poll is not None
-    most = poll.room if limit is None else min(poll.room, limit - len(t.executions))
+    most = poll.free_slots if limit is None else min(poll.free_slots, limit - len(t.executions))
     if most >= FEW:
-        most = times(terms.needs.resources, worker.free, most)
+        most = how_often_fits(terms.needs.resources, worker.free, most)
     return most if most >= FEW else 1
 
 
 def _take(
-    t: Tables, line: Line, terms: Terms, limit: tuple[int, tuple[int, LineKey] | None]
-) -> list[JobCell]:
+    t: SchedulerState,
+    line: ClassQueue,
+    terms: Terms,
+    limit: tuple[int, tuple[int, OrderKey] | None],
+) -> list[JobEntry]:
     """The first of the line as far as they are alike; their entries are taken out of its row."""
-    found = line.row.ahead()
+    found = line.jobs.first_run()
     if found is None:
         return []
     (run, rest), (most, until) = found, limit
-    jobs: list[JobCell] = []
+    jobs: list[JobEntry] = []
     passed = 0
     for entry in run:
         if len(jobs) == most or (rest is not None and rest < entry):
             break
         if until is not None and until < (line.rank, entry):
             break
-        if t.lines.stands(entry, line):
+        if t.ready_queue.is_current(entry, line):
             job = t.jobs[entry[2]]
-            if job.spec.terms is not terms or job.spec.band is not None:
+            if job.spec.terms is not terms or job.spec.group is not None:
                 break
             jobs.append(job)
         passed += 1
-    line.row.drop_ahead(passed)
+    line.jobs.drop_from_first_run(passed)
     line.first = None
     return jobs
 
 
-def start_together(t: Tables, jobs: Sequence[JobCell], worker: WorkerCell, now: Instant) -> None:
+def start_together(
+    t: SchedulerState, jobs: Sequence[JobEntry], worker: WorkerEntry, now: Instant
+) -> None:
     """All of them start on the worker, whose open poll will be answered with them."""
     terms = jobs[0].spec.terms
     ends_at = probable_end(t, terms, now, now)
-    share = share_of(t.lines.classes[jobs[0].class_index], t.fleet.capacity)
+    share = share_of(t.ready_queue.classes[jobs[0].class_index], t.fleet.capacity)
     # The last one leaves an empty line behind, and is charged after that like any other.
-    order, kind = t.lines.order, t.kinds.of(terms)
-    payer = kind.payer(order)
-    rate = order.begin(payer, share, (now, ends_at), len(jobs) - 1)
-    t.lines.leave_together(jobs)
-    order.begin(payer, share, (now, ends_at))
+    order, kind = t.ready_queue.order, t.terms.of(terms)
+    payer = kind.account(order)
+    rate = order.charge(payer, share, (now, ends_at), len(jobs) - 1)
+    t.ready_queue.remove_together(jobs)
+    order.charge(payer, share, (now, ends_at))
     lease = lease_until(t, now)
     begun = [
-        ExecutionCell(
+        ExecutionEntry(
             new_execution(job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate
         )
         for job in jobs
@@ -104,7 +109,7 @@ def start_together(t: Tables, jobs: Sequence[JobCell], worker: WorkerCell, now: 
 
 
 def _hold_together(
-    t: Tables, terms: Terms, begun: Sequence[ExecutionCell], worker: WorkerCell
+    t: SchedulerState, terms: Terms, begun: Sequence[ExecutionEntry], worker: WorkerEntry
 ) -> None:
     """What they hold is held: of their worker, their queue, their tenant."""
     ids: list[ExecutionId] = []
@@ -112,8 +117,8 @@ def _hold_together(
         execution = cell.execution
         ids.append(execution.id)
         t.executions[execution.id] = cell
-        t.draft.executions[execution.id] = execution
-    each, tenant = terms.needs.resources, t.tenants.cells[terms.tenant]
+        t.changeset.executions[execution.id] = execution
+    each, tenant = terms.needs.resources, t.tenants.entries[terms.tenant]
     worker.hold_together(ids, each, begun[0].ends_at)
     t.queues[terms.queue].running += len(ids)
     tenant.held.update(dict.fromkeys(ids, each))
@@ -121,22 +126,25 @@ def _hold_together(
 
 
 def _move_together(
-    t: Tables, jobs: Sequence[JobCell], begun: Sequence[ExecutionCell], now: Instant
+    t: SchedulerState, jobs: Sequence[JobEntry], begun: Sequence[ExecutionEntry], now: Instant
 ) -> None:
-    waits, moved = t.draft.waits, t.draft.moved
+    waits, moved = t.changeset.waits, t.changeset.moved
     for job, cell in zip(jobs, begun, strict=True):
         before = job.life
         assert before.state is _QUEUED
         waits.append(0 if before.ready_at is None else now - before.ready_at)
         if before.line:
-            t.leave_shelf(job)
+            t.leave_spill_queue(job)
         job.life = running_life(before, cell.execution)
         moved[job.id] = job
-    t.kinds.of(jobs[0].spec.terms).started(len(jobs))
+    t.terms.of(jobs[0].spec.terms).count_started(len(jobs))
 
 
 def _hand_over_together(
-    t: Tables, jobs: Sequence[JobCell], begun: Sequence[ExecutionCell], worker: WorkerCell
+    t: SchedulerState,
+    jobs: Sequence[JobEntry],
+    begun: Sequence[ExecutionEntry],
+    worker: WorkerEntry,
 ) -> None:
     limits, poll = t.queues[jobs[0].spec.terms.queue].queue.limits, worker.poll
     assert poll is not None

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from rota.core.band import Array, Gang, GroupMember, GroupProgress, copies_of
 from rota.core.lifecycle import JOB_WAITING
-from rota.core.memory.cells import JobCell
+from rota.core.memory.cells import JobEntry
 from rota.core.model import Instant, JobId, JobState, Life, Spec, Terms, WorkerId
 
-Count: TypeAlias = Callable[[Terms, JobState, int], None]
+CountJobs: TypeAlias = Callable[[Terms, JobState, int], None]
 """So many more jobs with these terms are in this state."""
 
 
-class BandCell:
+class GroupEntry:
     """One live array or gang."""
 
     __slots__ = (
@@ -34,7 +34,7 @@ class BandCell:
         "hosts",
         "idle_since",
         "live",
-        "order",
+        "member_order",
         "places",
         "running",
         "size",
@@ -48,7 +48,7 @@ class BandCell:
         """Members that are jobs and have not ended."""
         self.size = 0
         """Members in all."""
-        self.order: Sequence[int] = ()
+        self.member_order: Sequence[int] = ()
         """The indices to draw in this life, in this order."""
         self.waiting = 0
         """Members that are no jobs yet."""
@@ -68,7 +68,7 @@ class BandCell:
         self.places: list[WorkerId] = []
         """Where the members of a gang that is about to start go, by index."""
 
-    def tally(self) -> GroupProgress:
+    def progress(self) -> GroupProgress:
         """As it is written."""
         return GroupProgress(
             self.drawn,
@@ -96,48 +96,48 @@ class BandCell:
         else:
             self.cancelled += 1
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """All members of a gang wait, as in the beginning."""
         self.drawn = self.running = self.succeeded = self.failed = 0
         self.cancelled = self.dropped = 0
         self.hosts, self.cause, self.delay_ms, self.idle_since = (), "", -1, None
 
 
-class Bands:
+class GroupIndex:
     """All live arrays and gangs."""
 
-    def __init__(self, count: Count) -> None:
-        self.cells: dict[JobId, BandCell] = {}
+    def __init__(self, count: CountJobs) -> None:
+        self.entries: dict[JobId, GroupEntry] = {}
         self.waiting = 0
         """Members of all of them that are no jobs yet."""
-        self.touched: dict[JobId, None] = {}
+        self.changed: dict[JobId, None] = {}
         """Bands whose tally is to be written at the end of the turn."""
         self.due: dict[JobId, None] = {}
         """Bands of which a member has ended."""
         self._count = count
 
-    def of(self, cell: JobCell) -> BandCell:
+    def of(self, cell: JobEntry) -> GroupEntry:
         """The band that the job is, or is of."""
-        band = cell.spec.band
-        return self.cells[JobId(band.parent) if isinstance(band, GroupMember) else cell.id]
+        band = cell.spec.group
+        return self.entries[JobId(band.parent) if isinstance(band, GroupMember) else cell.id]
 
-    def add(self, cell: JobCell) -> bool:
+    def add(self, cell: JobEntry) -> bool:
         """A band or a member comes into memory; True: it counts as a job like any other."""
-        band = cell.spec.band
+        band = cell.spec.group
         if isinstance(band, GroupMember):
             # At a load a member may come before its band.
-            self.cells.setdefault(JobId(band.parent), BandCell()).live[cell.id] = None
+            self.entries.setdefault(JobId(band.parent), GroupEntry()).live[cell.id] = None
             return True
-        self._shape(self.cells.setdefault(cell.id, BandCell()), cell)
-        self.wait_more(cell, self.cells[cell.id].waiting, counted=False)
+        self._restore_counts(self.entries.setdefault(cell.id, GroupEntry()), cell)
+        self.add_waiting(cell, self.entries[cell.id].waiting, counted=False)
         return False
 
-    def _shape(self, cell: BandCell, job: JobCell) -> None:
+    def _restore_counts(self, cell: GroupEntry, job: JobEntry) -> None:
         """What its spec and its row say; which members are live it knows already."""
-        band, tally = job.spec.band, job.life.tally or GroupProgress()
-        cell.size, cell.order = copies_of(band), ()
+        band, tally = job.spec.group, job.life.group_progress or GroupProgress()
+        cell.size, cell.member_order = copies_of(band), ()
         if isinstance(band, Array):
-            cell.order = indices(band.todo) if band.todo else range(band.count)
+            cell.member_order = indices(band.todo) if band.todo else range(band.count)
         cell.drawn, cell.running = tally.drawn, tally.running
         cell.succeeded, cell.failed = tally.succeeded, tally.failed
         cell.cancelled, cell.dropped, cell.hosts = tally.cancelled, tally.dropped, tally.hosts
@@ -146,89 +146,89 @@ class Bands:
         if isinstance(band, Gang):
             cell.waiting = band.size if job.life.state in JOB_WAITING else 0
         else:
-            cell.waiting = len(cell.order) - cell.drawn - cell.dropped
+            cell.waiting = len(cell.member_order) - cell.drawn - cell.dropped
 
-    def weigh(self, cell: JobCell, sign: int) -> bool:
+    def recount(self, cell: JobEntry, sign: int) -> bool:
         """A band's waiting members count by what it asks for: taken back, then counted anew.
 
         True: it is a member, and counts as a job like any other.
         """
-        if isinstance(cell.spec.band, GroupMember):
+        if isinstance(cell.spec.group, GroupMember):
             return True
-        mine = self.cells[cell.id]
+        mine = self.entries[cell.id]
         if sign > 0:
-            self._reshape(mine, cell.spec)
+            self._update_counts(mine, cell.spec)
         self.waiting += sign * mine.waiting
-        self._count(cell.spec.terms, shown(cell.life.state), sign * mine.waiting)
+        self._count(cell.spec.terms, counted_state(cell.life.state), sign * mine.waiting)
         return False
 
-    def _reshape(self, mine: BandCell, spec: Spec) -> None:
-        band = spec.band
+    def _update_counts(self, mine: GroupEntry, spec: Spec) -> None:
+        band = spec.group
         if isinstance(band, Array) and not mine.drawn and not band.todo:
-            mine.order = range(band.count)
+            mine.member_order = range(band.count)
             mine.waiting = band.count
         elif isinstance(band, Gang) and mine.waiting:
             mine.waiting = band.size
         mine.size, mine.template = copies_of(band), None
 
-    def remove(self, cell: JobCell) -> bool:
+    def remove(self, cell: JobEntry) -> bool:
         """A band or a member leaves memory; True: it counted as a job like any other."""
-        band = cell.spec.band
+        band = cell.spec.group
         if isinstance(band, GroupMember):
             parent = JobId(band.parent)
-            del self.cells[parent].live[cell.id]
+            del self.entries[parent].live[cell.id]
             self.due[parent] = None
             return True
-        self.wait_more(cell, -self.cells[cell.id].waiting)
-        del self.cells[cell.id]
-        self.touched.pop(cell.id, None)
+        self.add_waiting(cell, -self.entries[cell.id].waiting)
+        del self.entries[cell.id]
+        self.changed.pop(cell.id, None)
         self.due.pop(cell.id, None)
         return False
 
-    def move(self, cell: JobCell, after: JobState) -> bool:
+    def move(self, cell: JobEntry, after: JobState) -> bool:
         """A band or a member changes its state; True: it counts as a job like any other."""
-        band, before = cell.spec.band, cell.life.state
+        band, before = cell.spec.group, cell.life.state
         if isinstance(band, GroupMember):
-            self._move_member(self.cells[JobId(band.parent)], before, after)
-            self.touched[JobId(band.parent)] = None
+            self._move_member(self.entries[JobId(band.parent)], before, after)
+            self.changed[JobId(band.parent)] = None
             return True
-        mine = self.cells[cell.id]
-        if shown(before) is not shown(after):
-            self._count(cell.spec.terms, shown(before), -mine.waiting)
-            self._count(cell.spec.terms, shown(after), mine.waiting)
+        mine = self.entries[cell.id]
+        if counted_state(before) is not counted_state(after):
+            self._count(cell.spec.terms, counted_state(before), -mine.waiting)
+            self._count(cell.spec.terms, counted_state(after), mine.waiting)
         return False
 
-    def last(self, cell: JobCell, life: Life) -> Life:
+    def final_life(self, cell: JobEntry, life: Life) -> Life:
         """A band or a member is about to end with this life: members that wait are called off."""
-        if isinstance(cell.spec.band, GroupMember):
+        if isinstance(cell.spec.group, GroupMember):
             return life
-        self.call_off_rest(cell)
-        return replace(life, tally=self.cells[cell.id].tally())
+        self.cancel_waiting(cell)
+        return replace(life, group_progress=self.entries[cell.id].progress())
 
-    def call_off_rest(self, cell: JobCell) -> int:
+    def cancel_waiting(self, cell: JobEntry) -> int:
         """Those of its members that are no jobs yet will never be; answers how many."""
-        mine = self.cells[cell.id]
+        mine = self.entries[cell.id]
         rest = mine.waiting
         mine.dropped += rest
         mine.cancelled += rest
-        self.wait_more(cell, -rest)
+        self.add_waiting(cell, -rest)
         return rest
 
-    def _move_member(self, mine: BandCell, before: JobState, after: JobState) -> None:
+    def _move_member(self, mine: GroupEntry, before: JobState, after: JobState) -> None:
         runs = (JobState.RUNNING, JobState.CANCELLING)
         mine.running += (after in runs) - (before in runs)
         if after not in runs and after not in JOB_WAITING:
             mine.count_end(after)
 
-    def wait_more(self, cell: JobCell, step: int, *, counted: bool = True) -> None:
+    def add_waiting(self, cell: JobEntry, step: int, *, counted: bool = True) -> None:
         """So many more members of the band wait to become jobs."""
         if counted:
-            self.cells[cell.id].waiting += step
+            self.entries[cell.id].waiting += step
         self.waiting += step
-        self._count(cell.spec.terms, shown(cell.life.state), step)
+        self._count(cell.spec.terms, counted_state(cell.life.state), step)
 
 
-def shown(state: JobState) -> JobState:
+def counted_state(state: JobState) -> JobState:
     """What the waiting members of a band in this state are counted as."""
     return JobState.PENDING if state is JobState.PENDING else JobState.QUEUED
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.core.memory.rooms import Rooms
+from rota.core.memory.rooms import FreeCapacities
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -34,11 +34,11 @@ from rota.core.resources import NOTHING, left_of, minus, multiplied, plus, total
 
 NO_CLASS = -1
 
-LineKey: TypeAlias = tuple[int, int, JobId]
+OrderKey: TypeAlias = tuple[int, int, JobId]
 """(place, arrival, job): the smallest goes first."""
 
 
-class JobCell(msgspec.Struct, gc=False):
+class JobEntry(msgspec.Struct, gc=False):
     """A live job."""
 
     id: JobId
@@ -48,9 +48,9 @@ class JobCell(msgspec.Struct, gc=False):
     """Dependencies that have not ended yet."""
     class_index: int = NO_CLASS
     """The class it stands in line with; none while anything but a worker is missing."""
-    line_number: int = 0
+    queue_number: int = 0
     """The line of the class that it stands in."""
-    place: int = 0
+    sort_key: int = 0
     """What it is sorted by, as the order says."""
     estimate: Millis = 0
     """How long it is expected to run, as of when it joined its line."""
@@ -59,12 +59,12 @@ class JobCell(msgspec.Struct, gc=False):
         """As stored and answered."""
         return JobRecord(self.id, self.spec, self.life)
 
-    def line_key(self) -> LineKey:
+    def order_key(self) -> OrderKey:
         """Its place in any line of jobs."""
-        return (self.place, self.spec.order, self.id)
+        return (self.sort_key, self.spec.arrival_number, self.id)
 
 
-class ExecutionCell(msgspec.Struct, gc=False):
+class ExecutionEntry(msgspec.Struct, gc=False):
     """A live execution and its lease."""
 
     execution: Execution
@@ -76,7 +76,7 @@ class ExecutionCell(msgspec.Struct, gc=False):
     """How long its worker may take to stop it, once it was asked to."""
     delivered: bool = True
     """Whether an answer to its worker may have carried it."""
-    told: bool = False
+    stop_delivered: bool = False
     """Whether an answer to its worker has asked to stop it."""
     progress: float | None = None
     message: str = ""
@@ -91,12 +91,12 @@ class ExecutionCell(msgspec.Struct, gc=False):
     """What its tenant is charged for a millisecond of it."""
 
 
-class OpenPoll(msgspec.Struct, gc=False):
+class PendingPoll(msgspec.Struct, gc=False):
     """A worker's call that waits for an answer."""
 
     id: PollId
     until: Instant
-    room: int
+    free_slots: int
     orders: list[Order]
     lost: Sequence[ExecutionId] = ()
     urgent: bool = False
@@ -112,19 +112,21 @@ class MachineClass:
         "can_mask",
         "capabilities",
         "capacity",
+        "classes_seen",
+        "free_capacities",
         "index",
         "labels",
         "only",
         "queues",
-        "rooms",
-        "seen",
         "special",
         "workers",
     )
 
-    def __init__(self, index: int, worker: Worker, rooms: Rooms, traits: Labels = ()) -> None:
+    def __init__(
+        self, index: int, worker: Worker, rooms: FreeCapacities, traits: Labels = ()
+    ) -> None:
         self.index = index
-        self.rooms = rooms
+        self.free_capacities = rooms
         """Those of all kinds of workers."""
         self.labels = dict(traits)
         """Those that any job requires."""
@@ -134,21 +136,22 @@ class MachineClass:
         self.queues = None if worker.queues is None else dict.fromkeys(worker.queues)
         self.can_mask = 0
         """Bits of the job classes that such a worker could run when empty."""
-        self.seen = 0
+        self.classes_seen = 0
         """Job classes below this number are in the mask."""
         custom = sum(1 for _, amount in worker.capacity.custom if amount)
         self.special = (1 if worker.capacity.gpu_milli else 0) + custom
         self.workers: dict[WorkerId, None] = {}
 
 
-class WorkerCell:
+class WorkerEntry:
     """A known worker and what it holds; its `room` is derived from `held`, and only here."""
 
     __slots__ = (
-        "_prospects",
+        "_expected_free",
         "check_at",
         "counted",
         "ends",
+        "free_capacity",
         "held",
         "last_seen",
         "machine",
@@ -156,7 +159,6 @@ class WorkerCell:
         "poll",
         "prefetched",
         "rank",
-        "room",
         "stamp",
         "stops",
         "undelivered",
@@ -176,9 +178,9 @@ class WorkerCell:
         """When what it holds will probably end, the soonest first."""
         self.counted = Resources()
         """What of it is in the capacity of the fleet."""
-        self.room = machine.rooms.of(machine.index, left_of(worker.capacity, ()))
+        self.free_capacity = machine.free_capacities.of(machine.index, left_of(worker.capacity, ()))
         """What is left of it."""
-        self.poll: OpenPoll | None = None
+        self.poll: PendingPoll | None = None
         self.stops: dict[ExecutionId, None] = {}
         """What it holds and was asked to stop."""
         self.named: dict[ExecutionId, None] = {}
@@ -189,37 +191,37 @@ class WorkerCell:
         """When its leases are looked at next; timers set for another time are void."""
         self.stamp = 0
         """Changes with whatever matters for placing; older offers of this worker are void."""
-        self._prospects: list[tuple[Instant, Resources]] | None = None
+        self._expected_free: list[tuple[Instant, Resources]] | None = None
         """None: to be worked out."""
 
     @property
     def free(self) -> Resources:
         """How much is left of it."""
-        return self.room.free
+        return self.free_capacity.free
 
     def set_free(self, amount: Resources) -> None:
         """So much is left of it, being the machine that it is."""
-        self.room = self.machine.rooms.of(self.machine.index, amount)
+        self.free_capacity = self.machine.free_capacities.of(self.machine.index, amount)
         self.stamp += 1
-        self._prospects = None
+        self._expected_free = None
 
-    def prospects(self) -> list[tuple[Instant, Resources]]:
+    def expected_free(self) -> list[tuple[Instant, Resources]]:
         """When it will probably have more room, and how much then; the soonest first."""
-        found = self._prospects
+        found = self._expected_free
         if found is None:
-            found, free = [], self.room.free
+            found, free = [], self.free_capacity.free
             for at, execution_id in self.ends:
                 free = plus(free, self.held[execution_id])
                 if found and found[-1][0] == at:
                     found.pop()
                 found.append((at, free))
-            self._prospects = found
+            self._expected_free = found
         return found
 
     def set_ends(self, ends: list[tuple[Instant, ExecutionId]]) -> None:
         """What it holds will probably end then, the soonest first."""
         self.ends = ends
-        self._prospects = None
+        self._expected_free = None
 
     def hold(self, execution_id: ExecutionId, amount: Resources, ends_at: Instant) -> None:
         """The execution takes its share, probably until `ends_at`."""
@@ -232,9 +234,9 @@ class WorkerCell:
         else:
             ends.append((ends_at, execution_id))
         if amount is not NOTHING:  # a prefetched one's, which has nothing yet
-            self.room = self.room.without(amount)
+            self.free_capacity = self.free_capacity.without(amount)
         self.stamp += 1
-        self._prospects = None
+        self._expected_free = None
 
     def hold_together(
         self, execution_ids: Sequence[ExecutionId], each: Resources, ends_at: Instant
@@ -256,9 +258,9 @@ class WorkerCell:
         """The execution will probably end at another time."""
         del self.ends[bisect_left(self.ends, (before, execution_id))]
         insort(self.ends, (after, execution_id))
-        self._prospects = None
+        self._expected_free = None
 
-    def let_go(self, execution_id: ExecutionId, ends_at: Instant) -> None:
+    def release(self, execution_id: ExecutionId, ends_at: Instant) -> None:
         """The share comes back: once, because what is not held cannot be given back."""
         amount = self.held.pop(execution_id, None)
         if self.named or self.stops or self.undelivered:
@@ -270,11 +272,11 @@ class WorkerCell:
             # What began first mostly ends first.
             is_first = ends[0][1] == execution_id
             del ends[0 if is_first else bisect_left(ends, (ends_at, execution_id))]
-            self.room = self.room.with_back(amount)
+            self.free_capacity = self.free_capacity.with_back(amount)
             self.stamp += 1
-            self._prospects = None
+            self._expected_free = None
 
-    def let_go_together(
+    def release_together(
         self, ended: Mapping[ExecutionId, Instant], taken_over: Sequence[Resources]
     ) -> None:
         """The shares of executions that were to end then come back, less what others took over."""
@@ -292,12 +294,12 @@ class WorkerCell:
     def take_over(self, prefetched_id: ExecutionId, amount: Resources) -> None:
         """The one before it has ended, and its share is back: the prefetched one takes its own."""
         self.held[prefetched_id] = amount
-        self.room = self.room.without(amount)
+        self.free_capacity = self.free_capacity.without(amount)
         self.stamp += 1
-        self._prospects = None
+        self._expected_free = None
 
 
-class QueueCell:
+class QueueEntry:
     """A queue, how much runs of it, and the state of its rate limit."""
 
     __slots__ = ("class_mask", "next_start", "queue", "running", "runs")

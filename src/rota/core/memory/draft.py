@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rota.core.memory.cells import JobCell
-from rota.core.memory.event_draft import EventDraft
+from rota.core.memory.cells import JobEntry
+from rota.core.memory.event_draft import EventChanges
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -12,14 +12,13 @@ from rota.core.model import (
     KeyRecord,
     Millis,
     Queue,
-    Runtime,
+    RuntimeStats,
     ScheduleId,
     Tenant,
     Worker,
     WorkerId,
 )
 from rota.core.outcome import (
-    Answer,
     AnyWrite,
     DropCalendar,
     DropJob,
@@ -28,6 +27,7 @@ from rota.core.outcome import (
     Ended,
     MoveJob,
     MoveSchedule,
+    PollAnswer,
     PutCalendar,
     PutExecution,
     PutKey,
@@ -39,18 +39,17 @@ from rota.core.outcome import (
     PutTenant,
     PutWorker,
 )
-from rota.core.records.job_writes import PutBand, PutJob
+from rota.core.records.job_writes import PutGroup, PutJob
 from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Course, Occurrence, Schedule
+from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
 
 
-class Draft:
+class Changeset:
     """The changes of one turn. A job put and moved within it becomes one write."""
 
     __slots__ = (
         "answers",
         "calendars",
-        "courses",
         "deadlines",
         "dropped",
         "dropped_schedules",
@@ -65,6 +64,7 @@ class Draft:
         "put",
         "queues",
         "runtimes",
+        "schedule_states",
         "schedules",
         "submitted",
         "tenants",
@@ -76,21 +76,21 @@ class Draft:
         self.queues: dict[str, Queue] = {}
         self.policy: Policy | None = None
         self.tenants: dict[str, Tenant] = {}
-        self.runtimes: dict[tuple[str, str], Runtime] = {}
+        self.runtimes: dict[tuple[str, str], RuntimeStats] = {}
         self.workers: dict[WorkerId, Worker] = {}
         self.dropped_workers: dict[WorkerId, None] = {}
-        self.put: dict[JobId, JobCell] = {}
-        self.moved: dict[JobId, JobCell] = {}
+        self.put: dict[JobId, JobEntry] = {}
+        self.moved: dict[JobId, JobEntry] = {}
         self.dropped: dict[JobId, None] = {}
         self.executions: dict[ExecutionId, Execution] = {}
         self.keys: list[KeyRecord] = []
         self.calendars: dict[str, Calendar | None] = {}
         self.schedules: dict[ScheduleId, Schedule] = {}
-        self.courses: dict[ScheduleId, Course] = {}
+        self.schedule_states: dict[ScheduleId, ScheduleState] = {}
         self.dropped_schedules: dict[ScheduleId, None] = {}
         self.occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
-        self.events = EventDraft()
-        self.answers: list[Answer] = []
+        self.events = EventChanges()
+        self.answers: list[PollAnswer] = []
         self.waits: list[Millis] = []
         self.ends: list[Ended] = []
         self.submitted = 0
@@ -102,7 +102,7 @@ class Draft:
         put = self.put
         facts = self._settings()
         facts += [
-            (PutJob if cell.spec.band is None else PutBand)(job_id, cell.spec, cell.life)
+            (PutJob if cell.spec.group is None else PutGroup)(job_id, cell.spec, cell.life)
             for job_id, cell in put.items()
         ]
         facts += [
@@ -113,8 +113,8 @@ class Draft:
         if self.dropped or self.keys:
             facts += [DropJob(job_id) for job_id in self.dropped]
             facts += [PutKey(record) for record in self.keys]
-        if self.calendars or self.schedules or self.courses or self.occurrences:
-            facts += self._times()
+        if self.calendars or self.schedules or self.schedule_states or self.occurrences:
+            facts += self._schedule_writes()
         if self.dropped_schedules:
             facts += [DropSchedule(schedule_id) for schedule_id in self.dropped_schedules]
         facts += self.events.writes()
@@ -133,12 +133,15 @@ class Draft:
             facts += [DropWorker(worker_id) for worker_id in self.dropped_workers]
         return facts
 
-    def _times(self) -> list[AnyWrite]:
+    def _schedule_writes(self) -> list[AnyWrite]:
         facts: list[AnyWrite] = [
             DropCalendar(name) if calendar is None else PutCalendar(calendar)
             for name, calendar in self.calendars.items()
         ]
         facts += [PutSchedule(schedule) for schedule in self.schedules.values()]
-        facts += [MoveSchedule(schedule_id, course) for schedule_id, course in self.courses.items()]
+        facts += [
+            MoveSchedule(schedule_id, course)
+            for schedule_id, course in self.schedule_states.items()
+        ]
         facts += [PutOccurrence(occurrence) for occurrence in self.occurrences.values()]
         return facts

@@ -6,51 +6,58 @@ from rota.core.model import TriggerId
 from rota.core.records.event_writes import (
     AnyEventWrite,
     DropTrigger,
-    PutArrival,
+    PutBufferedEvent,
     PutEvent,
-    PutHeld,
     PutTrigger,
-    ReleaseHeld,
+    PutTriggerDecision,
+    ReleaseBufferedEvents,
 )
-from rota.core.records.events import Arrival, ArrivalId, Held, Told, Trigger, reaction
+from rota.core.records.events import (
+    AcceptedEvent,
+    BufferedEvent,
+    Trigger,
+    TriggerDecision,
+    TriggerDecisionId,
+    counted_as,
+)
 
 
-class EventDraft:
+class EventChanges:
     """The last word on each trigger, event and arrival of this turn."""
 
-    __slots__ = ("arrivals", "held", "released", "told", "triggers")
+    __slots__ = ("accepted", "buffered", "decisions", "released", "triggers")
 
     def __init__(self) -> None:
         self.triggers: dict[TriggerId, Trigger | None] = {}
         """None: gone."""
-        self.told: list[Told] = []
-        self.arrivals: dict[ArrivalId, Arrival] = {}
-        self.held: dict[ArrivalId, Held] = {}
-        self.released: list[ArrivalId] = []
+        self.accepted: list[AcceptedEvent] = []
+        self.decisions: dict[TriggerDecisionId, TriggerDecision] = {}
+        self.buffered: dict[TriggerDecisionId, BufferedEvent] = {}
+        self.released: list[TriggerDecisionId] = []
 
-    def reacted(self) -> dict[str, int]:
+    def decision_counts(self) -> dict[str, int]:
         """What is counted of this turn, in the words of `reaction`."""
         counts: dict[str, int] = {}
-        if not (self.told or self.arrivals):
+        if not (self.accepted or self.decisions):
             return counts
-        records: list[Told | Arrival] = [*self.told, *self.arrivals.values()]
+        records: list[AcceptedEvent | TriggerDecision] = [*self.accepted, *self.decisions.values()]
         for one in records:
-            word = reaction(one)
+            word = counted_as(one)
             if word:
                 counts[word] = counts.get(word, 0) + 1
         return counts
 
     def writes(self) -> list[AnyEventWrite]:
         """As facts, in an order in which they can be applied one after the other."""
-        if not (self.triggers or self.told or self.arrivals or self.held or self.released):
+        if not (self.triggers or self.accepted or self.decisions or self.buffered or self.released):
             return []
         facts: list[AnyEventWrite] = [
             DropTrigger(trigger_id) if trigger is None else PutTrigger(trigger)
             for trigger_id, trigger in self.triggers.items()
         ]
-        facts += [PutEvent(told) for told in self.told]
-        facts += [PutArrival(arrival) for arrival in self.arrivals.values()]
-        facts += [PutHeld(held) for held in self.held.values()]
+        facts += [PutEvent(told) for told in self.accepted]
+        facts += [PutTriggerDecision(arrival) for arrival in self.decisions.values()]
+        facts += [PutBufferedEvent(held) for held in self.buffered.values()]
         if self.released:
-            facts.append(ReleaseHeld(tuple(self.released)))
+            facts.append(ReleaseBufferedEvents(tuple(self.released)))
         return facts

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T", bound=Hashable)
 
 
-class Pool(Generic[T]):
+class InternPool(Generic[T]):
     """Values that never change. Past `most` it starts anew, and only memory is the worse."""
 
     __slots__ = ("_known", "_most")

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from rota.core.limits import RECALL_WINDOW_MS
-from rota.core.memory.shards import Shards
+from rota.core.limits import PRELOAD_WINDOW_MS
+from rota.core.memory.shards import ShardedDict
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -35,7 +35,7 @@ DROPPED_PART = 16
 """A turn lets go of so many entries of slices that are over, and of one in so many of the rest."""
 
 _SUCCEEDED = JobState.SUCCEEDED
-Left: TypeAlias = tuple[Instant, JobState | None]
+Departure: TypeAlias = tuple[Instant, JobState | None]
 """When a job left memory, and how it had ended; None: it is gone for good."""
 
 
@@ -46,9 +46,9 @@ class _Slice:
 
     def __init__(self, now: Instant, latest: JobId) -> None:
         self.first_at = self.last_at = now
-        self.went_well: Left = (now, _SUCCEEDED)
+        self.went_well: Departure = (now, _SUCCEEDED)
         """What is noted of each job that went well at `last_at`: one pair for all of them."""
-        self.departed: dict[JobId, Left] = {}
+        self.departed: dict[JobId, Departure] = {}
         self.ended: dict[ExecutionId, Execution] = {}
         self.latest = latest
         """No job in it, or in a slice before it, has an id that comes after this one."""
@@ -61,7 +61,7 @@ class _Slice:
         return size >= most or now - self.first_at >= SLICE_MS
 
 
-class Recent:
+class RecentlyFinished:
     """Jobs that departed, executions that ended and keys that were used, of the last seconds.
 
     A caller reads the tables at `t`, and its input is stepped a little later. Whatever left memory
@@ -83,22 +83,20 @@ class Recent:
         self._reported: dict[ExecutionId, ExecutionState] = {}
         """What the worker said of executions that did not end as it said. One is rare, and a pair
         for each of hundreds of thousands would be what the collector looks at most of its time."""
-        self._keys: Shards[str, KeyRecord] = Shards()
+        self._keys: ShardedDict[str, KeyRecord] = ShardedDict()
         self._used: deque[tuple[Instant, list[str]]] = deque()
         """When, and which; the oldest first."""
 
     # Jobs
 
-    def depart(self, job_id: JobId, now: Instant, state: JobState | None = None) -> None:
+    def remember_job(self, job_id: JobId, now: Instant, state: JobState | None = None) -> None:
         """The job has left memory: it ended in that state, or was removed."""
         slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
         slice_.departed[job_id] = (now, state)
         if job_id > slice_.latest:
             slice_.latest = job_id
 
-    def depart_together(
-        self, job_ids: Sequence[JobId], now: Instant, state: JobState | None
-    ) -> None:
+    def remember_jobs(self, job_ids: Sequence[JobId], now: Instant, state: JobState | None) -> None:
         """Jobs have left memory in the same way."""
         slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
         slice_.departed.update(dict.fromkeys(job_ids, (now, state)))
@@ -126,7 +124,7 @@ class Recent:
         left = self._left(job_id)
         return None if left is None else left[1]
 
-    def _left(self, job_id: JobId) -> Left | None:
+    def _left(self, job_id: JobId) -> Departure | None:
         for slice_ in reversed(self._slices):
             if job_id > slice_.latest:
                 return None
@@ -138,7 +136,9 @@ class Recent:
 
     # Executions
 
-    def end(self, execution: Execution, reported: ExecutionState, now: Instant) -> None:
+    def remember_execution(
+        self, execution: Execution, reported: ExecutionState, now: Instant
+    ) -> None:
         """The execution's completion was accepted as `reported`; it ended now."""
         if not (execution.result is None and execution.error is None and execution.usage is None):
             execution = replace(execution, result=None, error=None, usage=None)
@@ -147,7 +147,7 @@ class Recent:
         if execution.state is not reported:
             self._reported[execution.id] = reported
 
-    def end_with_job(self, execution: Execution, job_id: JobId, now: Instant) -> None:
+    def remember_execution_and_job(self, execution: Execution, job_id: JobId, now: Instant) -> None:
         """Both went well, as was reported, and left memory: `end` and `depart` in one."""
         if not (execution.result is None and execution.error is None and execution.usage is None):
             execution = replace(execution, result=None, error=None, usage=None)
@@ -170,35 +170,35 @@ class Recent:
 
     # Keys
 
-    def use(self, record: KeyRecord) -> None:
+    def remember_key(self, record: KeyRecord) -> None:
         """The key was used."""
-        self._keys.part(record.key)[record.key] = record
+        self._keys.shard(record.key)[record.key] = record
         if not self._used or self._used[-1][0] != record.at:
             self._used.append((record.at, []))
         self._used[-1][1].append(record.key)
 
     def key(self, key: str) -> KeyRecord | None:
         """What the key was just used for."""
-        return self._keys.part(key).get(key)
+        return self._keys.shard(key).get(key)
 
     # Time
 
     def is_stale(self, read_at: Instant, now: Instant) -> bool:
         """Whether a record read then may have been overtaken without a trace here."""
-        return not max(self.since, now - RECALL_WINDOW_MS) <= read_at <= now
+        return not max(self.since, now - PRELOAD_WINDOW_MS) <= read_at <= now
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
-        oldest = self._oldest = min(max(self._oldest, now - 2 * RECALL_WINDOW_MS), now)
+        oldest = self._oldest = min(max(self._oldest, now - 2 * PRELOAD_WINDOW_MS), now)
         while self._slices[0].last_at < oldest:
             self._drop(self._slices.popleft())
             if not self._slices:
                 self._begin(now)
         while self._used and self._used[0][0] < oldest:
             for key in self._used.popleft()[1]:
-                self._keys.part(key).pop(key, None)
+                self._keys.shard(key).pop(key, None)
         if self._over:
-            self._let_go()
+            self._free_some()
 
     def _drop(self, slice_: _Slice) -> None:
         if self._reported:
@@ -206,7 +206,7 @@ class Recent:
                 self._reported.pop(execution_id, None)
         self._over += [part for part in (slice_.departed, slice_.ended) if part]
 
-    def _let_go(self) -> None:
+    def _free_some(self) -> None:
         """A little of what was dropped: to free thousands of records at once takes too long."""
         over = self._over
         left = DROPPED_MIN + sum(len(part) for part in over) // DROPPED_PART

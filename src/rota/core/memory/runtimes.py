@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rota.core.learned import Name
+from rota.core.learned import JobName
 from rota.core.limits import (
+    RUNTIME_CHANGE_WRITTEN,
     RUNTIME_GUESS_MS,
-    RUNTIME_NEWS,
     RUNTIMES_KEPT,
     SHORT_MEAN_RUNS,
     SHORT_MS,
     SHORT_RUNS,
 )
-from rota.core.model import Instant, Millis, Runtime, Terms
-from rota.core.records.usage import Usages
+from rota.core.model import Instant, Millis, RuntimeStats, Terms
+from rota.core.records.usage import UsageHistories
 
 _STEP_MS = 60_000
 
@@ -67,21 +67,21 @@ class _Known(msgspec.Struct, gc=False):
 _NOTHING = _Known()
 
 
-class Runtimes:
+class RuntimeEstimates:
     """The last runs of each (tenant, name)."""
 
     def __init__(self, most: int = RUNTIMES_KEPT) -> None:
         self._most = most
         self._known: dict[tuple[str, str], _Known] = {}
-        self._newest: tuple[Name | None, _Known] = (None, _NOTHING)
+        self._newest: tuple[JobName | None, _Known] = (None, _NOTHING)
         """The last of these, which was heard of last; None: to be looked up."""
         self.changes = 0
         """Grows when any name is expected to run longer or shorter than before, or may be."""
         self._written: dict[tuple[str, str], Millis] = {}
-        self.usages = Usages()
+        self.usages = UsageHistories()
         """What they took besides time."""
 
-    def restore(self, runtime: Runtime) -> None:
+    def restore(self, runtime: RuntimeStats) -> None:
         """As it was written."""
         key = (runtime.tenant, runtime.name)
         self._written[key] = mean = _mean(runtime.recent)
@@ -100,11 +100,11 @@ class Runtimes:
         expected = known.expected
         return expected if timeout is None or expected < timeout else timeout
 
-    def recent(self, key: Name) -> tuple[Millis, ...]:
+    def recent(self, key: JobName) -> tuple[Millis, ...]:
         """How long the last runs took, the newest first."""
         return self._known.get(key, _NOTHING).recent
 
-    def short(self, terms: Terms) -> Millis | None:
+    def short_runtime(self, terms: Terms) -> Millis | None:
         """How long jobs of this name run if that is known to be short; None: it is not."""
         expected = terms.expected_runtime_ms
         if expected is not None:
@@ -122,22 +122,22 @@ class Runtimes:
             return self.learn_one(key, runs[0])
         newest, known = self._newest
         if key != newest:
-            known = self._hear_of(key)
+            known = self._move_to_end(key)
         known.note(runs)
-        return self._settle(key, known, (runs[-1], runs[-2]))
+        return self._update(key, known, (runs[-1], runs[-2]))
 
-    def learn_one(self, key: Name, ran: Millis) -> bool:
+    def learn_one(self, key: JobName, ran: Millis) -> bool:
         """The same of one job of this name, which did not say how long it would run."""
         newest, known = self._newest
         if key != newest:
-            known = self._hear_of(key)
+            known = self._move_to_end(key)
         if ran <= SHORT_MS or known.short:
             known.note((ran,))
         before = known.recent
         recent = (ran, before[0]) if before else (ran,)
-        return recent != before and self._settle(key, known, recent)
+        return recent != before and self._update(key, known, recent)
 
-    def _settle(self, key: Name, known: _Known, recent: tuple[Millis, ...]) -> bool:
+    def _update(self, key: JobName, known: _Known, recent: tuple[Millis, ...]) -> bool:
         """These were the last two; whether that is worth writing down."""
         if recent == known.recent:
             return False  # that was asked when it was new
@@ -148,12 +148,14 @@ class Runtimes:
             self.changes += 1
         if len(recent) < 2:
             return False  # a name that comes once is no name
-        if written is not None and abs(mean - written) <= max(1_000, RUNTIME_NEWS * written):
+        if written is not None and abs(mean - written) <= max(
+            1_000, RUNTIME_CHANGE_WRITTEN * written
+        ):
             return False
         self._written[key] = mean
         return True
 
-    def _hear_of(self, key: Name) -> _Known:
+    def _move_to_end(self, key: JobName) -> _Known:
         """What is known of a name; it is the last from now on, for the first of them goes.
 
         Also for one that was known: after a restart there may be too many.
@@ -182,7 +184,7 @@ def _mean(recent: tuple[Millis, ...]) -> Millis:
     return sum(recent) // len(recent)
 
 
-def stepped_up(since: Instant, timeout: Millis | None, now: Instant) -> Instant:
+def next_estimate(since: Instant, timeout: Millis | None, now: Instant) -> Instant:
     """The next guess for a job that has outlived the last: half as long again as it has run."""
     ran = now - since
     guess = now + max(_STEP_MS, ran // 2)

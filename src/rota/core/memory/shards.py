@@ -16,14 +16,14 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Shards(Generic[K, V]):
+class ShardedDict(Generic[K, V]):
     """Has no order: which part a key is in differs from one process to the next."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_shards",)
 
     def __init__(self) -> None:
-        self._parts: list[dict[K, V]] = [{} for _ in range(_PARTS)]
+        self._shards: list[dict[K, V]] = [{} for _ in range(_PARTS)]
 
-    def part(self, key: K) -> dict[K, V]:
+    def shard(self, key: K) -> dict[K, V]:
         """Where the key is, or would be."""
-        return self._parts[hash(key) & _LAST]
+        return self._shards[hash(key) & _LAST]

@@ -11,7 +11,7 @@ from rota.core.model import Instant, Millis
 from rota.core.order.party import JobClass
 
 
-class Note:
+class ArrivalCount:
     """What had come in of a class until a time."""
 
     __slots__ = ("at", "jobs", "work")
@@ -22,13 +22,13 @@ class Note:
         self.work = work
 
 
-class Arrivals:
+class ArrivalRates:
     """Notes of the last minutes."""
 
     def __init__(self, now: Instant) -> None:
         self.due = now
         """When the counters are noted next."""
-        self._notes: dict[int, tuple[JobClass, deque[Note]]] = {}
+        self._notes: dict[int, tuple[JobClass, deque[ArrivalCount]]] = {}
         self._began = now
 
     def note(self, classes: Sequence[JobClass], now: Instant) -> None:
@@ -38,10 +38,10 @@ class Arrivals:
             known = self._notes.get(job_class.index)
             if known is None or known[0] is not job_class:
                 # A class that was not there at the last note began with nothing.
-                first = Note(max(self._began, now - ARRIVALS_EVERY_MS), 0, 0)
+                first = ArrivalCount(max(self._began, now - ARRIVALS_EVERY_MS), 0, 0)
                 known = (job_class, deque([first], ARRIVALS_NOTED))
                 self._notes[job_class.index] = known
-            known[1].append(Note(now, job_class.arrived, job_class.arrived_work))
+            known[1].append(ArrivalCount(now, job_class.arrived, job_class.arrived_work))
 
     def rate(self, job_class: JobClass, now: Instant) -> tuple[float, float]:
         """(jobs, seconds of work) that came in each second, over the last five minutes.
@@ -54,7 +54,7 @@ class Arrivals:
         notes = list(known[1])
         while len(notes) > 1 and notes[1].at <= now - ARRIVALS_MS:
             del notes[0]
-        notes.append(Note(now, job_class.arrived, job_class.arrived_work))
+        notes.append(ArrivalCount(now, job_class.arrived, job_class.arrived_work))
         steps = [(b.jobs - a.jobs, b.work - a.work) for a, b in pairwise(notes)]
         steps.remove(max(steps))
         seconds = max(ARRIVALS_MS, now - notes[0].at) / 1000

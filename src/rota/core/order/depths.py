@@ -23,7 +23,7 @@ class Depths:
     def count_in(self, queue: str, tenant: str, state: JobState, step: int) -> None:
         """The same, without one of them at hand."""
         self.of(queue).count(state, step)
-        (self._tenants.cells.get(tenant) or self._tenants.cell(tenant)).depth.count(state, step)
+        (self._tenants.entries.get(tenant) or self._tenants.entry(tenant)).depth.count(state, step)
 
     def of(self, queue: str) -> Depth:
         """How many there are of the queue."""
@@ -34,6 +34,6 @@ class Depths:
 
     def move(self, terms: Terms, before: JobState, after: JobState) -> None:
         """A job like this, which was counted, went from one state to another."""
-        for depth in (self.of_queue[terms.queue], self._tenants.cells[terms.tenant].depth):
+        for depth in (self.of_queue[terms.queue], self._tenants.entries[terms.tenant].depth):
             depth.count(before, -1)
             depth.count(after, 1)

@@ -16,34 +16,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from rota.core.limits import PLACES_POOL_MAX, QUEUES_KEPT, RUNTIME_GUESS_MS
-from rota.core.memory.cells import QueueCell
-from rota.core.memory.pool import Pool
+from rota.core.limits import QUEUES_KEPT, RUNTIME_GUESS_MS, SORT_KEYS_POOL_MAX
+from rota.core.memory.cells import QueueEntry
+from rota.core.memory.pool import InternPool
 from rota.core.model import Instant, Millis, Spec
-from rota.core.order.lanes import down_to_power, rounded
-from rota.core.order.orders import Span
-from rota.core.order.party import EVERY_CLASS, Head, Line, Party
-from rota.core.order.ring import Ring
+from rota.core.order.lanes import power_of_four_below, rounded_length
+from rota.core.order.orders import ChargedTime
+from rota.core.order.party import EVERY_CLASS, Account, ClassQueue, FindHead
+from rota.core.order.ring import MaskedSortedList
 from rota.core.records.policy import OrderKind, Policy
 from rota.core.times.slack import urgent_since
 
-WORN_HALF_LIVES = 500
+RESET_HALF_LIVES = 500
 """After so many half-lives charges come near the end of what a number can hold."""
-LAST = 1_000
+HALF_LIVES_MAX = 1_000
 """Half-lives beyond which a number ends; only a clock gone mad comes there."""
 LENGTH_ALONE = 1e6
 """From this weight on nothing but length counts in a job's place, and a little more of it does too:
 only jobs of one lane that are on the shelf still go by arrival."""
 
 
-Standing: TypeAlias = tuple[str, str, float]
+Balance: TypeAlias = tuple[str, str, float]
 """(tenant, queue or none of them, what was had for its weight)."""
 
 
-class Account(Party):
+class FairAccount(Account):
     """A party, and what it has had: in the order's own money, for its weight where compared."""
 
-    __slots__ = ("ahead", "had", "level", "rank", "rate", "used", "weight")
+    __slots__ = ("had", "level", "prepaid", "rank", "rate", "used", "weight")
 
     def __init__(self, rank: int, weight: float) -> None:
         super().__init__()
@@ -57,34 +57,34 @@ class Account(Party):
         """The same without the weight, and without what was never used: for people."""
         self.rate = 0.0
         """What all that runs costs a millisecond."""
-        self.ahead = 0.0
+        self.prepaid = 0.0
         """The sum of each running job's rate times the end it was charged for."""
 
-    def settled(self, now: Instant) -> float:
+    def net_usage(self, now: Instant) -> float:
         """Had for its weight, without what is charged for the time to come."""
-        return self.had - max(0.0, self.ahead - self.rate * now) / self.weight
+        return self.had - max(0.0, self.prepaid - self.rate * now) / self.weight
 
 
-class Leaf(Account):
+class TenantQueueAccount(FairAccount):
     """A tenant's jobs in one queue."""
 
-    __slots__ = ("share",)
+    __slots__ = ("tenant",)
 
-    def __init__(self, rank: int, share: Share, queue: QueueCell) -> None:
+    def __init__(self, rank: int, share: TenantAccount, queue: QueueEntry) -> None:
         super().__init__(rank, queue.queue.weight)
-        self.share = share
+        self.tenant = share
         self.level = -queue.queue.priority
 
 
-class Share(Account):
+class TenantAccount(FairAccount):
     """A tenant; its lines are those of its leaves."""
 
-    __slots__ = ("floor", "leaves", "ring")
+    __slots__ = ("floor", "queue_accounts", "waiting_queues")
 
     def __init__(self, rank: int, weight: float) -> None:
         super().__init__(rank, weight)
-        self.ring: Ring[Leaf] = Ring()
-        self.leaves: dict[str, Leaf] = {}
+        self.waiting_queues: MaskedSortedList[TenantQueueAccount] = MaskedSortedList()
+        self.queue_accounts: dict[str, TenantQueueAccount] = {}
         self.floor = 0.0
 
 
@@ -105,10 +105,10 @@ class FairOrder:
         self._in_turn = policy.order is OrderKind.ROUND_ROBIN
         self._length_alone = policy.beta >= LENGTH_ALONE
         self._usually_later = self._later(RUNTIME_GUESS_MS)
-        self._places: Pool[int] = Pool(PLACES_POOL_MAX)
+        self._sort_keys: InternPool[int] = InternPool(SORT_KEYS_POOL_MAX)
         self._weight_of = weight_of
-        self._shares: dict[str, Share] = {}
-        self._ring: Ring[Share] = Ring()
+        self._tenants: dict[str, TenantAccount] = {}
+        self._waiting: MaskedSortedList[TenantAccount] = MaskedSortedList()
         self._floor = 0.0
         self._now = now
         self._scale = 1.0
@@ -116,19 +116,19 @@ class FairOrder:
         """For when that holds: many are charged in one turn."""
         self._ranks = 0
         for tenant, amount in used.items():
-            share = self.share(tenant)
+            share = self.tenant_account(tenant)
             share.used = amount
             share.had = amount / share.weight
 
-    def share(self, tenant: str) -> Share:
+    def tenant_account(self, tenant: str) -> TenantAccount:
         """The tenant's account."""
-        share = self._shares.get(tenant)
+        share = self._tenants.get(tenant)
         if share is None:
             self._ranks += 1
-            share = self._shares[tenant] = Share(self._ranks, self._weight_of(tenant))
+            share = self._tenants[tenant] = TenantAccount(self._ranks, self._weight_of(tenant))
         return share
 
-    def place(self, spec: Spec) -> int:
+    def sort_key(self, spec: Spec) -> int:
         """Since when it waits, later for a long job, earlier for an urgent one."""
         policy, terms = self._policy, spec.terms
         since = spec.created_at if spec.run_at is None else max(spec.created_at, spec.run_at)
@@ -137,47 +137,51 @@ class FairOrder:
         since += self._later(length) if length else self._usually_later
         if spec.finish_by is not None:
             since = min(since, urgent_since(spec))
-        return self._places.same(since - policy.priority_ms * terms.priority)
+        return self._sort_keys.same(since - policy.priority_ms * terms.priority)
 
     def _later(self, length: Millis) -> Millis:
         """How much later the place of a job is that runs so long."""
         if not self._length_alone:
-            length = rounded(length)
+            length = rounded_length(length)
         return int(self._policy.beta * min(length, self._policy.length_cap_ms))
 
-    def rank(self, queue: QueueCell) -> int:
+    def rank(self, queue: QueueEntry) -> int:
         """A party has one queue only."""
         return 0
 
-    def about(self, length: Millis) -> Millis:
+    def coarse_length(self, length: Millis) -> Millis:
         """The shortest of all makes no better use of a gap than one nearly as short and older."""
-        return length if self._length_alone else down_to_power(length)
+        return length if self._length_alone else power_of_four_below(length)
 
-    def party(self, tenant: str, queue: QueueCell) -> Leaf:
+    def account(self, tenant: str, queue: QueueEntry) -> TenantQueueAccount:
         """The tenant's jobs in the queue."""
-        share = self._shares.get(tenant) or self.share(tenant)
-        leaf = share.leaves.get(queue.queue.name)
+        share = self._tenants.get(tenant) or self.tenant_account(tenant)
+        leaf = share.queue_accounts.get(queue.queue.name)
         if leaf is None:
-            if len(share.leaves) >= self._queues_kept:
-                share.leaves = {name: one for name, one in share.leaves.items() if one.lines}
+            if len(share.queue_accounts) >= self._queues_kept:
+                share.queue_accounts = {
+                    name: one for name, one in share.queue_accounts.items() if one.class_queues
+                }
             self._ranks += 1
-            leaf = share.leaves[queue.queue.name] = Leaf(self._ranks, share, queue)
+            leaf = share.queue_accounts[queue.queue.name] = TenantQueueAccount(
+                self._ranks, share, queue
+            )
             leaf.allowed = share.allowed
         return leaf
 
     # Waiting
 
-    def waits(self, party: Party, bit: int, now: Instant) -> None:
+    def add_class(self, party: Account, bit: int, now: Instant) -> None:
         """Notes the class, and seats a tenant or queue that had nothing."""
-        assert isinstance(party, Leaf)
+        assert isinstance(party, TenantQueueAccount)
         party.waiting |= bit
         self._now = max(self._now, now)
         if party.allowed & bit:
             self._set_ready(party, party.ready | bit)
 
-    def rests(self, party: Party, bit: int) -> None:
+    def remove_class(self, party: Account, bit: int) -> None:
         """Forgets the class; who has nothing left gives the seat up."""
-        assert isinstance(party, Leaf)
+        assert isinstance(party, TenantQueueAccount)
         party.waiting &= ~bit
         if party.ready & bit:
             self._set_ready(party, party.ready & ~bit)
@@ -185,60 +189,62 @@ class FairOrder:
     def allow(self, tenant: str, bits: int, now: Instant) -> None:
         """Of the classes that wait only these are ready."""
         self._now = now
-        share = self.share(tenant)
+        share = self.tenant_account(tenant)
         share.allowed = bits
-        for leaf in share.leaves.values():
+        for leaf in share.queue_accounts.values():
             leaf.allowed = bits
             if leaf.ready != leaf.waiting & bits:
                 self._set_ready(leaf, leaf.waiting & bits)
 
-    def _set_ready(self, leaf: Leaf, bits: int) -> None:
+    def _set_ready(self, leaf: TenantQueueAccount, bits: int) -> None:
         """A class is of one queue only, so a tenant's bits are those of its queues side by side."""
-        share, now = leaf.share, self._now
+        share, now = leaf.tenant, self._now
         others = share.ready & ~leaf.ready
-        share.floor = _seat(share.ring, leaf, bits, (now, share.floor))
-        self._floor = _seat(self._ring, share, others | bits, (now, self._floor))
+        share.floor = _set_ready_classes(share.waiting_queues, leaf, bits, (now, share.floor))
+        self._floor = _set_ready_classes(self._waiting, share, others | bits, (now, self._floor))
 
     # Choosing
 
-    def first(self, mask: int, head: Head) -> Line | None:
+    def first(self, mask: int, head: FindHead) -> ClassQueue | None:
         """The tenant that has had the least, its queue that has, and the first job there."""
-        share = self._ring.lone or self._ring.first(mask)
-        leaf = None if share is None else share.ring.lone or share.ring.first(mask)
+        share = self._waiting.lone or self._waiting.first(mask)
+        leaf = (
+            None if share is None else share.waiting_queues.lone or share.waiting_queues.first(mask)
+        )
         return None if leaf is None else leaf.first(mask, head)
 
-    def only(self, mask: int) -> Party | None:
+    def only(self, mask: int) -> Account | None:
         """The queue, if one tenant waits and in one queue."""
-        share = self._ring.only(mask)
-        return None if share is None else share.ring.only(mask)
+        share = self._waiting.only(mask)
+        return None if share is None else share.waiting_queues.only(mask)
 
-    def in_turn(self, mask: int) -> Iterator[Sequence[Party]]:
+    def in_turn(self, mask: int) -> Iterator[Sequence[Account]]:
         """Each queue of each tenant by itself."""
-        lone = self._ring.lone
-        leaf = None if lone is None else lone.ring.lone
+        lone = self._waiting.lone
+        leaf = None if lone is None else lone.waiting_queues.lone
         if leaf is not None:
             if leaf.ready & mask:
                 yield (leaf,)
             return
-        for share in self._ring.all_with(mask):
-            for leaf in share.ring.all_with(mask):
+        for share in self._waiting.all_with(mask):
+            for leaf in share.waiting_queues.all_with(mask):
                 yield (leaf,)
 
     def ahead_of(self, tenant: str) -> int:
         """How many tenants that wait go before this one."""
-        share = self._shares.get(tenant)
-        return 0 if share is None or not share.ready else len(self._ring.before(share))
+        share = self._tenants.get(tenant)
+        return 0 if share is None or not share.ready else len(self._waiting.before(share))
 
     def rival(self, tenant: str) -> str | None:
         """Who waits and goes before everybody else, if it is not this one."""
-        first = self._ring.first(EVERY_CLASS)
-        names = (name for name, share in self._shares.items() if share is first)
+        first = self._waiting.first(EVERY_CLASS)
+        names = (name for name, share in self._tenants.items() if share is first)
         name = next(names, None)
         return None if name == tenant else name
 
     # Charging
 
-    def begin(self, payer: Party, share: float, span: Span, count: int = 1) -> float:
+    def charge(self, payer: Account, share: float, span: ChargedTime, count: int = 1) -> float:
         """Charges for the whole expected run, or one turn, of each."""
         now, ends_at = span
         self._now = now
@@ -248,41 +254,41 @@ class FairOrder:
         self._charge(payer, rate, rate * ends_at, amount, count)
         return rate
 
-    def extend(self, payer: Party, rate: float, by: Millis) -> None:
+    def charge_more(self, payer: Account, rate: float, by: Millis) -> None:
         """Charges for so much more."""
         if rate:
             self._charge(payer, 0.0, rate * by, rate * by)
 
-    def end(self, payer: Party, rate: float, span: Span, count: int = 1) -> None:
+    def settle_charge(self, payer: Account, rate: float, span: ChargedTime, count: int = 1) -> None:
         """Gives back what was not used, or charges what was used beyond it."""
         if rate:
             now, ends_at = span
             self._charge(payer, -rate, -rate * ends_at, rate * (now - ends_at), count)
 
     def _charge(
-        self, payer: Party, rate: float, ahead: float, amount: float, count: int = 1
+        self, payer: Account, rate: float, ahead: float, amount: float, count: int = 1
     ) -> None:
         """So many times, one after the other: sums are what they would be if each came alone."""
-        leaf: Leaf = payer  # type: ignore[assignment]  # this order has no other parties
-        share = leaf.share
+        leaf: TenantQueueAccount = payer  # type: ignore[assignment]  # this order has no other parties
+        share = leaf.tenant
         had, leaf_had = share.had, leaf.had
         while True:
             share.used += amount
             share.rate += rate
-            share.ahead += ahead
+            share.prepaid += ahead
             leaf.rate += rate
-            leaf.ahead += ahead
+            leaf.prepaid += ahead
             had += amount / share.weight
             leaf_had += amount / leaf.weight
             if count <= 1:
                 break
             count -= 1
-        if share.ready and self._ring.lone is None:
-            self._ring.move(share, had)
+        if share.ready and self._waiting.lone is None:
+            self._waiting.move(share, had)
         else:
             share.had = had
-        if leaf.ready and share.ring.lone is None:
-            share.ring.move(leaf, leaf_had)
+        if leaf.ready and share.waiting_queues.lone is None:
+            share.waiting_queues.move(leaf, leaf_had)
         else:
             leaf.had = leaf_had
 
@@ -290,84 +296,93 @@ class FairOrder:
         """How much larger a charge is now than one at the beginning."""
         if now != self._scaled_at:
             half_lives = (now - self._since) / self._policy.half_life_ms
-            self._scale = 1.0 if self._in_turn else 2.0 ** max(-LAST, min(LAST, half_lives))
+            self._scale = (
+                1.0
+                if self._in_turn
+                else 2.0 ** max(-HALF_LIVES_MAX, min(HALF_LIVES_MAX, half_lives))
+            )
             self._scaled_at = now
         return self._scale
 
     def usage(self, tenant: str, now: Instant) -> float:
         """What the tenant has used, faded to now: shares of the fleet times milliseconds."""
-        share = self._shares.get(tenant)
+        share = self._tenants.get(tenant)
         if share is None or self._in_turn:
             return 0.0
-        until_now = share.used - max(0.0, share.ahead - share.rate * now)
+        until_now = share.used - max(0.0, share.prepaid - share.rate * now)
         return max(0.0, until_now) / self.scale(now)
 
-    def standings(self, now: Instant) -> tuple[Standing, ...]:
+    def balances(self, now: Instant) -> tuple[Balance, ...]:
         """What each has had, in the money of the moment: for a copy to go on with."""
         scale = self.scale(now)
         return tuple(
             (name, queue, account.had / scale)
-            for name, share in self._shares.items()
-            for queue, account in (("", share), *share.leaves.items())
+            for name, share in self._tenants.items()
+            for queue, account in (("", share), *share.queue_accounts.items())
         )
 
-    def settle(self, standings: Sequence[Standing], now: Instant) -> None:
+    def restore_balances(self, standings: Sequence[Balance], now: Instant) -> None:
         """Each, having what waits already, moves to where it stood."""
         scale = self.scale(now)
         for name, queue, had in standings:
-            share = self.share(name)
+            share = self.tenant_account(name)
             if not queue:
-                _move(self._ring, share, had * scale)
-            elif queue in share.leaves:
-                _move(share.ring, share.leaves[queue], had * scale)
+                _move(self._waiting, share, had * scale)
+            elif queue in share.queue_accounts:
+                _move(share.waiting_queues, share.queue_accounts[queue], had * scale)
 
-    def is_worn(self, now: Instant) -> bool:
+    def needs_reset(self, now: Instant) -> bool:
         """Whether charges have become too large to be exact."""
         half_lives = (now - self._since) / self._policy.half_life_ms
-        return not self._in_turn and half_lives > WORN_HALF_LIVES
+        return not self._in_turn and half_lives > RESET_HALF_LIVES
 
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much: what is charged stays what it was."""
         self._since += by
         self._now += by
         self._scaled_at = None
-        for share in self._shares.values():
-            for account in (share, *share.leaves.values()):
-                account.ahead += account.rate * by
+        for share in self._tenants.values():
+            for account in (share, *share.queue_accounts.values()):
+                account.prepaid += account.rate * by
 
-    def reseat(self, queue: QueueCell) -> None:
+    def update_queue(self, queue: QueueEntry) -> None:
         """Moves the queue's seats to where its priority belongs."""
-        for share in self._shares.values():
-            leaf = share.leaves.get(queue.queue.name)
+        for share in self._tenants.values():
+            leaf = share.queue_accounts.get(queue.queue.name)
             if leaf is None:
                 continue
             leaf.weight = queue.queue.weight
             if leaf.ready:
-                share.ring.remove(leaf)
+                share.waiting_queues.remove(leaf)
             leaf.level = -queue.queue.priority
             if leaf.ready:
-                share.ring.insert(leaf)
+                share.waiting_queues.insert(leaf)
 
 
-def _move(ring: Ring, account: Account, had: float) -> None:  # type: ignore[type-arg]
+def _move(ring: MaskedSortedList, account: FairAccount, had: float) -> None:  # type: ignore[type-arg]
     if account.ready:
         ring.move(account, had)
     else:
         account.had = had
 
 
-def _seat(ring: Ring, account: Account, bits: int, at: tuple[Instant, float]) -> float:  # type: ignore[type-arg]
+def _set_ready_classes(
+    ring: MaskedSortedList,  # type: ignore[type-arg]
+    account: FairAccount,
+    bits: int,
+    at: tuple[Instant, float],
+) -> float:
     """The account has these classes ready; answers how low the next who comes may start."""
     now, floor = at
     before, account.ready = account.ready, bits
     if bits and not before:
         first = ring.first(EVERY_CLASS)
-        start = floor if first is None else first.settled(now)
+        start = floor if first is None else first.net_usage(now)
         account.had = max(account.had, start)
         ring.insert(account)
     elif before and not bits:
         ring.remove(account)
-        floor = max(floor, account.settled(now))
+        floor = max(floor, account.net_usage(now))
     elif bits & ~before:
         ring.widen(account)
     return floor

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rota.core.memory.cells import QueueCell
+from rota.core.memory.cells import QueueEntry
 from rota.core.model import Instant, Millis
 from rota.core.records.glance import Cause
 
 
-def paused(cell: QueueCell, _now: Instant) -> Cause | None:
+def queue_paused(cell: QueueEntry, _now: Instant) -> Cause | None:
     """Somebody paused the queue."""
     if not cell.queue.paused:
         return None
@@ -20,7 +20,7 @@ def paused(cell: QueueCell, _now: Instant) -> Cause | None:
     return Cause("queue_paused", f"queue {name} is paused; resume it to go on", {"queue": name})
 
 
-def full(cell: QueueCell, _now: Instant) -> Cause | None:
+def queue_full(cell: QueueEntry, _now: Instant) -> Cause | None:
     """The queue runs as many executions as it may."""
     limit = cell.queue.max_workers
     if limit is None or cell.running < limit:
@@ -33,7 +33,7 @@ def full(cell: QueueCell, _now: Instant) -> Cause | None:
     )
 
 
-def too_fast(cell: QueueCell, now: Instant) -> Cause | None:
+def rate_limited(cell: QueueEntry, now: Instant) -> Cause | None:
     """The queue's rate limit has no start left."""
     at = next_start_at(cell)
     if at is None or at <= now:
@@ -47,20 +47,24 @@ def too_fast(cell: QueueCell, now: Instant) -> Cause | None:
     )
 
 
-GATES: tuple[Callable[[QueueCell, Instant], Cause | None], ...] = (paused, full, too_fast)
+QUEUE_LIMITS: tuple[Callable[[QueueEntry, Instant], Cause | None], ...] = (
+    queue_paused,
+    queue_full,
+    rate_limited,
+)
 
 
-def closed(cell: QueueCell, now: Instant) -> list[Cause]:
+def exceeded_limits(cell: QueueEntry, now: Instant) -> list[Cause]:
     """Every gate of the queue that is closed now."""
-    return [cause for gate in GATES if (cause := gate(cell, now)) is not None]
+    return [cause for gate in QUEUE_LIMITS if (cause := gate(cell, now)) is not None]
 
 
-def is_limited(cell: QueueCell) -> bool:
+def has_limits(cell: QueueEntry) -> bool:
     """Whether any gate of the queue could close by what runs."""
     return cell.queue.max_workers is not None or cell.queue.rate_limit is not None
 
 
-def next_start_at(cell: QueueCell) -> Instant | None:
+def next_start_at(cell: QueueEntry) -> Instant | None:
     """When the rate limit allows the next start; None without a limit."""
     rate = cell.queue.rate_limit
     if rate is None:
@@ -69,14 +73,14 @@ def next_start_at(cell: QueueCell) -> Instant | None:
     return -((burst - cell.next_start) // rate.count)
 
 
-def spend_start(cell: QueueCell, now: Instant) -> None:
+def spend_start(cell: QueueEntry, now: Instant) -> None:
     """One start counts against the rate limit."""
     rate = cell.queue.rate_limit
     if rate is not None:
         cell.next_start = max(cell.next_start, now * rate.count) + rate.per_ms
 
 
-def delay_starts(cell: QueueCell, by: Millis) -> None:
+def delay_starts(cell: QueueEntry, by: Millis) -> None:
     """The next start comes later by so much: the clock was set."""
     if cell.queue.rate_limit is not None:
         cell.next_start += by * cell.queue.rate_limit.count

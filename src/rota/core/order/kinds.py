@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rota.core.learned import Name
+from rota.core.learned import JobName
 from rota.core.limits import TERMS_POOL_MAX
-from rota.core.memory.cells import QueueCell
-from rota.core.memory.runtimes import Runtimes
+from rota.core.memory.cells import QueueEntry
+from rota.core.memory.runtimes import RuntimeEstimates
 from rota.core.model import Millis, Terms
 from rota.core.order.depths import Depths
-from rota.core.order.gates import is_limited
-from rota.core.order.orders import Order
-from rota.core.order.party import Party, Stand
-from rota.core.order.tenants import TenantCell, Tenants
+from rota.core.order.gates import has_limits
+from rota.core.order.orders import OrderPolicy
+from rota.core.order.party import Account, QueueHandle
+from rota.core.order.tenants import TenantEntry, Tenants
 from rota.core.records.depth import Depth
 
 
-class Kind:
+class TermsEntry:
     """Jobs of the same terms, waiting and running."""
 
     __slots__ = (
@@ -29,31 +29,31 @@ class Kind:
         "_length_as_of",
         "_of_queue",
         "_of_tenant",
+        "handle",
         "is_plain",
         "name",
         "queue",
         "resources",
-        "stand",
         "tenant",
         "terms",
     )
 
-    def __init__(self, terms: Terms, queue: QueueCell, tenant: TenantCell, depth: Depth) -> None:
+    def __init__(self, terms: Terms, queue: QueueEntry, tenant: TenantEntry, depth: Depth) -> None:
         self.terms = terms
         """Kept, so that no other terms can have their identity."""
-        self.name: Name = (terms.tenant, terms.name)
+        self.name: JobName = (terms.tenant, terms.name)
         """By which what they take is learned (runtimes.py)."""
         self.resources = terms.needs.resources
         self.queue = queue
         self.tenant = tenant
-        self.stand: Stand | None = None
+        self.handle: QueueHandle | None = None
         """Where they last stood in line; ordering.py sees to it."""
         self._of_queue, self._of_tenant = depth, tenant.depth
         """How many jobs there are by state: of the queue, and of the tenant (depths.py)."""
         self.is_plain = (
             not terms.preemptible
             and terms.needs.affinity is None
-            and not is_limited(queue)
+            and not has_limits(queue)
             and tenant.tenant.quota is None
         )
         """Whether nobody waits for what such jobs hold but whoever comes next."""
@@ -62,26 +62,26 @@ class Kind:
         """How long one of them will probably run, and as of which change of what is known."""
         self._length_as_of = -1
 
-    def estimate(self, runtimes: Runtimes) -> Millis:
+    def estimate(self, runtimes: RuntimeEstimates) -> Millis:
         """How long one of them will probably run: most of what is learned changes nothing."""
         if self._length_as_of != runtimes.changes:
             self._length, self._length_as_of = runtimes.estimate(self.terms), runtimes.changes
         return self._length
 
-    def payer(self, order: Order) -> Party:
+    def account(self, order: OrderPolicy) -> Account:
         """Whom the order charges for them."""
-        stand = self.stand
+        stand = self.handle
         # A party in which nobody waits may have been forgotten since.
-        if stand is not None and stand.party.lines:
-            return stand.party
-        return order.party(self.terms.tenant, self.queue)
+        if stand is not None and stand.account.class_queues:
+            return stand.account
+        return order.account(self.terms.tenant, self.queue)
 
-    def came(self, count: int = 1) -> None:
+    def count_queued(self, count: int = 1) -> None:
         """So many more of them are queued."""
         self._of_queue.queued += count
         self._of_tenant.queued += count
 
-    def started(self, count: int = 1) -> None:
+    def count_started(self, count: int = 1) -> None:
         """So many of those that were queued are running."""
         depth = self._of_queue
         depth.queued -= count
@@ -90,20 +90,20 @@ class Kind:
         depth.queued -= count
         depth.running += count
 
-    def ended(self, count: int = 1) -> None:
+    def count_ended(self, count: int = 1) -> None:
         """So many of those that were running are gone."""
         self._of_queue.running -= count
         self._of_tenant.running -= count
 
 
-class Kinds:
+class TermsCache:
     """All kinds that were seen lately."""
 
-    __slots__ = ("_depths", "_most", "_queues", "_tenants", "known")
+    __slots__ = ("_depths", "_most", "_queues", "_tenants", "entries")
 
     def __init__(
         self,
-        queues: Mapping[str, QueueCell],
+        queues: Mapping[str, QueueEntry],
         tenants: Tenants,
         depths: Depths,
         most: int = TERMS_POOL_MAX,
@@ -112,23 +112,23 @@ class Kinds:
         self._queues = queues
         self._tenants = tenants
         self._depths = depths
-        self.known: dict[int, Kind] = {}
+        self.entries: dict[int, TermsEntry] = {}
         """By the identity of their terms."""
 
-    def of(self, terms: Terms) -> Kind:
+    def of(self, terms: Terms) -> TermsEntry:
         """The kind of jobs with these terms, whose queue there is."""
-        kind = self.known.get(id(terms))
+        kind = self.entries.get(id(terms))
         return self._make(terms) if kind is None or kind.tenant.is_forgotten else kind
 
     def forget(self) -> None:
         """What was looked up may be out of date: a queue or tenant has other limits, or all stand
         in line anew."""
-        self.known.clear()
+        self.entries.clear()
 
-    def _make(self, terms: Terms) -> Kind:
-        if len(self.known) >= self._most:
+    def _make(self, terms: Terms) -> TermsEntry:
+        if len(self.entries) >= self._most:
             self.forget()
-        tenant = self._tenants.cells.get(terms.tenant) or self._tenants.cell(terms.tenant)
-        kind = Kind(terms, self._queues[terms.queue], tenant, self._depths.of(terms.queue))
-        self.known[id(terms)] = kind
+        tenant = self._tenants.entries.get(terms.tenant) or self._tenants.entry(terms.tenant)
+        kind = TermsEntry(terms, self._queues[terms.queue], tenant, self._depths.of(terms.queue))
+        self.entries[id(terms)] = kind
         return kind

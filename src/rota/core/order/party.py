@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from heapq import heappush
 from typing import Protocol, TypeAlias
 
-from rota.core.affinity import is_picky
-from rota.core.memory.cells import NO_CLASS, JobCell, LineKey, MachineClass, QueueCell
+from rota.core.affinity import has_preference
+from rota.core.memory.cells import NO_CLASS, JobEntry, MachineClass, OrderKey, QueueEntry
 from rota.core.model import Instant, Millis, Needs
-from rota.core.order.heads import Heads
-from rota.core.order.heads import Seat as AnySeat
-from rota.core.order.lanes import Lane, LaneKey
-from rota.core.order.row import Row
+from rota.core.order.heads import ClassHeads
+from rota.core.order.heads import HeadEntry as AnySeat
+from rota.core.order.lanes import FifoGroup, FifoGroupKey
+from rota.core.order.row import MergeQueue
 
 EVERY_CLASS = -1
 """All bits: nothing is ruled out."""
@@ -21,13 +21,13 @@ LENGTHS_MAX = 8
 others, so it is of few classes; and those wait less than the rest, and are the last of a length."""
 
 
-class Machines:
+class CandidateMachines:
     """The kinds of workers that could run the jobs of a class."""
 
-    __slots__ = ("indexes", "kinds", "rivals", "stamp")
+    __slots__ = ("indexes", "machine_classes", "rivals", "stamp")
 
     def __init__(self, kinds: tuple[MachineClass, ...], stamp: tuple[int, int, int]) -> None:
-        self.kinds = kinds
+        self.machine_classes = kinds
         self.indexes = [machine.index for machine in kinds]
         self.rivals = 0
         """Bits of the classes that could use any of them."""
@@ -44,66 +44,66 @@ class JobClass:
         "arrived",
         "arrived_work",
         "bit",
+        "class_queues",
         "cursor",
+        "fifo_groups",
+        "has_preference",
         "index",
-        "lanes",
-        "lines",
         "machines",
         "needs",
         "offers",
-        "picky",
         "queue",
         "share",
-        "share_of",
-        "shelved",
+        "share_of_capacity",
+        "spilled",
         "waiting",
     )
 
-    def __init__(self, index: int, queue: QueueCell, needs: Needs) -> None:
+    def __init__(self, index: int, queue: QueueEntry, needs: Needs) -> None:
         self.index = index
         self.bit = 1 << index
         self.queue = queue
         self.needs = needs
-        self.picky = is_picky(needs.affinity) or needs.copies > 1
+        self.has_preference = has_preference(needs.affinity) or needs.copies > 1
         """Whether a worker with room is not as good as any other (locality.py)."""
         self.waiting = 0
         """Jobs in line."""
-        self.shelved = 0
+        self.spilled = 0
         """Jobs that are on the shelf."""
         self.arrived = self.arrived_work = 0
         """Jobs that came to stand in line or on the shelf, and how long they are expected to run
         together; arrivals.py makes rates of it."""
-        self.lanes: dict[LaneKey, Lane] = {}
+        self.fifo_groups: dict[FifoGroupKey, FifoGroup] = {}
         """Those with jobs in line or on the shelf."""
-        self.lines: dict[int, Line] = {}
+        self.class_queues: dict[int, ClassQueue] = {}
         """By number: one for each party that has jobs of the class."""
         self.offers: list[tuple[int, int, str, int]] = []
         """Workers that may fit, best first; kept by placement.py."""
         self.cursor = -1
         """How far placement.py has read the log of opened workers for this class."""
-        self.machines: Machines | None = None
+        self.machines: CandidateMachines | None = None
         self.share = 0.0
         """The part of the fleet that one job takes, of what it takes the most of."""
-        self.share_of: object = None
+        self.share_of_capacity: object = None
         """The fleet's capacity for which that was computed."""
 
 
-class Line:
+class ClassQueue:
     """The jobs of one class and one party, in order."""
 
     __slots__ = (
         "bit",
         "estimate",
         "first",
+        "head_entry",
         "is_mixed",
         "job_class",
-        "length_seat",
+        "jobs",
+        "length_entry",
         "number",
         "rank",
-        "row",
-        "seat",
-        "shelved",
         "short",
+        "spilled",
         "stuck",
         "stuck_since",
         "tenant",
@@ -111,7 +111,9 @@ class Line:
         "work",
     )
 
-    def __init__(self, number: int, job_class: JobClass, row: Row, tenant: str, rank: int) -> None:
+    def __init__(
+        self, number: int, job_class: JobClass, row: MergeQueue, tenant: str, rank: int
+    ) -> None:
         self.number = number
         self.job_class = job_class
         self.bit = job_class.bit
@@ -119,30 +121,30 @@ class Line:
         """What comes before the places of its jobs: of its queue, under some orders."""
         self.tenant = tenant
         """One of the tenants whose jobs are in it: that of the first job that came."""
-        self.row = row
-        self.first: LineKey | None = None
+        self.jobs = row
+        self.first: OrderKey | None = None
         """The head of the line; None: to be looked up again."""
         self.waiting = 0
         """Jobs in line; the row may hold more entries than that, stale ones."""
         self.work: Millis = 0
         """How long they are expected to run together."""
-        self.shelved = 0
+        self.spilled = 0
         """Jobs that are on the shelf."""
         self.estimate: Millis = 0
         """How long its jobs are expected to run, if it is the same for all of them."""
         self.is_mixed = False
         """Whether it is not."""
-        self.short: list[tuple[Millis, LineKey]] | None = None
+        self.short: list[tuple[Millis, OrderKey]] | None = None
         """The jobs by expected length; None: to be made when somebody asks for short ones."""
-        self.stuck: LineKey | None = None
+        self.stuck: OrderKey | None = None
         """The head that went first and did not fit; `stuck_since` when."""
         self.stuck_since: Instant = 0
-        self.seat: Seat | None = None
+        self.head_entry: QueueHead | None = None
         """Its entry among the party's heads."""
-        self.length_seat: Seat | None = None
+        self.length_entry: QueueHead | None = None
         """Its entry among the party's lines by length."""
 
-    def note_length(self, estimate: Millis, about: Millis, key: LineKey) -> None:
+    def note_length(self, estimate: Millis, about: Millis, key: OrderKey) -> None:
         """A job comes that is expected to run so long, or about so long."""
         if not self.waiting:
             self.estimate, self.is_mixed, self.short = estimate, False, None
@@ -152,16 +154,16 @@ class Line:
             heappush(self.short, (about, key))
 
 
-Seat: TypeAlias = AnySeat[Line]
-Head: TypeAlias = Callable[[Line], LineKey]
+QueueHead: TypeAlias = AnySeat[ClassQueue]
+FindHead: TypeAlias = Callable[[ClassQueue], OrderKey]
 """The first entry of a line that has one."""
-Short: TypeAlias = tuple[Millis, LineKey, Millis]
+ShortJob: TypeAlias = tuple[Millis, OrderKey, Millis]
 """(about how long, the job, how long), the first never more than the last."""
-Shortest: TypeAlias = Callable[[Line], Short | None]
+FindShortest: TypeAlias = Callable[[ClassQueue], ShortJob | None]
 """About the shortest job of a line in memory."""
 
 
-class Room(Protocol):
+class FreeTime(Protocol):
     """For how long there is room on workers that wait, behind those who have places there."""
 
     free: int
@@ -174,7 +176,7 @@ class Room(Protocol):
         ...
 
 
-class Party:
+class Account:
     """Lines that are served as one: no rule of the order tells them apart but their heads.
 
     The lines are kept sorted by their heads, so that the first of those a worker has room for is
@@ -182,13 +184,13 @@ class Party:
     looked for before its line is asked; it is never too late.
     """
 
-    __slots__ = ("allowed", "by_length", "heads", "lines", "ready", "waiting")
+    __slots__ = ("allowed", "by_length", "class_queues", "heads", "ready", "waiting")
 
     def __init__(self) -> None:
-        self.lines: dict[int, Line] = {}
+        self.class_queues: dict[int, ClassQueue] = {}
         """By number of class."""
-        self.heads: Heads[Line] = Heads()
-        self.by_length: Heads[Line] | None = None
+        self.heads: ClassHeads[ClassQueue] = ClassHeads()
+        self.by_length: ClassHeads[ClassQueue] | None = None
         """By the shortest job of each; None: nobody has asked yet."""
         self.waiting = 0
         """Bits of the classes with jobs in line or on the shelf."""
@@ -199,24 +201,24 @@ class Party:
 
     # By head
 
-    def seat(self, line: Line, key: LineKey) -> None:
+    def set_head(self, line: ClassQueue, key: OrderKey) -> None:
         """The head of the line is this, or comes later."""
-        before, after = line.seat, (line.rank, key, line.number, line)
-        line.seat = after
+        before, after = line.head_entry, (line.rank, key, line.number, line)
+        line.head_entry = after
         if before is None:
             self.heads.add(after)
         else:
             self.heads.move(before, after)
 
-    def unseat(self, line: Line) -> None:
+    def remove_head(self, line: ClassQueue) -> None:
         """The line has nobody in it any more."""
-        if line.seat is not None:
-            self.heads.remove(line.seat)
-            line.seat = None
-        if line.length_seat is not None:
-            self._unseat_by_length(line)
+        if line.head_entry is not None:
+            self.heads.remove(line.head_entry)
+            line.head_entry = None
+        if line.length_entry is not None:
+            self._remove_length_entry(line)
 
-    def first(self, mask: int, head: Head) -> Line | None:
+    def first(self, mask: int, head: FindHead) -> ClassQueue | None:
         """The line among these classes whose head comes first."""
         mask &= self.ready
         heads = self.heads
@@ -230,34 +232,34 @@ class Party:
             first = line.first or head(line)
             if first is key:
                 return line
-            self.seat(line, first)
+            self.set_head(line, first)
         return None
 
     # By length
 
-    def note_length(self, line: Line, length: Millis, key: LineKey) -> None:
+    def note_length(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
         """A job of the line is as short as this."""
         if self.by_length is not None:
-            seat = line.length_seat
+            seat = line.length_entry
             if seat is None or (length, key) < seat[:2]:
-                self._seat_by_length(line, length, key)
+                self._set_length_entry(line, length, key)
 
-    def _seat_by_length(self, line: Line, length: Millis, key: LineKey) -> None:
+    def _set_length_entry(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
         assert self.by_length is not None
-        before, after = line.length_seat, (length, key, line.number, line)
-        line.length_seat = after
+        before, after = line.length_entry, (length, key, line.number, line)
+        line.length_entry = after
         if before is None:
             self.by_length.add(after)
         else:
             self.by_length.move(before, after)
 
-    def _unseat_by_length(self, line: Line) -> None:
+    def _remove_length_entry(self, line: ClassQueue) -> None:
         assert self.by_length is not None
-        assert line.length_seat is not None
-        self.by_length.remove(line.length_seat)
-        line.length_seat = None
+        assert line.length_entry is not None
+        self.by_length.remove(line.length_entry)
+        line.length_entry = None
 
-    def shortest(self, mask: int, room: Room, shortest: Shortest) -> Seat | None:
+    def shortest(self, mask: int, room: FreeTime, shortest: FindShortest) -> QueueHead | None:
         """The shortest job of these classes for which there is time."""
         mask &= self.ready
         if self.by_length is None:
@@ -277,73 +279,79 @@ class Party:
                 continue
             found = shortest(line)
             if found is None:
-                self._unseat_by_length(line)
+                self._remove_length_entry(line)
             elif found[1] is not key or found[0] != length:
-                self._seat_by_length(line, *found[:2])
+                self._set_length_entry(line, *found[:2])
             elif found[2] <= time:
                 return seat
             else:
                 mask &= ~line.bit
         return None
 
-    def _sort_by_length(self, shortest: Shortest) -> None:
-        self.by_length = Heads(LENGTHS_MAX)
-        for line in self.lines.values():
+    def _sort_by_length(self, shortest: FindShortest) -> None:
+        self.by_length = ClassHeads(LENGTHS_MAX)
+        for line in self.class_queues.values():
             found = shortest(line)
             if found is not None:
-                self._seat_by_length(line, *found[:2])
+                self._set_length_entry(line, *found[:2])
 
 
-class Stand:
+class QueueHandle:
     """Where jobs of the same terms stand. Void when nobody is left in the lane."""
 
-    __slots__ = ("job_class", "lane", "line", "party")
+    __slots__ = ("account", "fifo_group", "job_class", "queue")
 
-    def __init__(self, party: Party, line: Line, lane: Lane) -> None:
-        self.party = party
-        self.line = line
+    def __init__(self, party: Account, line: ClassQueue, lane: FifoGroup) -> None:
+        self.account = party
+        self.queue = line
         self.job_class = line.job_class
-        self.lane = lane
+        self.fifo_group = lane
 
-    def leave_first(self, cell: JobCell) -> bool:
+    def leave_first(self, cell: JobEntry) -> bool:
         """The head of the line, a job of these terms, leaves it; the next has its seat at once.
 
         False: it does not, for it is not the head, or the last, or there is more to note.
         """
-        line, lane, job_class = self.line, self.lane, self.job_class
-        first, row, waiting = line.first, line.row, line.waiting
+        line, lane, job_class = self.queue, self.fifo_group, self.job_class
+        first, row, waiting = line.first, line.jobs, line.waiting
         # As many entries as jobs: each means something, and none is a mark.
         if first is None or first[2] != cell.id or waiting < 2 or row.size != waiting:
             return False
-        if lane.kept < 2:
-            if lane.shelved or lane.number:
+        if lane.in_memory < 2:
+            if lane.spilled or lane.spill_queue:
                 return False
-            del job_class.lanes[lane.key]
-        lane.kept -= 1
+            del job_class.fifo_groups[lane.key]
+        lane.in_memory -= 1
         job_class.waiting -= 1
         line.waiting = waiting - 1
         line.work -= cell.estimate
         row.drop_first()
         line.first = first = row.first()
-        self.party.seat(line, first)
+        self.account.set_head(line, first)
         cell.class_index = NO_CLASS
         return True
 
-    def add_behind(self, first: JobCell, cells: Sequence[JobCell]) -> bool:
+    def add_behind(self, first: JobEntry, cells: Sequence[JobEntry]) -> bool:
         """Jobs of these terms stand in line, each behind the one before, the first among them.
 
         False: they do not; they are few, or there is more to note of each.
         """
-        line, lane, job_class = self.line, self.lane, self.job_class
+        line, lane, job_class = self.queue, self.fifo_group, self.job_class
         count, estimate = len(cells), first.estimate
-        if count < line.row.long_lane or self.party.by_length is not None or line.short is not None:
+        if (
+            count < line.jobs.long_fifo_group
+            or self.account.by_length is not None
+            or line.short is not None
+        ):
             return False
-        line.row.add_run([(cell.place, cell.spec.order, cell.id) for cell in cells], lane)
-        lane.kept += count
+        line.jobs.add_run(
+            [(cell.sort_key, cell.spec.arrival_number, cell.id) for cell in cells], lane
+        )
+        lane.in_memory += count
         job_class.waiting += count
         line.waiting += count
         line.work += count * estimate
         for cell in cells:
             cell.estimate = estimate
-            cell.class_index, cell.line_number = job_class.index, line.number
+            cell.class_index, cell.queue_number = job_class.index, line.number
         return True

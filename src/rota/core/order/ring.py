@@ -11,11 +11,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-BLOCK_MAX = 64
+RANKED_BLOCK_MAX = 64
 """Entries in a block before it is split: about the root of the largest number expected."""
 
 
-class Seat(Protocol):
+class Ranked(Protocol):
     """Whoever sits in a ring."""
 
     level: int
@@ -28,14 +28,14 @@ class Seat(Protocol):
     """Bits of the classes that it could go with."""
 
 
-S = TypeVar("S", bound=Seat)
-Entry: TypeAlias = tuple[int, float, int, S]
+S = TypeVar("S", bound=Ranked)
+RankedEntry: TypeAlias = tuple[int, float, int, S]
 
 
-class _Block(Generic[S]):
+class _RankedBlock(Generic[S]):
     __slots__ = ("entries", "mask")
 
-    def __init__(self, entries: list[Entry[S]]) -> None:
+    def __init__(self, entries: list[RankedEntry[S]]) -> None:
         self.entries = entries
         self.mask = 0
         self.repair()
@@ -47,17 +47,17 @@ class _Block(Generic[S]):
         self.mask = mask
 
 
-class Ring(Generic[S]):
+class MaskedSortedList(Generic[S]):
     """All who wait, in order."""
 
     __slots__ = ("_block_max", "_blocks", "_heads", "lone")
 
-    def __init__(self, block_max: int = BLOCK_MAX) -> None:
+    def __init__(self, block_max: int = RANKED_BLOCK_MAX) -> None:
         self._block_max = block_max
         self.lone: S | None = None
         """Who waits, if it is just one; it need not be told of its other key."""
-        self._blocks: list[_Block[S]] = []
-        self._heads: list[Entry[S]] = []
+        self._blocks: list[_RankedBlock[S]] = []
+        self._heads: list[RankedEntry[S]] = []
         """The first entry of each block."""
 
     def first(self, mask: int) -> S | None:
@@ -105,7 +105,7 @@ class Ring(Generic[S]):
         entry = (seat.level, seat.had, seat.rank, seat)
         if not self._blocks:
             self.lone = seat
-            self._blocks.append(_Block([entry]))
+            self._blocks.append(_RankedBlock([entry]))
             self._heads.append(entry)
             return
         self._look_at_lone()
@@ -119,7 +119,7 @@ class Ring(Generic[S]):
             rear = block.entries[self._block_max :]
             del block.entries[self._block_max :]
             block.repair()
-            self._blocks.insert(at + 1, _Block(rear))
+            self._blocks.insert(at + 1, _RankedBlock(rear))
             self._heads.insert(at + 1, rear[0])
 
     def remove(self, seat: S) -> None:
@@ -170,7 +170,7 @@ class Ring(Generic[S]):
         block = self._blocks[self._find((seat.level, seat.had, seat.rank, seat))]
         block.mask |= seat.ready
 
-    def _find(self, entry: Entry[S]) -> int:
+    def _find(self, entry: RankedEntry[S]) -> int:
         """The block in which the entry is, or would be."""
         heads = self._heads
         return 0 if len(heads) == 1 else (bisect_right(heads, entry) or 1) - 1

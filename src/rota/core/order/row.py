@@ -13,42 +13,42 @@ from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import chain
 from typing import Any, TypeAlias
 
-from rota.core.limits import LONG_LANE
-from rota.core.memory.cells import LineKey
-from rota.core.order.lanes import Lane
+from rota.core.limits import LONG_FIFO_GROUP
+from rota.core.memory.cells import OrderKey
+from rota.core.order.lanes import FifoGroup
 
-Run: TypeAlias = deque[Any]
+FifoRun: TypeAlias = deque[Any]
 """Place, arrival, job, place, arrival, job and so on: a tuple for each would take three times the
 memory, and a million may wait."""
 
 
-def _entries(run: Run) -> Iterator[LineKey]:
+def _entries(run: FifoRun) -> Iterator[OrderKey]:
     one_by_one = iter(run)
     return zip(one_by_one, one_by_one, one_by_one, strict=True)
 
 
-class Row:
+class MergeQueue:
     """Entries, some of them stale: whoever leaves a line is passed over later."""
 
-    __slots__ = ("_fronts", "_others", "_runs_made", "long_lane", "size")
+    __slots__ = ("_fronts", "_others", "_runs_made", "long_fifo_group", "size")
 
-    def __init__(self, long_lane: int = LONG_LANE) -> None:
-        self.long_lane = long_lane
+    def __init__(self, long_lane: int = LONG_FIFO_GROUP) -> None:
+        self.long_fifo_group = long_lane
         """Jobs of a lane before the next ones get a run."""
-        self._fronts: list[tuple[LineKey, int, Run]] = []
+        self._fronts: list[tuple[OrderKey, int, FifoRun]] = []
         """The first of each run, the smallest first; a number tells equals apart."""
-        self._others: list[LineKey] = []
+        self._others: list[OrderKey] = []
         """Those of no run, the smallest first."""
         self._runs_made = 0
         self.size = 0
         """How many there are; asked for at every start."""
 
-    def add(self, entry: LineKey, lane: Lane) -> None:
+    def add(self, entry: OrderKey, lane: FifoGroup) -> None:
         """A job of the lane stands in line."""
         self.size += 1
         run = lane.run
         if run is None:
-            if lane.kept < self.long_lane:
+            if lane.in_memory < self.long_fifo_group:
                 heappush(self._others, entry)
                 return
             run = lane.run = deque()
@@ -61,7 +61,7 @@ class Row:
         run += entry
         lane.run_end = entry
 
-    def add_run(self, entries: Sequence[LineKey], lane: Lane) -> None:
+    def add_run(self, entries: Sequence[OrderKey], lane: FifoGroup) -> None:
         """Many jobs of the lane, each behind the one before, stand in line."""
         run = lane.run
         if run is None:
@@ -77,12 +77,12 @@ class Row:
         run.extend(chain.from_iterable(entries))
         lane.run_end = entries[-1]
 
-    def add_mark(self, mark: LineKey) -> None:
+    def add_spill_marker(self, mark: OrderKey) -> None:
         """The mark of a shelf stands in line."""
         self.size += 1
         heappush(self._others, mark)
 
-    def first(self) -> LineKey:
+    def first(self) -> OrderKey:
         """The smallest; there is one."""
         fronts, others = self._fronts, self._others
         if not others or (fronts and fronts[0][0] < others[0]):
@@ -105,7 +105,7 @@ class Row:
         else:
             heappop(fronts)
 
-    def ahead(self) -> tuple[Iterator[LineKey], LineKey | None] | None:
+    def first_run(self) -> tuple[Iterator[OrderKey], OrderKey | None] | None:
         """The run that the smallest entry is of, and the smallest of no run or another.
 
         None: the smallest is of no run.
@@ -116,7 +116,7 @@ class Row:
         rest = others[:1] + [entry for entry, _, _ in fronts[1:3]]  # both are heaps
         return _entries(fronts[0][2]), min(rest, default=None)
 
-    def drop_ahead(self, count: int) -> None:
+    def drop_from_first_run(self, count: int) -> None:
         """The first so many of that run, which come before all others, are in line no more."""
         _, number, run = self._fronts[0]
         self.size -= count
@@ -127,7 +127,7 @@ class Row:
         else:
             heappop(self._fronts)
 
-    def tidy(self, stands: Callable[[LineKey], bool]) -> None:
+    def compact(self, stands: Callable[[OrderKey], bool]) -> None:
         """Only those stay that still mean something."""
         self._others = [entry for entry in self._others if stands(entry)]
         heapify(self._others)
@@ -141,18 +141,18 @@ class Row:
         heapify(self._fronts)
         self.size = len(self._others) + sum(len(run) for _, _, run in self._fronts) // 3
 
-    def __iter__(self) -> Iterator[LineKey]:
+    def __iter__(self) -> Iterator[OrderKey]:
         """All of them, in no order that means anything."""
         yield from self._others
         for _, _, run in self._fronts:
             yield from _entries(run)
 
-    def in_order(self) -> Iterator[LineKey]:
+    def in_order(self) -> Iterator[OrderKey]:
         """The smallest first; nobody may come or go meanwhile. Costs what is looked at."""
         runs = [_entries(run) for _, _, run in self._fronts]
         return merge(self._others_in_order(), *runs)
 
-    def _others_in_order(self) -> Iterator[LineKey]:
+    def _others_in_order(self) -> Iterator[OrderKey]:
         heap = self._others
         ahead = [(heap[0], 0)] if heap else []
         while ahead:

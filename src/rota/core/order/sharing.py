@@ -20,7 +20,7 @@ def dominant_share(needs: Resources, fleet: Resources) -> float:
 
 def share_of(job_class: JobClass, fleet: Resources) -> float:
     """The same for one job of a class, remembered as long as the fleet is what it is."""
-    if job_class.share_of is not fleet:
-        job_class.share_of = fleet
+    if job_class.share_of_capacity is not fleet:
+        job_class.share_of_capacity = fleet
         job_class.share = dominant_share(job_class.needs.resources, fleet)
     return job_class.share

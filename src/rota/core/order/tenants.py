@@ -15,7 +15,7 @@ _WAITING = (JobState.PENDING, JobState.QUEUED)
 NO_QUOTA = Quota()
 
 
-class TenantCell:
+class TenantEntry:
     """A tenant, and what is derived of it."""
 
     __slots__ = ("depth", "held", "is_forgotten", "tenant", "used", "written_at")
@@ -43,7 +43,7 @@ class TenantCell:
         if self.tenant.quota is not None:
             self.used = plus(self.used, amount)
 
-    def let_go(self, execution_id: ExecutionId) -> None:
+    def release(self, execution_id: ExecutionId) -> None:
         """It comes back: once, because what is not held cannot be given back."""
         amount = self.held.pop(execution_id, None)
         if amount is not None and self.tenant.quota is not None:
@@ -65,29 +65,29 @@ class Tenants:
 
     def __init__(self, most: int = TENANTS_KEPT) -> None:
         self._most = most
-        self.cells: dict[str, TenantCell] = {}
+        self.entries: dict[str, TenantEntry] = {}
         self.limited_count = 0
         """How many of them have a quota that could hold running jobs back."""
         self.capped_count = 0
         """How many of them have one of what may wait."""
 
-    def cell(self, name: str) -> TenantCell:
+    def entry(self, name: str) -> TenantEntry:
         """The tenant, made on first use."""
-        cell = self.cells.get(name)
+        cell = self.entries.get(name)
         if cell is None:
-            if len(self.cells) >= self._most:
-                kept = {key: one for key, one in self.cells.items() if not one.is_idle()}
-                for key, one in self.cells.items():
+            if len(self.entries) >= self._most:
+                kept = {key: one for key, one in self.entries.items() if not one.is_idle()}
+                for key, one in self.entries.items():
                     one.is_forgotten = key not in kept
                 # In place: others hold on to the dict.
-                self.cells.clear()
-                self.cells.update(kept)
-            cell = self.cells[name] = TenantCell(Tenant(name))
+                self.entries.clear()
+                self.entries.update(kept)
+            cell = self.entries[name] = TenantEntry(Tenant(name))
         return cell
 
-    def put(self, tenant: Tenant) -> TenantCell:
+    def put(self, tenant: Tenant) -> TenantEntry:
         """Its settings are these."""
-        cell = self.cell(tenant.name)
+        cell = self.entry(tenant.name)
         self.limited_count -= has_quota(cell)
         self.capped_count -= _is_capped(cell)
         cell.tenant = tenant
@@ -98,30 +98,30 @@ class Tenants:
 
     def weight_of(self, name: str) -> float:
         """How much of the fleet is the tenant's, against others."""
-        cell = self.cells.get(name)
+        cell = self.entries.get(name)
         return 1.0 if cell is None else cell.tenant.weight
 
-    def is_plain(self, cell: TenantCell) -> bool:
+    def is_plain(self, cell: TenantEntry) -> bool:
         """Whether it has no settings of its own."""
         return cell.tenant.quota is None and cell.tenant.weight == 1.0
 
     def count_set(self) -> int:
         """How many tenants have settings of their own."""
-        return sum(1 for cell in self.cells.values() if not self.is_plain(cell))
+        return sum(1 for cell in self.entries.values() if not self.is_plain(cell))
 
-    def limited(self) -> Iterator[TenantCell]:
+    def limited(self) -> Iterator[TenantEntry]:
         """Those whose quota could hold running jobs back."""
         if not self.limited_count:
             return iter(())
-        return (cell for cell in self.cells.values() if has_quota(cell))
+        return (cell for cell in self.entries.values() if has_quota(cell))
 
 
-def _is_capped(cell: TenantCell) -> bool:
+def _is_capped(cell: TenantEntry) -> bool:
     quota = cell.tenant.quota
     return quota is not None and quota.queued is not None
 
 
-def has_quota(cell: TenantCell) -> bool:
+def has_quota(cell: TenantEntry) -> bool:
     """Whether a quota could hold the tenant's jobs back once they are accepted."""
     quota = cell.tenant.quota
     return quota is not None and any(
@@ -129,7 +129,7 @@ def has_quota(cell: TenantCell) -> bool:
     )
 
 
-def over_quota(cell: TenantCell, need: Resources, starts: int = 1) -> Iterator[Cause]:
+def over_quota(cell: TenantEntry, need: Resources, starts: int = 1) -> Iterator[Cause]:
     """Every quota that a start of this size, or so many at once, would exceed now."""
     quota, name = cell.tenant.quota or NO_QUOTA, cell.tenant.name
     running = len(cell.held)
@@ -153,7 +153,7 @@ def over_quota(cell: TenantCell, need: Resources, starts: int = 1) -> Iterator[C
             yield Cause(f"quota_{kind}", f"{text}, and it asks {asked / unit:g}", figures)
 
 
-def allowed(cell: TenantCell, classes: Iterable[JobClass]) -> int:
+def allowed_classes(cell: TenantEntry, classes: Iterable[JobClass]) -> int:
     """Bits of the classes of which the tenant's quota leaves room for one more job.
 
     Classes that are not among these are left in; who makes one asks again.

@@ -13,14 +13,14 @@ from math import ceil, inf
 
 import msgspec
 
-from rota.core.memory.cells import MachineClass, QueueCell
-from rota.core.memory.rooms import Rooms
+from rota.core.memory.cells import MachineClass, QueueEntry
+from rota.core.memory.rooms import FreeCapacities
 from rota.core.model import Instant, Millis, Needs, Resources, Worker, WorkerId, WorkerState
-from rota.core.order.lanes import rounded
+from rota.core.order.lanes import rounded_length
 from rota.core.outlook.backlog import ShapeBacklog, backlog_by_shape
-from rota.core.place.fitness import score, unable
+from rota.core.place.fitness import infeasible_reasons, score
 from rota.core.resources import amounts
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 
 class WorkerCount(msgspec.Struct):
@@ -91,7 +91,7 @@ class Demand(msgspec.Struct):
     workers: WorkerCount
 
 
-def demand(t: Tables, target_ms: Millis, size: Resources | None, now: Instant) -> Demand:
+def demand(t: SchedulerState, target_ms: Millis, size: Resources | None, now: Instant) -> Demand:
     """What it takes to clear all that waits within the target.
 
     `size` is that of the workers which somebody would add; None: such as there are.
@@ -103,7 +103,7 @@ def demand(t: Tables, target_ms: Millis, size: Resources | None, now: Instant) -
     kinds = _worker_types(t)
     if size is not None:
         kinds.insert(
-            0, WorkerType(MachineClass(0, _any_worker(size), Rooms()), size, WorkerCount())
+            0, WorkerType(MachineClass(0, _any_worker(size), FreeCapacities()), size, WorkerCount())
         )
     fitted = [_place(shape, kinds, size) for shape in shapes]
     for one in fitted:
@@ -132,7 +132,7 @@ def _slots_left(limit: int | None, shapes: Iterable[ShapeBacklog]) -> float:
     return max(0.0, limit - sum(shape.running_load for shape in shapes))
 
 
-def _queue_slots_left(cell: QueueCell, shapes: Iterable[ShapeBacklog]) -> float:
+def _queue_slots_left(cell: QueueEntry, shapes: Iterable[ShapeBacklog]) -> float:
     queue = cell.queue
     if queue.paused:
         return 0.0
@@ -157,7 +157,7 @@ def _cap(room: float, shapes: list[ShapeBacklog]) -> None:
 # Who would run it
 
 
-def _worker_types(t: Tables) -> list[WorkerType]:
+def _worker_types(t: SchedulerState) -> list[WorkerType]:
     """The workers that are there; where none is, those that were there within the last day."""
     found: dict[object, WorkerType] = {}
     by_machine: dict[int, WorkerType] = {}
@@ -178,7 +178,12 @@ def _worker_types(t: Tables) -> list[WorkerType]:
 
 def _size_key(capacity: Resources) -> tuple[object, ...]:
     """Machines of one type differ in free disk, and a little in memory."""
-    return (capacity.cpu_milli, rounded(capacity.memory), capacity.gpu_milli, capacity.custom)
+    return (
+        capacity.cpu_milli,
+        rounded_length(capacity.memory),
+        capacity.gpu_milli,
+        capacity.custom,
+    )
 
 
 def _least(one: Resources, other: Resources) -> Resources:
@@ -193,7 +198,7 @@ def _any_worker(size: Resources) -> Worker:
 def _place(shape: ShapeBacklog, kinds: list[WorkerType], size: Resources | None) -> PlacedShape:
     """On the kind where a job like this would go first, by the score that decides it."""
     needs = shape.needs
-    able = [kind for kind in kinds if not unable(shape.queue, needs, kind.machine)]
+    able = [kind for kind in kinds if not infeasible_reasons(shape.queue, needs, kind.machine)]
     if size is not None and able and able[0] is kinds[0]:
         able = able[:1]  # those that somebody would add, if they would do
     if not able:
@@ -218,7 +223,7 @@ def _summed(kinds: Iterable[WorkerType]) -> WorkerCount:
     return crew
 
 
-def _queue(cell: QueueCell, fitted: list[PlacedShape], kinds: list[WorkerType]) -> QueueDemand:
+def _queue(cell: QueueEntry, fitted: list[PlacedShape], kinds: list[WorkerType]) -> QueueDemand:
     """A queue by itself: the workers that serve it, and how many it would need if it were alone."""
     name = cell.queue.name
     mine = [one for one in fitted if one.shape.queue == name]

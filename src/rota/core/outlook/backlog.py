@@ -10,8 +10,8 @@ import msgspec
 from rota.core.band import Array, Gang
 from rota.core.memory.cells import NO_CLASS
 from rota.core.model import Instant, JobId, Millis, Needs
-from rota.core.order.party import JobClass, Line
-from rota.core.tables import Tables
+from rota.core.order.party import ClassQueue, JobClass
+from rota.core.tables import SchedulerState
 
 
 class ShapeBacklog(msgspec.Struct):
@@ -36,13 +36,13 @@ class ShapeBacklog(msgspec.Struct):
         return self.wanted_slots + self.running_load
 
 
-def backlog_by_shape(t: Tables, target_ms: Millis, now: Instant) -> list[ShapeBacklog]:
+def backlog_by_shape(t: SchedulerState, target_ms: Millis, now: Instant) -> list[ShapeBacklog]:
     """All that waits for a worker, runs, or has come in lately."""
     shapes: dict[tuple[str, Needs], ShapeBacklog] = {}
     bands = _waiting_members(t)
-    for job_class in t.lines.classes:
-        jobs_per_s, work_per_s = t.arrivals.rate(job_class, now)
-        if job_class.waiting or job_class.shelved or jobs_per_s:
+    for job_class in t.ready_queue.classes:
+        jobs_per_s, work_per_s = t.arrival_rates.rate(job_class, now)
+        if job_class.waiting or job_class.spilled or jobs_per_s:
             key = (job_class.queue.queue.name, job_class.needs)
             shape = shapes[key] = ShapeBacklog(*key, jobs_per_s=jobs_per_s, work_per_s=work_per_s)
             _count_waiting(t, shape, job_class, target_ms)
@@ -58,7 +58,10 @@ def backlog_by_shape(t: Tables, target_ms: Millis, now: Instant) -> list[ShapeBa
 
 
 def _count_running(
-    t: Tables, shapes: dict[tuple[str, Needs], ShapeBacklog], target_ms: Millis, now: Instant
+    t: SchedulerState,
+    shapes: dict[tuple[str, Needs], ShapeBacklog],
+    target_ms: Millis,
+    now: Instant,
 ) -> None:
     jobs, known = t.jobs, dict[int, ShapeBacklog]()
     for cell in t.executions.values():
@@ -82,12 +85,14 @@ def slots_for(jobs: int, work: Millis, target_ms: Millis) -> int:
     return min(jobs, max(-(-jobs // rounds), -(-work // target_ms)))
 
 
-def _count_waiting(t: Tables, shape: ShapeBacklog, job_class: JobClass, target_ms: Millis) -> None:
+def _count_waiting(
+    t: SchedulerState, shape: ShapeBacklog, job_class: JobClass, target_ms: Millis
+) -> None:
     """Line by line, for a tenant's quota may allow less than it has waiting."""
     mean = _mean_runtime(job_class)
-    for line in job_class.lines.values():
-        jobs, work = line.waiting + line.shelved, line.work
-        if line.shelved:
+    for line in job_class.class_queues.values():
+        jobs, work = line.waiting + line.spilled, line.work
+        if line.spilled:
             work += _spilled_work(t, line, job_class, mean)
         shape.jobs += jobs
         shape.work += work
@@ -99,19 +104,19 @@ def _count_waiting(t: Tables, shape: ShapeBacklog, job_class: JobClass, target_m
 def _mean_runtime(job_class: JobClass) -> Millis:
     """How long jobs in memory run: those on the shelf that say nothing are taken to run as long."""
     if job_class.waiting:
-        return sum(line.work for line in job_class.lines.values()) // job_class.waiting
+        return sum(line.work for line in job_class.class_queues.values()) // job_class.waiting
     return job_class.arrived_work // max(1, job_class.arrived)
 
 
-def _spilled_work(t: Tables, line: Line, job_class: JobClass, mean: Millis) -> Millis:
-    lanes = (lane for lane in job_class.lanes.values() if lane.shelved)
-    mine = (lane for lane in lanes if t.lines.line_of_lane(lane) is line)
-    return sum(lane.shelved * (mean if lane.key[2] < 0 else lane.key[2]) for lane in mine)
+def _spilled_work(t: SchedulerState, line: ClassQueue, job_class: JobClass, mean: Millis) -> Millis:
+    lanes = (lane for lane in job_class.fifo_groups.values() if lane.spilled)
+    mine = (lane for lane in lanes if t.ready_queue.queue_of_group(lane) is line)
+    return sum(lane.spilled * (mean if lane.key[2] < 0 else lane.key[2]) for lane in mine)
 
 
-def _quota_left(t: Tables, line: Line, needs: Needs) -> float:
+def _quota_left(t: SchedulerState, line: ClassQueue, needs: Needs) -> float:
     """How many more the tenant may run; a line with a quota is of one tenant."""
-    tenant = t.tenants.cells.get(line.tenant)
+    tenant = t.tenants.entries.get(line.tenant)
     if tenant is None or tenant.tenant.quota is None:
         return float("inf")
     quota, used, asked = tenant.tenant.quota, tenant.used, needs.resources
@@ -126,14 +131,14 @@ def _quota_left(t: Tables, line: Line, needs: Needs) -> float:
     return room
 
 
-def _waiting_members(t: Tables) -> dict[int, list[tuple[int, Millis, int]]]:
+def _waiting_members(t: SchedulerState) -> dict[int, list[tuple[int, Millis, int]]]:
     """Members that wait behind the first of each band in line: (how many, length, at least)."""
     found: dict[int, list[tuple[int, Millis, int]]] = {}
-    for job_id, band in t.bands.cells.items():
+    for job_id, band in t.groups.entries.items():
         job = t.jobs.get(JobId(job_id))
         if job is None or job.class_index == NO_CLASS or band.waiting < 2:
             continue
-        kind, extra = job.spec.band, band.waiting - 1
+        kind, extra = job.spec.group, band.waiting - 1
         if isinstance(kind, Array) and kind.max_parallel is not None:
             extra = min(extra, max(0, kind.max_parallel - len(band.live) - 1))
         at_least = extra if isinstance(kind, Gang) else 0

@@ -27,7 +27,7 @@ from rota.core.inputs import (
     Update,
 )
 from rota.core.limits import EXPLAINED_MAX
-from rota.core.memory.cells import JobCell, WorkerCell
+from rota.core.memory.cells import JobEntry, WorkerEntry
 from rota.core.model import (
     ExecutionId,
     ExecutionState,
@@ -40,11 +40,11 @@ from rota.core.model import (
     WorkerId,
     WorkerState,
 )
-from rota.core.place.fitness import unable
-from rota.core.plan.reserving import earliest
+from rota.core.place.fitness import infeasible_reasons
+from rota.core.plan.reserving import earliest_fit
 from rota.core.records.glance import Cause
-from rota.core.resources import Lack, amount_text, amounts, lacks, plain_amount
-from rota.core.tables import Tables
+from rota.core.resources import Shortfall, amount_text, amounts, plain_amount, shortfalls
+from rota.core.tables import SchedulerState
 from rota.core.times.spans import duration_text
 from rota.core.why.affinity import affinity_alternative, labels_for
 
@@ -67,10 +67,12 @@ class Remedy(msgspec.Struct, frozen=True):
     """Whether the job would then start as soon as the workers ask; None: nobody tried."""
 
 
-FindRemedies: TypeAlias = Callable[[Tables, JobCell, Cause, Instant], Iterator[Remedy]]
+FindRemedies: TypeAlias = Callable[[SchedulerState, JobEntry, Cause, Instant], Iterator[Remedy]]
 
 
-def remedies(t: Tables, job_id: JobId, causes: Sequence[Cause], now: Instant) -> tuple[Remedy, ...]:
+def remedies(
+    t: SchedulerState, job_id: JobId, causes: Sequence[Cause], now: Instant
+) -> tuple[Remedy, ...]:
     """For each cause that somebody, or time, could lift: how."""
     cell = t.jobs.get(job_id)
     if cell is None:
@@ -83,16 +85,16 @@ def remedies(t: Tables, job_id: JobId, causes: Sequence[Cause], now: Instant) ->
     return tuple(found)
 
 
-def _with_spec(cell: JobCell, spec: Spec) -> tuple[AnyInput, ...]:
+def _with_spec(cell: JobEntry, spec: Spec) -> tuple[AnyInput, ...]:
     return (Update(job_id=cell.id, spec=spec),)
 
 
-def _with_resources(cell: JobCell, resources: Resources) -> tuple[AnyInput, ...]:
+def _with_resources(cell: JobEntry, resources: Resources) -> tuple[AnyInput, ...]:
     needs = replace(cell.spec.terms.needs, resources=resources)
     return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
 
 
-def _ended(t: Tables, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
+def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
     return tuple(
         Complete(
             completion=Completion(
@@ -108,13 +110,13 @@ def _ended(t: Tables, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]
 # Times, jobs, people
 
 
-def _time(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _time(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     change = _with_spec(cell, replace(cell.spec, run_at=now))
     text = "if it did not have to wait for its time"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _upstream(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _upstream(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     jobs = [one["job_id"] for one in cause.figures["jobs"]]
     count = cause.figures["waiting_for"]
     who = f"job {jobs[0]}" if count == 1 else f"these {count} jobs"
@@ -122,13 +124,15 @@ def _upstream(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[
     yield Remedy(cause.code, f"if {who} ended as it waits for", {"jobs": jobs}, change)
 
 
-def _resume(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _resume(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, paused=False),)
     yield Remedy(cause.code, f"if queue {name} were resumed", {"queue": name}, change)
 
 
-def _more_at_once(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _more_at_once(
+    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     queue = t.queues[cell.spec.terms.queue]
     name, most = queue.queue.name, cause.figures["max_workers"] + 1
     first = islice(queue.runs, EXPLAINED_MAX)
@@ -139,14 +143,14 @@ def _more_at_once(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Itera
     yield Remedy(cause.code, f"{text} or it might run {most} at once", figures, change)
 
 
-def _token(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _token(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, cleared=("rate_limit",)),)
     text = f"if queue {name} had no rate limit; else when it allows the next start"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _key_holder(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _key_holder(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     holders, key = cause.figures["holders"], cause.figures["key"]
     one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
     execution = t.jobs[holders[0]].life.execution_id
@@ -156,9 +160,9 @@ def _key_holder(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterato
     yield Remedy(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
 
 
-def _quota(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _quota(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     figures = cause.figures
-    tenant = t.tenants.cells[figures["tenant"]]
+    tenant = t.tenants.entries[figures["tenant"]]
     needed = figures["running"] + 1 if "running" in figures else figures["used"] + figures["asked"]
     jobs = [t.executions[one].execution.job_id for one in list(tenant.held)[:EXPLAINED_MAX]]
     text = f"if tenant {figures['tenant']} might use {needed:g}, or enough of its jobs ended"
@@ -170,14 +174,14 @@ def _quota(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Rem
     yield Remedy(cause.code, text, {"quota": needed, "jobs": jobs}, change)
 
 
-def _cell_cap(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _cell_cap(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     most = cause.figures["max_running"] + 1
     change = (SetPolicy(policy=replace(t.policy, max_running=most)),)
     text = f"if the cell might run {most} at once, or one ended"
     yield Remedy(cause.code, text, {"max_running": most}, change)
 
 
-def _worker(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _worker(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     terms = cell.spec.terms
     new = _worker_for(terms.needs)
     asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
@@ -198,12 +202,12 @@ def _worker_for(needs: Needs) -> Register:
     )
 
 
-def _come_back(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _come_back(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     terms = cell.spec.terms
     able = [
         one.worker
         for one in t.fleet.workers.values()
-        if not unable(terms.queue, terms.needs, one.machine)
+        if not infeasible_reasons(terms.queue, terms.needs, one.machine)
     ]
     drained = [one.id for one in able if one.state is WorkerState.DRAINING]
     if drained:
@@ -221,14 +225,16 @@ def _come_back(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator
 # Room
 
 
-def _smaller_request(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _smaller_request(
+    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     """The nearest worker that would do if it asked for less of one thing."""
     terms = cell.spec.terms
-    best: tuple[float, Lack, WorkerCell] | None = None
-    for worker in t.fleet.there_first():
-        reasons = unable(terms.queue, terms.needs, worker.machine)
+    best: tuple[float, Shortfall, WorkerEntry] | None = None
+    for worker in t.fleet.online_first():
+        reasons = infeasible_reasons(terms.queue, terms.needs, worker.machine)
         lack = reasons[0] if len(reasons) == 1 else None
-        if isinstance(lack, Lack) and lack.there > 0:
+        if isinstance(lack, Shortfall) and lack.there > 0:
             over = lack.asked / lack.there
             if best is None or over < best[0]:
                 best = (over, lack, worker)
@@ -249,12 +255,12 @@ def _smaller_request(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> It
     yield from _worker(t, cell, cause, now)
 
 
-def _with_affinity(cell: JobCell, affinity: Affinity) -> tuple[AnyInput, ...]:
+def _with_affinity(cell: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
     needs = replace(cell.spec.terms.needs, affinity=affinity)
     return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
 
 
-def _anywhere(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _anywhere(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     affinity, worker_id = cell.spec.terms.needs.affinity, cause.figures["instead"]
     text = f"if it did not wait for what it prefers: worker {worker_id} has room"
     figures = {"worker_id": worker_id, "until": cause.figures["at"]}
@@ -270,7 +276,9 @@ def _less(resources: Resources, kind: str, by: int) -> Resources:
     return replace(resources, custom=custom)
 
 
-def _free_capacity(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _free_capacity(
+    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     """Less of what is short, or the soonest end that makes room."""
     terms = cell.spec.terms
     needs = terms.needs.resources
@@ -278,7 +286,7 @@ def _free_capacity(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iter
         worker
         for worker in t.fleet.workers.values()
         if worker.worker.state is WorkerState.ONLINE
-        and not unable(terms.queue, terms.needs, worker.machine)
+        and not infeasible_reasons(terms.queue, terms.needs, worker.machine)
     ]
     smaller = _nearest_fit(able, needs)
     if smaller is not None:
@@ -293,7 +301,7 @@ def _free_capacity(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iter
         change = _with_resources(cell, _less(needs, lack.kind, short))
         yield Remedy(cause.code, f"{text} {worker.worker.id}", figures, change)
     soonest = min(
-        ((earliest(one, needs, now)[0], one) for one in able),
+        ((earliest_fit(one, needs, now)[0], one) for one in able),
         key=lambda found: found[0],
         default=None,
     )
@@ -301,11 +309,13 @@ def _free_capacity(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iter
         yield _ends(t, cause.code, *soonest)
 
 
-def _nearest_fit(able: Sequence[WorkerCell], needs: Resources) -> tuple[Lack, WorkerCell] | None:
+def _nearest_fit(
+    able: Sequence[WorkerEntry], needs: Resources
+) -> tuple[Shortfall, WorkerEntry] | None:
     """The worker on which only one thing is short, and least of it."""
-    best: tuple[float, Lack, WorkerCell] | None = None
+    best: tuple[float, Shortfall, WorkerEntry] | None = None
     for worker in able:
-        short = lacks(needs, worker.free)
+        short = shortfalls(needs, worker.free)
         if len(short) == 1 and short[0].there > 0:
             part = short[0].there / short[0].asked
             if best is None or part > best[0]:
@@ -313,7 +323,7 @@ def _nearest_fit(able: Sequence[WorkerCell], needs: Resources) -> tuple[Lack, Wo
     return None if best is None else best[1:]
 
 
-def _ends(t: Tables, code: str, at: Instant, worker: WorkerCell) -> Remedy:
+def _ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Remedy:
     ending = [one for end, one in worker.ends if end <= at]
     jobs = [t.executions[one].execution.job_id for one in ending]
     who = f"job {jobs[0]} ends" if len(jobs) == 1 else f"{len(jobs)} jobs end"
@@ -325,7 +335,7 @@ def _ends(t: Tables, code: str, at: Instant, worker: WorkerCell) -> Remedy:
 # Order
 
 
-def _shorter(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _shorter(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     time = max(0, cause.figures["until"] - now)
     if time:
         text = (
@@ -340,9 +350,9 @@ def _shorter(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[R
         )
 
 
-def _sooner(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    line = t.lines.line_of_job(cell)
-    head = None if line is None else t.jobs.get(t.lines.head(line)[2])
+def _sooner(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    line = t.ready_queue.queue_of_job(cell)
+    head = None if line is None else t.jobs.get(t.ready_queue.head(line)[2])
     if head is not None and head.id != cell.id:
         priority = max(head.spec.terms.priority, cell.spec.terms.priority) + 1
         terms = replace(cell.spec.terms, priority=priority)
@@ -351,7 +361,7 @@ def _sooner(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Re
         yield Remedy(cause.code, text, {"priority": priority, "first": head.id}, change)
 
 
-def _heavier(t: Tables, cell: JobCell, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _heavier(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cell.spec.terms.tenant
     weight = t.tenants.weight_of(name)
     text = f"if tenant {name} had a larger weight than {weight:g}"

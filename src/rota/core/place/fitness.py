@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from rota.core.memory.cells import MachineClass
 from rota.core.model import Needs, Resources
-from rota.core.place.labels import misplaced, unwelcome
-from rota.core.resources import Lack, lacks
+from rota.core.place.labels import missing_labels, refusals_of_worker
+from rota.core.resources import Shortfall, shortfalls
 
 
-def unable(job_class_queue: str, needs: Needs, machine: MachineClass) -> tuple[str | Lack, ...]:
+def infeasible_reasons(
+    job_class_queue: str, needs: Needs, machine: MachineClass
+) -> tuple[str | Shortfall, ...]:
     """All that keeps such a worker from ever running such a job; empty: it could."""
-    reasons: list[str | Lack] = []
+    reasons: list[str | Shortfall] = []
     if machine.queues is not None and job_class_queue not in machine.queues:
         reasons.append("queue")
     reasons.extend(f"capability {c}" for c in needs.capabilities if c not in machine.capabilities)
-    reasons.extend(lacks(needs.resources, machine.capacity))
+    reasons.extend(shortfalls(needs.resources, machine.capacity))
     if needs.affinity is not None:
-        reasons.extend(misplaced(needs.affinity, machine.labels))
-    reasons.extend(unwelcome(needs, machine.only))
+        reasons.extend(missing_labels(needs.affinity, machine.labels))
+    reasons.extend(refusals_of_worker(needs, machine.only))
     return tuple(reasons)
 
 

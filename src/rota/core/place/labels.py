@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rota.core.affinity import Affinity
-from rota.core.limits import LABELS_MINDED
+from rota.core.limits import LABELS_TRACKED
 from rota.core.model import Labels, Needs, Worker, WorkerId
 from rota.core.resources import amounts
 
@@ -30,25 +30,25 @@ def asks_for(needs: Needs, what: str) -> bool:
     return needs.affinity is not None and what in needs.affinity.tolerate
 
 
-def unwelcome(needs: Needs, only: tuple[str, ...]) -> Iterator[str]:
+def refusals_of_worker(needs: Needs, only: tuple[str, ...]) -> Iterator[str]:
     """Why a worker that is kept for some jobs does not take one like this."""
     if only and not any(asks_for(needs, what) for what in only):
         yield f"only {' or '.join(only)}"
 
 
-def misplaced(affinity: Affinity, labels: dict[str, str]) -> Iterator[str]:
+def missing_labels(affinity: Affinity, labels: dict[str, str]) -> Iterator[str]:
     """The labels that such a worker lacks."""
     for label, values in affinity.require:
         if labels.get(label) not in values:
             yield f"label {label}={'|'.join(values)}"
 
 
-class Labelled:
+class LabelIndex:
     """Workers by their labels, and the labels that jobs ask for."""
 
     def __init__(self) -> None:
         self._by_label: dict[str, dict[str, dict[WorkerId, None]]] = {}
-        self._minded: dict[str, None] = {}
+        self._tracked: dict[str, None] = {}
         """Labels that some job requires: workers that differ in them are not alike."""
 
     def add(self, worker: Worker) -> None:
@@ -75,24 +75,24 @@ class Labelled:
         """The workers that have each value."""
         return self._by_label.get(label, {})
 
-    def mind(self, affinity: Affinity, others: Iterable[Needs]) -> bool:
+    def track(self, affinity: Affinity, others: Iterable[Needs]) -> bool:
         """Jobs require these labels. True: workers that were alike may not be any more.
 
         `others` are the needs of all classes: who requires a label that nobody has is soon
         forgotten, or else names that are made up would fill memory.
         """
-        fresh = [label for label, _ in affinity.require if label not in self._minded]
+        fresh = [label for label, _ in affinity.require if label not in self._tracked]
         if not fresh:
             return False
-        if len(self._minded) >= LABELS_MINDED:
+        if len(self._tracked) >= LABELS_TRACKED:
             known = (one.affinity for one in others if one.affinity is not None)
-            self._minded = {label: None for one in known for label, _ in one.require}
-        self._minded.update(dict.fromkeys(fresh))
+            self._tracked = {label: None for one in known for label, _ in one.require}
+        self._tracked.update(dict.fromkeys(fresh))
         return any(label in self._by_label for label in fresh)
 
     def traits(self, worker: Worker) -> Labels:
         """The labels of the worker that matter to any job."""
-        if not self._minded:
+        if not self._tracked:
             return ()
-        found = ((label, value_of(worker, label)) for label in self._minded)
+        found = ((label, value_of(worker, label)) for label in self._tracked)
         return tuple(sorted((label, value) for label, value in found if value))

@@ -13,15 +13,15 @@ from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from rota.core.affinity import Affinity
-from rota.core.learned import Name
-from rota.core.limits import HOMES_KEPT, PLACES_COMPARED, PLACES_LOOKED_AT
-from rota.core.memory.cells import JobCell, LineKey, WorkerCell
+from rota.core.learned import JobName
+from rota.core.limits import IDEAL_WORKERS_COMPARED, PREFERRED_WORKERS_TRIED, PREVIOUS_WORKERS_KEPT
+from rota.core.memory.cells import JobEntry, OrderKey, WorkerEntry
 from rota.core.model import ExecutionId, Instant, JobId, Millis, Terms, WorkerId, WorkerState
-from rota.core.order.ordering import Lines, is_mark
-from rota.core.order.party import JobClass, Line
+from rota.core.order.ordering import ReadyQueue, is_spill_marker
+from rota.core.order.party import ClassQueue, JobClass
 from rota.core.place.fitness import score
 from rota.core.place.labels import HOST, value_of
-from rota.core.place.placement import Fleet, May
+from rota.core.place.placement import Fleet, WorkerFilter
 from rota.core.resources import fits
 from rota.core.times.timers import TimerKind, Timers
 
@@ -31,18 +31,18 @@ FAR = 2
 """Neither the worker nor the machine that a job wants to be near."""
 
 
-class Liking(NamedTuple):
+class SoftAffinity(NamedTuple):
     """How well a worker suits a job beyond its needs; the smallest is the best."""
 
     distance: int
     """0: the worker of the previous run; 1: the same machine; 2: neither, or it does not care."""
     misses: int
     """Preferred labels that the worker lacks."""
-    crowd: int
+    spread_count: int
     """Jobs of its kind that run where its spread says to keep apart."""
 
 
-class Patience:
+class AffinityTimeout:
     """Since when a class has been offered nothing that it likes."""
 
     __slots__ = ("job_class", "job_id", "seen", "since", "touched")
@@ -55,95 +55,101 @@ class Patience:
         self.seen = 0
         """How many had opened by then."""
 
-    def is_of(self, job_class: JobClass, job: JobCell, now: Instant) -> bool:
+    def is_of(self, job_class: JobClass, job: JobEntry, now: Instant) -> bool:
         """Whether it is the patience of this class and job, and not over."""
         return self.job_class is job_class and self.job_id == job.id and now < self.until()
 
     def until(self) -> Instant:
         """When it takes what there is."""
-        return self.since + _wish(self.job_class).wait_ms
+        return self.since + _affinity_of(self.job_class).wait_ms
 
     def is_stale(self, job_class: JobClass, now: Instant) -> bool:
         """Whether it is of a class that has been quiet since, or of another of that number."""
-        return self.job_class is not job_class or now - self.touched > _wish(job_class).wait_ms
+        return (
+            self.job_class is not job_class or now - self.touched > _affinity_of(job_class).wait_ms
+        )
 
 
-class Locality:
+class AffinityPlacement:
     """Where jobs run that care, and who waits for a better place."""
 
     def __init__(
-        self, jobs: Mapping[JobId, JobCell], lines: Lines, fleet: Fleet, timers: Timers
+        self, jobs: Mapping[JobId, JobEntry], lines: ReadyQueue, fleet: Fleet, timers: Timers
     ) -> None:
         self._jobs = jobs
-        self._lines = lines
+        self._ready_queue = lines
         self._fleet = fleet
         self._timers = timers
-        self._patience: dict[int, Patience] = {}
-        self._crowds: dict[tuple[Name, str], dict[str, int]] = {}
+        self._timeouts: dict[int, AffinityTimeout] = {}
+        self._spread_counts: dict[tuple[JobName, str], dict[str, int]] = {}
         """By name and label: how many run at each of its values."""
-        self._stands: dict[ExecutionId, tuple[tuple[Name, str], str]] = {}
+        self._counted_in: dict[ExecutionId, tuple[tuple[JobName, str], str]] = {}
         """What of that each execution is counted in."""
-        self._last: dict[Name, WorkerId] = {}
+        self._last: dict[JobName, WorkerId] = {}
         """Where the newest job of a name started that cares."""
-        self._homes: dict[JobId, WorkerId] = {}
+        self._upstream_workers: dict[JobId, WorkerId] = {}
         """Where what a job waited for has run."""
 
     # What runs where
 
-    def begin(self, execution_id: ExecutionId, terms: Terms, worker: WorkerCell) -> None:
+    def note_start(self, execution_id: ExecutionId, terms: Terms, worker: WorkerEntry) -> None:
         """A job that cares starts there."""
         affinity, name = terms.needs.affinity, (terms.tenant, terms.name)
         assert affinity is not None
         if affinity.spread:
             key, value = (name, affinity.spread), value_of(worker.worker, affinity.spread)
-            self._stands[execution_id] = (key, value)
-            crowd = self._crowds.setdefault(key, {})
+            self._counted_in[execution_id] = (key, value)
+            crowd = self._spread_counts.setdefault(key, {})
             crowd[value] = crowd.get(value, 0) + 1
         if affinity.near_previous:
             _remember(self._last, name, worker.worker.id)
 
-    def end(self, execution_id: ExecutionId) -> None:
+    def note_end(self, execution_id: ExecutionId) -> None:
         """It has ended."""
-        stood = self._stands.pop(execution_id, None)
+        stood = self._counted_in.pop(execution_id, None)
         if stood is None:
             return
         key, value = stood
-        crowd = self._crowds[key]
+        crowd = self._spread_counts[key]
         crowd[value] -= 1
         if not crowd[value]:
             del crowd[value]
         if not crowd:
-            del self._crowds[key]
+            del self._spread_counts[key]
 
-    def follows(self, job: JobCell, upstream: JobCell) -> None:
+    def note_upstream(self, job: JobEntry, upstream: JobEntry) -> None:
         """What the job waited for has ended, and where."""
         affinity, worker_id = job.spec.terms.needs.affinity, upstream.life.worker_id
         if affinity is not None and affinity.near_previous and worker_id is not None:
-            _remember(self._homes, job.id, worker_id)
+            _remember(self._upstream_workers, job.id, worker_id)
 
-    def home(self, job: JobCell) -> WorkerId | None:
+    def previous_worker(self, job: JobEntry) -> WorkerId | None:
         """Whom it wants to be near: its own last run, what it waited for, the last of its name."""
         if job.life.worker_id is not None:
             return job.life.worker_id
         terms = job.spec.terms
-        return self._homes.get(job.id) or self._last.get((terms.tenant, terms.name))
+        return self._upstream_workers.get(job.id) or self._last.get((terms.tenant, terms.name))
 
     # Choosing
 
     def pick(
-        self, line: Line, now: Instant, may: May | None = None, key: LineKey | None = None
-    ) -> WorkerCell | None:
+        self,
+        line: ClassQueue,
+        now: Instant,
+        may: WorkerFilter | None = None,
+        key: OrderKey | None = None,
+    ) -> WorkerEntry | None:
         """The worker for the head of a line, or for another job of it; None: it does not start."""
-        key = key or self._lines.head(line)
-        if is_mark(key):
+        key = key or self._ready_queue.head(line)
+        if is_spill_marker(key):
             return self._fleet.choose(line.job_class, may)
         return self.choose(line.job_class, self._jobs[key[2]], may, now)
 
     def choose(
-        self, job_class: JobClass, job: JobCell, may: May | None, now: Instant
-    ) -> WorkerCell | None:
+        self, job_class: JobClass, job: JobEntry, may: WorkerFilter | None, now: Instant
+    ) -> WorkerEntry | None:
         """The open worker that suits the job best; None: none has room, or it waits for better."""
-        patience = self._patience.get(job_class.index)
+        patience = self._timeouts.get(job_class.index)
         if patience is not None and patience.is_of(job_class, job, now):
             # All that were open were looked at for this job when it began to wait.
             candidates = self._fleet.opened_since(patience.seen)
@@ -155,44 +161,48 @@ class Locality:
         return best[1]
 
     def _best_of(
-        self, candidates: Iterator[WorkerCell], job_class: JobClass, job: JobCell, may: May | None
-    ) -> tuple[Liking, WorkerCell] | None:
-        best: tuple[Liking, tuple[int, int], int, WorkerCell] | None = None
+        self,
+        candidates: Iterator[WorkerEntry],
+        job_class: JobClass,
+        job: JobEntry,
+        may: WorkerFilter | None,
+    ) -> tuple[SoftAffinity, WorkerEntry] | None:
+        best: tuple[SoftAffinity, tuple[int, int], int, WorkerEntry] | None = None
         liked = 0
         for cell in candidates:
             if not self._fleet.fitting(cell) & job_class.bit or (may is not None and not may(cell)):
                 continue
             fit = score(job_class.needs.resources, cell.machine, cell.free)
-            found = (self.liking(job, cell), fit, cell.rank, cell)
+            found = (self.soft_affinity(job, cell), fit, cell.rank, cell)
             if best is None or found[:3] < best[:3]:
                 best = found
-            liked += _is_ideal(_wish(job_class), found[0])
-            if liked >= PLACES_COMPARED:
+            liked += _is_ideal(_affinity_of(job_class), found[0])
+            if liked >= IDEAL_WORKERS_COMPARED:
                 break
         return None if best is None else (best[0], best[3])
 
-    def _open_for(self, job_class: JobClass, job: JobCell) -> Iterator[WorkerCell]:
+    def _open_for(self, job_class: JobClass, job: JobEntry) -> Iterator[WorkerEntry]:
         """Open workers, those first that it asks for by name or label, as far as is looked."""
         is_open = self._fleet.open
-        likely = chain(self._near(job), self._preferred(_wish(job_class)))
+        likely = chain(self._near(job), self._preferred(_affinity_of(job_class)))
         known = (is_open[one] for one in likely if one in is_open) if len(is_open) > 1 else ()
-        return islice(chain(known, is_open.values()), PLACES_LOOKED_AT)
+        return islice(chain(known, is_open.values()), PREFERRED_WORKERS_TRIED)
 
-    def liking(self, job: JobCell, cell: WorkerCell) -> Liking:
+    def soft_affinity(self, job: JobEntry, cell: WorkerEntry) -> SoftAffinity:
         """How well the worker suits the job."""
         terms = job.spec.terms
         affinity = terms.needs.affinity
         if affinity is None:
-            return Liking(FAR, 0, 0)
+            return SoftAffinity(FAR, 0, 0)
         worker, crowd = cell.worker, 0
         misses = sum(value_of(worker, label) not in values for label, values in affinity.prefer)
         if affinity.spread:
-            crowds = self._crowds.get(((terms.tenant, terms.name), affinity.spread), {})
+            crowds = self._spread_counts.get(((terms.tenant, terms.name), affinity.spread), {})
             crowd = crowds.get(value_of(worker, affinity.spread), 0)
-        return Liking(self._distance(affinity, job, cell), misses, crowd)
+        return SoftAffinity(self._distance(affinity, job, cell), misses, crowd)
 
-    def _distance(self, affinity: Affinity, job: JobCell, cell: WorkerCell) -> int:
-        home = self.home(job) if affinity.near_previous else None
+    def _distance(self, affinity: Affinity, job: JobEntry, cell: WorkerEntry) -> int:
+        home = self.previous_worker(job) if affinity.near_previous else None
         if home is None:
             return FAR
         if home == cell.worker.id:
@@ -201,70 +211,80 @@ class Locality:
         is_near = there is not None and value_of(there.worker, HOST) == value_of(cell.worker, HOST)
         return 1 if is_near else FAR
 
-    def sorted(self, job: JobCell, workers: Iterator[WorkerId]) -> Iterator[WorkerId]:
+    def sorted(self, job: JobEntry, workers: Iterator[WorkerId]) -> Iterator[WorkerId]:
         """Those first that suit the job best."""
-        looked_at = islice(workers, PLACES_LOOKED_AT)
+        looked_at = islice(workers, PREFERRED_WORKERS_TRIED)
         cells = [self._fleet.workers[worker_id] for worker_id in looked_at]
-        cells.sort(key=lambda cell: (self.liking(job, cell), cell.rank))
+        cells.sort(key=lambda cell: (self.soft_affinity(job, cell), cell.rank))
         return iter([cell.worker.id for cell in cells])
 
-    def _waits(self, job_class: JobClass, job: JobCell, liking: Liking, now: Instant) -> bool:
+    def _waits(
+        self, job_class: JobClass, job: JobEntry, liking: SoftAffinity, now: Instant
+    ) -> bool:
         """Whether the class would rather have another worker, and has not waited for it enough."""
-        affinity = _wish(job_class)
+        affinity = _affinity_of(job_class)
         if not affinity.wait_ms or _is_ideal(affinity, liking):
-            self._patience.pop(job_class.index, None)
+            self._timeouts.pop(job_class.index, None)
             return False
-        patience = self._patience.get(job_class.index)
+        patience = self._timeouts.get(job_class.index)
         is_stale = patience is None or patience.is_stale(job_class, now)
         if patience is not None and not is_stale and patience.until() <= now:
             patience.touched = now
             return False
-        if self.better(job_class, job, liking) is None:
-            self._patience.pop(job_class.index, None)
+        if self.better_worker(job_class, job, liking) is None:
+            self._timeouts.pop(job_class.index, None)
             return False
         if patience is None or is_stale:
-            patience = self._patience[job_class.index] = Patience(job_class, now)
+            patience = self._timeouts[job_class.index] = AffinityTimeout(job_class, now)
             self._timers.set(patience.until(), TimerKind.PLACE, str(job_class.index))
         patience.touched, patience.job_id, patience.seen = now, job.id, self._fleet.opened()
         return now < patience.until()
 
     # Who would be better
 
-    def better(self, job_class: JobClass, job: JobCell, than: Liking) -> WorkerCell | None:
+    def better_worker(
+        self, job_class: JobClass, job: JobEntry, than: SoftAffinity
+    ) -> WorkerEntry | None:
         """A worker that takes work, though perhaps not now, where the job would rather be."""
-        affinity = _wish(job_class)
+        affinity = _affinity_of(job_class)
         if affinity.near_previous and than.distance == FAR:
             for worker_id in self._near(job):
                 if (found := self._could(job_class, worker_id)) is not None:
                     return found
         if than.misses:
-            for worker_id in islice(self._preferred(affinity), PLACES_LOOKED_AT):
+            for worker_id in islice(self._preferred(affinity), PREFERRED_WORKERS_TRIED):
                 found = self._could(job_class, worker_id)
-                if found is not None and not self.liking(job, found).misses:
+                if found is not None and not self.soft_affinity(job, found).misses:
                     return found
-        return self._lonelier(job_class, job, than.crowd) if than.crowd else None
+        return self._less_crowded(job_class, job, than.spread_count) if than.spread_count else None
 
-    def _lonelier(self, job_class: JobClass, job: JobCell, crowd: int) -> WorkerCell | None:
+    def _less_crowded(self, job_class: JobClass, job: JobEntry, crowd: int) -> WorkerEntry | None:
         """A worker with room where fewer of its kind run."""
-        values = self._fleet.labels.values(_wish(job_class).spread)
+        values = self._fleet.labels.values(_affinity_of(job_class).spread)
         needs = job_class.needs.resources
-        for worker_id in islice(chain.from_iterable(values.values()), PLACES_LOOKED_AT):
+        for worker_id in islice(chain.from_iterable(values.values()), PREFERRED_WORKERS_TRIED):
             found = self._could(job_class, worker_id)
             has_room = found is not None and fits(needs, found.free)
-            if found is not None and has_room and self.liking(job, found).crowd < crowd:
+            if (
+                found is not None
+                and has_room
+                and self.soft_affinity(job, found).spread_count < crowd
+            ):
                 return found
         return None
 
-    def _could(self, job_class: JobClass, worker_id: WorkerId) -> WorkerCell | None:
+    def _could(self, job_class: JobClass, worker_id: WorkerId) -> WorkerEntry | None:
         cell = self._fleet.workers.get(worker_id)
         if cell is None or cell.worker.state is not WorkerState.ONLINE:
             return None
         return cell if self._fleet.able(cell.machine) & job_class.bit else None
 
-    def _near(self, job: JobCell) -> Iterator[WorkerId]:
+    def _near(self, job: JobEntry) -> Iterator[WorkerId]:
         """The worker it wants to be near, and the others of that machine."""
         affinity = job.spec.terms.needs.affinity
-        home = self.home(job) if affinity is not None and affinity.near_previous else None
+        home = (
+            self.previous_worker(job) if affinity is not None and affinity.near_previous else None
+        )
         if home is not None:
             yield home
             there = self._fleet.workers.get(home)
@@ -283,30 +303,30 @@ class Locality:
 
     def waits_until(self, job_class: JobClass, now: Instant) -> Instant | None:
         """Until when the class waits for a better place; None: it does not."""
-        patience = self._patience.get(job_class.index)
+        patience = self._timeouts.get(job_class.index)
         if patience is None or patience.job_class is not job_class or patience.until() <= now:
             return None
         return patience.until()
 
-    def rings_at(self, index: int) -> Instant | None:
+    def times_out_at(self, index: int) -> Instant | None:
         """When the patience of the class of this number ends."""
-        patience = self._patience.get(index)
+        patience = self._timeouts.get(index)
         return None if patience is None else patience.until()
 
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much."""
-        for index, patience in self._patience.items():
+        for index, patience in self._timeouts.items():
             patience.since += by
             patience.touched += by
             self._timers.set(patience.until(), TimerKind.PLACE, str(index))
 
 
-def _is_ideal(affinity: Affinity, liking: Liking) -> bool:
+def _is_ideal(affinity: Affinity, liking: SoftAffinity) -> bool:
     is_near = liking.distance < FAR or not affinity.near_previous
-    return is_near and not liking.misses and not liking.crowd
+    return is_near and not liking.misses and not liking.spread_count
 
 
-def _wish(job_class: JobClass) -> Affinity:
+def _affinity_of(job_class: JobClass) -> Affinity:
     affinity = job_class.needs.affinity
     assert affinity is not None
     return affinity
@@ -314,6 +334,6 @@ def _wish(job_class: JobClass) -> Affinity:
 
 def _remember(places: dict[K, WorkerId], key: K, worker_id: WorkerId) -> None:
     places.pop(key, None)
-    if len(places) >= HOMES_KEPT:
+    if len(places) >= PREVIOUS_WORKERS_KEPT:
         del places[next(iter(places))]
     places[key] = worker_id

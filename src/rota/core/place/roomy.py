@@ -10,34 +10,34 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from rota.core.memory.cells import WorkerCell
-from rota.core.memory.rooms import Room
+from rota.core.memory.cells import WorkerEntry
+from rota.core.memory.rooms import FreeCapacity
 from rota.core.model import WorkerId
 
-Entry: TypeAlias = tuple[int, WorkerCell, Room]
+FreeEntry: TypeAlias = tuple[int, WorkerEntry, FreeCapacity]
 """(the worker's rank, the worker, the room that it is listed with)."""
-May: TypeAlias = Callable[[WorkerCell], bool]
+WorkerFilter: TypeAlias = Callable[[WorkerEntry], bool]
 """Whether a worker may be used."""
 
 
-def first_that(row: Sequence[Entry], may: May) -> Entry | None:
+def first_allowed(row: Sequence[FreeEntry], may: WorkerFilter) -> FreeEntry | None:
     """The first of equally good workers that may be used."""
     return next((entry for entry in row if may(entry[1])), None)
 
 
-class Roomy:
+class FreeIndex:
     """Open workers with room, each once."""
 
-    __slots__ = ("by_id", "by_room")
+    __slots__ = ("by_free_capacity", "by_id")
 
     def __init__(self) -> None:
-        self.by_id: dict[WorkerId, Entry] = {}
-        self.by_room: dict[Room, list[Entry]] = {}
+        self.by_id: dict[WorkerId, FreeEntry] = {}
+        self.by_free_capacity: dict[FreeCapacity, list[FreeEntry]] = {}
         """The same by room, those of a room by rank; none of the lists is empty."""
 
-    def put(self, worker_id: WorkerId, cell: WorkerCell) -> None:
+    def put(self, worker_id: WorkerId, cell: WorkerEntry) -> None:
         """The worker has room, or other room than before."""
-        room, by_room = cell.room, self.by_room
+        room, by_room = cell.free_capacity, self.by_free_capacity
         before = self.by_id.get(worker_id)
         if before is not None:
             self._take_out(before)
@@ -54,10 +54,10 @@ class Roomy:
         if entry is not None:
             self._take_out(entry)
 
-    def _take_out(self, entry: Entry) -> None:
+    def _take_out(self, entry: FreeEntry) -> None:
         room = entry[2]
-        row = self.by_room[room]
+        row = self.by_free_capacity[room]
         if len(row) == 1:
-            del self.by_room[room]
+            del self.by_free_capacity[room]
         else:
             del row[bisect_left(row, entry)]

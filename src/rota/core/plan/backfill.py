@@ -11,33 +11,33 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from rota.core.limits import BACKFILL_LOOK, RESERVE_AFTER_MS, RESERVE_LOOK
-from rota.core.memory.cells import NO_CLASS, LineKey, WorkerCell
+from rota.core.memory.cells import NO_CLASS, OrderKey, WorkerEntry
 from rota.core.model import Instant, JobId, Millis, WorkerId
-from rota.core.order.ordering import is_mark
-from rota.core.order.party import JobClass, Line, Party, Seat
-from rota.core.place.placement import Fleet, May
+from rota.core.order.ordering import is_spill_marker
+from rota.core.order.party import Account, ClassQueue, JobClass, QueueHead
+from rota.core.place.placement import Fleet, WorkerFilter
 from rota.core.place.places import Reservation
 from rota.core.plan.gang_places import pick_worker
 from rota.core.plan.reserving import NEVER, Candidate, Reservations
 from rota.core.records.policy import BackfillKind, CandidateKind
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 OPEN_LOOKED_AT = 64
 """Open workers that are looked at one by one before those behind are tried."""
 PASSED_MIN = 8
 """Classes that a walk over all who wait must have passed at once for another one to be worth it."""
-PARTIES_TRIED = 32
+ACCOUNTS_TRIED = 32
 """Tenants asked for a job that is short enough."""
 
 
-class Limits:
+class BackfillTime:
     """How long jobs may run that start now, behind those who have places."""
 
-    __slots__ = ("_fleet", "_kept", "_known", "_places", "free", "longest")
+    __slots__ = ("_fleet", "_kept", "_known", "_reservations", "free", "longest")
 
     def __init__(self, fleet: Fleet, places: Mapping[WorkerId, Reservation], now: Instant) -> None:
         self._fleet = fleet
-        self._places = places
+        self._reservations = places
         self._kept: list[tuple[int, Millis]] = []
         """(classes, how long they may run) where somebody has a place."""
         self._known: dict[int, bool] | None = None
@@ -52,13 +52,13 @@ class Limits:
             if worker_id in fleet.open:
                 self._look_at(fleet.open[worker_id], now)
 
-    def _look_at(self, worker: WorkerCell, now: Instant) -> None:
-        fleet, place = self._fleet, self._places.get(worker.worker.id)
+    def _look_at(self, worker: WorkerEntry, now: Instant) -> None:
+        fleet, place = self._fleet, self._reservations.get(worker.worker.id)
         fitting = fleet.fitting(worker)
         if place is None:
             self.free |= fitting
         else:
-            self.free |= fitting & fleet.fitting_into(worker.machine, place.spare)
+            self.free |= fitting & fleet.fitting_into(worker.machine, place.left)
             self._kept.append((fitting, place.at - now))
             self.longest = max(self.longest, place.at - now)
 
@@ -81,20 +81,20 @@ class Limits:
             self._known[job_class.index] = found is not None
         return self._known[job_class.index]
 
-    def _is_nobodys(self, worker: WorkerCell) -> bool:
-        return worker.worker.id not in self._places
+    def _is_nobodys(self, worker: WorkerEntry) -> bool:
+        return worker.worker.id not in self._reservations
 
 
-class Pass:
+class BackfillScan:
     """One pass over what waits, in which places may be reserved."""
 
-    def __init__(self, t: Tables, now: Instant) -> None:
+    def __init__(self, t: SchedulerState, now: Instant) -> None:
         self._t = t
         self._now = now
         self.reservations = Reservations(t, now)
-        self.in_vain = 0
+        self.unplaceable = 0
         """Classes that fit on no open worker: room only shrinks here, so they never will."""
-        self.behind = 0
+        self.behind_reservations = 0
         """Classes that could use a kind of worker on which somebody waits for a place."""
         self._left_out = 0
         backfill = t.policy.backfill
@@ -107,21 +107,21 @@ class Pass:
     def next(self) -> Candidate | None:
         """The next job to start; None: nothing more can start now."""
         t = self._t
-        fleet, lines = t.fleet, t.lines
-        for worker_id, job_id in t.cleared.items():
-            found = self._for_whom_it_was_cleared(worker_id, job_id)
+        fleet, lines = t.fleet, t.ready_queue
+        for worker_id, job_id in t.being_preempted.items():
+            found = self._preempting_candidate(worker_id, job_id)
             if found is not None:
                 return found
         first, head = lines.order.first, lines.head
         while fleet.open:
             # To take bits out of so long a number costs more than to see that there are none.
             rest = ready = lines.ready
-            hopes = fleet.hopes() & ready
-            if out := t.parked | self.in_vain:
+            hopes = fleet.placeable_classes() & ready
+            if out := t.blocked_classes | self.unplaceable:
                 hopes &= ~out
             if not hopes:
                 return None
-            if out := t.parked | self.behind | self._left_out:
+            if out := t.blocked_classes | self.behind_reservations | self._left_out:
                 rest = ready & ~out
             line = first(rest, head)
             if line is not None and not line.bit & hopes and self._may_be_passed(line):
@@ -135,56 +135,56 @@ class Pass:
             self._pass_over()
         return None
 
-    def _for_whom_it_was_cleared(self, worker_id: WorkerId, job_id: JobId) -> Candidate | None:
+    def _preempting_candidate(self, worker_id: WorkerId, job_id: JobId) -> Candidate | None:
         """The job for which others were stopped there goes before all, once there is room."""
         job, worker = self._t.jobs[job_id], self._t.fleet.open.get(worker_id)
         if worker is None or job.class_index == NO_CLASS:  # it has found another in this pass
             return None
-        job_class = self._t.lines.classes[job.class_index]
+        job_class = self._t.ready_queue.classes[job.class_index]
         if not self._t.fleet.fitting(worker) & job_class.bit:
             return None
         del self.reservations.by_worker[worker_id]
-        del self._t.cleared[worker_id]
+        del self._t.being_preempted[worker_id]
         return Candidate(job, worker)
 
-    def _try_head(self, line: Line, hopes: int, rest: int) -> Candidate | None:
+    def _try_head(self, line: ClassQueue, hopes: int, rest: int) -> Candidate | None:
         """The head of the line goes if it fits; if not, a place is kept for it."""
         t, job_class = self._t, line.job_class
-        head = line.first or t.lines.head(line)
+        head = line.first or t.ready_queue.head(line)
         if hopes & job_class.bit:
             job = t.jobs.get(head[2])  # none: a mark
-            may, picky = None, job_class.picky
+            may, picky = None, job_class.has_preference
             if self.reservations.nearby & job_class.bit:
                 may = self._admits(job_class, 0 if job is None else job.estimate)
             worker = (
                 pick_worker(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
             )
             if worker is not None and job is not None:
-                is_plain = may is None and not picky and not t.cleared
+                is_plain = may is None and not picky and not t.being_preempted
                 return Candidate(job, worker, rest if is_plain else 0)
             if worker is not None:
                 # It goes first, and the store is asked for it: whoever else went now overtook it.
-                t.lines.run_dry(head)
+                t.ready_queue.note_empty(head)
                 self._left_out = -1
-                self.behind = 0
+                self.behind_reservations = 0
                 return None
-            if picky and t.locality.waits_until(job_class, self._now) is not None:
+            if picky and t.affinity.waits_until(job_class, self._now) is not None:
                 self._left_out |= job_class.bit  # it has room, but would rather wait
                 return None
             # Where places are kept, whoever is hoped for decides for whom the next one is.
             if may is None and not picky and not self.reservations.by_worker:
-                t.fleet.give_up(job_class.bit)
-            self.in_vain |= job_class.bit
+                t.fleet.mark_unplaceable(job_class.bit)
+            self.unplaceable |= job_class.bit
         self._hold_back(line, head)
         return None
 
-    def _may_be_passed(self, line: Line) -> bool:
+    def _may_be_passed(self, line: ClassQueue) -> bool:
         """Whether nothing is kept for the head yet: in a large fleet room for it comes soon."""
         if not self._may_wait:
             return self._is_greedy
         if line.job_class.needs.copies > 1:
             return False
-        head = self._t.lines.head(line)
+        head = self._t.ready_queue.head(line)
         if line.stuck != head:
             line.stuck, line.stuck_since = head, self._now
         return self._now < line.stuck_since + RESERVE_AFTER_MS
@@ -195,13 +195,19 @@ class Pass:
         In their order, up to the first of whom there is more to say than that it waits.
         """
         t = self._t
-        if t.fleet.roomy.by_id or not self._walks:
+        if t.fleet.free_index.by_id or not self._walks:
             return
         if self.reservations.nearby or self.reservations.by_worker:
             return
-        hopes = t.fleet.hopes() & t.lines.ready & ~(t.parked | self.in_vain)
+        hopes = (
+            t.fleet.placeable_classes()
+            & t.ready_queue.ready
+            & ~(t.blocked_classes | self.unplaceable)
+        )
         passed, is_hopeless_met = 0, False
-        for line in self._in_order(t.lines.ready & ~(t.parked | self.behind | self._left_out)):
+        for line in self._in_order(
+            t.ready_queue.ready & ~(t.blocked_classes | self.behind_reservations | self._left_out)
+        ):
             if passed == hopes:
                 break
             if not line.bit & hopes:
@@ -210,23 +216,23 @@ class Pass:
                     break
                 is_hopeless_met = True
             elif not line.bit & passed:
-                is_there = bool(t.fleet.machines_for(line.job_class).kinds)
-                if line.job_class.picky or (is_there and not self._may_be_passed(line)):
+                is_there = bool(t.fleet.machines_for(line.job_class).machine_classes)
+                if line.job_class.has_preference or (is_there and not self._may_be_passed(line)):
                     break
                 passed |= line.bit
         # Where many are not to be passed it breaks off again and again, each time after all those
         # before: then it costs more than to try each.
         self._walks = self._walks - 1 if passed.bit_count() >= PASSED_MIN else 0
-        self.in_vain |= passed
+        self.unplaceable |= passed
         self._left_out |= passed
-        t.fleet.give_up(passed)
+        t.fleet.mark_unplaceable(passed)
 
-    def _in_order(self, mask: int) -> Iterator[Line]:
+    def _in_order(self, mask: int) -> Iterator[ClassQueue]:
         """The lines of these classes, as they would go; as far as that is known without a search.
 
         Nobody may start or be seated meanwhile.
         """
-        for parties in self._t.lines.order.in_turn(mask):
+        for parties in self._t.ready_queue.order.in_turn(mask):
             if len(parties) > 1:
                 return
             bits = mask & parties[0].ready
@@ -236,24 +242,24 @@ class Pass:
                         return
                     yield line
 
-    def _hold_back(self, line: Line, head: LineKey) -> None:
+    def _hold_back(self, line: ClassQueue, head: OrderKey) -> None:
         job_class, backfill = line.job_class, self._t.policy.backfill
         machines = self._t.fleet.machines_for(job_class)
-        if not machines.kinds or self._may_be_passed(line):
+        if not machines.machine_classes or self._may_be_passed(line):
             self._left_out |= job_class.bit  # it waits for a worker that is not there, or is passed
         elif backfill is BackfillKind.NONE:
             self._left_out |= machines.rivals
         elif self.reservations.reserve(job_class, head[2]) is None:
             self._left_out |= job_class.bit
         else:
-            self.behind |= machines.rivals
+            self.behind_reservations |= machines.rivals
 
     # Those behind
 
     def _behind(self, hopes: int) -> Candidate | None:
         """The best of the jobs that may pass, of whoever goes first among those who have one."""
-        t, mask, limits = self._t, hopes & self.behind, self._limits()
-        for parties in islice(t.lines.order.in_turn(mask), PARTIES_TRIED):
+        t, mask, limits = self._t, hopes & self.behind_reservations, self._time_left()
+        for parties in islice(t.ready_queue.order.in_turn(mask), ACCOUNTS_TRIED):
             found = [one for party in parties if (one := self._pick(party, mask, limits))]
             if found:
                 _, key, _, line = min(found)
@@ -261,20 +267,20 @@ class Pass:
                 worker = self._worker_for(line, key, job.estimate)
                 if worker is not None:
                     return Candidate(job, worker)
-                self.in_vain |= line.bit  # it would rather wait for another worker
+                self.unplaceable |= line.bit  # it would rather wait for another worker
                 return self._behind(hopes & ~line.bit)
-        self.in_vain |= mask  # nor will a later one: room and time only shrink
+        self.unplaceable |= mask  # nor will a later one: room and time only shrink
         return None
 
-    def _limits(self) -> Limits:
-        return Limits(self._t.fleet, self.reservations.by_worker, self._now)
+    def _time_left(self) -> BackfillTime:
+        return BackfillTime(self._t.fleet, self.reservations.by_worker, self._now)
 
-    def _pick(self, party: Party, mask: int, limits: Limits) -> Seat | None:
+    def _pick(self, party: Account, mask: int, limits: BackfillTime) -> QueueHead | None:
         """The party's first job, or its shortest, that is no longer than its class may be."""
-        lines = self._t.lines
+        lines = self._t.ready_queue
         if self._t.policy.candidates is CandidateKind.SHORTEST:
             return party.shortest(mask, limits, lines.shortest)
-        best: Seat | None = None
+        best: QueueHead | None = None
         for seat in list(party.heads):
             line = seat[3]
             if best is not None and best[:2] < seat[:2]:
@@ -286,41 +292,41 @@ class Pass:
                     best = found
         return best
 
-    def _first_within(self, line: Line, limit: Millis) -> LineKey | None:
+    def _first_within(self, line: ClassQueue, limit: Millis) -> OrderKey | None:
         """The first job in memory that is no longer than this."""
         t = self._t
         if limit >= NEVER or not line.is_mixed:
-            head = t.lines.head(line)
-            return head if line.estimate <= limit and not is_mark(head) else None
+            head = t.ready_queue.head(line)
+            return head if line.estimate <= limit and not is_spill_marker(head) else None
         short = (
             entry
-            for entry in islice(line.row.in_order(), BACKFILL_LOOK)
-            if not is_mark(entry)
-            and t.lines.stands(entry, line)
+            for entry in islice(line.jobs.in_order(), BACKFILL_LOOK)
+            if not is_spill_marker(entry)
+            and t.ready_queue.is_current(entry, line)
             and t.jobs[entry[2]].estimate <= limit
         )
         return next(short, None)
 
-    def _worker_for(self, line: Line, key: LineKey, estimate: Millis) -> WorkerCell | None:
+    def _worker_for(self, line: ClassQueue, key: OrderKey, estimate: Millis) -> WorkerEntry | None:
         """The best worker where a job of this length is in nobody's way."""
         job_class = line.job_class
         admits = self._admits(job_class, estimate)
-        if job_class.picky:
+        if job_class.has_preference:
             return pick_worker(self._t, line, self._now, admits, key)
         worker = self._t.fleet.choose(job_class, admits)
         assert worker is not None, "a job that may start has a worker where it may"
         return worker
 
-    def _admits(self, job_class: JobClass, estimate: Millis) -> May:
+    def _admits(self, job_class: JobClass, estimate: Millis) -> WorkerFilter:
         places, needs, now = self.reservations.by_worker, job_class.needs.resources, self._now
 
-        def admits(worker: WorkerCell) -> bool:
+        def admits(worker: WorkerEntry) -> bool:
             place = places.get(worker.worker.id)
             return place is None or place.admits(needs, estimate, now)
 
         return admits
 
-    def started(self, candidate: Candidate, job_class: JobClass) -> None:
+    def note_started(self, candidate: Candidate, job_class: JobClass) -> None:
         """The candidate has its worker: what is reserved there has less to spare."""
         place = self.reservations.by_worker.get(candidate.worker.worker.id)
         if place is not None:

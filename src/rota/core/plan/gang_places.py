@@ -9,36 +9,40 @@ from collections.abc import Iterable
 from itertools import islice
 
 from rota.core.limits import GANG_HOLD_MS, GANG_LOOK
-from rota.core.memory.bands import BandCell
-from rota.core.memory.cells import LineKey, WorkerCell
+from rota.core.memory.bands import GroupEntry
+from rota.core.memory.cells import OrderKey, WorkerEntry
 from rota.core.model import Instant, JobId, Resources
-from rota.core.order.ordering import is_mark
-from rota.core.order.party import JobClass, Line
+from rota.core.order.ordering import is_spill_marker
+from rota.core.order.party import ClassQueue, JobClass
 from rota.core.place.fitness import score
-from rota.core.place.placement import May
+from rota.core.place.placement import WorkerFilter
 from rota.core.place.places import Reservation
 from rota.core.resources import amounts, minus, plus
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 
 def pick_worker(
-    t: Tables, line: Line, now: Instant, may: May | None = None, key: LineKey | None = None
-) -> WorkerCell | None:
+    t: SchedulerState,
+    line: ClassQueue,
+    now: Instant,
+    may: WorkerFilter | None = None,
+    key: OrderKey | None = None,
+) -> WorkerEntry | None:
     """The worker for the head of a line, or for another job of it; the first of a gang's."""
     if line.job_class.needs.copies == 1:
-        return t.locality.pick(line, now, may, key)
-    found = find_gang_workers(t, line.job_class, key or t.lines.head(line), may)
+        return t.affinity.pick(line, now, may, key)
+    found = find_gang_workers(t, line.job_class, key or t.ready_queue.head(line), may)
     return found[0] if found else None
 
 
 def find_gang_workers(
-    t: Tables, job_class: JobClass, key: LineKey, may: May | None = None
-) -> list[WorkerCell]:
+    t: SchedulerState, job_class: JobClass, key: OrderKey, may: WorkerFilter | None = None
+) -> list[WorkerEntry]:
     """A worker for each member of the gang, by index; empty: there are not enough.
 
     Those that hold the most of them come first, so that members are on few machines.
     """
-    assert not is_mark(key), "a gang is never on the shelf"
+    assert not is_spill_marker(key), "a gang is never on the shelf"
     size, job = job_class.needs.copies, t.jobs[key[2]]
     if starts_left(t, job_class) < size:
         return []
@@ -47,20 +51,20 @@ def find_gang_workers(
         if t.fleet.fitting(worker) & job_class.bit and (may is None or may(worker)):
             count = _copies_now(worker, job_class.needs.resources)
             fit = score(job_class.needs.resources, worker.machine, worker.free)
-            rooms.append((t.locality.liking(job, worker), -count, fit, worker.rank, worker))
+            rooms.append((t.affinity.soft_affinity(job, worker), -count, fit, worker.rank, worker))
     rooms.sort(key=lambda one: one[:4])
-    places: list[WorkerCell] = []
+    places: list[WorkerEntry] = []
     for _, count, _, _, worker in rooms:
         places += [worker] * min(-count, size - len(places))
     if len(places) < size:
         return []
-    t.bands.cells[job.id].places = [worker.worker.id for worker in places]
+    t.groups.entries[job.id].places = [worker.worker.id for worker in places]
     return places
 
 
-def _copies_now(worker: WorkerCell, needs: Resources) -> int:
+def _copies_now(worker: WorkerEntry, needs: Resources) -> int:
     assert worker.poll is not None
-    return min(worker.poll.room, copies_in(needs, worker.free))
+    return min(worker.poll.free_slots, copies_in(needs, worker.free))
 
 
 def copies_in(needs: Resources, room: Resources) -> int:
@@ -70,7 +74,7 @@ def copies_in(needs: Resources, room: Resources) -> int:
     return max(0, min(counts, default=GANG_LOOK))
 
 
-def starts_left(t: Tables, job_class: JobClass) -> int:
+def starts_left(t: SchedulerState, job_class: JobClass) -> int:
     """How many executions the limits of the queue and of the cell leave room for."""
     queue, limits = job_class.queue, [GANG_LOOK]
     if queue.queue.max_workers is not None:
@@ -81,7 +85,7 @@ def starts_left(t: Tables, job_class: JobClass) -> int:
 
 
 def reserve_gang(
-    t: Tables, workers: Iterable[WorkerCell], gang: tuple[JobClass, JobId], now: Instant
+    t: SchedulerState, workers: Iterable[WorkerEntry], gang: tuple[JobClass, JobId], now: Instant
 ) -> list[Reservation]:
     """The earliest set of workers on which the whole gang fits; empty: these are too few.
 
@@ -92,7 +96,7 @@ def reserve_gang(
     needs, size = job_class.needs.resources, job_class.needs.copies
     looked_at = list(islice(workers, GANG_LOOK))
     at = _earliest(looked_at, job_class, now)
-    if at is None or _is_hold_over(t.bands.cells[job_id], at, now):
+    if at is None or _is_hold_over(t.groups.entries[job_id], at, now):
         return []
     rooms = [(_free_at(worker, at), worker) for worker in looked_at]
     rooms.sort(key=lambda one: (-copies_in(needs, one[0]), one[1].rank))
@@ -111,7 +115,7 @@ def reserve_gang(
     return kept
 
 
-def _earliest(workers: list[WorkerCell], job_class: JobClass, now: Instant) -> Instant | None:
+def _earliest(workers: list[WorkerEntry], job_class: JobClass, now: Instant) -> Instant | None:
     """When the workers will have room for the whole gang, by what is expected of what they run."""
     needs, size = job_class.needs.resources, job_class.needs.copies
     gains: list[tuple[Instant, int]] = []
@@ -131,7 +135,7 @@ def _earliest(workers: list[WorkerCell], job_class: JobClass, now: Instant) -> I
     return None
 
 
-def _free_at(worker: WorkerCell, at: Instant) -> Resources:
+def _free_at(worker: WorkerEntry, at: Instant) -> Resources:
     room = worker.free
     for ends_at, execution_id in worker.ends:
         if ends_at <= at:
@@ -139,7 +143,7 @@ def _free_at(worker: WorkerCell, at: Instant) -> Resources:
     return room
 
 
-def _is_hold_over(mine: BandCell, at: Instant, now: Instant) -> bool:
+def _is_hold_over(mine: GroupEntry, at: Instant, now: Instant) -> bool:
     """Whether it had room for long and did not start: then others have their turn for as long."""
     if at > now:
         mine.idle_since = None

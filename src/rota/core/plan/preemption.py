@@ -11,23 +11,23 @@ from __future__ import annotations
 from rota.core.life.executions import request_stop
 from rota.core.life.gangs import stop_gangs_of
 from rota.core.limits import PREEMPT_LOOK
-from rota.core.memory.cells import ExecutionCell, JobCell, WorkerCell
+from rota.core.memory.cells import ExecutionEntry, JobEntry, WorkerEntry
 from rota.core.model import ExecutionId, Instant, Resources, Stop, WorkerId
-from rota.core.order.ordering import is_mark
+from rota.core.order.ordering import is_spill_marker
 from rota.core.resources import fits, plus
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.timers import TimerKind
 
 
-def preempt(t: Tables, now: Instant) -> None:
+def preempt(t: SchedulerState, now: Instant) -> None:
     """After all that could start has started: clears a worker for the first in line, if it may."""
     gap = t.policy.preempt_gap
-    if gap is None or not t.evictable:
+    if gap is None or not t.preemptible:
         return
     job = _first(t)
-    if job is None or job.id in t.cleared.values() or not _is_due(t, job, now):
+    if job is None or job.id in t.being_preempted.values() or not _is_due(t, job, now):
         return
-    best: tuple[tuple[int, int, int], WorkerCell, list[ExecutionCell]] | None = None
+    best: tuple[tuple[int, int, int], WorkerEntry, list[ExecutionEntry]] | None = None
     for worker in _workers(t, job, now):
         victims = _victims(t, worker, job, gap)
         if victims is not None:
@@ -37,94 +37,96 @@ def preempt(t: Tables, now: Instant) -> None:
                 best = (damage, worker, victims)
     if best is not None:
         _, worker, victims = best
-        t.cleared[worker.worker.id] = job.id
+        t.being_preempted[worker.worker.id] = job.id
         for cell in victims:
             request_stop(t, cell, Stop.PREEMPT, now)
         stop_gangs_of(t, victims, now)
 
 
-def _first(t: Tables) -> JobCell | None:
+def _first(t: SchedulerState) -> JobEntry | None:
     """Who goes first of those that a worker could serve.
 
     What no worker there could run may stand first for days, and must not keep others from their
     right; nor must a gang: room for one member would help nobody.
     """
-    passed = t.parked
+    passed = t.blocked_classes
     for _ in range(PREEMPT_LOOK):
-        line = t.lines.first(~passed)
-        head = None if line is None else t.lines.head(line)
-        if head is None or is_mark(head):
+        line = t.ready_queue.first(~passed)
+        head = None if line is None else t.ready_queue.head(line)
+        if head is None or is_spill_marker(head):
             return None
         job = t.jobs[head[2]]
-        job_class = t.lines.classes[job.class_index]
+        job_class = t.ready_queue.classes[job.class_index]
         if job.spec.terms.needs.copies == 1 and t.fleet.machines_for(job_class).indexes:
             return job
         passed |= job_class.bit
     return None
 
 
-def _is_due(t: Tables, job: JobCell, now: Instant) -> bool:
+def _is_due(t: SchedulerState, job: JobEntry, now: Instant) -> bool:
     """Whether it has waited long enough; if not, somebody will look again when it has."""
     due = (job.life.ready_at or now) + t.policy.preempt_after_ms
     if due <= now:
         return True
-    if t.patience != (job.id, due):
-        t.patience = (job.id, due)
+    if t.next_preemption != (job.id, due):
+        t.next_preemption = (job.id, due)
         t.timers.set(due, TimerKind.JOB, job.id)
     return False
 
 
-def _workers(t: Tables, job: JobCell, now: Instant) -> list[WorkerCell]:
+def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> list[WorkerEntry]:
     """Those that could run it and have something that may be stopped."""
-    able = t.fleet.machines_for(t.lines.classes[job.class_index]).indexes
-    found: dict[WorkerId, WorkerCell] = {}
-    for execution_id in t.evictable:
+    able = t.fleet.machines_for(t.ready_queue.classes[job.class_index]).indexes
+    found: dict[WorkerId, WorkerEntry] = {}
+    for execution_id in t.preemptible:
         worker = t.fleet.workers[t.executions[execution_id].execution.worker_id]
-        is_free = worker.worker.id not in t.cleared and t.fleet.is_there(worker.worker.id)
+        is_free = worker.worker.id not in t.being_preempted and t.fleet.is_online(worker.worker.id)
         if worker.machine.index in able and is_free:
             found[worker.worker.id] = worker
     return list(found.values())
 
 
-def _victims(t: Tables, worker: WorkerCell, job: JobCell, gap: int) -> list[ExecutionCell] | None:
+def _victims(
+    t: SchedulerState, worker: WorkerEntry, job: JobEntry, gap: int
+) -> list[ExecutionEntry] | None:
     """The fewest executions whose end makes room, the youngest first; None: none would do."""
     needs, ceiling = job.spec.terms.needs.resources, job.spec.terms.priority - gap
     weak = [
         t.executions[execution_id]
         for execution_id in worker.held
-        if execution_id in t.evictable and _priority(t, execution_id) <= ceiling
+        if execution_id in t.preemptible and _priority(t, execution_id) <= ceiling
     ]
     weak.sort(key=lambda cell: (-cell.since, cell.execution.id))
     for cell in weak:  # one alone is the least that can be
-        if fits(needs, _room(worker, [cell])):
+        if fits(needs, _free_without(worker, [cell])):
             return [cell]
-    chosen: list[ExecutionCell] = []
+    chosen: list[ExecutionEntry] = []
     for cell in weak:
         chosen.append(cell)
-        if fits(needs, _room(worker, chosen)):
+        if fits(needs, _free_without(worker, chosen)):
             return _fewest(worker, needs, chosen)
     return None
 
 
 def _fewest(
-    worker: WorkerCell, needs: Resources, chosen: list[ExecutionCell]
-) -> list[ExecutionCell]:
+    worker: WorkerEntry, needs: Resources, chosen: list[ExecutionEntry]
+) -> list[ExecutionEntry]:
     """Without those that need not go after all, the oldest first."""
     kept = chosen
     for cell in reversed(chosen):
         rest = [one for one in kept if one is not cell]
-        if fits(needs, _room(worker, rest)):
+        if fits(needs, _free_without(worker, rest)):
             kept = rest
     return kept
 
 
-def _room(worker: WorkerCell, without: list[ExecutionCell]) -> Resources:
+def _free_without(worker: WorkerEntry, without: list[ExecutionEntry]) -> Resources:
     room = worker.free
     for cell in without:
         room = plus(room, worker.held[cell.execution.id])
     return room
 
 
-def _priority(t: Tables, execution_id: ExecutionId) -> int:
+def _priority(t: SchedulerState, execution_id: ExecutionId) -> int:
     cell = t.executions[execution_id]
     return t.jobs[cell.execution.job_id].spec.terms.priority

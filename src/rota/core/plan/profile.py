@@ -6,18 +6,20 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from rota.core.memory.cells import WorkerCell
+from rota.core.memory.cells import WorkerEntry
 from rota.core.model import Instant, Millis, Resources
 from rota.core.resources import fits, minus, plus
 
-Stay: TypeAlias = tuple[Instant, Instant, Resources]
+PlannedUse: TypeAlias = tuple[Instant, Instant, Resources]
 """(from, until, how much)."""
 
 
-class Profile:
+class Availability:
     """Stretches of time, each with what is free in it; the last one never ends."""
 
-    def __init__(self, worker: WorkerCell, now: Instant, planned: Iterable[Stay] = ()) -> None:
+    def __init__(
+        self, worker: WorkerEntry, now: Instant, planned: Iterable[PlannedUse] = ()
+    ) -> None:
         changes = [(at, 1, worker.held[execution_id]) for at, execution_id in worker.ends]
         for start, end, amount in planned:
             changes += ((start, -1, amount), (end, 1, amount))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from rota.core.model import TriggerId
-from rota.core.records.events import Event, Rule
-from rota.core.records.keyed import Input, Keyed
+from rota.core.records.events import Event, TriggerDefinition
+from rota.core.records.keyed import Idempotent, Input
 
 
-class EventInput(Keyed, frozen=True, kw_only=True):
+class EventInput(Idempotent, frozen=True, kw_only=True):
     """The base of what happens to triggers, so that they are told from all else at once."""
 
 
@@ -17,7 +17,7 @@ class NewTrigger(Input, frozen=True, kw_only=True):
     """One trigger to make; in a deployment the id is used only if its name is new."""
 
     id: TriggerId
-    rule: Rule
+    definition: TriggerDefinition
     paused: bool = False
 
 
@@ -31,7 +31,7 @@ class UpdateTrigger(EventInput, frozen=True, kw_only=True):
     """Replaces the rule of a trigger; `revision` is the one it was read at."""
 
     trigger_id: TriggerId
-    rule: Rule
+    definition: TriggerDefinition
     revision: int
     paused: bool
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from rota.core.model import TriggerId
-from rota.core.records.events import Arrival, ArrivalId, Held, Told, Trigger
+from rota.core.records.events import (
+    AcceptedEvent,
+    BufferedEvent,
+    Trigger,
+    TriggerDecision,
+    TriggerDecisionId,
+)
 from rota.core.records.write import Write
 
 
@@ -24,25 +30,32 @@ class DropTrigger(Write, frozen=True, tag="dt"):
 class PutEvent(Write, frozen=True, tag="v"):
     """An event was accepted, or came again."""
 
-    told: Told
+    event: AcceptedEvent
 
 
-class PutArrival(Write, frozen=True, tag="a"):
+class PutTriggerDecision(Write, frozen=True, tag="a"):
     """What a trigger made of an event; in place of an earlier record of the same."""
 
-    arrival: Arrival
+    decision: TriggerDecision
 
 
-class PutHeld(Write, frozen=True, tag="h"):
+class PutBufferedEvent(Write, frozen=True, tag="h"):
     """An event waits for others."""
 
-    held: Held
+    event: BufferedEvent
 
 
-class ReleaseHeld(Write, frozen=True, tag="rh"):
+class ReleaseBufferedEvents(Write, frozen=True, tag="rh"):
     """Events wait no more."""
 
-    ids: tuple[ArrivalId, ...]
+    ids: tuple[TriggerDecisionId, ...]
 
 
-AnyEventWrite: TypeAlias = PutTrigger | DropTrigger | PutEvent | PutArrival | PutHeld | ReleaseHeld
+AnyEventWrite: TypeAlias = (
+    PutTrigger
+    | DropTrigger
+    | PutEvent
+    | PutTriggerDecision
+    | PutBufferedEvent
+    | ReleaseBufferedEvents
+)

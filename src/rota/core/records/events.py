@@ -11,7 +11,7 @@ import msgspec
 from rota.core.model import Instant, JobId, Millis, RateLimit, Record, Spec, TriggerId
 from rota.core.records.zones import utc_text
 
-ArrivalId = NewType("ArrivalId", str)
+TriggerDecisionId = NewType("TriggerDecisionId", str)
 
 OWN_SOURCE = "rota"
 """The source of events that the scheduler tells itself."""
@@ -69,14 +69,14 @@ def own_event(what: tuple[str, str], about: dict[str, Any], now: Instant, depth:
     return Event(OWN_SOURCE, event_id, kind, data, utc_text(now), depth=depth)
 
 
-class Keep(StrEnum):
+class DebounceKeep(StrEnum):
     """Which events of a debounce the job gets."""
 
     LAST = "last"
     ALL = "all"
 
 
-class Gathering(Record, frozen=True):
+class EventBuffering(Record, frozen=True):
     """Events are held back and make one job together.
 
     A debounce closes when it has been quiet for `quiet_ms`, a batch when there are `size_max`; both
@@ -87,12 +87,12 @@ class Gathering(Record, frozen=True):
     wait_ms: Millis | None = None
     size_max: int = 0
     """0: as many as come, up to what one job can carry."""
-    keep: Keep = Keep.ALL
+    keep: DebounceKeep = DebounceKeep.ALL
     key: str = ""
     """A path into the event: each value gathers on its own."""
 
 
-class Rule(Record, frozen=True):
+class TriggerDefinition(Record, frozen=True):
     """What was asked for: which events, and the job they make."""
 
     name: str
@@ -101,7 +101,7 @@ class Rule(Record, frozen=True):
     job: Spec
     filter: bytes = b""
     """JSON text as it was given: an expression, or an object of what must be equal."""
-    gathering: Gathering | None = None
+    buffering: EventBuffering | None = None
     rate: RateLimit | None = None
     owner: str = ""
     """The program that deployed it; what such a program no longer names is retired."""
@@ -111,7 +111,7 @@ class Trigger(Record, frozen=True):
     """A whole trigger, as it is stored and as it is answered."""
 
     id: TriggerId
-    rule: Rule
+    definition: TriggerDefinition
     created_at: Instant
     updated_at: Instant
     paused: bool = False
@@ -119,7 +119,7 @@ class Trigger(Record, frozen=True):
     """Grows with every update."""
 
 
-class Verdict(StrEnum):
+class EventDecision(StrEnum):
     """What a trigger made of an event."""
 
     FIRED = "fired"
@@ -133,35 +133,35 @@ class Verdict(StrEnum):
     FAILED = "failed"
 
 
-VERDICT_MEANING = {
-    Verdict.FIRED: "it made a job",
-    Verdict.HELD: "it waits for others, to make one job with them",
-    Verdict.SUPERSEDED: "a later event took its place: debounce keeps the last",
-    Verdict.FILTERED: "the filter did not let it pass",
-    Verdict.LIMITED: "more came than rate_limit allows",
-    Verdict.PAUSED: "the trigger was paused",
-    Verdict.TOO_DEEP: "too many triggers, one because of the other: it looks like a loop",
-    Verdict.DROPPED: "the trigger was deleted while the event waited",
-    Verdict.FAILED: "the job could not be made",
+EVENT_DECISION_MEANING = {
+    EventDecision.FIRED: "it made a job",
+    EventDecision.HELD: "it waits for others, to make one job with them",
+    EventDecision.SUPERSEDED: "a later event took its place: debounce keeps the last",
+    EventDecision.FILTERED: "the filter did not let it pass",
+    EventDecision.LIMITED: "more came than rate_limit allows",
+    EventDecision.PAUSED: "the trigger was paused",
+    EventDecision.TOO_DEEP: "too many triggers, one because of the other: it looks like a loop",
+    EventDecision.DROPPED: "the trigger was deleted while the event waited",
+    EventDecision.FAILED: "the job could not be made",
 }
 
 
-class Arrival(Record, frozen=True):
+class TriggerDecision(Record, frozen=True):
     """What one trigger made of one event: there is one record of each."""
 
-    id: ArrivalId
+    id: TriggerDecisionId
     trigger_id: TriggerId
     source: str
     event_id: str
     type: str
     at: Instant
-    verdict: Verdict
+    decision: EventDecision
     detail: str = ""
     job_id: JobId | None = None
     decided_at: Instant = 0
 
 
-class Told(Record, frozen=True):
+class AcceptedEvent(Record, frozen=True):
     """An event that was accepted: the same again makes nothing, and gets the same answer."""
 
     key: str
@@ -169,7 +169,7 @@ class Told(Record, frozen=True):
     id: str
     type: str
     at: Instant
-    arrivals: tuple[Arrival, ...] = ()
+    decisions: tuple[TriggerDecision, ...] = ()
     """What the triggers of its type made of it, when it came."""
     repeats: int = 0
     """How often it came again."""
@@ -177,10 +177,10 @@ class Told(Record, frozen=True):
     """Whose it was; empty: everybody's."""
 
 
-class Held(Record, frozen=True):
+class BufferedEvent(Record, frozen=True):
     """An event that waits for others in a trigger's window."""
 
-    id: ArrivalId
+    id: TriggerDecisionId
     trigger_id: TriggerId
     key: str
     event: Event
@@ -189,8 +189,8 @@ class Held(Record, frozen=True):
     """When the window opened; the first event of it may be gone."""
 
 
-def reaction(record: Told | Arrival) -> str:
+def counted_as(record: AcceptedEvent | TriggerDecision) -> str:
     """The word under which it is counted; empty: not yet."""
-    if isinstance(record, Told):
+    if isinstance(record, AcceptedEvent):
         return "repeated" if record.repeats else "accepted"
-    return "" if record.verdict is Verdict.HELD else record.verdict.value
+    return "" if record.decision is EventDecision.HELD else record.decision.value

@@ -20,11 +20,11 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.records.events import Trigger, Verdict
+from rota.core.records.events import EventDecision, Trigger
 from rota.core.records.schedules import Schedule
 
 
-class WorkerGlance(msgspec.Struct, frozen=True):
+class WorkerInfo(msgspec.Struct, frozen=True):
     """A worker, and what its heartbeats and leases say."""
 
     worker: Worker
@@ -35,27 +35,27 @@ class WorkerGlance(msgspec.Struct, frozen=True):
     """False while it is silent for longer than two beats but its lease has not run out."""
 
 
-class QueueGlance(msgspec.Struct, frozen=True):
+class QueueInfo(msgspec.Struct, frozen=True):
     """A queue, and how many live jobs of it are where."""
 
     queue: Queue
     depth: Mapping[JobState, int]
-    shelved: int = 0
+    spilled: int = 0
     """How many of the queued ones memory has left to the store."""
 
 
-class ScheduleGlance(msgspec.Struct, frozen=True):
+class ScheduleInfo(msgspec.Struct, frozen=True):
     """A schedule, when it is due next, and its runs that have not ended."""
 
     schedule: Schedule
     next_at: Instant | None
     due_at: Instant | None
     runs: tuple[JobId, ...]
-    trouble: str = ""
+    problem: str = ""
     """Why it cannot run though it is not paused; empty when it can."""
 
 
-class TriggerGlance(msgspec.Struct, frozen=True):
+class TriggerInfo(msgspec.Struct, frozen=True):
     """A trigger, and the events that wait in its windows."""
 
     trigger: Trigger
@@ -64,16 +64,16 @@ class TriggerGlance(msgspec.Struct, frozen=True):
     """When the first of its windows makes a job."""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class TriggerDryRun(msgspec.Struct, frozen=True):
     """What a trigger would make of an event, and the job if it would make one."""
 
     trigger: Trigger
-    verdict: Verdict
+    decision: EventDecision
     detail: str
     job: Spec | None
 
 
-class TenantGlance(msgspec.Struct, frozen=True):
+class TenantInfo(msgspec.Struct, frozen=True):
     """A tenant, what it has waiting and running, and how it stands with the others."""
 
     tenant: Tenant
@@ -87,18 +87,18 @@ class TenantGlance(msgspec.Struct, frozen=True):
     """What it has used, faded: shares of the fleet times milliseconds."""
 
 
-class Deadline(msgspec.Struct, frozen=True):
+class DeadlineInfo(msgspec.Struct, frozen=True):
     """How a job stands to the time by which it should have ended."""
 
     finish_by: Instant
-    verdict: str
+    status: str
     """`on_time`, `at_risk` or `late`; of an ended job `met` or `missed`."""
     slack_ms: Millis
     """How much later it could end; below zero: how late it will be, or was."""
     expected_end: Instant | None = None
 
 
-class PlaceGlance(msgspec.Struct, frozen=True):
+class ReservationInfo(msgspec.Struct, frozen=True):
     """A place that is kept for a job that waits: where, from when, and probably until when."""
 
     job_id: JobId

@@ -14,7 +14,7 @@ class PutJob(Write, frozen=True, tag="j"):
     life: Life
 
 
-class PutBand(PutJob, frozen=True, tag="jb"):
+class PutGroup(PutJob, frozen=True, tag="jb"):
     """The same of an array, a gang or a member of one.
 
     A name of its own, so that a program that knows of none does not take it for a plain job.

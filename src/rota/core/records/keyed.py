@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.model import Instant, JobRecord, KeyRecord
-from rota.core.records.events import Told
+from rota.core.records.events import AcceptedEvent
 
 
 class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The base of all inputs."""
 
 
-class Recall(Input, frozen=True, kw_only=True):
+class Preloaded(Input, frozen=True, kw_only=True):
     """What the tables said at `at`: jobs that may have left memory, and the key if it was used."""
 
     at: Instant
@@ -20,7 +20,7 @@ class Recall(Input, frozen=True, kw_only=True):
     upstream: tuple[JobRecord, ...] = ()
     """What `jobs` depend on: only for how they ended."""
     key: KeyRecord | None = None
-    told: tuple[Told, ...] = ()
+    accepted_events: tuple[AcceptedEvent, ...] = ()
     """Events that were accepted before."""
 
 
@@ -31,8 +31,8 @@ class Key(Input, frozen=True, kw_only=True):
     fingerprint: str
 
 
-class Keyed(Input, frozen=True, kw_only=True):
+class Idempotent(Input, frozen=True, kw_only=True):
     """The base of inputs that may be repeated safely under a key."""
 
     key: Key | None = None
-    recall: Recall | None = None
+    preloaded: Preloaded | None = None

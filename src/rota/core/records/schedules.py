@@ -21,7 +21,7 @@ class Gap(StrEnum):
     SHIFT = "shift"
 
 
-class Fold(StrEnum):
+class RepeatedTime(StrEnum):
     """Which one counts of a local time that a clock change repeats."""
 
     FIRST = "first"
@@ -61,7 +61,7 @@ class Timetable(Record, frozen=True):
     at: Instant | None = None
     timezone: str = "UTC"
     gap: Gap = Gap.JUMP
-    fold: Fold = Fold.FIRST
+    fold: RepeatedTime = RepeatedTime.FIRST
     from_finish: bool = False
     """The interval counts from the end of the last run, not from its start."""
     starts_at: Instant | None = None
@@ -71,7 +71,7 @@ class Timetable(Record, frozen=True):
     on_holiday: OnHoliday = OnHoliday.SKIP
 
 
-class Plan(Record, frozen=True):
+class ScheduleDefinition(Record, frozen=True):
     """What was asked for. The job is a template: `{{scheduled_at}}` and the like are filled in."""
 
     name: str
@@ -85,7 +85,7 @@ class Plan(Record, frozen=True):
     """The program that deployed it; what such a program no longer names is retired."""
 
 
-class Decision(StrEnum):
+class OccurrenceDecision(StrEnum):
     """What became of an instant."""
 
     FIRED = "fired"
@@ -94,7 +94,7 @@ class Decision(StrEnum):
     SKIPPED = "skipped"
 
 
-class Why(StrEnum):
+class SkipReason(StrEnum):
     """Why an instant was skipped."""
 
     NOT = ""
@@ -109,16 +109,18 @@ class Why(StrEnum):
     REFUSED = "refused"
 
 
-WHY_MEANING = {
-    Why.PAUSED: "the schedule was paused",
-    Why.MISSED: "no server was running, and catch_up is none",
-    Why.SUPERSEDED: "no server was running, and a later instant ran instead: catch_up is latest",
-    Why.TOO_OLD: "no server was running, and it was longer ago than catch_up_window",
-    Why.OVERLAP: "an earlier run was not done, and overlap is skip",
-    Why.HOLIDAY: "a calendar lists the date",
-    Why.BACKLOG: "too many earlier runs were not done",
-    Why.CHANGED: "the schedule was changed before it came to this one",
-    Why.REFUSED: "the job could not be made",
+SKIP_REASON_MEANING = {
+    SkipReason.PAUSED: "the schedule was paused",
+    SkipReason.MISSED: "no server was running, and catch_up is none",
+    SkipReason.SUPERSEDED: (
+        "no server was running, and a later instant ran instead: catch_up is latest"
+    ),
+    SkipReason.TOO_OLD: "no server was running, and it was longer ago than catch_up_window",
+    SkipReason.OVERLAP: "an earlier run was not done, and overlap is skip",
+    SkipReason.HOLIDAY: "a calendar lists the date",
+    SkipReason.BACKLOG: "too many earlier runs were not done",
+    SkipReason.CHANGED: "the schedule was changed before it came to this one",
+    SkipReason.REFUSED: "the job could not be made",
 }
 
 
@@ -127,9 +129,9 @@ class Occurrence(Record, frozen=True):
 
     schedule_id: ScheduleId
     nominal: Instant
-    decision: Decision
+    decision: OccurrenceDecision
     decided_at: Instant
-    why: Why = Why.NOT
+    skip_reason: SkipReason = SkipReason.NOT
     detail: str = ""
     """More than the word says: the run that was in the way, the holiday, the refusal."""
     job_id: JobId | None = None
@@ -142,7 +144,7 @@ class Occurrence(Record, frozen=True):
     """Of the schedule, when it was decided."""
 
 
-class Course(Record, frozen=True):
+class ScheduleState(Record, frozen=True):
     """How far a schedule has come."""
 
     watermark: Instant
@@ -150,12 +152,12 @@ class Course(Record, frozen=True):
     paused: bool = False
     anchor: Instant | None = None
     """What the next interval counts from, where it counts from the end of a run."""
-    awaits: bool = False
+    awaits_finish: bool = False
     """A run is under way, and the next interval counts from its end."""
     triggered_at: Instant = 0
     """The newest run that a person asked for."""
     last_at: Instant | None = None
-    last_decision: Decision | None = None
+    last_decision: OccurrenceDecision | None = None
     last_job_id: JobId | None = None
     offset_s: int = 0
     """How far the zone's clock was from UTC at the watermark, by the rules of then."""
@@ -165,8 +167,8 @@ class Schedule(Record, frozen=True):
     """A whole schedule, as it is stored and as it is answered."""
 
     id: ScheduleId
-    plan: Plan
-    course: Course
+    definition: ScheduleDefinition
+    state: ScheduleState
     created_at: Instant
     updated_at: Instant
     revision: int = 1

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from rota.core.learned import Counts, Name, Usage, UsageDay
+from rota.core.learned import JobName, SketchCounts, UsageDay, UsageStats
 from rota.core.limits import USAGE_DAYS_KEPT, USAGE_RUNS_SKETCHED, USAGE_WRITTEN_MS, USAGES_KEPT
 from rota.core.model import Resources, Terms
 from rota.core.record import Instant, Millis
@@ -22,7 +22,7 @@ _SURE_RUNS = 5
 """Fewer runs than this suggest nothing."""
 
 
-class Used(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class MeasuredUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What an execution took, as its worker says; None: nobody measured."""
 
     cpu_ms: Millis | None = None
@@ -47,7 +47,7 @@ class Sketch:
 
     __slots__ = ("_counts", "_seen", "largest")
 
-    def __init__(self, counts: Counts = (), largest: int = 0) -> None:
+    def __init__(self, counts: SketchCounts = (), largest: int = 0) -> None:
         self._counts = dict(counts)
         self._seen = sum(self._counts.values())
         self.largest = largest
@@ -71,18 +71,18 @@ class Sketch:
                 return min(top_of(step), self.largest)
         return self.largest
 
-    def counts(self) -> Counts:
+    def counts(self) -> SketchCounts:
         """As it is written."""
         return tuple(sorted(self._counts.items()))
 
 
-class Account:
+class UsageHistory:
     """All that is known of the runs of one name."""
 
     __slots__ = ("asked", "cpu", "days", "memory", "runs", "runtime", "written_at")
 
-    def __init__(self, usage: Usage | None = None, now: Instant = 0) -> None:
-        usage = usage or Usage()
+    def __init__(self, usage: UsageStats | None = None, now: Instant = 0) -> None:
+        usage = usage or UsageStats()
         self.runs = usage.runs
         self.cpu = Sketch(usage.cpu, usage.cpu_max)
         """Thousandths of a core, on average over a run."""
@@ -93,7 +93,7 @@ class Account:
         self.days = {day.day: day for day in usage.days}
         self.written_at = now
 
-    def add(self, asked: Resources, used: Used, ran: Millis, now: Instant) -> None:
+    def add(self, asked: Resources, used: MeasuredUsage, ran: Millis, now: Instant) -> None:
         """One more run."""
         self.runs += 1
         self.asked = asked
@@ -104,7 +104,7 @@ class Account:
             self.memory.add(used.memory_peak)
         self._add_to_day(asked, used, ran, now // DAY_MS)
 
-    def _add_to_day(self, asked: Resources, used: Used, ran: Millis, number: int) -> None:
+    def _add_to_day(self, asked: Resources, used: MeasuredUsage, ran: Millis, number: int) -> None:
         before = self.days.get(number) or UsageDay(number)
         measured = used.memory_peak is not None
         self.days[number] = UsageDay(
@@ -118,9 +118,9 @@ class Account:
         if len(self.days) > USAGE_DAYS_KEPT:
             del self.days[min(self.days)]
 
-    def record(self) -> Usage:
+    def record(self) -> UsageStats:
         """As it is written."""
-        return Usage(
+        return UsageStats(
             self.runs,
             self.cpu.counts(),
             self.memory.counts(),
@@ -150,22 +150,22 @@ def _mib_ms(amount: int, ran: Millis) -> int:
     return amount * ran // _MIB
 
 
-class Usages:
+class UsageHistories:
     """What is known of each (tenant, name)."""
 
     def __init__(self) -> None:
-        self._known: dict[Name, Account] = {}
+        self._known: dict[JobName, UsageHistory] = {}
 
-    def restore(self, key: Name, usage: Usage, now: Instant) -> None:
+    def restore(self, key: JobName, usage: UsageStats, now: Instant) -> None:
         """As it was written."""
-        self._known[key] = Account(usage, now)
+        self._known[key] = UsageHistory(usage, now)
 
-    def learn(self, terms: Terms, used: Used, ran: Millis, now: Instant) -> bool:
+    def learn(self, terms: Terms, used: MeasuredUsage, ran: Millis, now: Instant) -> bool:
         """An execution ended; whether what is known by now is worth writing down."""
         if used.cpu_ms is None and used.memory_peak is None:
             return False
         key = (terms.tenant, terms.name)
-        account = self._known.pop(key, None) or Account(now=now)
+        account = self._known.pop(key, None) or UsageHistory(now=now)
         # In the order of when they were heard of, for the first of them goes.
         if len(self._known) >= USAGES_KEPT:
             del self._known[next(iter(self._known))]
@@ -177,18 +177,18 @@ class Usages:
         account.written_at = now
         return True
 
-    def record(self, key: Name) -> Usage | None:
+    def record(self, key: JobName) -> UsageStats | None:
         """What there is to write of a name."""
         account = self._known.get(key)
         return None if account is None else account.record()
 
-    def all(self) -> Iterator[tuple[Name, Account]]:
+    def all(self) -> Iterator[tuple[JobName, UsageHistory]]:
         """Everything, by tenant and name."""
         for key in sorted(self._known):
             yield key, self._known[key]
 
 
-def suggested(account: Account) -> Resources | None:
+def suggested_resources(account: UsageHistory) -> Resources | None:
     """What to ask for instead: the most that was seen and a little more; None: who knows.
 
     Of memory the largest peak counts, for a job that gets less is ended. Of cpu 19 runs of 20 do.

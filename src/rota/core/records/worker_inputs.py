@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from rota.core.model import WorkerId
-from rota.core.records.keyed import Keyed
+from rota.core.records.keyed import Idempotent
 
 
-class Drain(Keyed, frozen=True, kw_only=True):
+class Drain(Idempotent, frozen=True, kw_only=True):
     """A worker gets no new work."""
 
     worker_id: WorkerId
 
 
-class Resume(Keyed, frozen=True, kw_only=True):
+class Resume(Idempotent, frozen=True, kw_only=True):
     """A drained worker gets work again."""
 
     worker_id: WorkerId
 
 
-class Leave(Keyed, frozen=True, kw_only=True):
+class Deregister(Idempotent, frozen=True, kw_only=True):
     """A worker is gone for good; what it still had is lost."""
 
     worker_id: WorkerId

@@ -14,12 +14,12 @@ from typing import NamedTuple, TypeAlias
 from rota.core.model import Instant
 
 YEAR_MIN, YEAR_MAX = 1970, 2200
-LOOK_S = 3 * 24 * 3600
+ZONE_STEP_S = 3 * 24 * 3600
 """How far apart a zone is looked at. Nowhere since 1970 was a clock set twice within six days."""
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (wall clock time has no zone)
 
 
-class Change(NamedTuple):
+class OffsetChange(NamedTuple):
     """A clock is set: at this second the offset from UTC goes from one to another."""
 
     at: int
@@ -27,7 +27,7 @@ class Change(NamedTuple):
     after: int
 
 
-class Stretch(NamedTuple):
+class OffsetPeriod(NamedTuple):
     """A time during which the offset stays the same; the ends may be those of what was asked."""
 
     start: int
@@ -45,8 +45,8 @@ class Zone:
     def __init__(self, name: str, rules: tzinfo) -> None:
         self.name = name
         self._rules = rules
-        self._changes: dict[int, tuple[Change, ...]] = {}
-        self._stretches: dict[int, list[Stretch]] = {}
+        self._changes: dict[int, tuple[OffsetChange, ...]] = {}
+        self._periods: dict[int, list[OffsetPeriod]] = {}
 
     def offset(self, at: int) -> int:
         """Seconds to add to UTC."""
@@ -58,20 +58,20 @@ class Zone:
         """What the wall clock shows."""
         return at + self.offset(at)
 
-    def changes(self, year: int) -> tuple[Change, ...]:
+    def changes(self, year: int) -> tuple[OffsetChange, ...]:
         """When the clock is set in a year of UTC."""
         found = self._changes.get(year)
         if found is None:
-            found = self._changes[year] = tuple(self._look(_start(year), _start(year + 1)))
+            found = self._changes[year] = tuple(self._find_changes(_start(year), _start(year + 1)))
         return found
 
-    def _look(self, start: int, end: int) -> Iterator[Change]:
+    def _find_changes(self, start: int, end: int) -> Iterator[OffsetChange]:
         at, before = start - 1, self.offset(start - 1)
         while at < end - 1:
-            reached = min(at + LOOK_S, end - 1)
+            reached = min(at + ZONE_STEP_S, end - 1)
             after = self.offset(reached)
             if after != before:
-                yield Change(self._first(at, reached, before), before, after)
+                yield OffsetChange(self._first(at, reached, before), before, after)
             at, before = reached, after
 
     def _first(self, low: int, high: int, before: int) -> int:
@@ -84,27 +84,27 @@ class Zone:
                 high = middle
         return high
 
-    def stretches(self, year: int) -> list[Stretch]:
+    def periods(self, year: int) -> list[OffsetPeriod]:
         """Those that reach into a year of UTC, in order, with the changes around them."""
-        found = self._stretches.get(year)
+        found = self._periods.get(year)
         if found is None:
-            found = self._stretches[year] = self._cut(year)
+            found = self._periods[year] = self._build_periods(year)
         return found
 
-    def _cut(self, year: int) -> list[Stretch]:
+    def _build_periods(self, year: int) -> list[OffsetPeriod]:
         changes = [*self.changes(year - 1), *self.changes(year), *self.changes(year + 1)]
         start, end = _start(year - 1), _start(year + 2)
         offset = self.offset(start)
-        edges = [Change(start, offset, offset), *changes]
+        edges = [OffsetChange(start, offset, offset), *changes]
         last = edges[-1].after
-        edges.append(Change(end, last, last))
+        edges.append(OffsetChange(end, last, last))
         found = [
-            Stretch(one.at, two.at, one.after, one.before, two.after)
+            OffsetPeriod(one.at, two.at, one.after, one.before, two.after)
             for one, two in pairwise(edges)
         ]
         return [s for s in found if s.end > _start(year) and s.start < _start(year + 1)]
 
-    def changes_between(self, start: int, end: int) -> list[Change]:
+    def changes_between(self, start: int, end: int) -> list[OffsetChange]:
         """Those after `start`, up to and including `end`."""
         years = range(year_of(start), year_of(end) + 1)
         return [c for year in years for c in self.changes(year) if start < c.at <= end]
@@ -115,7 +115,7 @@ def year_of(at: int) -> int:
     return datetime.fromtimestamp(at, UTC).year
 
 
-def window(year: int) -> tuple[int, int]:
+def year_bounds(year: int) -> tuple[int, int]:
     """The first second of a year of UTC, and of the next."""
     return _start(year), _start(year + 1)
 
@@ -140,7 +140,7 @@ def utc_text(at: Instant) -> str:
     return shown.isoformat(timespec="milliseconds" if at % 1000 else "seconds") + "Z"
 
 
-Atlas: TypeAlias = Callable[[str], Zone | None]
+ZoneLookup: TypeAlias = Callable[[str], Zone | None]
 """Where the core asks for a zone by its name; None: there is no such zone."""
 
 _UTC = Zone("UTC", UTC)

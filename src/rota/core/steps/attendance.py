@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from rota.core.dispatch import close_poll, hand_over, stops_for
+from rota.core.dispatch import add_order, close_poll, stops_for
 from rota.core.errors import Conflict, NotFound, Superseded, TooMuch
 from rota.core.inputs import (
     ClosePoll,
+    Deregister,
     Drain,
     Heartbeat,
-    Leave,
     Poll,
     Register,
     Resume,
@@ -26,7 +26,7 @@ from rota.core.limits import (
     TIMEOUT_MARGIN_MS,
     WORKERS_MAX,
 )
-from rota.core.memory.cells import ExecutionCell, OpenPoll, WorkerCell
+from rota.core.memory.cells import ExecutionEntry, PendingPoll, WorkerEntry
 from rota.core.model import (
     ExecutionId,
     ExecutionState,
@@ -39,10 +39,10 @@ from rota.core.model import (
     WorkerState,
 )
 from rota.core.order.gates import delay_starts
-from rota.core.outcome import Answer, Beat, PollOpened, WorkerAnswer
+from rota.core.outcome import HeartbeatReply, PollAnswer, PollOpened, WorkerAnswer
 from rota.core.steps.progress import confirm_running
 from rota.core.steps.reports import take_reports
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.timers import TimerKind
 
 _OFFLINE = WorkerState.OFFLINE
@@ -50,7 +50,7 @@ NO_SESSION = ""
 """The session of a worker that has left: nobody speaks for it until it registers again."""
 
 
-def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
+def register(t: SchedulerState, event: Register, now: Instant) -> WorkerAnswer:
     """A worker comes, or comes again; the newer registration speaks for it."""
     known = t.fleet.workers.get(event.worker_id)
     # Whose leases are looked at already must not put that off by registering again.
@@ -74,9 +74,9 @@ def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
         cell = known
         if cell.poll is not None:
             refusal = Superseded("a newer registration speaks for this worker")
-            t.draft.answers.append(Answer(cell.poll.id, refusal=refusal))
+            t.changeset.answers.append(PollAnswer(cell.poll.id, refusal=refusal))
             close_poll(t, cell)
-        t.fleet.reshape(cell, worker)
+        t.fleet.update(cell, worker)
     t.put_worker(cell, worker)
     cell.last_seen = now
     if not is_watched:
@@ -85,8 +85,8 @@ def register(t: Tables, event: Register, now: Instant) -> WorkerAnswer:
 
 
 def _calling_worker(
-    t: Tables, worker_id: WorkerId, session: str | None, now: Instant
-) -> WorkerCell:
+    t: SchedulerState, worker_id: WorkerId, session: str | None, now: Instant
+) -> WorkerEntry:
     """The worker that calls; it is alive, whatever was thought of it."""
     cell = t.worker(worker_id)
     if cell.worker.session == NO_SESSION:
@@ -100,25 +100,27 @@ def _calling_worker(
     return cell
 
 
-def heartbeat(t: Tables, event: Heartbeat, now: Instant) -> Beat:
+def heartbeat(t: SchedulerState, event: Heartbeat, now: Instant) -> HeartbeatReply:
     """Renews the leases of what the worker names; without names, of all it has named before."""
     cell = _calling_worker(t, event.worker_id, event.session, now)
     lost = _renew(t, cell, event.executions, now)
-    return Beat(stops_for(t, cell), tuple(lost))
+    return HeartbeatReply(stops_for(t, cell), tuple(lost))
 
 
-def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
+def poll(t: SchedulerState, event: Poll, now: Instant) -> PollOpened:
     """Takes the reports, renews, and leaves the worker waiting; this turn's end may answer it."""
     cell = _calling_worker(t, event.worker_id, event.session, now)
     if cell.poll is not None:
-        t.draft.answers.append(
-            Answer(cell.poll.id, tuple(cell.poll.orders), (), tuple(cell.poll.lost))
+        t.changeset.answers.append(
+            PollAnswer(cell.poll.id, tuple(cell.poll.orders), (), tuple(cell.poll.lost))
         )
         close_poll(t, cell)
     lost = take_reports(t, cell, event.completed, now)
     if cell.named or event.executions is not None:
         lost.extend(_renew(t, cell, event.executions, now))
-    cell.poll = OpenPoll(event.poll_id, event.until, event.max_orders, [], lost, spare=event.spare)
+    cell.poll = PendingPoll(
+        event.poll_id, event.until, event.max_orders, [], lost, spare=event.spare
+    )
     if event.spare > 0:
         t.fleet.spare[event.worker_id] = None
     t.opened_now[event.worker_id] = None
@@ -131,12 +133,12 @@ def poll(t: Tables, event: Poll, now: Instant) -> PollOpened:
     return PollOpened(event.poll_id)
 
 
-def _has_untold_stops(t: Tables, cell: WorkerCell) -> bool:
-    return any(not t.executions[execution_id].told for execution_id in cell.stops)
+def _has_untold_stops(t: SchedulerState, cell: WorkerEntry) -> bool:
+    return any(not t.executions[execution_id].stop_delivered for execution_id in cell.stops)
 
 
 def _renew(
-    t: Tables, worker: WorkerCell, named: Iterable[Running] | None, now: Instant
+    t: SchedulerState, worker: WorkerEntry, named: Iterable[Running] | None, now: Instant
 ) -> list[ExecutionId]:
     """Renews, and lists what was named but is not the worker's."""
     if named is None:
@@ -155,14 +157,14 @@ def _renew(
     return lost
 
 
-def _extend(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+def _extend(t: SchedulerState, cell: ExecutionEntry, now: Instant) -> None:
     """A lease goes on, unless the worker does not stop what it was told to stop."""
     if cell.stop_until is None or now <= cell.stop_until:
         cell.lease_until = lease_until(t, now)
 
 
 def _redeliver(
-    t: Tables, worker: WorkerCell, named: tuple[Running, ...] | None, now: Instant
+    t: SchedulerState, worker: WorkerEntry, named: tuple[Running, ...] | None, now: Instant
 ) -> None:
     """Hands out what the worker should have and, by its own word, has not."""
     owed = list(worker.undelivered)
@@ -178,10 +180,10 @@ def _redeliver(
         if cell.execution.state is ExecutionState.CLAIMED and _may_deliver(t, cell, now):
             # The holder counts from sending the poll plus the time we held it: from now.
             cell.lease_until = lease_until(t, now)
-            hand_over(t, worker, cell)
+            add_order(t, worker, cell)
 
 
-def _may_deliver(t: Tables, cell: ExecutionCell, now: Instant) -> bool:
+def _may_deliver(t: SchedulerState, cell: ExecutionEntry, now: Instant) -> bool:
     """An order that is never acknowledged must not be handed out for ever.
 
     Nor one that may start once only to a worker that has registered since: who was there before may
@@ -196,14 +198,14 @@ def _may_deliver(t: Tables, cell: ExecutionCell, now: Instant) -> bool:
     return execution.stop is None and now < cell.since + patience
 
 
-def cancel_poll(t: Tables, event: ClosePoll) -> None:
+def cancel_poll(t: SchedulerState, event: ClosePoll) -> None:
     """The caller has gone; work must not go to an answer that nobody reads."""
     cell = t.fleet.workers.get(event.worker_id)
     if cell is not None and cell.poll is not None and cell.poll.id == event.poll_id:
         close_poll(t, cell)
 
 
-def drain(t: Tables, event: Drain, now: Instant) -> WorkerAnswer:
+def drain(t: SchedulerState, event: Drain, now: Instant) -> WorkerAnswer:
     """The worker finishes what it has and gets nothing new."""
     cell = t.worker(event.worker_id)
     if cell.worker.state is WorkerState.OFFLINE:
@@ -214,7 +216,7 @@ def drain(t: Tables, event: Drain, now: Instant) -> WorkerAnswer:
     return WorkerAnswer(cell.worker)
 
 
-def resume(t: Tables, event: Resume, now: Instant) -> WorkerAnswer:
+def resume(t: SchedulerState, event: Resume, now: Instant) -> WorkerAnswer:
     """A drained worker takes work again, in this turn if it waits for some."""
     cell = t.worker(event.worker_id)
     if cell.worker.state is WorkerState.OFFLINE:
@@ -225,11 +227,11 @@ def resume(t: Tables, event: Resume, now: Instant) -> WorkerAnswer:
     return WorkerAnswer(cell.worker)
 
 
-def deregister(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
+def deregister(t: SchedulerState, event: Deregister, now: Instant) -> WorkerAnswer:
     """The worker says that it is gone for good: what it still had is lost at once."""
     cell = t.worker(event.worker_id)
     if cell.poll is not None:
-        t.draft.answers.append(Answer(cell.poll.id))
+        t.changeset.answers.append(PollAnswer(cell.poll.id))
         close_poll(t, cell)
     _lose_all(t, cell, now, "its worker left")
     _go_offline(t, cell, now)
@@ -238,23 +240,23 @@ def deregister(t: Tables, event: Leave, now: Instant) -> WorkerAnswer:
     return WorkerAnswer(cell.worker)
 
 
-def _lose_all(t: Tables, cell: WorkerCell, now: Instant, why: str) -> None:
+def _lose_all(t: SchedulerState, cell: WorkerEntry, now: Instant, why: str) -> None:
     for execution_id in list(cell.held):
         lose_execution(t, t.executions[execution_id], now, why)
 
 
-def _go_offline(t: Tables, cell: WorkerCell, now: Instant) -> None:
+def _go_offline(t: SchedulerState, cell: WorkerEntry, now: Instant) -> None:
     if cell.worker.state is not WorkerState.OFFLINE:
         t.put_worker(cell, replace(cell.worker, state=WorkerState.OFFLINE, gone_at=now))
     _watch(t, cell, now + OFFLINE_KEPT_MS)
 
 
-def _watch(t: Tables, cell: WorkerCell, when: Instant) -> None:
+def _watch(t: SchedulerState, cell: WorkerEntry, when: Instant) -> None:
     cell.check_at = when
     t.timers.set(when, TimerKind.WORKER, cell.worker.id)
 
 
-def watch_all_leases(t: Tables, now: Instant) -> None:
+def watch_all_leases(t: SchedulerState, now: Instant) -> None:
     """After a load: every worker gets a whole lease to be heard of again."""
     for cell in t.fleet.workers.values():
         if cell.worker.state is WorkerState.OFFLINE:
@@ -263,7 +265,7 @@ def watch_all_leases(t: Tables, now: Instant) -> None:
             _watch(t, cell, lease_until_after_failover(t, now))
 
 
-def make_up_for_pause(t: Tables, away: Millis, now: Instant) -> None:
+def make_up_for_pause(t: SchedulerState, away: Millis, now: Instant) -> None:
     """Workers were not answered for so long: they are late through no fault of their own."""
     for held in t.executions.values():
         held.lease_until += away
@@ -275,14 +277,14 @@ def make_up_for_pause(t: Tables, away: Millis, now: Instant) -> None:
             _watch(t, cell, cell.check_at + away)
 
 
-def poll_timer_fired(t: Tables, worker_id: WorkerId, now: Instant) -> None:
+def poll_timer_fired(t: SchedulerState, worker_id: WorkerId, now: Instant) -> None:
     """A poll has waited as long as it may."""
     cell = t.fleet.workers.get(worker_id)
     if cell is not None and cell.poll is not None and cell.poll.until <= now:
         t.answer_now[worker_id] = None
 
 
-def check_leases(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) -> None:
+def check_leases(t: SchedulerState, worker_id: WorkerId, when: Instant, now: Instant) -> None:
     """Takes back what the worker's leases no longer cover, and notes a worker that is silent."""
     cell = t.fleet.workers.get(worker_id)
     if cell is None or cell.check_at != when:
@@ -301,14 +303,14 @@ def check_leases(t: Tables, worker_id: WorkerId, when: Instant, now: Instant) ->
             marks += (held.lease_until, _enforce_timeout(t, held, now))
     if silent_at <= now and not cell.held:
         if cell.poll is not None:
-            t.draft.answers.append(Answer(cell.poll.id))
+            t.changeset.answers.append(PollAnswer(cell.poll.id))
             close_poll(t, cell)
         _go_offline(t, cell, now)
     else:
         _watch(t, cell, min(mark for mark in marks if mark > now))
 
 
-def _loss_reason(cell: ExecutionCell) -> str:
+def _loss_reason(cell: ExecutionEntry) -> str:
     if not cell.delivered:
         return "its worker did not collect it"
     if cell.execution.stop is not None:
@@ -316,7 +318,7 @@ def _loss_reason(cell: ExecutionCell) -> str:
     return "its lease ran out: nothing was heard of it from its worker"
 
 
-def _enforce_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
+def _enforce_timeout(t: SchedulerState, cell: ExecutionEntry, now: Instant) -> Instant:
     """Steps in where a worker lets a job run past its timeout; says when to look again."""
     timeout = t.jobs[cell.execution.job_id].spec.terms.timeout_ms
     worker = t.fleet.workers[cell.execution.worker_id]
@@ -329,7 +331,7 @@ def _enforce_timeout(t: Tables, cell: ExecutionCell, now: Instant) -> Instant:
     return deadline
 
 
-def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
+def follow_clock(t: SchedulerState, by: Millis, now: Instant) -> None:
     """The clock was set by so much: whatever was to last for a while keeps the length it had left.
 
     Times that people named stay as they were named. Costs the number of live jobs; it is rare.
@@ -356,10 +358,10 @@ def follow_clock(t: Tables, by: Millis, now: Instant) -> None:
             t.timers.set(due_at, TimerKind.JOB, job.id)
     for queue in t.queues.values():
         delay_starts(queue, by)
-        t.check_gates(queue, now)
-    t.lines.order.follow_clock(by)
-    t.locality.follow_clock(by)
-    t.arrivals.start_over(t.lines.classes, now)
-    t.recent.follow_clock(by)
-    t.agenda.follow_clock(by)
-    t.bus.follow_clock(by)
+        t.check_queue_limits(queue, now)
+    t.ready_queue.order.follow_clock(by)
+    t.affinity.follow_clock(by)
+    t.arrival_rates.start_over(t.ready_queue.classes, now)
+    t.recently_finished.follow_clock(by)
+    t.schedule_index.follow_clock(by)
+    t.trigger_index.follow_clock(by)

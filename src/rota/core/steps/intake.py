@@ -11,7 +11,7 @@ from rota.core.errors import (
     Conflict,
     DependencyCycle,
     OverQuota,
-    StaleRecall,
+    StalePreload,
     UnknownDependency,
 )
 from rota.core.graph import accepts, find_cycle
@@ -27,7 +27,7 @@ from rota.core.life.shelving import (
 )
 from rota.core.life.waiting import add_ready_job, dequeue, enter_wait_state
 from rota.core.lifecycle import JobVerb, move_job
-from rota.core.memory.cells import JobCell
+from rota.core.memory.cells import JobEntry
 from rota.core.model import (
     Dependency,
     Instant,
@@ -40,7 +40,7 @@ from rota.core.model import (
 from rota.core.order.fair import FairOrder
 from rota.core.outcome import JobAnswer, JobsAccepted
 from rota.core.steps.ranking import rank_jobs
-from rota.core.tables import FRESH, Tables
+from rota.core.tables import NEW_LIFE, SchedulerState
 from rota.core.times.timers import TimerKind
 
 INVALID = "invalid"
@@ -49,11 +49,11 @@ DUPLICATE = "duplicate"
 """The reason of a job that is another one's second name."""
 
 
-def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
+def submit(t: SchedulerState, event: Submit, now: Instant) -> JobsAccepted:
     """All or none: everything is checked before anything changes."""
     if len(event.jobs) == 1 and not event.jobs[0].spec.dependencies:
         return _submit_one(t, event.jobs, now)
-    ended = check_submit(t, event, JobLookup(t, event.recall, now))
+    ended = check_submit(t, event, JobLookup(t, event.preloaded, now))
     for new in event.jobs:
         if new.spec.terms.queue not in t.queues:
             t.queue(new.spec.terms.queue, now)
@@ -66,17 +66,17 @@ def submit(t: Tables, event: Submit, now: Instant) -> JobsAccepted:
         ]
     else:
         cells = _accept_all(t, event.jobs, specs, now)
-    entangled = [cell for cell in cells if cell.life is FRESH]
+    entangled = [cell for cell in cells if cell.life is NEW_LIFE]
     for cell in entangled:
         count_unmet(t, cell)
     for cell in entangled:
         _enter_first_state(t, cell, ended, now)
-    t.draft.submitted += len(cells)
+    t.changeset.submitted += len(cells)
     ids = tuple([cell.id for cell in cells])
     return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
 
 
-def _submit_one(t: Tables, jobs: Sequence[NewJob], now: Instant) -> JobsAccepted:
+def _submit_one(t: SchedulerState, jobs: Sequence[NewJob], now: Instant) -> JobsAccepted:
     """The same for a job that comes alone and depends on nobody, as most do."""
     _refuse_known_ids(t, jobs, {jobs[0].id: jobs[0]})
     _refuse_too_many(t, jobs)
@@ -84,7 +84,7 @@ def _submit_one(t: Tables, jobs: Sequence[NewJob], now: Instant) -> JobsAccepted
     return JobsAccepted((cell.id,), cell.record())
 
 
-def check_submit(t: Tables, event: Submit, memory: JobLookup) -> dict[JobId, JobState]:
+def check_submit(t: SchedulerState, event: Submit, memory: JobLookup) -> dict[JobId, JobState]:
     """The states of the jobs that these wait for; raises what they would be refused for."""
     batch = {new.id: new for new in event.jobs}
     _refuse_known_ids(t, event.jobs, batch)
@@ -93,12 +93,12 @@ def check_submit(t: Tables, event: Submit, memory: JobLookup) -> dict[JobId, Job
     return ended
 
 
-def _refuse_too_many(t: Tables, jobs: Sequence[NewJob]) -> None:
+def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
     """What a tenant's quota, or the cell's, leaves room for."""
     most = t.policy.max_queued
     if most is not None:
-        live = len(t.jobs) + t.lines.shelved + t.bands.waiting
-        came = sum(copies_of(new.spec.band) for new in jobs)
+        live = len(t.jobs) + t.ready_queue.spilled + t.groups.waiting
+        came = sum(copies_of(new.spec.group) for new in jobs)
         if live + came > most:
             raise OverQuota(f"the cell has {live} live jobs of at most {most}; {came} more came")
     if not t.tenants.capped_count:
@@ -106,9 +106,9 @@ def _refuse_too_many(t: Tables, jobs: Sequence[NewJob]) -> None:
     asked: dict[str, int] = {}
     for new in jobs:
         tenant = new.spec.terms.tenant
-        asked[tenant] = asked.get(tenant, 0) + copies_of(new.spec.band)
+        asked[tenant] = asked.get(tenant, 0) + copies_of(new.spec.group)
     for name, count in asked.items():
-        cell = t.tenants.cells.get(name)
+        cell = t.tenants.entries.get(name)
         quota = None if cell is None else cell.tenant.quota
         if cell is None or quota is None or quota.queued is None:
             continue
@@ -119,7 +119,7 @@ def _refuse_too_many(t: Tables, jobs: Sequence[NewJob]) -> None:
             )
 
 
-def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
+def reject(t: SchedulerState, event: Reject, now: Instant) -> JobsAccepted:
     """Keeps what cannot run, as failed jobs that say why: somebody holds their ids."""
     _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
     for new in event.jobs:
@@ -132,32 +132,36 @@ def reject(t: Tables, event: Reject, now: Instant) -> JobsAccepted:
             verb, reason = JobVerb.SKIP, DUPLICATE
         life = replace(cell.life, reason=reason, error=error_json(event.why))
         finish_job(t, cell, verb, life, now)
-    t.draft.submitted += len(event.jobs)
+    t.changeset.submitted += len(event.jobs)
     return JobsAccepted(tuple(new.id for new in event.jobs))
 
 
-def submit_independent(t: Tables, new: NewJob, now: Instant) -> JobCell:
+def submit_independent(t: SchedulerState, new: NewJob, now: Instant) -> JobEntry:
     """A job that comes alone, or that a schedule or a trigger makes; it depends on nobody."""
     terms = new.spec.terms
     if terms.queue not in t.queues:
         t.queue(terms.queue, now)
-    spec = replace(new.spec, terms=t.shared(terms), order=t.order_next)
-    t.order_next += 1
+    spec = replace(new.spec, terms=t.interned_terms(terms), arrival_number=t.next_arrival_number)
+    t.next_arrival_number += 1
     cell = _accept(t, new.id, spec, now, named=False)
-    if cell.life is FRESH:
+    if cell.life is NEW_LIFE:
         _enter_first_state(t, cell, {}, now)
-    t.draft.submitted += 1
+    t.changeset.submitted += 1
     return cell
 
 
-def _refuse_known_ids(t: Tables, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]) -> None:
+def _refuse_known_ids(
+    t: SchedulerState, jobs: Sequence[NewJob], batch: dict[JobId, NewJob]
+) -> None:
     if len(batch) != len(jobs):
         raise Conflict("two jobs of the batch have the same id")
     # Most ids have just been made, and come after all that have left memory: none is looked for.
-    if not batch or (t.jobs.keys().isdisjoint(batch) and min(batch) > t.recent.latest_id):
+    if not batch or (
+        t.jobs.keys().isdisjoint(batch) and min(batch) > t.recently_finished.latest_id
+    ):
         return
     for job_id in batch:
-        if job_id in t.jobs or t.recent.departed_at(job_id) is not None:
+        if job_id in t.jobs or t.recently_finished.departed_at(job_id) is not None:
             raise Conflict(f"there is a job {job_id} already")
 
 
@@ -188,47 +192,47 @@ def _state_of_upstream(memory: JobLookup, job_id: JobId, index: int, count: int)
     return state
 
 
-def _ranked_specs(t: Tables, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
+def _ranked_specs(t: SchedulerState, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
     """What each asks for, and its place in line: as they came, or as their graph wants it."""
-    first = t.order_next
-    t.order_next += len(jobs)
-    if not linked or not isinstance(t.lines.order, FairOrder):
+    first = t.next_arrival_number
+    t.next_arrival_number += len(jobs)
+    if not linked or not isinstance(t.ready_queue.order, FairOrder):
         return [
-            replace(new.spec, terms=t.shared(new.spec.terms), order=order)
+            replace(new.spec, terms=t.interned_terms(new.spec.terms), arrival_number=order)
             for order, new in enumerate(jobs, first)
         ]
 
     def measure(terms: Terms) -> tuple[Millis, float]:
-        return t.runtimes.estimate(terms), t.share_like(terms)
+        return t.runtime_estimates.estimate(terms), t.dominant_share_of(terms)
 
     return [
         replace(
             new.spec,
-            terms=t.shared(new.spec.terms),
-            order=first + task.turn,
+            terms=t.interned_terms(new.spec.terms),
+            arrival_number=first + task.turn,
             graph_ms=task.graph_ms,
         )
         for new, task in zip(jobs, rank_jobs(jobs, measure), strict=True)
     ]
 
 
-def _accept(t: Tables, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobCell:
+def _accept(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobEntry:
     """The job is known; one that only waits for a worker has begun to."""
     if not named and waits_for_worker_only(spec, now):
         return enqueue_or_spill(t, job_id, spec, now)
-    cell = t.add_job(job_id, spec, FRESH)
+    cell = t.add_job(job_id, spec, NEW_LIFE)
     t.put_job(cell)
     return cell
 
 
 def _accept_all(
-    t: Tables, jobs: Sequence[NewJob], specs: Sequence[Spec], now: Instant
-) -> list[JobCell]:
+    t: SchedulerState, jobs: Sequence[NewJob], specs: Sequence[Spec], now: Instant
+) -> list[JobEntry]:
     """The same for a batch in which nobody waits for another."""
-    cells: list[JobCell] = []
+    cells: list[JobEntry] = []
     first, count = 0, len(jobs)
     # Nobody is put on the shelf: not every one of them has to ask.
-    is_room = not t.lines.shelves and len(t.jobs) + count <= t.timing.window.jobs
+    is_room = not t.ready_queue.spilled_groups and len(t.jobs) + count <= t.timing.window.jobs
     while first < count:
         spec, after = specs[first], first + 1
         if not waits_for_worker_only(spec, now):
@@ -259,7 +263,7 @@ def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
     )
 
 
-def count_unmet(t: Tables, cell: JobCell) -> None:
+def count_unmet(t: SchedulerState, cell: JobEntry) -> None:
     """Counts the upstream jobs that have yet to end."""
     for dependency in cell.spec.dependencies:
         upstream = t.jobs.get(dependency.job_id)
@@ -267,11 +271,11 @@ def count_unmet(t: Tables, cell: JobCell) -> None:
             if upstream.life.line:
                 t.set_life(upstream, upstream.life)  # off the shelf: a load must find it
             cell.unmet += 1
-            t.graph.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
+            t.dependencies.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
 
 
 def _enter_first_state(
-    t: Tables, cell: JobCell, ended: dict[JobId, JobState], now: Instant
+    t: SchedulerState, cell: JobEntry, ended: dict[JobId, JobState], now: Instant
 ) -> None:
     """The job is skipped, expired, or waits where it has to."""
     if cell.id not in t.jobs:
@@ -291,7 +295,7 @@ def _enter_first_state(
 
 
 def _skipped_by(
-    dependencies: Sequence[Dependency], ended: dict[JobId, JobState], t: Tables
+    dependencies: Sequence[Dependency], ended: dict[JobId, JobState], t: SchedulerState
 ) -> JobId | None:
     for dependency in dependencies:
         state = ended.get(dependency.job_id)
@@ -302,7 +306,9 @@ def _skipped_by(
     return None
 
 
-def skip_because(t: Tables, cell: JobCell, upstream: JobId, state: JobState, now: Instant) -> None:
+def skip_because(
+    t: SchedulerState, cell: JobEntry, upstream: JobId, state: JobState, now: Instant
+) -> None:
     """The job cannot run any more, because of how an upstream job ended."""
     if cell.life.state is JobState.QUEUED:
         held = move_job(cell.id, cell.life.state, JobVerb.HOLD)
@@ -311,9 +317,9 @@ def skip_because(t: Tables, cell: JobCell, upstream: JobId, state: JobState, now
     finish_job(t, cell, JobVerb.SKIP, replace(cell.life, reason="upstream", error=error), now)
 
 
-def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
+def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
     """Another spec for a job that waits; it goes to the place it would have had with it."""
-    memory = JobLookup(t, event.recall, now)
+    memory = JobLookup(t, event.preloaded, now)
     cell = memory.live(event.job_id)
     if cell is None:
         record = memory.require_ended(event.job_id)
@@ -323,11 +329,14 @@ def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
     if not is_begun:
         move_job(cell.id, cell.life.state, JobVerb.UPDATE)
     if event.spec.revision != before.revision:
-        raise StaleRecall(f"job {cell.id} was updated meanwhile")
+        raise StalePreload(f"job {cell.id} was updated meanwhile")
     spec = replace(
-        event.spec, order=before.order, created_at=before.created_at, revision=before.revision + 1
+        event.spec,
+        arrival_number=before.arrival_number,
+        created_at=before.created_at,
+        revision=before.revision + 1,
     )
-    if before.band is not None or spec.band is not None:
+    if before.group is not None or spec.group is not None:
         spec = checked_update(cell, spec)
     if is_begun:
         t.queue(spec.terms.queue, now)
@@ -348,12 +357,12 @@ def update(t: Tables, event: Update, now: Instant) -> JobAnswer:
     return JobAnswer(cell.record())
 
 
-def _is_begun_array(cell: JobCell) -> bool:
-    return isinstance(cell.spec.band, Array) and cell.life.state is JobState.RUNNING
+def _is_begun_array(cell: JobEntry) -> bool:
+    return isinstance(cell.spec.group, Array) and cell.life.state is JobState.RUNNING
 
 
 def _check_new_dependencies(
-    t: Tables, cell: JobCell, dependencies: Sequence[Dependency], memory: JobLookup
+    t: SchedulerState, cell: JobEntry, dependencies: Sequence[Dependency], memory: JobLookup
 ) -> dict[JobId, JobState]:
     states = {d.job_id: _state_of_upstream(memory, d.job_id, 0, 1) for d in dependencies}
     upstreams: dict[JobId, list[JobId]] = {cell.id: [d.job_id for d in dependencies]}
@@ -370,8 +379,8 @@ def _check_new_dependencies(
     return states
 
 
-def _replace_dependencies(t: Tables, cell: JobCell, before: Sequence[Dependency]) -> None:
+def _replace_dependencies(t: SchedulerState, cell: JobEntry, before: Sequence[Dependency]) -> None:
     for dependency in before:
-        t.graph.remove(dependency.job_id, cell.id)
+        t.dependencies.remove(dependency.job_id, cell.id)
     cell.unmet = 0
     count_unmet(t, cell)

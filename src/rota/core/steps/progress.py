@@ -8,14 +8,14 @@ from rota.core.errors import NotFound, StaleFence
 from rota.core.inputs import Running
 from rota.core.lifecycle import ExecutionVerb, move_execution
 from rota.core.limits import PROGRESS_EVERY_MS
-from rota.core.memory.cells import ExecutionCell
+from rota.core.memory.cells import ExecutionEntry
 from rota.core.model import ExecutionId, ExecutionState, Instant
 from rota.core.outcome import ExecutionAnswer
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.timers import TimerKind
 
 
-def confirm_running(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None:
+def confirm_running(t: SchedulerState, cell: ExecutionEntry, report: Running, now: Instant) -> None:
     """Its worker named it: it runs, if it did not before."""
     before = cell.execution
     worker = t.fleet.workers[before.worker_id]
@@ -28,7 +28,7 @@ def confirm_running(t: Tables, cell: ExecutionCell, report: Running, now: Instan
         _note_progress(t, cell, report, now)
 
 
-def report_progress(t: Tables, report: Running, now: Instant) -> ExecutionAnswer:
+def report_progress(t: SchedulerState, report: Running, now: Instant) -> ExecutionAnswer:
     """An execution says how far it is. This alone renews no lease."""
     cell = t.executions.get(report.execution_id)
     if cell is None:
@@ -39,7 +39,7 @@ def report_progress(t: Tables, report: Running, now: Instant) -> ExecutionAnswer
     return ExecutionAnswer(cell.execution)
 
 
-def _note_progress(t: Tables, cell: ExecutionCell, report: Running, now: Instant) -> None:
+def _note_progress(t: SchedulerState, cell: ExecutionEntry, report: Running, now: Instant) -> None:
     """The first change is written at once, the following at most once a second."""
     value = cell.progress if report.progress is None else report.progress
     message = cell.message if report.message is None else report.message
@@ -54,14 +54,14 @@ def _note_progress(t: Tables, cell: ExecutionCell, report: Running, now: Instant
         t.timers.set(due, TimerKind.PROGRESS, cell.execution.id)
 
 
-def progress_timer_fired(t: Tables, execution_id: ExecutionId, now: Instant) -> None:
+def progress_timer_fired(t: SchedulerState, execution_id: ExecutionId, now: Instant) -> None:
     """Writes the newest progress that was held back."""
     cell = t.executions.get(execution_id)
     if cell is not None and cell.progress_due:
         _write_progress(t, cell, now)
 
 
-def _write_progress(t: Tables, cell: ExecutionCell, now: Instant) -> None:
+def _write_progress(t: SchedulerState, cell: ExecutionEntry, now: Instant) -> None:
     cell.progress_at, cell.progress_due = now, False
     job = t.jobs[cell.execution.job_id]
     t.set_life(job, replace(job.life, progress=cell.progress, message=cell.message))

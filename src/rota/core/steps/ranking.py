@@ -47,7 +47,7 @@ def rank_jobs(jobs: Sequence[NewJob], measure: MeasureTerms) -> list[GraphRank]:
     for index, (length, share) in enumerate(lengths):
         root = graph[index]
         chain[root] = max(chain.get(root, 0), ranks[index])
-        copies = copies_of(jobs[index].spec.band)
+        copies = copies_of(jobs[index].spec.group)
         work[root] = work.get(root, 0.0) + length * share * copies
         size[root] = size.get(root, 0) + 1
     in_turn = sorted(range(len(jobs)), key=lambda index: (graph[index], -ranks[index], index))

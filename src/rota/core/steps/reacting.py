@@ -11,34 +11,34 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.errors import Refusal, StaleRecall
-from rota.core.ids import arrival_id, triggered_id
+from rota.core.errors import Refusal, StalePreload
+from rota.core.ids import trigger_decision_id, triggered_id
 from rota.core.inputs import NewJob
 from rota.core.limits import (
     CHAIN_DEPTH_MAX,
     JOB_EVENT_BYTES_MAX,
     TRIGGERED_BYTES_MAX,
 )
-from rota.core.memory.cells import JobCell
-from rota.core.model import Instant, JobId, Spec, Stimulus
-from rota.core.outcome import EventsTaken
+from rota.core.memory.cells import JobEntry
+from rota.core.model import Instant, JobId, Spec, TriggerOrigin
+from rota.core.outcome import EventsAccepted
 from rota.core.records.event_inputs import ReceiveEvents
 from rota.core.records.events import (
-    Arrival,
-    ArrivalId,
+    AcceptedEvent,
+    BufferedEvent,
+    DebounceKeep,
     Event,
-    Gathering,
-    Held,
-    Keep,
-    Told,
-    Verdict,
+    EventBuffering,
+    EventDecision,
+    TriggerDecision,
+    TriggerDecisionId,
     event_key,
     event_value,
     own_event,
 )
 from rota.core.records.zones import utc_text
 from rota.core.steps.intake import submit_independent
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.slack import deadline_from_template
 from rota.core.triggers.bus import DEADLINE_EVENTS, JOB_EVENTS, OpenWindow, TriggerEntry
 from rota.core.triggers.filters import MISSING, StepLimitError, look_up, passes
@@ -48,49 +48,49 @@ from rota.core.triggers.slots import fill_event_template
 class MatchResult(msgspec.Struct, frozen=True):
     """What is to become of an event at a trigger."""
 
-    decision: Verdict
+    decision: EventDecision
     detail: str = ""
     job_id: JobId | None = None
 
 
-FIRES = MatchResult(Verdict.FIRED)
+FIRES = MatchResult(EventDecision.FIRED)
 
 
-def accept_events(t: Tables, event: ReceiveEvents, now: Instant) -> EventsTaken:
+def accept_events(t: SchedulerState, event: ReceiveEvents, now: Instant) -> EventsAccepted:
     """Events from outside; each has its effect once, however often it is sent."""
-    assert event.recall is not None, "events come with what the tables know of them"
-    if t.recent.is_stale(event.recall.at, now):
-        raise StaleRecall("too long since the events were looked up")
-    recalled = {told.key: told for told in event.recall.told}
-    taken: list[Told] = []
+    assert event.preloaded is not None, "events come with what the tables know of them"
+    if t.recently_finished.is_stale(event.preloaded.at, now):
+        raise StalePreload("too long since the events were looked up")
+    recalled = {told.key: told for told in event.preloaded.accepted_events}
+    taken: list[AcceptedEvent] = []
     repeated: list[bool] = []
     for one in event.events:
         key = event_key(one)
-        known = t.bus.accepted(key) or recalled.get(key)
+        known = t.trigger_index.accepted(key) or recalled.get(key)
         if known is None:
             told = _match(t, one, key, now)
         else:
             told = replace(known, repeats=known.repeats + 1)
-            t.bus.remember(told, now)
+            t.trigger_index.remember(told, now)
         taken.append(told)
         repeated.append(known is not None)
-    return EventsTaken(tuple(taken), tuple(repeated))
+    return EventsAccepted(tuple(taken), tuple(repeated))
 
 
-def match_job_events(t: Tables, now: Instant) -> None:
+def match_job_events(t: SchedulerState, now: Instant) -> None:
     """Jobs that ended are events too. The jobs they make may end at once: so until all is quiet."""
-    warned, t.bus.deadline_notices = t.bus.deadline_notices, []
+    warned, t.trigger_index.deadline_notices = t.trigger_index.deadline_notices, []
     for cell, word in warned:
         event = deadline_event(cell, word, now)
         _match(t, event, event_key(event), now)
-    while t.bus.ended_jobs:
-        ended, t.bus.ended_jobs = t.bus.ended_jobs, []
+    while t.trigger_index.ended_jobs:
+        ended, t.trigger_index.ended_jobs = t.trigger_index.ended_jobs, []
         for cell in ended:
             event = job_event(cell, now)
             _match(t, event, event_key(event), now)
 
 
-def deadline_event(cell: JobCell, word: str, now: Instant) -> Event:
+def deadline_event(cell: JobEntry, word: str, now: Instant) -> Event:
     """That a job's deadline is at risk, or was missed, as an event."""
     assert cell.spec.finish_by is not None
     plain = job_event(cell, now)
@@ -104,7 +104,7 @@ def deadline_event(cell: JobCell, word: str, now: Instant) -> Event:
     return replace(event, tenant=plain.tenant)
 
 
-def job_event(cell: JobCell, now: Instant) -> Event:
+def job_event(cell: JobEntry, now: Instant) -> Event:
     """The end of a job, as an event."""
     spec, life, terms = cell.spec, cell.life, cell.spec.terms
     about: dict[str, Any] = {
@@ -123,40 +123,42 @@ def job_event(cell: JobCell, now: Instant) -> Event:
     if spec.origin is not None:
         about["schedule_id"] = spec.origin.schedule_id
     depth = 0
-    if spec.stimulus is not None:
-        about["trigger_id"] = spec.stimulus.trigger_id
-        depth = spec.stimulus.depth
+    if spec.trigger_origin is not None:
+        about["trigger_id"] = spec.trigger_origin.trigger_id
+        depth = spec.trigger_origin.depth
     # A job that a person starts over ends again, and that is another event.
     event = own_event((JOB_EVENTS[life.state], f"{cell.id}/{life.lives}"), about, now, depth)
     return replace(event, tenant=terms.tenant)
 
 
-def _match(t: Tables, event: Event, key: str, now: Instant) -> Told:
-    listening = t.bus.listening(event)
+def _match(t: SchedulerState, event: Event, key: str, now: Instant) -> AcceptedEvent:
+    listening = t.trigger_index.listening(event)
     value = event_value(event) if listening else {}
     arrivals = []
     for cell in listening:
-        arrival = Arrival(
-            arrival_id(cell.trigger.id, key, now),
+        arrival = TriggerDecision(
+            trigger_decision_id(cell.trigger.id, key, now),
             cell.trigger.id,
             event.source,
             event.id,
             event.type,
             now,
-            Verdict.FAILED,
+            EventDecision.FAILED,
         )
         decided = _with_result(arrival, _decide(t, cell, arrival.id, (event, value), now), now)
-        t.bus.record(decided)
+        t.trigger_index.record(decided)
         arrivals.append(decided)
-    told = Told(key, event.source, event.id, event.type, now, tuple(arrivals), tenant=event.tenant)
-    t.bus.remember(told, now)
+    told = AcceptedEvent(
+        key, event.source, event.id, event.type, now, tuple(arrivals), tenant=event.tenant
+    )
+    t.trigger_index.remember(told, now)
     return told
 
 
-def _with_result(arrival: Arrival, judgement: MatchResult, now: Instant) -> Arrival:
+def _with_result(arrival: TriggerDecision, judgement: MatchResult, now: Instant) -> TriggerDecision:
     return replace(
         arrival,
-        verdict=judgement.decision,
+        decision=judgement.decision,
         detail=judgement.detail,
         job_id=judgement.job_id,
         decided_at=now,
@@ -164,16 +166,16 @@ def _with_result(arrival: Arrival, judgement: MatchResult, now: Instant) -> Arri
 
 
 def _decide(
-    t: Tables,
+    t: SchedulerState,
     cell: TriggerEntry,
-    arrival: ArrivalId,
+    arrival: TriggerDecisionId,
     event: tuple[Event, dict[str, Any]],
     now: Instant,
 ) -> MatchResult:
     judgement = evaluate(cell, event, now)
-    if judgement.decision is Verdict.HELD:
+    if judgement.decision is EventDecision.HELD:
         return _buffer(t, cell, arrival, event, now)
-    if judgement.decision is Verdict.FIRED:
+    if judgement.decision is EventDecision.FIRED:
         return _fire(t, cell, [event[0]], arrival, now)
     return judgement
 
@@ -182,16 +184,16 @@ def evaluate(cell: TriggerEntry, event: tuple[Event, dict[str, Any]], now: Insta
     """What the trigger would make of the event now; changes nothing."""
     told, value = event
     if cell.trigger.paused:
-        return MatchResult(Verdict.PAUSED)
+        return MatchResult(EventDecision.PAUSED)
     try:
         if not passes(cell.filter, value):
-            return MatchResult(Verdict.FILTERED)
+            return MatchResult(EventDecision.FILTERED)
     except StepLimitError as error:
-        return MatchResult(Verdict.FAILED, f"the filter was given up: {error}")
+        return MatchResult(EventDecision.FAILED, f"the filter was given up: {error}")
     if told.depth >= CHAIN_DEPTH_MAX:
-        return MatchResult(Verdict.TOO_DEEP, f"{told.depth} triggers have led to this event")
-    if cell.trigger.rule.gathering is not None:
-        return MatchResult(Verdict.HELD)
+        return MatchResult(EventDecision.TOO_DEEP, f"{told.depth} triggers have led to this event")
+    if cell.trigger.definition.buffering is not None:
+        return MatchResult(EventDecision.HELD)
     return FIRES if _may_start(cell, now) else _limited(cell)
 
 
@@ -199,7 +201,7 @@ def evaluate(cell: TriggerEntry, event: tuple[Event, dict[str, Any]], now: Insta
 
 
 def _may_start(cell: TriggerEntry, now: Instant) -> bool:
-    rate = cell.trigger.rule.rate
+    rate = cell.trigger.definition.rate
     if rate is None:
         return True
     burst = (rate.count - 1) * rate.per_ms
@@ -207,22 +209,28 @@ def _may_start(cell: TriggerEntry, now: Instant) -> bool:
 
 
 def _spend_start(cell: TriggerEntry, now: Instant) -> None:
-    rate = cell.trigger.rule.rate
+    rate = cell.trigger.definition.rate
     if rate is not None:
         cell.next_start = max(cell.next_start, now * rate.count) + rate.per_ms
 
 
 def _limited(cell: TriggerEntry) -> MatchResult:
-    rate = cell.trigger.rule.rate
+    rate = cell.trigger.definition.rate
     assert rate is not None
-    return MatchResult(Verdict.LIMITED, f"{rate.count} jobs in {rate.per_ms / 1000:g} s were made")
+    return MatchResult(
+        EventDecision.LIMITED, f"{rate.count} jobs in {rate.per_ms / 1000:g} s were made"
+    )
 
 
 # Making jobs
 
 
 def _fire(
-    t: Tables, cell: TriggerEntry, events: list[Event], arrival: ArrivalId, now: Instant
+    t: SchedulerState,
+    cell: TriggerEntry,
+    events: list[Event],
+    arrival: TriggerDecisionId,
+    now: Instant,
 ) -> MatchResult:
     """One job for the events; `arrival` is the one that set it off."""
     if not _may_start(cell, now):
@@ -231,38 +239,38 @@ def _fire(
     for name, text in (("task", spec.task), ("payload", spec.payload)):
         if len(text) > TRIGGERED_BYTES_MAX:
             detail = f"with the event in it the {name} is larger than {TRIGGERED_BYTES_MAX} bytes"
-            return MatchResult(Verdict.FAILED, detail)
+            return MatchResult(EventDecision.FAILED, detail)
     try:
         job = submit_independent(t, NewJob(id=triggered_id(arrival, now), spec=spec), now)
     except Refusal as refusal:
-        return MatchResult(Verdict.FAILED, refusal.detail)
+        return MatchResult(EventDecision.FAILED, refusal.detail)
     _spend_start(cell, now)
-    return MatchResult(Verdict.FIRED, job_id=job.id)
+    return MatchResult(EventDecision.FIRED, job_id=job.id)
 
 
 def spec_for(cell: TriggerEntry, events: list[Event], now: Instant) -> Spec:
     """The trigger's job for these events."""
-    trigger, job = cell.trigger, cell.trigger.rule.job
-    last, gathering = events[-1], cell.trigger.rule.gathering
+    trigger, job = cell.trigger, cell.trigger.definition.job
+    last, gathering = events[-1], cell.trigger.definition.buffering
     # Several may wait though the rule, changed since, gathers none or keeps the last.
-    together = len(events) > 1 or (gathering is not None and gathering.keep is Keep.ALL)
+    together = len(events) > 1 or (gathering is not None and gathering.keep is DebounceKeep.ALL)
     values = [event_value(one) for one in events]
     known = {
         "event": values[-1],
         "events": values,
         "count": len(events) if together else None,
-        "trigger": {"id": trigger.id, "name": trigger.rule.name},
+        "trigger": {"id": trigger.id, "name": trigger.definition.name},
     }
     task, payload = fill_event_template(job, known)
     depth = 1 + max(one.depth for one in events)
-    stimulus = Stimulus(trigger.id, last.source, last.id, depth)
+    stimulus = TriggerOrigin(trigger.id, last.source, last.id, depth)
     return replace(
         job,
         task=task,
         payload=payload,
         created_at=now,
         finish_by=deadline_from_template(job, now),
-        stimulus=stimulus,
+        trigger_origin=stimulus,
     )
 
 
@@ -270,31 +278,35 @@ def spec_for(cell: TriggerEntry, events: list[Event], now: Instant) -> Spec:
 
 
 def _buffer(
-    t: Tables,
+    t: SchedulerState,
     cell: TriggerEntry,
-    arrival: ArrivalId,
+    arrival: TriggerDecisionId,
     event: tuple[Event, dict[str, Any]],
     now: Instant,
 ) -> MatchResult:
     """The event waits in its window, which closes now if it is full."""
     told, value = event
-    gathering = cell.trigger.rule.gathering
+    gathering = cell.trigger.definition.buffering
     assert gathering is not None
     key = _window_key(cell, value)
     there = cell.windows.get(key)
     limits = t.limits
     if there is None and len(cell.windows) >= limits.windows_max:
-        return MatchResult(Verdict.FAILED, f"{limits.windows_max} of its windows are open already")
-    if t.bus.buffered_bytes > limits.held_bytes_max:
-        return MatchResult(Verdict.FAILED, f"events of {limits.held_bytes_max} bytes wait already")
+        return MatchResult(
+            EventDecision.FAILED, f"{limits.windows_max} of its windows are open already"
+        )
+    if t.trigger_index.buffered_bytes > limits.buffered_bytes_max:
+        return MatchResult(
+            EventDecision.FAILED, f"events of {limits.buffered_bytes_max} bytes wait already"
+        )
     opened_at = now if there is None else there.opened_at
-    held = Held(arrival, cell.trigger.id, key, told, now, opened_at)
-    window = t.bus.buffer(cell, held)
-    if gathering.keep is Keep.LAST:
+    held = BufferedEvent(arrival, cell.trigger.id, key, told, now, opened_at)
+    window = t.trigger_index.buffer(cell, held)
+    if gathering.keep is DebounceKeep.LAST:
         _supersede(t, window, held, now)
     if not window.is_full(gathering.size_max):
-        t.bus.set_window_timer(cell, key, closing_time(gathering, window.opened_at, now))
-        return MatchResult(Verdict.HELD)
+        t.trigger_index.set_window_timer(cell, key, closing_time(gathering, window.opened_at, now))
+        return MatchResult(EventDecision.HELD)
     return close_window(t, cell, key, now)
 
 
@@ -305,7 +317,7 @@ def _window_key(cell: TriggerEntry, value: dict[str, Any]) -> str:
     return "" if found is MISSING else msgspec.json.encode(found).decode()
 
 
-def closing_time(gathering: Gathering, opened_at: Instant, last_at: Instant) -> Instant:
+def closing_time(gathering: EventBuffering, opened_at: Instant, last_at: Instant) -> Instant:
     """When a window that nobody joins any more makes its job."""
     ends = []
     if gathering.quiet_ms is not None:
@@ -315,31 +327,33 @@ def closing_time(gathering: Gathering, opened_at: Instant, last_at: Instant) -> 
     return min(ends)
 
 
-def _supersede(t: Tables, window: OpenWindow, newest: Held, now: Instant) -> None:
+def _supersede(t: SchedulerState, window: OpenWindow, newest: BufferedEvent, now: Instant) -> None:
     for held in [one for one in window.events.values() if one.id != newest.id]:
-        t.bus.release(window, held)
-        t.bus.record(_with_result(_buffered_decision(held), MatchResult(Verdict.SUPERSEDED), now))
+        t.trigger_index.release(window, held)
+        t.trigger_index.record(
+            _with_result(_buffered_decision(held), MatchResult(EventDecision.SUPERSEDED), now)
+        )
 
 
-def _buffered_decision(held: Held) -> Arrival:
+def _buffered_decision(held: BufferedEvent) -> TriggerDecision:
     event = held.event
-    return Arrival(
-        held.id, held.trigger_id, event.source, event.id, event.type, held.at, Verdict.HELD
+    return TriggerDecision(
+        held.id, held.trigger_id, event.source, event.id, event.type, held.at, EventDecision.HELD
     )
 
 
-def close_window(t: Tables, cell: TriggerEntry, key: str, now: Instant) -> MatchResult:
+def close_window(t: SchedulerState, cell: TriggerEntry, key: str, now: Instant) -> MatchResult:
     """All that waits in the window makes one job."""
-    held = t.bus.close(cell, key)
+    held = t.trigger_index.close(cell, key)
     judgement = _fire(t, cell, [one.event for one in held], held[-1].id, now)
     for one in held:
-        t.bus.record(_with_result(_buffered_decision(one), judgement, now))
+        t.trigger_index.record(_with_result(_buffered_decision(one), judgement, now))
     return judgement
 
 
-def timer_fired(t: Tables, name: str, when: Instant, now: Instant) -> None:
+def timer_fired(t: SchedulerState, name: str, when: Instant, now: Instant) -> None:
     """A window's timer rang; while its trigger is paused the window stays open."""
-    found = t.bus.window_of_timer(name)
+    found = t.trigger_index.window_of_timer(name)
     if found is None:
         return
     cell, key, window = found
@@ -347,27 +361,29 @@ def timer_fired(t: Tables, name: str, when: Instant, now: Instant) -> None:
         close_window(t, cell, key, now)
 
 
-def is_timer_current(t: Tables, name: str, when: Instant) -> bool:
+def is_timer_current(t: SchedulerState, name: str, when: Instant) -> bool:
     """Whether a window's timer is still the one that counts."""
-    found = t.bus.window_of_timer(name)
+    found = t.trigger_index.window_of_timer(name)
     return found is not None and found[2].closes_at == when
 
 
-def drop_windows(t: Tables, cell: TriggerEntry, now: Instant) -> None:
+def drop_windows(t: SchedulerState, cell: TriggerEntry, now: Instant) -> None:
     """What waits in the trigger's windows will make no job."""
     for key in list(cell.windows):
-        for held in t.bus.close(cell, key):
-            t.bus.record(_with_result(_buffered_decision(held), MatchResult(Verdict.DROPPED), now))
+        for held in t.trigger_index.close(cell, key):
+            t.trigger_index.record(
+                _with_result(_buffered_decision(held), MatchResult(EventDecision.DROPPED), now)
+            )
 
 
-def set_window_timers(t: Tables, cell: TriggerEntry, now: Instant) -> None:
+def set_window_timers(t: SchedulerState, cell: TriggerEntry, now: Instant) -> None:
     """Sets the timers of all its windows: they were loaded, or the rule has changed."""
-    gathering = cell.trigger.rule.gathering
+    gathering = cell.trigger.definition.buffering
     for key, window in cell.windows.items():
         if gathering is None:
-            t.bus.set_window_timer(cell, key, now)
+            t.trigger_index.set_window_timer(cell, key, now)
             continue
         last_at = max(one.at for one in window.events.values())
         # Where the clock went back while nobody was there, the length counts, not the hour.
         closes_at = closing_time(gathering, min(window.opened_at, now), min(last_at, now))
-        t.bus.set_window_timer(cell, key, max(now, closes_at))
+        t.trigger_index.set_window_timer(cell, key, max(now, closes_at))

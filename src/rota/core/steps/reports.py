@@ -14,7 +14,7 @@ from rota.core.inputs import Completion
 from rota.core.life.executions import complete_execution, ended_as_reported
 from rota.core.life.learning import learn_runtimes
 from rota.core.life.plain import Report, end_alone, ended_well, plain_report
-from rota.core.memory.cells import JobCell, WorkerCell
+from rota.core.memory.cells import JobEntry, WorkerEntry
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -25,7 +25,7 @@ from rota.core.model import (
     Terms,
 )
 from rota.core.outcome import Ended
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 
 FEW = 8
 """Reports in one call from which on it pays to look for those that are alike."""
@@ -34,12 +34,12 @@ _RUNNING, _SUCCEEDED = JobState.RUNNING, JobState.SUCCEEDED
 
 
 def take_reports(
-    t: Tables, worker: WorkerCell, reports: Sequence[Completion], now: Instant
+    t: SchedulerState, worker: WorkerEntry, reports: Sequence[Completion], now: Instant
 ) -> list[ExecutionId]:
     """Answers with those that were refused: they are not the worker's any more."""
     lost: list[ExecutionId] = []
     alike = _Alike(t, worker, now) if len(reports) >= FEW else None
-    is_heard = t.bus.wants_end(_SUCCEEDED)
+    is_heard = t.trigger_index.wants_end(_SUCCEEDED)
     for done in reports:
         plain = None if is_heard else plain_report(t, worker, done)
         if plain is not None and alike is not None:
@@ -61,7 +61,7 @@ def take_reports(
 class _Alike:
     """Reports that came one after the other, of jobs with the same terms."""
 
-    def __init__(self, t: Tables, worker: WorkerCell, now: Instant) -> None:
+    def __init__(self, t: SchedulerState, worker: WorkerEntry, now: Instant) -> None:
         self._t = t
         self._worker = worker
         self._now = now
@@ -99,10 +99,10 @@ class _Alike:
         ended = [
             (ended_as_reported(cell, done, _GONE_WELL, now), done) for cell, _, _, done in reports
         ]
-        recent, executions = self._t.recent, self._t.draft.executions
+        recent, executions = self._t.recently_finished, self._t.changeset.executions
         for execution, done in ended:
             executions[execution.id] = execution
-            recent.end(execution, done.state, now)
+            recent.remember_execution(execution, done.state, now)
         learn_runtimes(self._t, terms, ended, now)
         jobs = [job for _, job, _, _ in reports]
         self._finish(terms, jobs, [execution for execution, _ in ended])
@@ -110,32 +110,32 @@ class _Alike:
     def _give_back(self, terms: Terms, reports: Sequence[Report]) -> None:
         """What they held comes back: to their worker, their queue, their tenant."""
         t, now = self._t, self._now
-        queue, tenant = t.queues[terms.queue], t.tenants.cells[terms.tenant]
+        queue, tenant = t.queues[terms.queue], t.tenants.entries[terms.tenant]
         ends: dict[ExecutionId, Instant] = {}
         for cell, _, _, _ in reports:
             execution_id = cell.execution.id
             ends[execution_id] = cell.ends_at
             del t.executions[execution_id], tenant.held[execution_id]
         queue.running -= len(reports)
-        self._worker.let_go_together(ends, self._taken_over)
+        self._worker.release_together(ends, self._taken_over)
         self._taken_over = []
-        order = t.lines.order
+        order = t.ready_queue.order
         charged = ((cell.rate, cell.ends_at) for cell, _, _, _ in reports)
         for (rate, ends_at), same in groupby(charged):
             if rate:
-                payer = t.kinds.of(terms).payer(order)
-                order.end(payer, rate, (now, ends_at), sum(1 for _ in same))
+                payer = t.terms.of(terms).account(order)
+                order.settle_charge(payer, rate, (now, ends_at), sum(1 for _ in same))
 
     def _finish(
-        self, terms: Terms, jobs: Sequence[JobCell], executions: Sequence[Execution]
+        self, terms: Terms, jobs: Sequence[JobEntry], executions: Sequence[Execution]
     ) -> None:
         """The jobs have succeeded and leave memory."""
-        t, now, moved = self._t, self._now, self._t.draft.moved
-        ends = t.draft.ends
+        t, now, moved = self._t, self._now, self._t.changeset.moved
+        ends = t.changeset.ends
         for job, execution in zip(jobs, executions, strict=True):
             life = job.life = ended_well(job.life, execution, now)
             moved[job.id] = job
             del t.jobs[job.id]
             ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
-        t.recent.depart_together([job.id for job in jobs], now, _SUCCEEDED)
-        t.kinds.of(terms).ended(len(jobs))
+        t.recently_finished.remember_jobs([job.id for job in jobs], now, _SUCCEEDED)
+        t.terms.of(terms).count_ended(len(jobs))

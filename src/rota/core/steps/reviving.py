@@ -13,20 +13,20 @@ from rota.core.life.arrays import restarted
 from rota.core.life.recall import JobLookup
 from rota.core.life.waiting import enter_wait_state
 from rota.core.lifecycle import JobVerb, move_job
-from rota.core.memory.cells import JobCell
+from rota.core.memory.cells import JobEntry
 from rota.core.model import Instant, JobRecord, JobState, Life
 from rota.core.outcome import JobAnswer
 from rota.core.steps.intake import DUPLICATE, INVALID, count_unmet
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.timers import TimerKind
 
 
-def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
+def retry(t: SchedulerState, event: Retry, now: Instant) -> JobAnswer:
     """An ended job starts over, and with it what was skipped because of it.
 
     Its own upstream jobs that have ended count as settled: a person has said to go on.
     """
-    memory = JobLookup(t, event.recall, now)
+    memory = JobLookup(t, event.preloaded, now)
     live = memory.live(event.job_id)
     if live is not None:
         move_job(live.id, live.life.state, JobVerb.REVIVE)
@@ -36,8 +36,8 @@ def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
     if record.life.reason == DUPLICATE:
         raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
     move_job(record.id, record.life.state, JobVerb.REVIVE)
-    if isinstance(record.spec.band, GroupMember):
-        raise Conflict(f"job {record.id} is a member of {record.spec.band.parent}: retry that")
+    if isinstance(record.spec.group, GroupMember):
+        raise Conflict(f"job {record.id} is a member of {record.spec.group.parent}: retry that")
     cell = _start_over(t, record, now, event.failed)
     count_unmet(t, cell)
     _start_skipped_over(t, event, memory, now)
@@ -46,10 +46,10 @@ def retry(t: Tables, event: Retry, now: Instant) -> JobAnswer:
 
 
 def _start_over(
-    t: Tables, record: JobRecord, now: Instant, failed: tuple[int, ...] | None = None
-) -> JobCell:
+    t: SchedulerState, record: JobRecord, now: Instant, failed: tuple[int, ...] | None = None
+) -> JobEntry:
     spec, tally = record.spec, None
-    if isinstance(spec.band, Array) and record.life.tally is not None:
+    if isinstance(spec.group, Array) and record.life.group_progress is not None:
         spec, tally = restarted(record, failed)
     t.queue(spec.terms.queue, now)
     life = Life(
@@ -57,13 +57,13 @@ def _start_over(
         fence=record.life.fence,
         lives=record.life.lives + 1,
         reason="retried",
-        tally=tally,
+        group_progress=tally,
     )
     if spec.expires_at is not None and spec.expires_at <= now:
         # Its time had run out; whoever starts it over wants it all the same.
         spec = replace(spec, expires_at=None, revision=spec.revision + 1)
     cell = t.add_job(record.id, spec, life)
-    t.recent.returned(record.id)
+    t.recently_finished.returned(record.id)
     t.put_job(cell)
     if spec.expires_at is not None:
         t.timers.set(spec.expires_at, TimerKind.JOB, cell.id)
@@ -71,15 +71,15 @@ def _start_over(
     return cell
 
 
-def _start_skipped_over(t: Tables, event: Retry, memory: JobLookup, now: Instant) -> None:
+def _start_skipped_over(t: SchedulerState, event: Retry, memory: JobLookup, now: Instant) -> None:
     """Downstream jobs that were skipped wait again, if nothing else rules them out.
 
     An upstream job that was deleted since counts as one that succeeded: it holds nobody back.
     """
-    assert event.recall is not None
+    assert event.preloaded is not None
     skipped = {
         record.id: record
-        for record in event.recall.jobs
+        for record in event.preloaded.jobs
         if record.life.state is JobState.SKIPPED and record.id not in t.jobs
     }
     # A job's upstream jobs must be back before it is looked at.

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from rota.core.errors import Conflict, Invalid, NotFound, StaleRecall, TooMuch
+from rota.core.errors import Conflict, Invalid, NotFound, StalePreload, TooMuch
 from rota.core.ids import run_id
 from rota.core.inputs import (
     AnyScheduleInput,
@@ -30,13 +30,21 @@ from rota.core.outcome import (
     AnyReceipt,
     Backfilled,
     CalendarAnswer,
-    Counted,
+    CountReceipt,
     Deployed,
     ScheduleAnswer,
     ScheduleGone,
     Triggered,
 )
-from rota.core.records.schedules import Course, Decision, Occurrence, Overlap, Plan, Schedule, Why
+from rota.core.records.schedules import (
+    Occurrence,
+    OccurrenceDecision,
+    Overlap,
+    Schedule,
+    ScheduleDefinition,
+    ScheduleState,
+    SkipReason,
+)
 from rota.core.steps.control import cancel_job
 from rota.core.steps.firing import (
     FireDecision,
@@ -47,13 +55,13 @@ from rota.core.steps.firing import (
     spec_for,
 )
 from rota.core.steps.intake import submit_independent
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.agenda import ScheduleEntry
 from rota.core.times.templates import SCHEDULE_PLACEHOLDERS, unknown_schedule_placeholders
 from rota.core.times.timetable import Recurrence, check_timetable
 
 
-def handle(t: Tables, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
+def handle(t: SchedulerState, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
     """One input about schedules or calendars."""
     match event:
         case CreateSchedule():
@@ -80,48 +88,48 @@ def handle(t: Tables, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # n
             assert_never(event)
 
 
-def create(t: Tables, event: CreateSchedule, now: Instant) -> ScheduleAnswer:
+def create(t: SchedulerState, event: CreateSchedule, now: Instant) -> ScheduleAnswer:
     """A new schedule; its first instant is the first after now."""
     _check_new(t, event.schedule, now)
     return ScheduleAnswer(_add(t, event.schedule, now).schedule)
 
 
-def _check_new(t: Tables, new: NewSchedule, now: Instant) -> None:
-    plan = new.plan
+def _check_new(t: SchedulerState, new: NewSchedule, now: Instant) -> None:
+    plan = new.definition
     check_definition(t, plan, now)
-    if new.id in t.agenda.entries:
+    if new.id in t.schedule_index.entries:
         raise Conflict(f"there is a schedule {new.id} already")
-    there = t.agenda.by_name(plan.job.terms.tenant, plan.name)
+    there = t.schedule_index.by_name(plan.job.terms.tenant, plan.name)
     if there is not None:
         raise Conflict(
             f"there is a schedule {plan.name!r} already: change it ({there.schedule.id}), or take"
             " another name"
         )
-    if len(t.agenda.entries) >= SCHEDULES_MAX:
+    if len(t.schedule_index.entries) >= SCHEDULES_MAX:
         raise TooMuch(f"there are {SCHEDULES_MAX} schedules already; delete some")
 
 
-def _add(t: Tables, new: NewSchedule, now: Instant) -> ScheduleEntry:
-    course = _initial_state(new.plan, Course(now, paused=new.paused), now)
-    return t.agenda.put(Schedule(new.id, new.plan, course, now, now))
+def _add(t: SchedulerState, new: NewSchedule, now: Instant) -> ScheduleEntry:
+    course = _initial_state(new.definition, ScheduleState(now, paused=new.paused), now)
+    return t.schedule_index.put(Schedule(new.id, new.definition, course, now, now))
 
 
-def _initial_state(plan: Plan, course: Course, now: Instant) -> Course:
+def _initial_state(plan: ScheduleDefinition, course: ScheduleState, now: Instant) -> ScheduleState:
     """Where a schedule with this timetable begins."""
     table = plan.timetable
     if not table.from_finish:
-        return replace(course, anchor=None, awaits=False)
+        return replace(course, anchor=None, awaits_finish=False)
     starts = table.starts_at
     first = starts if starts is not None and starts > now else next_from_finish(plan, course, now)
     return replace(course, anchor=first)
 
 
-def check_definition(t: Tables, plan: Plan, now: Instant) -> Recurrence:
+def check_definition(t: SchedulerState, plan: ScheduleDefinition, now: Instant) -> Recurrence:
     """The plan's timetable; refuses what could never run, or not as it was meant."""
     table = plan.timetable
     check_timetable(table)
     anchor = _first_anchor(plan, now)
-    ways = t.agenda.check_definition(plan, anchor)
+    ways = t.schedule_index.check_definition(plan, anchor)
     _check_job(plan)
     if table.at is not None and table.at <= now:
         raise Invalid("that is in the past: submit the job itself to run it now", "at")
@@ -132,15 +140,15 @@ def check_definition(t: Tables, plan: Plan, now: Instant) -> Recurrence:
     return ways
 
 
-def _first_anchor(plan: Plan, now: Instant) -> Instant:
+def _first_anchor(plan: ScheduleDefinition, now: Instant) -> Instant:
     """What the intervals of a schedule that is made now count from."""
-    anchor = _initial_state(plan, Course(now), now).anchor
+    anchor = _initial_state(plan, ScheduleState(now), now).anchor
     if anchor is not None:
         return anchor
     return now if plan.timetable.starts_at is None else plan.timetable.starts_at
 
 
-def _check_job(plan: Plan) -> None:
+def _check_job(plan: ScheduleDefinition) -> None:
     slots = unknown_schedule_placeholders(plan.job)
     if slots:
         known = ", ".join("{{" + name + "}}" for name in SCHEDULE_PLACEHOLDERS)
@@ -152,89 +160,93 @@ def _check_job(plan: Plan) -> None:
         )
 
 
-def update(t: Tables, event: UpdateSchedule, now: Instant) -> ScheduleAnswer:
+def update(t: SchedulerState, event: UpdateSchedule, now: Instant) -> ScheduleAnswer:
     """Another plan; instants up to now stay decided as they are."""
-    cell = t.agenda.entry(event.schedule_id)
+    cell = t.schedule_index.entry(event.schedule_id)
     if cell.schedule.revision != event.revision:
-        raise StaleRecall(f"schedule {event.schedule_id} was changed meanwhile")
-    _check_change(t, cell, event.plan, now)
-    return ScheduleAnswer(_change(t, cell, event.plan, event.paused, now).schedule)
+        raise StalePreload(f"schedule {event.schedule_id} was changed meanwhile")
+    _check_change(t, cell, event.definition, now)
+    return ScheduleAnswer(_change(t, cell, event.definition, event.paused, now).schedule)
 
 
-def _check_change(t: Tables, cell: ScheduleEntry, plan: Plan, now: Instant) -> None:
-    if plan.timetable != cell.schedule.plan.timetable:
+def _check_change(
+    t: SchedulerState, cell: ScheduleEntry, plan: ScheduleDefinition, now: Instant
+) -> None:
+    if plan.timetable != cell.schedule.definition.timetable:
         check_definition(t, plan, now)
     else:
         _check_job(plan)
-    there = t.agenda.by_name(plan.job.terms.tenant, plan.name)
+    there = t.schedule_index.by_name(plan.job.terms.tenant, plan.name)
     if there is not None and there is not cell:
         raise Conflict(f"there is a schedule {plan.name!r} already: {there.schedule.id}")
 
 
 def _change(
-    t: Tables, cell: ScheduleEntry, plan: Plan, paused: bool, now: Instant
+    t: SchedulerState, cell: ScheduleEntry, plan: ScheduleDefinition, paused: bool, now: Instant
 ) -> ScheduleEntry:
     before = cell.schedule
-    if plan.timetable != before.plan.timetable:
-        _skip_undecided(t, cell, Why.CHANGED, now)
-        course = cell.schedule.course
+    if plan.timetable != before.definition.timetable:
+        _skip_undecided(t, cell, SkipReason.CHANGED, now)
+        course = cell.schedule.state
         course = replace(course, watermark=max(course.watermark, now))
         course = _initial_state(plan, course, now)
-        if t.agenda.live_jobs_of(before.id) and plan.timetable.from_finish:
-            course = replace(course, awaits=True)
+        if t.schedule_index.live_jobs_of(before.id) and plan.timetable.from_finish:
+            course = replace(course, awaits_finish=True)
     else:
-        course = cell.schedule.course
+        course = cell.schedule.state
     course = replace(course, paused=paused)
-    return t.agenda.put(
-        replace(before, plan=plan, course=course, updated_at=now, revision=before.revision + 1)
+    return t.schedule_index.put(
+        replace(before, definition=plan, state=course, updated_at=now, revision=before.revision + 1)
     )
 
 
-def _skip_undecided(t: Tables, cell: ScheduleEntry, why: Why, now: Instant) -> None:
+def _skip_undecided(t: SchedulerState, cell: ScheduleEntry, why: SkipReason, now: Instant) -> None:
     """Instants that have come but not been decided get their record before things change."""
     if cell.next_at is not None and cell.next_at <= now:
         skip_until(t, cell, now, why, now)
 
 
-def delete(t: Tables, event: DeleteSchedule, now: Instant) -> ScheduleGone:
+def delete(t: SchedulerState, event: DeleteSchedule, now: Instant) -> ScheduleGone:
     """Nothing of it fires after this."""
-    cell = t.agenda.entry(event.schedule_id)
-    _skip_undecided(t, cell, Why.CHANGED, now)
-    t.agenda.drop(cell)
+    cell = t.schedule_index.entry(event.schedule_id)
+    _skip_undecided(t, cell, SkipReason.CHANGED, now)
+    t.schedule_index.drop(cell)
     return ScheduleGone(event.schedule_id)
 
 
-def pause(t: Tables, event: PauseSchedule, now: Instant) -> ScheduleAnswer:
+def pause(t: SchedulerState, event: PauseSchedule, now: Instant) -> ScheduleAnswer:
     """While it is paused its instants are recorded as skipped."""
-    cell = t.agenda.entry(event.schedule_id)
-    course = cell.schedule.course
+    cell = t.schedule_index.entry(event.schedule_id)
+    course = cell.schedule.state
     if course.paused != event.paused:
         if course.paused and cell.due_at is not None and cell.due_at <= now:
-            _skip_undecided(t, cell, Why.PAUSED, now)
-        t.agenda.set_state(cell, replace(cell.schedule.course, paused=event.paused))
-        t.agenda.set_timer(cell)
+            _skip_undecided(t, cell, SkipReason.PAUSED, now)
+        t.schedule_index.set_state(cell, replace(cell.schedule.state, paused=event.paused))
+        t.schedule_index.set_timer(cell)
     return ScheduleAnswer(cell.schedule)
 
 
-def trigger(t: Tables, event: TriggerSchedule, now: Instant) -> Triggered:
+def trigger(t: SchedulerState, event: TriggerSchedule, now: Instant) -> Triggered:
     """One run now, beside the timetable; `overlap` holds for it too."""
-    cell = t.agenda.entry(event.schedule_id)
+    cell = t.schedule_index.entry(event.schedule_id)
     schedule = cell.schedule
     if cell.recurrence is None:
-        raise Conflict(f"this server does not know the zone {schedule.plan.timetable.timezone}")
-    refused = apply_overlap_policy(t, schedule.id, schedule.plan, now)
+        raise Conflict(
+            f"this server does not know the zone {schedule.definition.timetable.timezone}"
+        )
+    refused = apply_overlap_policy(t, schedule.id, schedule.definition, now)
     if refused is not None:
         raise Conflict(f"it cannot run now: {refused.detail}")
-    nominal = max(now, schedule.course.triggered_at + 1)
-    while (
-        nominal == schedule.course.watermark or cell.recurrence.next_after(nominal - 1) == nominal
-    ):
+    nominal = max(now, schedule.state.triggered_at + 1)
+    while nominal == schedule.state.watermark or cell.recurrence.next_after(nominal - 1) == nominal:
         nominal += 1  # that instant has a record of its own, or will have
     origin = Origin(schedule.id, nominal, RunCause.PERSON)
     job = run_now(t, cell, origin, now)
-    occurrence = _occurrence_of(schedule, origin, FireDecision(Decision.FIRED), job.id, now)
-    t.agenda.record(occurrence)
-    t.agenda.set_state(cell, replace(schedule.course, triggered_at=nominal))
+    occurrence = _occurrence_of(
+        schedule, origin, FireDecision(OccurrenceDecision.FIRED), job.id, now
+    )
+    t.schedule_index.record(occurrence)
+    t.schedule_index.set_state(cell, replace(schedule.state, triggered_at=nominal))
     return Triggered(occurrence, job.record())
 
 
@@ -253,46 +265,46 @@ def _occurrence_of(
     )
 
 
-def schedule_backfill(t: Tables, event: BackfillSchedule, now: Instant) -> Backfilled:
+def schedule_backfill(t: SchedulerState, event: BackfillSchedule, now: Instant) -> Backfilled:
     """Runs for the past, so many at once and behind others; all of them or none."""
-    cell = t.agenda.entry(event.schedule_id)
+    cell = t.schedule_index.entry(event.schedule_id)
     _check_schedule_backfill(t, cell, event, now)
     schedule = cell.schedule
     concurrency = Concurrency(f"rota.backfill.{event.backfill_id}", event.max_parallel)
-    terms = replace(schedule.plan.job.terms, priority=event.priority)
-    made = FireDecision(Decision.CAUGHT_UP, detail=f"backfill {event.backfill_id}")
+    terms = replace(schedule.definition.job.terms, priority=event.priority)
+    made = FireDecision(OccurrenceDecision.CAUGHT_UP, detail=f"backfill {event.backfill_id}")
     job_ids = []
     for nominal in event.instants:
         origin = Origin(schedule.id, nominal, RunCause.BACKFILL, event.backfill_id)
         spec = replace(spec_for(cell, origin, now), terms=terms, concurrency=concurrency)
         job = submit_independent(t, NewJob(id=run_id(origin, now), spec=spec), now)
-        t.agenda.record(_occurrence_of(schedule, origin, made, job.id, now))
+        t.schedule_index.record(_occurrence_of(schedule, origin, made, job.id, now))
         job_ids.append(job.id)
     _split_skipped_ranges(t, cell, event, now)
-    t.agenda.schedule_backfills[schedule.id] = now
+    t.schedule_index.schedule_backfills[schedule.id] = now
     return Backfilled(event.backfill_id, tuple(job_ids))
 
 
 def _check_schedule_backfill(
-    t: Tables, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
+    t: SchedulerState, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
 ) -> None:
-    assert event.recall is not None, "a backfill brings what the ledger said"
-    read_at = event.recall.at
-    if t.recent.is_stale(read_at, now):
-        raise StaleRecall("too long since the ledger was read")
-    if t.agenda.schedule_backfills.get(event.schedule_id, -1) >= read_at:
-        raise StaleRecall("another backfill has changed the ledger since it was read")
+    assert event.preloaded is not None, "a backfill brings what the ledger said"
+    read_at = event.preloaded.at
+    if t.recently_finished.is_stale(read_at, now):
+        raise StalePreload("too long since the ledger was read")
+    if t.schedule_index.schedule_backfills.get(event.schedule_id, -1) >= read_at:
+        raise StalePreload("another backfill has changed the ledger since it was read")
     if cell.recurrence is None:
-        raise Conflict(f"no server knows the zone {cell.schedule.plan.timetable.timezone}")
+        raise Conflict(f"no server knows the zone {cell.schedule.definition.timetable.timezone}")
     if len(event.instants) > BACKFILL_JOBS_MAX:
         raise Invalid(f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range", "to")
-    if event.instants and max(event.instants) > cell.schedule.course.watermark:
-        raise StaleRecall("some of these instants are still to come")
-    t.queue(cell.schedule.plan.job.terms.queue, now)
+    if event.instants and max(event.instants) > cell.schedule.state.watermark:
+        raise StalePreload("some of these instants are still to come")
+    t.queue(cell.schedule.definition.job.terms.queue, now)
 
 
 def _split_skipped_ranges(
-    t: Tables, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
+    t: SchedulerState, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
 ) -> None:
     """A record that stood for many instants goes on at the next of them that is not run."""
     assert cell.recurrence is not None
@@ -300,22 +312,24 @@ def _split_skipped_ranges(
     for first, until in event.ranges:
         rest = next((at for at in cell.recurrence.between(first + 1, until) if at not in run), None)
         if first in run and rest is not None:
-            t.agenda.record(
+            t.schedule_index.record(
                 Occurrence(
                     cell.schedule.id,
                     rest,
-                    Decision.SKIPPED,
+                    OccurrenceDecision.SKIPPED,
                     now,
-                    Why.TOO_OLD,
+                    SkipReason.TOO_OLD,
                     until=until,
                     revision=cell.schedule.revision,
                 )
             )
 
 
-def cancel_schedule_backfill(t: Tables, event: CancelBackfill, now: Instant) -> Counted:
+def cancel_schedule_backfill(
+    t: SchedulerState, event: CancelBackfill, now: Instant
+) -> CountReceipt:
     """What has not ended of it is called off."""
-    runs = t.agenda.live_jobs_of(t.agenda.entry(event.schedule_id).schedule.id)
+    runs = t.schedule_index.live_jobs_of(t.schedule_index.entry(event.schedule_id).schedule.id)
     count = 0
     for job_id in list(runs):
         job = t.jobs.get(job_id)
@@ -323,12 +337,12 @@ def cancel_schedule_backfill(t: Tables, event: CancelBackfill, now: Instant) -> 
         if job is not None and origin is not None and origin.backfill_id == event.backfill_id:
             cancel_job(t, job, now)
             count += 1
-    return Counted(count)
+    return CountReceipt(count)
 
 
-def deploy(t: Tables, event: DeploySchedules, now: Instant) -> Deployed:
+def deploy(t: SchedulerState, event: DeploySchedules, now: Instant) -> Deployed:
     """A program's schedules become just these: all is checked before anything changes."""
-    names = [_name(new.plan) for new in event.schedules]
+    names = [_name(new.definition) for new in event.schedules]
     if len(dict.fromkeys(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise Invalid(f"two schedules are named {twice[1]!r}", "schedules")
@@ -336,42 +350,44 @@ def deploy(t: Tables, event: DeploySchedules, now: Instant) -> Deployed:
         _check_deployed(t, event.owner, new, index, now)
     done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "retired": []}
     for new in event.schedules:
-        done[_deploy_one(t, new, now)].append(new.plan.name)
+        done[_deploy_one(t, new, now)].append(new.definition.name)
     for cell in _owned(t, event):
-        if _name(cell.schedule.plan) not in names:
+        if _name(cell.schedule.definition) not in names:
             delete(t, DeleteSchedule(schedule_id=cell.schedule.id), now)
-            done["retired"].append(cell.schedule.plan.name)
+            done["retired"].append(cell.schedule.definition.name)
     return Deployed(**{word: tuple(found) for word, found in done.items()})
 
 
-def _check_deployed(t: Tables, owner: str, new: NewSchedule, index: int, now: Instant) -> None:
-    there = t.agenda.by_name(*_name(new.plan))
+def _check_deployed(
+    t: SchedulerState, owner: str, new: NewSchedule, index: int, now: Instant
+) -> None:
+    there = t.schedule_index.by_name(*_name(new.definition))
     try:
         if there is None:
             _check_new(t, new, now)
             return
-        if there.schedule.plan.owner != owner:
-            whose = there.schedule.plan.owner or "a person"
-            raise Conflict(f"the schedule {new.plan.name!r} is of {whose}: take another name")
-        _check_change(t, there, new.plan, now)
+        if there.schedule.definition.owner != owner:
+            whose = there.schedule.definition.owner or "a person"
+            raise Conflict(f"the schedule {new.definition.name!r} is of {whose}: take another name")
+        _check_change(t, there, new.definition, now)
     except Invalid as refusal:
         raise Invalid(refusal.detail, f"schedules[{index}].{refusal.field}") from None
 
 
-def _deploy_one(t: Tables, new: NewSchedule, now: Instant) -> str:
-    there = t.agenda.by_name(*_name(new.plan))
+def _deploy_one(t: SchedulerState, new: NewSchedule, now: Instant) -> str:
+    there = t.schedule_index.by_name(*_name(new.definition))
     if there is None:
         _add(t, new, now)
         return "created"
-    if there.schedule.plan == new.plan:
+    if there.schedule.definition == new.definition:
         return "unchanged"
     # Paused by a person, it stays so: a new version of a program must not undo that.
-    _change(t, there, new.plan, there.schedule.course.paused, now)
+    _change(t, there, new.definition, there.schedule.state.paused, now)
     return "changed"
 
 
-def _owned(t: Tables, event: DeploySchedules) -> Iterable[ScheduleEntry]:
-    plans = [(cell, cell.schedule.plan) for cell in t.agenda.entries.values()]
+def _owned(t: SchedulerState, event: DeploySchedules) -> Iterable[ScheduleEntry]:
+    plans = [(cell, cell.schedule.definition) for cell in t.schedule_index.entries.values()]
     return [
         cell
         for cell, plan in plans
@@ -379,25 +395,28 @@ def _owned(t: Tables, event: DeploySchedules) -> Iterable[ScheduleEntry]:
     ]
 
 
-def _name(plan: Plan) -> tuple[str, str]:
+def _name(plan: ScheduleDefinition) -> tuple[str, str]:
     return (plan.job.terms.tenant, plan.name)
 
 
-def set_calendar(t: Tables, event: SetCalendar, now: Instant) -> CalendarAnswer:
+def set_calendar(t: SchedulerState, event: SetCalendar, now: Instant) -> CalendarAnswer:
     """From now on these dates are holidays for the schedules that name it."""
     calendar = replace(event.calendar, updated_at=now)
-    if calendar.name not in t.agenda.calendars and len(t.agenda.calendars) >= CALENDARS_MAX:
+    if (
+        calendar.name not in t.schedule_index.calendars
+        and len(t.schedule_index.calendars) >= CALENDARS_MAX
+    ):
         raise TooMuch(f"there are {CALENDARS_MAX} calendars already")
-    t.agenda.put_calendar(calendar)
+    t.schedule_index.put_calendar(calendar)
     return CalendarAnswer(calendar)
 
 
-def delete_calendar(t: Tables, event: DeleteCalendar, now: Instant) -> Counted:
+def delete_calendar(t: SchedulerState, event: DeleteCalendar, now: Instant) -> CountReceipt:
     """Refused while a schedule names it."""
-    if event.name not in t.agenda.calendars:
+    if event.name not in t.schedule_index.calendars:
         raise NotFound("calendar", event.name)
-    users = t.agenda.schedules_using(event.name)
+    users = t.schedule_index.schedules_using(event.name)
     if users:
-        raise Conflict(f"the schedule {users[0].schedule.plan.name!r} names this calendar")
-    t.agenda.drop_calendar(event.name)
-    return Counted(1)
+        raise Conflict(f"the schedule {users[0].schedule.definition.name!r} names this calendar")
+    t.schedule_index.drop_calendar(event.name)
+    return CountReceipt(1)

@@ -8,10 +8,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rota.core.errors import Invalid, NotFound
-from rota.core.memory.draft import Draft
+from rota.core.memory.draft import Changeset
 from rota.core.model import Instant, JobId, Millis, Origin, ScheduleId
-from rota.core.records.schedules import Calendar, Course, Occurrence, Plan, Schedule
-from rota.core.records.zones import Atlas, Zone
+from rota.core.records.schedules import (
+    Calendar,
+    Occurrence,
+    Schedule,
+    ScheduleDefinition,
+    ScheduleState,
+)
+from rota.core.records.zones import Zone, ZoneLookup
 from rota.core.times.timers import TimerKind, Timers
 from rota.core.times.timetable import Holidays, Recurrence, holidays_of
 
@@ -34,8 +40,8 @@ class ScheduleEntry:
 class ScheduleIndex:
     """Whatever is to happen again and again."""
 
-    def __init__(self, atlas: Atlas, timers: Timers) -> None:
-        self.changeset = Draft()
+    def __init__(self, atlas: ZoneLookup, timers: Timers) -> None:
+        self.changeset = Changeset()
         self.entries: dict[ScheduleId, ScheduleEntry] = {}
         """In order of creation."""
         self.live_jobs: dict[ScheduleId, dict[JobId, None]] = {}
@@ -71,7 +77,7 @@ class ScheduleIndex:
         """The zone of that name, if there is one."""
         return self._atlas(name)
 
-    def recurrence(self, plan: Plan, anchor: Instant) -> Recurrence | None:
+    def recurrence(self, plan: ScheduleDefinition, anchor: Instant) -> Recurrence | None:
         """The plan's timetable, ready to be asked; None: nobody here knows its time zone."""
         table = plan.timetable
         zone = self.zone(table.timezone)
@@ -100,10 +106,10 @@ class ScheduleIndex:
         before = self.entries.get(schedule.id)
         if before is not None:
             self._names.pop(_name(before.schedule), None)
-        schedule = replace(schedule, course=self._with_offset(schedule.plan, schedule.course))
+        schedule = replace(schedule, state=self._with_offset(schedule.definition, schedule.state))
         cell = self.restore(schedule)
         self.changeset.schedules[schedule.id] = schedule
-        self.changeset.courses.pop(schedule.id, None)
+        self.changeset.schedule_states.pop(schedule.id, None)
         self.changeset.dropped_schedules.pop(schedule.id, None)
         return cell
 
@@ -113,26 +119,26 @@ class ScheduleIndex:
         if cell is None:
             cell = self.entries[schedule.id] = ScheduleEntry(schedule, None)
         cell.schedule = schedule
-        cell.recurrence = self.recurrence(schedule.plan, anchor_of(schedule))
+        cell.recurrence = self.recurrence(schedule.definition, anchor_of(schedule))
         self._names[_name(schedule)] = schedule.id
         self.set_timer(cell)
         return cell
 
-    def set_state(self, cell: ScheduleEntry, course: Course) -> None:
+    def set_state(self, cell: ScheduleEntry, course: ScheduleState) -> None:
         """The schedule has come this far."""
         before = cell.schedule
-        assert course.watermark >= before.course.watermark, "a watermark went back"
-        if course.watermark > before.course.watermark:
-            course = self._with_offset(before.plan, course)
-        cell.schedule = replace(before, course=course)
-        if course.anchor != before.course.anchor:
-            cell.recurrence = self.recurrence(before.plan, anchor_of(cell.schedule))
+        assert course.watermark >= before.state.watermark, "a watermark went back"
+        if course.watermark > before.state.watermark:
+            course = self._with_offset(before.definition, course)
+        cell.schedule = replace(before, state=course)
+        if course.anchor != before.state.anchor:
+            cell.recurrence = self.recurrence(before.definition, anchor_of(cell.schedule))
         if before.id in self.changeset.schedules:
             self.changeset.schedules[before.id] = cell.schedule
         else:
-            self.changeset.courses[before.id] = course
+            self.changeset.schedule_states[before.id] = course
 
-    def _with_offset(self, plan: Plan, course: Course) -> Course:
+    def _with_offset(self, plan: ScheduleDefinition, course: ScheduleState) -> ScheduleState:
         """With the offset that its watermark is to be read by."""
         zone = self.zone(plan.timetable.timezone)
         if zone is None:
@@ -141,9 +147,9 @@ class ScheduleIndex:
 
     def find_next(self, cell: ScheduleEntry) -> None:
         """Finds out when it is due next."""
-        schedule, ways, course = cell.schedule, cell.recurrence, cell.schedule.course
+        schedule, ways, course = cell.schedule, cell.recurrence, cell.schedule.state
         cell.next_at = cell.due_at = None
-        if ways is None or course.awaits:
+        if ways is None or course.awaits_finish:
             return
         cell.next_at = ways.next_after(ways.resume_from(course.watermark, course.offset_s))
         if cell.next_at is not None:
@@ -164,7 +170,7 @@ class ScheduleIndex:
         self.due.pop(schedule_id, None)
         self.schedule_backfills.pop(schedule_id, None)
         self.changeset.schedules.pop(schedule_id, None)
-        self.changeset.courses.pop(schedule_id, None)
+        self.changeset.schedule_states.pop(schedule_id, None)
         self.changeset.dropped_schedules[schedule_id] = None
 
     # Runs
@@ -201,7 +207,7 @@ class ScheduleIndex:
         self._holidays.clear()
         self.changeset.calendars[calendar.name] = calendar
         for cell in self.schedules_using(calendar.name):
-            cell.recurrence = self.recurrence(cell.schedule.plan, anchor_of(cell.schedule))
+            cell.recurrence = self.recurrence(cell.schedule.definition, anchor_of(cell.schedule))
             self.set_timer(cell)
 
     def drop_calendar(self, name: str) -> None:
@@ -212,9 +218,11 @@ class ScheduleIndex:
 
     def schedules_using(self, name: str) -> list[ScheduleEntry]:
         """Schedules that name a calendar. Costs their number; it is rare."""
-        return [c for c in self.entries.values() if name in c.schedule.plan.timetable.calendars]
+        return [
+            c for c in self.entries.values() if name in c.schedule.definition.timetable.calendars
+        ]
 
-    def check_definition(self, plan: Plan, anchor: Instant) -> Recurrence:
+    def check_definition(self, plan: ScheduleDefinition, anchor: Instant) -> Recurrence:
         """The plan's timetable; refuses names that nobody knows."""
         table = plan.timetable
         for name in table.calendars:
@@ -231,11 +239,11 @@ class ScheduleIndex:
 
 def anchor_of(schedule: Schedule) -> Instant:
     """What its intervals count from; where they count from a finish, the next run itself."""
-    table, course = schedule.plan.timetable, schedule.course
+    table, course = schedule.definition.timetable, schedule.state
     if course.anchor is not None:
         return course.anchor
     return schedule.created_at if table.starts_at is None else table.starts_at
 
 
 def _name(schedule: Schedule) -> tuple[str, str]:
-    return (schedule.plan.job.terms.tenant, schedule.plan.name)
+    return (schedule.definition.job.terms.tenant, schedule.definition.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rota.core.model import Instant
-from rota.core.records.zones import Change, local_text
+from rota.core.records.zones import OffsetChange, local_text
 from rota.core.times.timetable import Recurrence
 
 
@@ -45,7 +45,7 @@ def _note(ways: Recurrence, before: Instant, at: Instant) -> str:
     return ""
 
 
-def _note_of_change(change: Change, second: int) -> str:
+def _note_of_change(change: OffsetChange, second: int) -> str:
     moved = abs(change.after - change.before)
     by = f"{moved // 60} min" if moved % 3600 else f"{moved // 3600} h"
     if change.after > change.before:

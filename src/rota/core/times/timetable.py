@@ -18,8 +18,8 @@ from rota.core.errors import Invalid
 from rota.core.ids import fraction
 from rota.core.limits import INTERVAL_MS_MIN, JITTER_MS_MAX
 from rota.core.model import Instant, Millis
-from rota.core.records.schedules import Fold, Gap, OnHoliday, Timetable
-from rota.core.records.zones import YEAR_MAX, YEAR_MIN, Stretch, Zone, window, year_of
+from rota.core.records.schedules import Gap, OnHoliday, RepeatedTime, Timetable
+from rota.core.records.zones import YEAR_MAX, YEAR_MIN, OffsetPeriod, Zone, year_bounds, year_of
 from rota.core.times.cron import DAY_S, EPOCH_DAY, Cron, CronError, parse_cron
 
 Holidays = Mapping[int, str]
@@ -43,7 +43,7 @@ class Recurrence:
         if timetable.cron:
             self._cron = parse_cron(timetable.cron)
             if self._cron.follows_real_time:
-                self._gap, self._fold = Gap.SKIP, Fold.BOTH
+                self._gap, self._fold = Gap.SKIP, RepeatedTime.BOTH
 
     def next_after(self, after: Instant) -> Instant | None:
         """The first instant later than this one; None: there are no more."""
@@ -95,31 +95,31 @@ class Recurrence:
             return self._anchor if self._anchor > after else None
         steps = max(0, (after - self._anchor) // interval + 1)
         found = self._anchor + steps * interval
-        return found if found < window(YEAR_MAX)[1] * 1000 else None
+        return found if found < year_bounds(YEAR_MAX)[1] * 1000 else None
 
     def _next_second(self, cron: Cron, after: int) -> int | None:
-        start = max(after + 1, window(YEAR_MIN + 1)[0])
-        if start >= window(YEAR_MAX)[1]:
+        start = max(after + 1, year_bounds(YEAR_MIN + 1)[0])
+        if start >= year_bounds(YEAR_MAX)[1]:
             return None
         for year in range(year_of(start), YEAR_MAX + 1):
-            first, end = window(year)
-            for stretch in self.zone.stretches(year):
+            first, end = year_bounds(year)
+            for stretch in self.zone.periods(year):
                 low, high = max(start, first, stretch.start), min(end, stretch.end)
                 found = self._first_in(cron, stretch, low, high) if low < high else None
                 if found is not None:
                     return found
         return None
 
-    def _first_in(self, cron: Cron, stretch: Stretch, low: int, high: int) -> int | None:
+    def _first_in(self, cron: Cron, stretch: OffsetPeriod, low: int, high: int) -> int | None:
         """The first instant of [low, high), which lies within the stretch."""
         offset = stretch.offset
-        if stretch.before > offset and self._fold is Fold.FIRST:
+        if stretch.before > offset and self._fold is RepeatedTime.FIRST:
             # The clock was set back: what it shows until then it has shown before.
             low_shown = max(low + offset, stretch.start + stretch.before)
         else:
             low_shown = low + offset
         high_shown = high + offset
-        if stretch.after < offset and self._fold is Fold.SECOND:
+        if stretch.after < offset and self._fold is RepeatedTime.SECOND:
             high_shown = min(high_shown, stretch.end + stretch.after)
         shown = self._next_local(cron, low_shown)
         plain = None if shown is None or shown >= high_shown else shown - offset
@@ -128,7 +128,7 @@ class Recurrence:
             return left_out
         return plain
 
-    def _left_out(self, cron: Cron, stretch: Stretch, low: int, high: int) -> int | None:
+    def _left_out(self, cron: Cron, stretch: OffsetPeriod, low: int, high: int) -> int | None:
         """The first instant in place of a local time that the change before it left out."""
         if stretch.before >= stretch.offset or self._gap is Gap.SKIP:
             return None

@@ -9,11 +9,19 @@ from collections import deque
 from collections.abc import Iterator
 
 from rota.core.errors import NotFound
-from rota.core.limits import GATHERED_BYTES_MAX, GATHERED_MAX, RECALL_WINDOW_MS
-from rota.core.memory.cells import JobCell
-from rota.core.memory.event_draft import EventDraft
+from rota.core.limits import BUFFERED_PER_JOB_BYTES_MAX, BUFFERED_PER_JOB_MAX, PRELOAD_WINDOW_MS
+from rota.core.memory.cells import JobEntry
+from rota.core.memory.event_draft import EventChanges
 from rota.core.model import Instant, JobState, Millis, TriggerId
-from rota.core.records.events import OWN_PREFIX, Arrival, ArrivalId, Event, Held, Told, Trigger
+from rota.core.records.events import (
+    OWN_PREFIX,
+    AcceptedEvent,
+    BufferedEvent,
+    Event,
+    Trigger,
+    TriggerDecision,
+    TriggerDecisionId,
+)
 from rota.core.times.slack import AT_RISK, MISSED
 from rota.core.times.timers import TimerKind, Timers
 from rota.core.triggers.filter_text import AnyNode, Path, parse_path
@@ -33,7 +41,7 @@ class OpenWindow:
     __slots__ = ("closes_at", "data_bytes", "events", "opened_at")
 
     def __init__(self, opened_at: Instant) -> None:
-        self.events: dict[ArrivalId, Held] = {}
+        self.events: dict[TriggerDecisionId, BufferedEvent] = {}
         """In order of arrival."""
         self.data_bytes = 0
         """Bytes of data."""
@@ -41,15 +49,15 @@ class OpenWindow:
         self.closes_at: Instant = opened_at
         """Timers set for another time are void."""
 
-    def add(self, held: Held) -> None:
+    def add(self, held: BufferedEvent) -> None:
         """One more."""
         self.events[held.id] = held
         self.data_bytes += len(held.event.data)
 
     def is_full(self, size_max: int) -> bool:
         """Whether one job can carry no more."""
-        count = min(size_max or GATHERED_MAX, GATHERED_MAX)
-        return len(self.events) >= count or self.data_bytes >= GATHERED_BYTES_MAX
+        count = min(size_max or BUFFERED_PER_JOB_MAX, BUFFERED_PER_JOB_MAX)
+        return len(self.events) >= count or self.data_bytes >= BUFFERED_PER_JOB_BYTES_MAX
 
 
 class TriggerEntry:
@@ -65,24 +73,24 @@ class TriggerEntry:
 
     def set(self, trigger: Trigger) -> None:
         """As given; the filter was checked when the trigger was made."""
-        rule = trigger.rule
+        rule = trigger.definition
         self.trigger = trigger
         self.filter: AnyNode | None = read_filter(rule.filter)
         self.window_key: Path | None = None
-        if rule.gathering is not None and rule.gathering.key:
-            self.window_key = parse_path(rule.gathering.key)
+        if rule.buffering is not None and rule.buffering.key:
+            self.window_key = parse_path(rule.buffering.key)
 
 
 class TriggerIndex:
     """Whatever is to happen because of something else."""
 
     def __init__(self, timers: Timers) -> None:
-        self.changeset = EventDraft()
+        self.changeset = EventChanges()
         self.entries: dict[TriggerId, TriggerEntry] = {}
         """In order of creation."""
-        self.ended_jobs: list[JobCell] = []
+        self.ended_jobs: list[JobEntry] = []
         """Jobs that ended in this turn, and somebody wants to know."""
-        self.deadline_notices: list[tuple[JobCell, str]] = []
+        self.deadline_notices: list[tuple[JobEntry, str]] = []
         """Jobs whose deadline is at risk, or was missed, as of this turn, and who wants to know."""
         self.open_windows = 0
         """How many are open, of all triggers."""
@@ -90,7 +98,7 @@ class TriggerIndex:
         """Data of all events that wait."""
         self._names: dict[tuple[str, str], TriggerId] = {}
         self._by_event: dict[str, dict[TriggerId, None]] = {}
-        self._accepted: dict[str, Told] = {}
+        self._accepted: dict[str, AcceptedEvent] = {}
         self._accepted_order: deque[tuple[Instant, str]] = deque()
         self._timers = timers
 
@@ -127,7 +135,7 @@ class TriggerIndex:
         kind = DEADLINE_EVENTS.get(word)
         return kind is not None and any(one in self._by_event for one in _patterns(kind))
 
-    def accepted(self, key: str) -> Told | None:
+    def accepted(self, key: str) -> AcceptedEvent | None:
         """An event that was accepted just now."""
         return self._accepted.get(key)
 
@@ -148,7 +156,7 @@ class TriggerIndex:
             self._unlist(cell.trigger)
             cell.set(trigger)
         self._names[_name(trigger)] = trigger.id
-        self._by_event.setdefault(trigger.rule.event, {})[trigger.id] = None
+        self._by_event.setdefault(trigger.definition.event, {})[trigger.id] = None
         return cell
 
     def drop(self, cell: TriggerEntry) -> None:
@@ -160,37 +168,37 @@ class TriggerIndex:
 
     def _unlist(self, trigger: Trigger) -> None:
         self._names.pop(_name(trigger), None)
-        listening = self._by_event[trigger.rule.event]
+        listening = self._by_event[trigger.definition.event]
         del listening[trigger.id]
         if not listening:
-            del self._by_event[trigger.rule.event]
+            del self._by_event[trigger.definition.event]
 
     # Events
 
-    def remember(self, told: Told, now: Instant) -> None:
+    def remember(self, told: AcceptedEvent, now: Instant) -> None:
         """An event was accepted, or came again."""
-        self.changeset.told.append(told)
+        self.changeset.accepted.append(told)
         self._accepted[told.key] = told
         self._accepted_order.append((now, told.key))
 
-    def record(self, arrival: Arrival) -> None:
+    def record(self, arrival: TriggerDecision) -> None:
         """What a trigger made of an event."""
-        self.changeset.arrivals[arrival.id] = arrival
+        self.changeset.decisions[arrival.id] = arrival
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
-        while self._accepted_order and self._accepted_order[0][0] < now - 2 * RECALL_WINDOW_MS:
+        while self._accepted_order and self._accepted_order[0][0] < now - 2 * PRELOAD_WINDOW_MS:
             self._accepted.pop(self._accepted_order.popleft()[1], None)
 
     # Windows
 
-    def buffer(self, cell: TriggerEntry, held: Held) -> OpenWindow:
+    def buffer(self, cell: TriggerEntry, held: BufferedEvent) -> OpenWindow:
         """An event joins its window, which is opened for it if need be."""
         window = self.restore_buffered(cell, held)
-        self.changeset.held[held.id] = held
+        self.changeset.buffered[held.id] = held
         return window
 
-    def restore_buffered(self, cell: TriggerEntry, held: Held) -> OpenWindow:
+    def restore_buffered(self, cell: TriggerEntry, held: BufferedEvent) -> OpenWindow:
         """The same, without writing: it was loaded."""
         window = cell.windows.get(held.key)
         if window is None:
@@ -200,15 +208,15 @@ class TriggerIndex:
         self.buffered_bytes += len(held.event.data)
         return window
 
-    def release(self, window: OpenWindow, held: Held) -> None:
+    def release(self, window: OpenWindow, held: BufferedEvent) -> None:
         """An event waits no more."""
         del window.events[held.id]
         window.data_bytes -= len(held.event.data)
         self.buffered_bytes -= len(held.event.data)
-        if self.changeset.held.pop(held.id, None) is None:
+        if self.changeset.buffered.pop(held.id, None) is None:
             self.changeset.released.append(held.id)
 
-    def close(self, cell: TriggerEntry, key: str) -> list[Held]:
+    def close(self, cell: TriggerEntry, key: str) -> list[BufferedEvent]:
         """The window is gone; what was in it."""
         window = cell.windows.pop(key)
         self.open_windows -= 1
@@ -233,7 +241,7 @@ class TriggerIndex:
         """The clock was set by so much: what is to wait for seconds waits for seconds."""
         self._accepted_order = deque((at + by, key) for at, key in self._accepted_order)
         for cell in self.entries.values():
-            rate = cell.trigger.rule.rate
+            rate = cell.trigger.definition.rate
             cell.next_start += 0 if rate is None else by * rate.count
             for key, window in cell.windows.items():
                 window.opened_at += by
@@ -256,4 +264,4 @@ def _patterns(kind: str) -> Iterator[str]:
 
 
 def _name(trigger: Trigger) -> tuple[str, str]:
-    return (trigger.rule.job.terms.tenant, trigger.rule.name)
+    return (trigger.definition.job.terms.tenant, trigger.definition.name)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rota.core.errors import Invalid
-from rota.core.limits import SLOTS_REMEMBERED_MAX
+from rota.core.limits import TEMPLATES_CACHED_MAX
 from rota.core.model import Spec
 from rota.core.triggers.filter_text import Path, parse_path
 from rota.core.triggers.filters import MISSING, look_up
@@ -38,7 +38,7 @@ def _payload(job: Spec) -> Any:
     return msgspec.json.decode(job.payload) if job.payload else {}
 
 
-@functools.lru_cache(maxsize=SLOTS_REMEMBERED_MAX)
+@functools.lru_cache(maxsize=TEMPLATES_CACHED_MAX)
 def _placeholder_path(text: str) -> Path:
     # A filter's path may leave `event` out; here it is one of several roots, and stays.
     try:

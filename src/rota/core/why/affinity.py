@@ -6,24 +6,24 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from rota.core.affinity import Affinity, Wanted, is_picky
-from rota.core.memory.cells import NO_CLASS, JobCell
+from rota.core.affinity import Affinity, LabelSelector, has_preference
+from rota.core.memory.cells import NO_CLASS, JobEntry
 from rota.core.model import Instant, Labels, WorkerId
-from rota.core.place.fitness import unable
+from rota.core.place.fitness import infeasible_reasons
 from rota.core.records.glance import Cause
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.times.spans import duration_text
 
 AFFINITY_REASONS = ("label ", "only ")
 """How the filter begins what it says of labels and of workers that are kept for others."""
 
 
-def affinity_shortage(t: Tables, cell: JobCell, reason: str) -> str:
+def affinity_shortage(t: SchedulerState, cell: JobEntry, reason: str) -> str:
     """One such reason in words, and what would be without it."""
     terms = cell.spec.terms
     alone = 0
     for worker in t.fleet.workers.values():
-        alone += unable(terms.queue, terms.needs, worker.machine) == (reason,)
+        alone += infeasible_reasons(terms.queue, terms.needs, worker.machine) == (reason,)
     count = f"{alone} worker{'' if alone == 1 else 's'}"
     without = f"; without that {count} could" if alone else ""
     if reason.startswith("label "):
@@ -32,15 +32,17 @@ def affinity_shortage(t: Tables, cell: JobCell, reason: str) -> str:
     return f"the workers that could are kept for jobs that ask for {kept}{without}"
 
 
-def affinity_alternative(t: Tables, cell: JobCell) -> tuple[str, tuple[WorkerId, Affinity]] | None:
+def affinity_alternative(
+    t: SchedulerState, cell: JobEntry
+) -> tuple[str, tuple[WorkerId, Affinity]] | None:
     """What to ask otherwise so that a worker could run it which nothing else keeps from it.
 
     In words, the worker, and the affinity that it would take.
     """
     terms = cell.spec.terms
     affinity = terms.needs.affinity or Affinity()
-    for worker in t.fleet.there_first():
-        reasons = unable(terms.queue, terms.needs, worker.machine)
+    for worker in t.fleet.online_first():
+        reasons = infeasible_reasons(terms.queue, terms.needs, worker.machine)
         reason = reasons[0] if len(reasons) == 1 else None
         if not isinstance(reason, str) or not reason.startswith(AFFINITY_REASONS):
             continue
@@ -62,18 +64,18 @@ def labels_for(affinity: Affinity) -> Labels:
     return tuple((label, values[0]) for label, values in affinity.require)
 
 
-def affinity_wait(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
+def affinity_wait(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]:
     """It has room somewhere and waits for a place that it likes better."""
     affinity = cell.spec.terms.needs.affinity
-    if affinity is None or not is_picky(affinity) or cell.class_index == NO_CLASS:
+    if affinity is None or not has_preference(affinity) or cell.class_index == NO_CLASS:
         return
-    job_class = t.lines.classes[cell.class_index]
-    until = t.locality.waits_until(job_class, now)
+    job_class = t.ready_queue.classes[cell.class_index]
+    until = t.affinity.waits_until(job_class, now)
     instead = [w for w in t.fleet.open.values() if t.fleet.fitting(w) & job_class.bit]
-    best = min(instead, key=lambda w: (t.locality.liking(cell, w), w.rank), default=None)
+    best = min(instead, key=lambda w: (t.affinity.soft_affinity(cell, w), w.rank), default=None)
     if until is None or best is None:
         return
-    better = t.locality.better(job_class, cell, t.locality.liking(cell, best))
+    better = t.affinity.better_worker(job_class, cell, t.affinity.soft_affinity(cell, best))
     wanted = _preference_text(t, affinity, cell)
     yield Cause(
         "affinity",
@@ -88,9 +90,9 @@ def affinity_wait(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     )
 
 
-def _preference_text(t: Tables, affinity: Affinity, cell: JobCell) -> str:
+def _preference_text(t: SchedulerState, affinity: Affinity, cell: JobEntry) -> str:
     parts = []
-    if affinity.near_previous and (home := t.locality.home(cell)) is not None:
+    if affinity.near_previous and (home := t.affinity.previous_worker(cell)) is not None:
         parts.append(f"near worker {home}")
     if affinity.prefer:
         parts.append(_label_pairs(affinity.prefer))
@@ -99,5 +101,5 @@ def _preference_text(t: Tables, affinity: Affinity, cell: JobCell) -> str:
     return ", ".join(parts)
 
 
-def _label_pairs(wanted: Wanted) -> str:
+def _label_pairs(wanted: LabelSelector) -> str:
     return ", ".join(f"{label}={'|'.join(values)}" for label, values in wanted)

@@ -6,14 +6,21 @@ from collections.abc import Iterator
 
 from rota.core.life.waiting import due_at
 from rota.core.limits import EXPLAINED_MAX
-from rota.core.memory.cells import JobCell, WorkerCell
+from rota.core.memory.cells import JobEntry, WorkerEntry
 from rota.core.model import Instant, JobId, JobRecord, JobState, WorkerState
-from rota.core.order.gates import closed
+from rota.core.order.gates import exceeded_limits
 from rota.core.order.tenants import over_quota
-from rota.core.place.fitness import unable
+from rota.core.place.fitness import infeasible_reasons
 from rota.core.records.glance import Cause, Explanation
-from rota.core.resources import Lack, amount_text, amounts, lack_text, lacks, plain_amount
-from rota.core.tables import Tables
+from rota.core.resources import (
+    Shortfall,
+    amount_text,
+    amounts,
+    plain_amount,
+    shortfall_text,
+    shortfalls,
+)
+from rota.core.tables import SchedulerState
 from rota.core.times.spans import duration_text
 from rota.core.why.affinity import AFFINITY_REASONS, affinity_shortage, affinity_wait
 from rota.core.why.bands import (
@@ -32,15 +39,15 @@ _FUNCTION = "capability fn:"
 
 
 def explain(
-    t: Tables, job_id: JobId, now: Instant, record: JobRecord | None = None
+    t: SchedulerState, job_id: JobId, now: Instant, record: JobRecord | None = None
 ) -> Explanation | None:
     """All causes, in the order in which they would have to be lifted.
 
     `record` is the job as the store has it: one that is on the shelf is explained from that.
     """
     cell = t.jobs.get(job_id)
-    if cell is None and record is not None and record.life.line in t.lines.numbered:
-        cell = JobCell(record.id, record.spec, record.life)
+    if cell is None and record is not None and record.life.line in t.ready_queue.by_spill_queue:
+        cell = JobEntry(record.id, record.spec, record.life)
     if cell is None:
         return None
     if cell.life.state in (JobState.RUNNING, JobState.CANCELLING) and not has_members_to_start(
@@ -64,8 +71,8 @@ def explain(
     return Explanation(tuple(causes), None, "unknown: it depends on how long others run")
 
 
-def _running(t: Tables, cell: JobCell) -> Cause:
-    if cell.id in t.bands.cells:
+def _running(t: SchedulerState, cell: JobEntry) -> Cause:
+    if cell.id in t.groups.entries:
         return progress_cause(t, cell)
     figures = {"worker_id": cell.life.worker_id, "execution_id": cell.life.execution_id}
     execution = t.executions[cell.life.execution_id].execution if cell.life.execution_id else None
@@ -77,7 +84,7 @@ def _running(t: Tables, cell: JobCell) -> Cause:
     return Cause(cell.life.state, f"it runs on worker {cell.life.worker_id}", figures)
 
 
-def _time(cell: JobCell, now: Instant) -> Iterator[Cause]:
+def _time(cell: JobEntry, now: Instant) -> Iterator[Cause]:
     when = due_at(cell)
     if when is None or when <= now:
         return
@@ -89,7 +96,7 @@ def _time(cell: JobCell, now: Instant) -> Iterator[Cause]:
         yield Cause("retry", f"try {cell.life.attempt} failed; the next is {wait}", figures)
 
 
-def _dependencies(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _dependencies(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     if not cell.unmet:
         return
     waited = [d for d in cell.spec.dependencies if d.job_id in t.jobs]
@@ -106,10 +113,10 @@ def _dependencies(t: Tables, cell: JobCell) -> Iterator[Cause]:
     )
 
 
-def _queue(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
+def _queue(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]:
     queue = t.queues.get(cell.spec.terms.queue)
     if queue is not None:
-        for cause in closed(queue, now):
+        for cause in exceeded_limits(queue, now):
             if cause.code == "rate_limit":
                 figures = {**cause.figures, "at": cause.figures["next_at"]}
                 yield Cause(cause.code, cause.message, figures)
@@ -117,13 +124,13 @@ def _queue(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
                 yield cause
 
 
-def _key(t: Tables, cell: JobCell) -> Iterator[Cause]:
-    group = t.keys.group_of(cell)
+def _key(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
+    group = t.concurrency_keys.group_of(cell)
     concurrency = cell.spec.concurrency
     if group is None or concurrency is None or cell.id not in group.waiting:
         return
-    mine = cell.line_key()
-    ahead = sum(1 for job_id in group.waiting if t.jobs[job_id].line_key() < mine)
+    mine = cell.order_key()
+    ahead = sum(1 for job_id in group.waiting if t.jobs[job_id].order_key() < mine)
     yield Cause(
         "concurrency",
         f"key {concurrency.key!r} allows {concurrency.limit} at once"
@@ -137,10 +144,10 @@ def _key(t: Tables, cell: JobCell) -> Iterator[Cause]:
     )
 
 
-def _limits(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _limits(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     """What the tenant may have, and the cell as a whole."""
     terms = cell.spec.terms
-    tenant = t.tenants.cells.get(terms.tenant)
+    tenant = t.tenants.entries.get(terms.tenant)
     if tenant is not None:
         yield from over_quota(tenant, terms.needs.resources, terms.needs.copies)
     most = t.policy.max_running
@@ -149,15 +156,15 @@ def _limits(t: Tables, cell: JobCell) -> Iterator[Cause]:
         yield Cause("cell_full", f"the cell runs {most} executions, as many as it may", figures)
 
 
-def _workers(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
+def _workers(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]:
     """No worker at all; none that ever could; none that may; none with room; or just the line."""
     terms = cell.spec.terms
     if not t.fleet.workers:
         yield Cause("no_workers", "no worker has registered; start one with: rota worker", {})
         return
-    t.fleet.mind_labels(terms.needs)
+    t.fleet.track_labels(terms.needs)
     refusals = {
-        m.index: unable(terms.queue, terms.needs, m)
+        m.index: infeasible_reasons(terms.queue, terms.needs, m)
         for m in (w.machine for w in t.fleet.workers.values())
     }
     able = [w for w in t.fleet.workers.values() if not refusals[w.machine.index]]
@@ -171,7 +178,7 @@ def _workers(t: Tables, cell: JobCell, now: Instant) -> Iterator[Cause]:
     yield from _capacity(t, cell, online, now)
 
 
-def _away(able: list[WorkerCell]) -> Cause:
+def _away(able: list[WorkerEntry]) -> Cause:
     """How many of those that could are in which state; a drained one needs but a word."""
     states = [w.worker.state for w in able]
     count = {str(state): states.count(state) for state in WorkerState if state in states}
@@ -183,14 +190,16 @@ def _away(able: list[WorkerCell]) -> Cause:
     return Cause("workers_away", message, count)
 
 
-def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]) -> Cause:
+def _never(
+    t: SchedulerState, cell: JobEntry, refusals: dict[int, tuple[str | Shortfall, ...]]
+) -> Cause:
     """Which requirement fails how many workers, and what the nearest worker lacks."""
     failing: dict[str, int] = {}
-    nearest: tuple[int, WorkerCell] | None = None
-    for worker in t.fleet.there_first():
+    nearest: tuple[int, WorkerEntry] | None = None
+    for worker in t.fleet.online_first():
         reasons = refusals[worker.machine.index]
         for reason in reasons:
-            name = reason.kind if isinstance(reason, Lack) else reason
+            name = reason.kind if isinstance(reason, Shortfall) else reason
             failing[name] = failing.get(name, 0) + 1
         if nearest is None or len(reasons) < nearest[0]:
             nearest = (len(reasons), worker)
@@ -200,7 +209,7 @@ def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]
         "failing": failing,
         "workers": len(t.fleet.workers),
         "nearest": nearest[1].worker.id,
-        "nearest_lacks": [lack_text(r) for r in refusals[nearest[1].machine.index]],
+        "nearest_lacks": [shortfall_text(r) for r in refusals[nearest[1].machine.index]],
     }
     function = next((name for name in failing if name.startswith(_FUNCTION)), None)
     if function is not None and failing[function] == len(t.fleet.workers):
@@ -215,7 +224,7 @@ def _never(t: Tables, cell: JobCell, refusals: dict[int, tuple[str | Lack, ...]]
     )
 
 
-def _shortage(t: Tables, cell: JobCell, kind: str) -> str:
+def _shortage(t: SchedulerState, cell: JobEntry, kind: str) -> str:
     """One requirement in words: what is asked, and the most that any worker has."""
     if kind == "queue":
         return f"none serves queue {cell.spec.terms.queue}"
@@ -229,13 +238,15 @@ def _shortage(t: Tables, cell: JobCell, kind: str) -> str:
     return f"asks {amount_text(kind, asked)}, the largest has {amount_text(kind, largest)}"
 
 
-def _capacity(t: Tables, cell: JobCell, online: list[WorkerCell], now: Instant) -> Iterator[Cause]:
+def _capacity(
+    t: SchedulerState, cell: JobEntry, online: list[WorkerEntry], now: Instant
+) -> Iterator[Cause]:
     needs = cell.spec.terms.needs.resources
     yield from gang_shortage(t, cell, online)
-    with_room = [w for w in online if not lacks(needs, w.free)]
+    with_room = [w for w in online if not shortfalls(needs, w.free)]
     if not with_room:
         yield _busy(cell, online)
-    elif not any(w.poll is not None and w.poll.room > 0 for w in with_room):
+    elif not any(w.poll is not None and w.poll.free_slots > 0 for w in with_room):
         count = len(with_room)
         yield Cause(
             "no_poll",
@@ -253,7 +264,7 @@ def _many(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
+def _busy(cell: JobEntry, online: list[WorkerEntry]) -> Cause:
     """What is asked against what is free, in sum and in the largest piece."""
     needs = cell.spec.terms.needs.resources
     kinds = [kind for kind, amount in amounts(needs) if amount]
@@ -281,15 +292,15 @@ def _busy(cell: JobCell, online: list[WorkerCell]) -> Cause:
     return Cause("resources_busy", message, {**figures, "workers": len(online)})
 
 
-def _queue_order(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _queue_order(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     """Who goes before it: the line of its own class, as far as one explanation counts."""
-    line = t.lines.line_of_job(cell)
-    shelf = t.lines.numbered.get(cell.life.line)
+    line = t.ready_queue.queue_of_job(cell)
+    shelf = t.ready_queue.by_spill_queue.get(cell.life.line)
     if line is None and shelf is not None:
-        line = t.lines.line_of_lane(shelf)
-    if line is None or t.lines.head(line)[2] == cell.id:
+        line = t.ready_queue.queue_of_group(shelf)
+    if line is None or t.ready_queue.head(line)[2] == cell.id:
         return
-    alike = line.waiting + line.shelved - 1
+    alike = line.waiting + line.spilled - 1
     figures = {"alike": alike, "priority": cell.spec.terms.priority}
     message = f"{_many(alike, 'other job')} like it in queue {cell.spec.terms.queue}"
     yield Cause("order", f"{message}, some of them before it", figures)

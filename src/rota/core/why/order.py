@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rota.core.memory.cells import NO_CLASS, JobCell, WorkerCell
+from rota.core.memory.cells import NO_CLASS, JobEntry, WorkerEntry
 from rota.core.model import Instant, JobState
 from rota.core.order.fair import FairOrder
-from rota.core.order.ordering import is_mark
+from rota.core.order.ordering import is_spill_marker
 from rota.core.order.sharing import dominant_share
 from rota.core.place.places import Reservation
 from rota.core.records.glance import Cause
 from rota.core.records.policy import BackfillKind
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.why.views import entitlement
 
 
-def promised_start(t: Tables, cell: JobCell, now: Instant) -> tuple[Instant, str] | None:
+def promised_start(t: SchedulerState, cell: JobEntry, now: Instant) -> tuple[Instant, str] | None:
     """When a place that is kept for the job comes free, and how that is known."""
     if cell.class_index == NO_CLASS:
         return None
-    place = t.places.get(cell.class_index)
+    place = t.reservations.get(cell.class_index)
     if place is not None and place.job_id == cell.id and t.policy.backfill is BackfillKind.EASY:
         return max(now, place.at), f"a place is kept on worker {place.worker_id}"
-    planned = t.plan.get(cell.id)
+    planned = t.conservative_plan.get(cell.id)
     if planned is not None and t.policy.backfill is BackfillKind.CONSERVATIVE:
         return max(now, planned[1]), f"the plan has it start on worker {planned[0]}"
     return None
 
 
 def held_back_by_reservations(
-    t: Tables, cell: JobCell, with_room: Sequence[WorkerCell], now: Instant
+    t: SchedulerState, cell: JobEntry, with_room: Sequence[WorkerEntry], now: Instant
 ) -> Iterator[Cause]:
     """Whose places keep it off the workers that have room for it."""
-    planned = t.plan.get(cell.id)
+    planned = t.conservative_plan.get(cell.id)
     if t.policy.backfill is BackfillKind.GREEDY:
         return
     if t.policy.backfill is BackfillKind.CONSERVATIVE:
@@ -42,7 +42,9 @@ def held_back_by_reservations(
             text = f"it would delay jobs before it; the plan has it start on worker {worker_id}"
             yield Cause("planned", text, {"worker_id": worker_id, "until": at})
         return
-    by_worker = {place.worker_id: place for place in t.places.values() if _is_current(t, place)}
+    by_worker = {
+        place.worker_id: place for place in t.reservations.values() if _is_current(t, place)
+    }
     kept = [by_worker[w.worker.id] for w in with_room if w.worker.id in by_worker]
     kept = [place for place in kept if place.job_id != cell.id]
     for place in kept[:1]:
@@ -62,19 +64,19 @@ def held_back_by_reservations(
         yield from _behind_first(t, cell)
 
 
-def _is_current(t: Tables, place: Reservation) -> bool:
+def _is_current(t: SchedulerState, place: Reservation) -> bool:
     job = t.jobs.get(place.job_id)
     return job is not None and job.life.state is JobState.QUEUED
 
 
-def _behind_first(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def _behind_first(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     """Who comes first and holds up those behind it."""
-    line = t.lines.first(~t.parked)
-    head = None if line is None else t.lines.head(line)
-    if head is None or is_mark(head) or head[2] == cell.id:
+    line = t.ready_queue.first(~t.blocked_classes)
+    head = None if line is None else t.ready_queue.head(line)
+    if head is None or is_spill_marker(head) or head[2] == cell.id:
         return
     first = t.jobs[head[2]]
-    if not t.fleet.machines_for(t.lines.classes[first.class_index]).indexes:
+    if not t.fleet.machines_for(t.ready_queue.classes[first.class_index]).indexes:
         return  # no worker there could run it, so nobody waits for it
     yield Cause(
         "behind",
@@ -84,10 +86,10 @@ def _behind_first(t: Tables, cell: JobCell) -> Iterator[Cause]:
     )
 
 
-def fair_share(t: Tables, cell: JobCell) -> Iterator[Cause]:
+def fair_share(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     """How the tenant stands with the others, if any of them goes before it."""
-    order, name = t.lines.order, cell.spec.terms.tenant
-    tenant = t.tenants.cells.get(name)
+    order, name = t.ready_queue.order, cell.spec.terms.tenant
+    tenant = t.tenants.entries.get(name)
     if not isinstance(order, FairOrder) or tenant is None:
         return
     ahead = order.ahead_of(name)

@@ -5,54 +5,58 @@ from __future__ import annotations
 from itertools import islice
 
 from rota.core.limits import POSITION_LOOK
-from rota.core.memory.cells import JobCell
+from rota.core.memory.cells import JobEntry
 from rota.core.model import Instant, JobId, JobRecord, Needs, WorkerState
 from rota.core.order.fair import FairOrder
-from rota.core.order.ordering import is_mark
-from rota.core.order.party import Line
-from rota.core.place.fitness import unable
+from rota.core.order.ordering import is_spill_marker
+from rota.core.order.party import ClassQueue
+from rota.core.place.fitness import infeasible_reasons
 from rota.core.records.glance import Position
 from rota.core.resources import amounts
-from rota.core.tables import Tables
+from rota.core.tables import SchedulerState
 from rota.core.why.views import entitlement
 
 
-def position_of(t: Tables, job_id: JobId, record: JobRecord | None) -> Position | None:
+def position_of(t: SchedulerState, job_id: JobId, record: JobRecord | None) -> Position | None:
     """Where it stands; on the shelf it is known by `record`."""
     cell = t.jobs.get(job_id)
     if cell is not None:
-        line = t.lines.line_of_job(cell)
+        line = t.ready_queue.queue_of_job(cell)
         return None if line is None else _position_in_class_queue(t, cell, line)
-    lane = None if record is None else t.lines.numbered.get(record.life.line)
+    lane = None if record is None else t.ready_queue.by_spill_queue.get(record.life.line)
     if record is None or lane is None:
         return None
-    line = t.lines.line_of_lane(lane)
+    line = t.ready_queue.queue_of_group(lane)
     # Arrivals are numbered through: those on the shelf are taken to have come evenly.
-    part = (record.spec.order - lane.edge) / max(1, t.order_next - lane.edge)
-    ahead = line.waiting + int(max(0.0, part) * lane.shelved)
+    part = (record.spec.arrival_number - lane.boundary) / max(
+        1, t.next_arrival_number - lane.boundary
+    )
+    ahead = line.waiting + int(max(0.0, part) * lane.spilled)
     tenants = _tenants_ahead(t, record.spec.terms.tenant)
-    return Position(ahead, line.waiting + line.shelved, is_exact=False, tenants_ahead=tenants)
+    return Position(ahead, line.waiting + line.spilled, is_exact=False, tenants_ahead=tenants)
 
 
-def _position_in_class_queue(t: Tables, cell: JobCell, line: Line) -> Position:
-    mine, row = cell.line_key(), line.row
+def _position_in_class_queue(t: SchedulerState, cell: JobEntry, line: ClassQueue) -> Position:
+    mine, row = cell.order_key(), line.jobs
     tenants = _tenants_ahead(t, cell.spec.terms.tenant)
-    waiting = line.waiting + line.shelved
+    waiting = line.waiting + line.spilled
     if row.size > POSITION_LOOK:
         sample = list(islice(row, None, None, row.size // POSITION_LOOK))
         part = sum(1 for entry in sample if entry < mine) / len(sample)
         return Position(int(part * line.waiting), waiting, is_exact=False, tenants_ahead=tenants)
-    before = [entry for entry in row if entry < mine and t.lines.stands(entry, line)]
-    ahead = sum(1 for entry in before if not is_mark(entry))
+    before = [entry for entry in row if entry < mine and t.ready_queue.is_current(entry, line)]
+    ahead = sum(1 for entry in before if not is_spill_marker(entry))
     return Position(ahead, waiting, is_exact=ahead == len(before), tenants_ahead=tenants)
 
 
-def _tenants_ahead(t: Tables, tenant: str) -> int:
-    order = t.lines.order
+def _tenants_ahead(t: SchedulerState, tenant: str) -> int:
+    order = t.ready_queue.order
     return order.ahead_of(tenant) if isinstance(order, FairOrder) else 0
 
 
-def fluid_start(t: Tables, job_id: JobId, record: JobRecord | None, now: Instant) -> Instant | None:
+def fluid_start(
+    t: SchedulerState, job_id: JobId, record: JobRecord | None, now: Instant
+) -> Instant | None:
     """Now, and the time that those before it take on the tenant's part of what could run them."""
     position = position_of(t, job_id, record)
     cell = t.jobs.get(job_id)
@@ -61,23 +65,23 @@ def fluid_start(t: Tables, job_id: JobId, record: JobRecord | None, now: Instant
         return None
     terms = spec.terms
     side_by_side = _slots(t, terms.queue, terms.needs)
-    tenant = t.tenants.cells.get(terms.tenant)
+    tenant = t.tenants.entries.get(terms.tenant)
     part = 1.0
-    if tenant is not None and isinstance(t.lines.order, FairOrder):
+    if tenant is not None and isinstance(t.ready_queue.order, FairOrder):
         part = entitlement(t, tenant)
     if not side_by_side:
         return None
     pace = max(1.0, side_by_side * part)
     # Those that run now are half done on average.
-    return now + int((position.ahead + 0.5) * t.runtimes.estimate(terms) / pace)
+    return now + int((position.ahead + 0.5) * t.runtime_estimates.estimate(terms) / pace)
 
 
-def _slots(t: Tables, queue: str, needs: Needs) -> int:
+def _slots(t: SchedulerState, queue: str, needs: Needs) -> int:
     """How many such jobs the workers that are there could run side by side, were they empty."""
     places = 0
     asked = [(kind, amount) for kind, amount in amounts(needs.resources) if amount]
     for machine in t.fleet.machines.values():
-        if unable(queue, needs, machine):
+        if infeasible_reasons(queue, needs, machine):
             continue
         has = dict(amounts(machine.capacity))
         each = min((has.get(kind, 0) // amount for kind, amount in asked), default=1)

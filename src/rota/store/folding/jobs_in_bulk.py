@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.memory.pool import Pool
+from rota.core.memory.pool import InternPool
 from rota.core.model import Instant, JobId, JobRecord, Life, Spec, Terms
 
 _SHARED_MAX = 10_000
@@ -69,7 +69,7 @@ class _Mould:
 
     def __init__(self, data: bytes, terms: bytes, spec: Spec) -> None:
         upper = terms + _encode(spec.task) + _encode(spec.created_at)
-        number = _encode(spec.order)
+        number = _encode(spec.arrival_number)
         first = _ARRAY_HEADS.get(data[0] & 0xF0, 0)
         start = first + len(upper)
         fits = data[first:start] == upper and data.startswith(number, start)
@@ -87,7 +87,9 @@ class _Mould:
     def cast(self, data: bytes) -> Spec | None:
         """The spec, if it differs in nothing else."""
         if len(data) == self._size and data.startswith(self._head) and data.endswith(self._tail):
-            return replace(self._like, order=int.from_bytes(data[self._start : self._end], "big"))
+            return replace(
+                self._like, arrival_number=int.from_bytes(data[self._start : self._end], "big")
+            )
         return None
 
 
@@ -107,10 +109,10 @@ class JobsInBulk:
     """
 
     def __init__(self) -> None:
-        self._terms: Pool[Terms] = Pool(_SHARED_TERMS_MAX)
+        self._terms: InternPool[Terms] = InternPool(_SHARED_TERMS_MAX)
         self._lives: dict[bytes, Life] = {}
-        self._texts: Pool[bytes] = Pool(_SHARED_MAX)
-        self._instants: Pool[Instant] = Pool(_SHARED_MAX)
+        self._texts: InternPool[bytes] = InternPool(_SHARED_MAX)
+        self._instants: InternPool[Instant] = InternPool(_SHARED_MAX)
         self._encoded: msgspec.Raw | None = None
         self._before: Spec | None = None
         """The one that was decoded last; its terms as they were encoded."""
@@ -146,7 +148,7 @@ class JobsInBulk:
             return None
         life = self._lives.get(alike.life) or self._life(alike.life)
         both = zip(alike.ids, orders, strict=True)
-        return [JobRecord(one, replace(spec, order=order), life) for one, order in both]
+        return [JobRecord(one, replace(spec, arrival_number=order), life) for one, order in both]
 
     def _spec(self, data: bytes) -> Spec:
         parts, before = _decode_parts(data), self._before
@@ -165,7 +167,7 @@ class JobsInBulk:
             created_at = self._instants.same(created_at)
         else:
             created_at = before.created_at
-        spec = Spec(terms, task, created_at, parts.order, payload, *_rest_of(parts))
+        spec = Spec(terms, task, created_at, parts.arrival_number, payload, *_rest_of(parts))
         self._before = spec
         return spec
 

@@ -37,7 +37,7 @@ class ShelfRow(msgspec.Struct, frozen=True, gc=False):
     @property
     def encoded(self) -> bytes:
         """The spec as it is stored: a newer program may have written more than this one knows."""
-        return self.form.encoded(self.spec.order)
+        return self.form.encoded(self.spec.arrival_number)
 
 
 class Reading:

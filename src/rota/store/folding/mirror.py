@@ -21,7 +21,7 @@ class JournalGapError(StoreError):
     """The next record is no longer kept: everything must be read again."""
 
 
-_by_arrival = attrgetter("spec.order")
+_by_arrival = attrgetter("spec.arrival_number")
 
 
 class Mirror:

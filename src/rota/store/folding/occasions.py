@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from rota.core.model import ScheduleId, TriggerId
-from rota.core.records.events import ArrivalId, Held, Trigger
+from rota.core.records.events import BufferedEvent, Trigger, TriggerDecisionId
 from rota.core.records.schedules import Calendar, Schedule
 from rota.store.fold import Folded
 from rota.store.protocol import Snapshot, Totals
@@ -27,7 +27,7 @@ class Occasions:
         self._schedules: dict[ScheduleId, Schedule] = {}
         self._calendars: dict[str, Calendar] = {}
         self._triggers: dict[TriggerId, Trigger] = {}
-        self._held: dict[ArrivalId, Held] = {}
+        self._held: dict[TriggerDecisionId, BufferedEvent] = {}
         self._decided: dict[tuple[str, str], int] = {}
         self._reacted: dict[str, int] = {}
         if snapshot is not None:
@@ -42,7 +42,7 @@ class Occasions:
         """Takes what a window of records came to."""
         for schedule_id, course in folded.courses.items():
             if schedule_id in self._schedules:
-                moved = replace(self._schedules[schedule_id], course=course)
+                moved = replace(self._schedules[schedule_id], state=course)
                 self._schedules[schedule_id] = moved
         _put(self._schedules, folded.schedules)
         _put(self._calendars, folded.calendars)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from rota.core.limits import LINE_KEPT
+from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import Instant, JobRecord
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.folding.jobs_in_bulk import JobsInBulk
@@ -157,7 +157,7 @@ class PostgresLedger(PostgresInbox):
         )
         self._folder.leads = False
 
-    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
+    async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
         return await self._folder.load(kept)
 

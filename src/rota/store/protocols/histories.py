@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rota.core.records.events import Arrival, Told
+from rota.core.records.events import AcceptedEvent, TriggerDecision
 from rota.core.records.schedules import Occurrence
 from rota.store.protocols.queries import (
     ArrivalQuery,
@@ -23,15 +23,15 @@ class Histories(Protocol):
         """A page of a schedule's ledger, newest (largest nominal instant) first."""
         ...
 
-    async def told(self, keys: Sequence[str]) -> list[Told]:
+    async def told(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         """Those of these events that were accepted, in no particular order."""
         ...
 
-    async def find_events(self, query: EventQuery) -> list[Told]:
+    async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
         """A page of accepted events, newest first."""
         ...
 
-    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+    async def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
         """A page of a trigger's ledger, newest first."""
         ...
 

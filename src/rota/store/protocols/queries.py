@@ -16,8 +16,8 @@ from rota.core.model import (
     TriggerId,
     WorkerId,
 )
-from rota.core.records.events import Verdict
-from rota.core.records.schedules import Decision
+from rota.core.records.events import EventDecision
+from rota.core.records.schedules import OccurrenceDecision
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class OccurrenceQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which instants of a schedule, newest first; the bounds of `nominal` are exclusive."""
 
     schedule_id: ScheduleId
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[OccurrenceDecision, ...] = ()
     after: Instant | None = None
     before: Instant | None = None
     limit: int = 50
@@ -108,7 +108,7 @@ class ArrivalQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a trigger made of events, newest first; `before` is the id of the last already seen."""
 
     trigger_id: TriggerId
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[EventDecision, ...] = ()
     before: str | None = None
     limit: int = 50
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from rota.core.model import Runtime, Tenant
+from rota.core.model import RuntimeStats, Tenant
 from rota.core.records.policy import Policy
 from rota.store.fold import Folded
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_policy = msgspec.msgpack.Decoder(Policy).decode
 _decode_tenant = msgspec.msgpack.Decoder(Tenant).decode
-_decode_runtime = msgspec.msgpack.Decoder(Runtime).decode
+_decode_runtime = msgspec.msgpack.Decoder(RuntimeStats).decode
 
 _BETWEEN = "\x1f"
 """Between a tenant and a name: it is in neither."""
@@ -24,7 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     policy: Policy | None = None
     tenants: Sequence[Tenant] = ()
-    runtimes: Sequence[Runtime] = ()
+    runtimes: Sequence[RuntimeStats] = ()
 
     def after(self, folded: Folded) -> Settings:
         """The same with what was set since."""
@@ -52,7 +52,7 @@ def read_settings(found: Iterable[tuple[str, bytes]]) -> Settings:
     """From (kind, body); other kinds are not the scheduler's (notes.py)."""
     policy: Policy | None = None
     tenants: list[Tenant] = []
-    runtimes: list[Runtime] = []
+    runtimes: list[RuntimeStats] = []
     for kind, body in found:
         if kind == "policy":
             policy = _decode_policy(body)

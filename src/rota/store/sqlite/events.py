@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from rota.core.model import Instant
-from rota.core.records.events import Held, Told, Trigger
+from rota.core.records.events import AcceptedEvent, BufferedEvent, Trigger
 from rota.store import event_rows
 from rota.store.fold_events import FoldedEvents
 from rota.store.limits import ARRIVAL_AGE_MS, EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD
@@ -69,13 +69,13 @@ def read_triggers(connection: apsw.Connection) -> list[Trigger]:
     return [event_rows.trigger(row) for row in found]
 
 
-def read_held(connection: apsw.Connection) -> list[Held]:
+def read_held(connection: apsw.Connection) -> list[BufferedEvent]:
     """All events that wait, in order of arrival."""
     held = [event_rows.held(row) for row in connection.execute("SELECT body FROM held")]
     return sorted(held, key=lambda one: (one.at, one.id))
 
 
-def read_told(connection: apsw.Connection, keys: Sequence[str]) -> list[Told]:
+def read_told(connection: apsw.Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
     """Those that were accepted."""
     sql = "SELECT body FROM events WHERE key IN (SELECT value FROM json_each(?))"
     found = connection.execute(sql, (_json.encode(keys).decode(),))

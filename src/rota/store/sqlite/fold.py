@@ -174,7 +174,7 @@ def _write_jobs(connection: apsw.Connection, folded: Folded) -> None:
 def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
     row, line = rows.job_row(job_id, spec, life), shelf_of(life)
     if line:
-        return (row[0], SHELVED, *row[2:], line, spec.order)
+        return (row[0], SHELVED, *row[2:], line, spec.arrival_number)
     return (*row, 0, 0)
 
 

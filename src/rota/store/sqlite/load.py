@@ -18,7 +18,7 @@ from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.events import read_held, read_triggers
 
-_by_arrival = attrgetter("spec.order")
+_by_arrival = attrgetter("spec.arrival_number")
 
 
 def read_shelf(connection: apsw.Connection, line: int, after: int, limit: int) -> Iterator[Row]:
@@ -35,7 +35,8 @@ def read_shelves(
 ) -> list[tuple[JobRecord, ...]]:
     """The next jobs of each line."""
     return [
-        tuple(bulk.jobs(read_shelf(connection, one.line, one.after, one.limit))) for one in wanted
+        tuple(bulk.jobs(read_shelf(connection, one.spill_queue, one.after, one.limit)))
+        for one in wanted
     ]
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
-from rota.core.records.events import Arrival, Told
+from rota.core.records.events import AcceptedEvent, TriggerDecision
 from rota.core.records.schedules import Occurrence
 from rota.store import event_rows, rows
 from rota.store.journal import decode_record
@@ -187,16 +187,16 @@ class SqliteCatalog:
         sql, args = search_occurrences(query)
         return await self._read(lambda c: [rows.occurrence(row) for row in c.execute(sql, args)])
 
-    async def told(self, keys: Sequence[str]) -> list[Told]:
+    async def told(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         """Those of these events that were accepted."""
         return await self._read(lambda c: read_told(c, keys))
 
-    async def find_events(self, query: EventQuery) -> list[Told]:
+    async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
         """A page of accepted events, newest first."""
         sql, args = search_events(query)
         return await self._read(lambda c: [event_rows.told(row) for row in c.execute(sql, args)])
 
-    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+    async def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
         """A page of a trigger's ledger, newest first."""
         sql, args = search_arrivals(query)
         return await self._read(lambda c: [event_rows.arrival(row) for row in c.execute(sql, args)])

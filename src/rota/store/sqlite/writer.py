@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import apsw
 
-from rota.core.limits import LINE_KEPT
+from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import ExecutionId, Instant, JobId, JobRecord
 from rota.core.outcome import AnyWrite, Refill
 from rota.store.folding.jobs_in_bulk import JobsInBulk
@@ -151,7 +151,7 @@ class SqliteWriter:
         """Names the cell if it has no name yet; answers the one it has."""
         return await self.run_durably(lambda c: leadership.name_cell(c, name))
 
-    async def load(self, kept: int = LINE_KEPT) -> Snapshot:
+    async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
         return await self._soon(lambda: self._load(kept))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.records.events import Arrival, Held, Told, Trigger
+from rota.core.records.events import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store import event_rows
 from rota.store.fold_events import FoldedEvents
 from rota.store.postgres.connect import Connection, Line
@@ -62,14 +62,14 @@ async def read_triggers(connection: Connection) -> list[Trigger]:
     return [event_rows.trigger(tuple(row)) for row in found]
 
 
-async def read_held(connection: Connection) -> list[Held]:
+async def read_held(connection: Connection) -> list[BufferedEvent]:
     """All events that wait, in order of arrival."""
     found = await connection.fetch("SELECT body FROM rota.held")
     held = [event_rows.held(tuple(row)) for row in found]
     return sorted(held, key=lambda one: (one.at, one.id))
 
 
-async def read_told(connection: Connection, keys: Sequence[str]) -> list[Told]:
+async def read_told(connection: Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
     """Those that were accepted."""
     found = await connection.fetch(
         "SELECT body FROM rota.events WHERE key = ANY ($1::text[])", list(keys)
@@ -77,7 +77,7 @@ async def read_told(connection: Connection, keys: Sequence[str]) -> list[Told]:
     return [event_rows.told(tuple(row)) for row in found]
 
 
-async def find_events(connection: Connection, query: EventQuery) -> list[Told]:
+async def find_events(connection: Connection, query: EventQuery) -> list[AcceptedEvent]:
     """A page of accepted events, newest first."""
     where = ["true"]
     args: list[Any] = []
@@ -93,7 +93,7 @@ async def find_events(connection: Connection, query: EventQuery) -> list[Told]:
     return [event_rows.told(tuple(row)) for row in found]
 
 
-async def find_arrivals(connection: Connection, query: ArrivalQuery) -> list[Arrival]:
+async def find_arrivals(connection: Connection, query: ArrivalQuery) -> list[TriggerDecision]:
     """A page of a trigger's ledger, newest first."""
     where, args = ["trigger_id = $1"], [query.trigger_id]
     more: list[Any] = []

@@ -196,7 +196,7 @@ class WindowFold:
             life = folded.lives[job_id]
             if life.line and (line := shelf_of(life)):
                 row = rows.job_row(job_id, spec, life, encoded)
-                shelved.append((row[0], *row[2:], line, spec.order))
+                shelved.append((row[0], *row[2:], line, spec.arrival_number))
                 continue
             kept = done if life.state in JOB_FINAL else live
             kept.append((job_id, spec, life, encoded))

@@ -23,7 +23,7 @@ from rota.store.postgres.window import stamp_of
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.protocols.settings import read_settings
 
-_by_arrival = attrgetter("spec.order")
+_by_arrival = attrgetter("spec.arrival_number")
 _by_number = itemgetter(3)
 BATCH_MIN = 8
 """Jobs that are alike, on average, for which it pays to have the database put them together."""
@@ -94,7 +94,7 @@ async def read_shelf(
     after, left, came_in_batches = wanted.after, wanted.limit, True
     while left > 0:
         size = min(left, rows_per_fetch)
-        place, found = (wanted.line, after, size), None
+        place, found = (wanted.spill_queue, after, size), None
         if came_in_batches and bulk.cut is not None:
             found = await _read_alike(connection, place, bulk)
             came_in_batches = found is not None
@@ -107,7 +107,7 @@ async def read_shelf(
         left -= size
         if len(found[0]) < size:
             break
-        after = jobs[-1].spec.order
+        after = jobs[-1].spec.arrival_number
     return jobs, rows_
 
 
@@ -124,7 +124,11 @@ async def _read_alike(
         form = Form(len(head) + width + len(tail), head, width, tail)
         batch = bulk.batch(Alike(life, form, ids.split(","), orders)) if fits else None
         # Nothing but the index says that they come in order.
-        if batch is None or orders != sorted(orders) or (jobs and jobs[-1].spec.order > orders[0]):
+        if (
+            batch is None
+            or orders != sorted(orders)
+            or (jobs and jobs[-1].spec.arrival_number > orders[0])
+        ):
             bulk.cut = None
             return None
         jobs += batch
@@ -156,7 +160,7 @@ def _by_first_place(alike: Any) -> int:
 
 
 async def _fetch_shelves(connection: Connection, wanted: Sequence[Refill]) -> Sequence[Any]:
-    lines, places = [one.line for one in wanted], [one.after for one in wanted]
+    lines, places = [one.spill_queue for one in wanted], [one.after for one in wanted]
     found: Sequence[Any] = await connection.fetch(
         _SHELVES, lines, places, [one.limit for one in wanted]
     )

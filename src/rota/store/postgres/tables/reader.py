@@ -14,7 +14,7 @@ from rota.core.model import (
     JobState,
     KeyRecord,
 )
-from rota.core.records.events import Arrival, Told
+from rota.core.records.events import AcceptedEvent, TriggerDecision
 from rota.core.records.schedules import Occurrence
 from rota.store import rows
 from rota.store.journal import decode_record
@@ -164,15 +164,15 @@ class PostgresCatalog:
         """A page of a schedule's ledger, newest first."""
         return await self._read(lambda c: find_occurrences(c, query))
 
-    async def told(self, keys: Sequence[str]) -> list[Told]:
+    async def told(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         """Those of these events that were accepted."""
         return await self._read(lambda c: read_told(c, keys))
 
-    async def find_events(self, query: EventQuery) -> list[Told]:
+    async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
         """A page of accepted events, newest first."""
         return await self._read(lambda c: find_events(c, query))
 
-    async def find_arrivals(self, query: ArrivalQuery) -> list[Arrival]:
+    async def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
         """A page of a trigger's ledger, newest first."""
         return await self._read(lambda c: find_arrivals(c, query))
 
