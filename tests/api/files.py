@@ -14,10 +14,10 @@ from rota.api.files import Files
 from rota.store.files.memory import MemoryBlobs
 from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
-from rota.store.sqlite.objects import SqliteObjects
+from rota.store.sqlite.objects import SqliteObjectIndex
 
 _root = Path(tempfile.mkdtemp(prefix="rota-test-spool-"))
-_storages: WeakKeyDictionary[SqliteObjects, MemoryBlobs] = WeakKeyDictionary()
+_storages: WeakKeyDictionary[SqliteObjectIndex, MemoryBlobs] = WeakKeyDictionary()
 _numbers = itertools.count()
 atexit.register(shutil.rmtree, _root, ignore_errors=True)
 

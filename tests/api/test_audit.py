@@ -12,7 +12,7 @@ from rota.core.model import Instant
 from rota.engine.clock import SystemClock
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import AuditEntry, AuditQuery, Role
-from rota.store.sqlite.memory import MemoryAccess
+from rota.store.sqlite.memory import MemoryTokenStore
 from tests.api.house import TOKEN, House
 from tests.api.keys import bearer, key
 from tests.store.conformance_access import entry
@@ -108,7 +108,7 @@ async def test_no_secret_is_in_what_a_server_says_or_keeps_of_a_request(
         assert one not in text
 
 
-class Book(MemoryAccess):
+class Book(MemoryTokenStore):
     """Counts its writes, and fails when told to."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.engine.presence import Presence
-from rota.store.protocol import KeyLook
+from rota.store.protocol import KeyStatus
 from rota.store.protocols.nodes import Node
 from tests.api.house import NOOP, House
 from tests.engine.rig import until
@@ -21,7 +21,7 @@ def looked_for(house: House) -> list[str]:
     """Keys that were looked up in the store."""
     keys: list[str] = []
 
-    async def noted(key: str) -> KeyLook:
+    async def noted(key: str) -> KeyStatus:
         keys.append(key)
         return await house.store.catalog.key_at_once(key)
 

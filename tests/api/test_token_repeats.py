@@ -9,7 +9,7 @@ from rota.api.ids import IdMint, TokenSeed
 from rota.core.model import Instant
 from rota.store.limits import KEY_AGE_MS, TOKEN_KEPT_MS
 from rota.store.protocols.access import Role, Token
-from rota.store.sqlite.memory import MemoryAccess, MemoryStore
+from rota.store.sqlite.memory import MemoryStore, MemoryTokenStore
 from rota.wire.tokens import TokenSpec
 from tests.api.house import ADMIN, TOKEN, House, open_house
 from tests.api.keys import bearer, key
@@ -48,7 +48,7 @@ async def test_a_repeat_under_the_same_key_gets_the_same_token_and_makes_no_seco
     assert (await ask(house, "another"))["token"] != first["token"]
 
 
-class SlowBook(MemoryAccess):
+class SlowBook(MemoryTokenStore):
     """A store that keeps a token only when all who came at once are at its door."""
 
     def __init__(self, expected: int) -> None:

@@ -13,7 +13,7 @@ from rota.api.ids import mint_token
 from rota.api.limits import ROSTER_LOOK_S, ApiLimits
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import Role
-from rota.store.sqlite.memory import MemoryAccess
+from rota.store.sqlite.memory import MemoryTokenStore
 from tests.api.house import ADMIN, TOKEN, House, Tap
 from tests.api.keys import bearer, key
 
@@ -145,7 +145,7 @@ async def test_a_token_made_elsewhere_a_moment_ago_is_good_at_once(house: House)
     await house.ask("DELETE", "/tokens/other", expect=204)
 
 
-class AwayBook(MemoryAccess):
+class AwayBook(MemoryTokenStore):
     """A store that can be away."""
 
     away = False
@@ -215,7 +215,7 @@ async def test_a_session_does_not_prolong_itself(house: House) -> None:
 
 
 async def test_a_session_of_another_cell_is_worth_nothing(house: House) -> None:
-    stranger = MemoryAccess()
+    stranger = MemoryTokenStore()
     await stranger.add_token(ADMIN)
     roster = Roster(stranger, house.engine.clock)
     await roster.refresh()

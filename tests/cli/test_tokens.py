@@ -11,7 +11,7 @@ from rota.api.door.roster import Roster, digest
 from rota.cli.start.access_setup import local_token
 from rota.engine.clock import SystemClock
 from rota.store.protocols.access import Role
-from rota.store.sqlite.memory import MemoryAccess
+from rota.store.sqlite.memory import MemoryTokenStore
 from rota.store.sqlite.store import open_sqlite
 from tests.cli.conftest import Rota
 from tests.postgres.cell import Cell
@@ -93,14 +93,14 @@ async def test_a_folder_in_use_sends_one_to_its_server(rota: Rota, tmp_path: Pat
     assert "leave --data out" in ran.err
 
 
-async def opened(book: MemoryAccess) -> Roster:
+async def opened(book: MemoryTokenStore) -> Roster:
     roster = Roster(book, CLOCK)
     await roster.refresh()
     return roster
 
 
 async def test_a_data_folders_token_is_made_once_and_is_an_ordinary_one(tmp_path: Path) -> None:
-    roster = await opened(MemoryAccess())
+    roster = await opened(MemoryTokenStore())
     text = await local_token(roster, tmp_path, "start", CLOCK)
     assert await local_token(roster, tmp_path, "start", CLOCK) == text
     assert (tmp_path / "token").read_text().strip() == text
@@ -111,13 +111,13 @@ async def test_a_data_folders_token_is_made_once_and_is_an_ordinary_one(tmp_path
 
 async def test_a_token_from_before_there_were_tables_stays_good(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("an-older-one\n")
-    roster = await opened(MemoryAccess())
+    roster = await opened(MemoryTokenStore())
     assert await local_token(roster, tmp_path, "start", CLOCK) == "an-older-one"
     assert roster.find("an-older-one") is not None
 
 
 async def test_deleting_the_file_ends_the_token_that_was_in_it(tmp_path: Path) -> None:
-    book = MemoryAccess()
+    book = MemoryTokenStore()
     roster = await opened(book)
     old = await local_token(roster, tmp_path, "start", CLOCK)
     (tmp_path / "token").unlink()
@@ -130,7 +130,7 @@ async def test_deleting_the_file_ends_the_token_that_was_in_it(tmp_path: Path) -
 
 
 async def test_a_revoked_token_does_not_come_back_with_its_file(tmp_path: Path) -> None:
-    roster = await opened(MemoryAccess())
+    roster = await opened(MemoryTokenStore())
     old = await local_token(roster, tmp_path, "start", CLOCK)
     (known,) = roster.everyone()
     await roster.revoke(known.id, CLOCK.now())
@@ -140,7 +140,7 @@ async def test_a_revoked_token_does_not_come_back_with_its_file(tmp_path: Path) 
 
 
 async def test_servers_that_share_a_store_leave_each_others_tokens_alone(tmp_path: Path) -> None:
-    roster = await opened(MemoryAccess())
+    roster = await opened(MemoryTokenStore())
     texts = [await local_token(roster, tmp_path / name, f"start in {name}", CLOCK) for name in "ab"]
     assert all(roster.is_live(one.id) for one in roster.everyone())
     assert len({*texts}) == 2

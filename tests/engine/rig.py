@@ -43,7 +43,7 @@ from tests.engine.clocks import FakeClock
 PATIENCE_S = 10.0
 
 
-class SlowLedger:
+class SlowJournalStore:
     """The store's ledger behind a door that can be shut while an append is under way."""
 
     def __init__(self, store: MemoryStore) -> None:
@@ -71,9 +71,9 @@ class SlowLedger:
         self._arrived = asyncio.Event()
 
     @property
-    def folded(self) -> Seq:
+    def projected(self) -> Seq:
         """As the store says."""
-        return self.inner.folded
+        return self.inner.projected
 
     def deciding(self) -> None:
         """Notes how many records there were by then."""
@@ -160,12 +160,14 @@ class SlowLedger:
         self.loads += 1
         return await self.inner.load(kept)
 
-    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(
+        self, wanted: Sequence[Refill], seen: Seq
+    ) -> list[tuple[JobRecord, ...]]:
         """As the store does, unless it is to fail."""
         self.refills += wanted
         if self.refill_errors:
             raise self.refill_errors.pop(0)
-        return await self.inner.shelved(wanted, seen)
+        return await self.inner.read_spilled(wanted, seen)
 
     async def append(
         self,
@@ -191,7 +193,7 @@ class SlowStore:
     """A store whose ledger is behind such a door; several of them may have one memory."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self.ledger = SlowLedger(store)
+        self.ledger = SlowJournalStore(store)
         self.catalog = store.catalog
         self.logs = store.logs
         self.artifacts = store.artifacts

@@ -53,7 +53,7 @@ async def test_a_follower_says_how_far_behind_it_is_and_a_leader_that_it_leads()
         await until(lambda: second.engine.standing().seq == seq)
         await told[1].tell()
         assert told[1].me.behind_records == 0
-        assert [seen.told.node for seen in await told[0].everyone()] == ["a", "b"]
+        assert [seen.announced.node for seen in await told[0].everyone()] == ["a", "b"]
 
 
 class Database(MemoryStore):

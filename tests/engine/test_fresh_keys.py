@@ -15,7 +15,7 @@ from rota.core.outcome import PutKey
 from rota.engine.fresh_keys import FreshKeys
 from rota.engine.limits import ENGINE_LIMITS, KEY_MARKS, EngineLimits
 from rota.store.limits import KEY_AGE_MS
-from rota.store.protocol import Catalog, Seq, StoreError
+from rota.store.protocol import QueryStore, Seq, StoreError
 from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job
 from tests.engine.clocks import FakeClock
@@ -85,7 +85,7 @@ async def test_a_key_that_nobody_used_is_new_until_it_is_about_to_be_used() -> N
 class Shut:
     """A catalog that fails, or is slow."""
 
-    def __init__(self, inner: Catalog) -> None:
+    def __init__(self, inner: QueryStore) -> None:
         self.inner = inner
         self.fails = True
         self.asked = 0

@@ -323,7 +323,7 @@ async def test_an_entry_is_taken_once_although_the_record_that_took_it_was_in_do
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),))))
         first = await it.join("a")
         await leading(first)
-        first.ledger.inner.doubt_next_append(written=True)
+        first.ledger.inner.leave_next_append_uncertain(written=True)
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("y"),))))
         await until(lambda: bool(first.counts.reloads))
         await leading(first)

@@ -50,7 +50,7 @@ async def test_after_a_failed_append_the_new_memory_asks_for_itself() -> None:
         for number in range(12):
             await rig.submit(f"j{number:02}", cpu=4)
         ran = await run_all(rig, 4)
-        rig.ledger.inner.doubt_next_append(written=True)
+        rig.ledger.inner.leave_next_append_uncertain(written=True)
         with pytest.raises(Exception, match="not ready"):
             await rig.submit("doubted", cpu=4)
         await rig.until_ready()

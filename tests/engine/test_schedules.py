@@ -44,7 +44,7 @@ async def test_a_clock_that_is_set_forward_during_a_sleep_is_noticed() -> None:
 async def test_an_instant_whose_append_is_in_doubt_is_decided_once(written: bool) -> None:
     async with running(clock_look_s=0.01) as rig:
         await hourly(rig)
-        rig.store.ledger.doubt_next_append(written=written)
+        rig.store.ledger.leave_next_append_uncertain(written=written)
         rig.hands.pass_by(HOUR)
         (line,) = await lines(rig, 1)
         rig.hands.pass_by(HOUR)

@@ -6,13 +6,13 @@ from msgspec.structs import replace
 
 from rota.engine.seat import Member, Seat
 from rota.store.protocol import LeaderRow
-from rota.store.sqlite.memory import MemoryLedger
+from rota.store.sqlite.memory import MemoryJournalStore
 from tests.engine.clocks import FakeClock
 
 TTL_MS = 3_000
 
 
-class Database(MemoryLedger):
+class Database(MemoryJournalStore):
     """One that knows whose connection is there, as PostgreSQL does."""
 
     present: bool | None = True

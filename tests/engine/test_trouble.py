@@ -42,7 +42,7 @@ async def test_a_failed_append_is_told_to_its_callers_and_leaves_nothing() -> No
 async def test_while_it_reloads_callers_are_asked_to_come_again() -> None:
     async with running() as rig:
         rig.ledger.load_errors = [StoreError("away"), StoreError("still away")]
-        rig.ledger.inner.doubt_next_append(written=False)
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
         with pytest.raises(UnavailableError):
             await rig.submit("a")
         assert not rig.engine.ready
@@ -59,7 +59,7 @@ async def test_while_it_reloads_callers_are_asked_to_come_again() -> None:
 async def test_a_load_that_fails_in_a_way_nobody_thought_of_is_tried_again_too() -> None:
     async with running() as rig:
         rig.ledger.load_errors = [RuntimeError("a bug")]
-        rig.ledger.inner.doubt_next_append(written=False)
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
         with pytest.raises(UnavailableError):
             await rig.submit("a")
         await rig.until_ready()
@@ -70,7 +70,7 @@ async def test_a_load_that_fails_in_a_way_nobody_thought_of_is_tried_again_too()
 @pytest.mark.parametrize("written", [True, False])
 async def test_after_a_doubtful_append_memory_is_what_the_journal_says(*, written: bool) -> None:
     async with running() as rig:
-        rig.ledger.inner.doubt_next_append(written=written)
+        rig.ledger.inner.leave_next_append_uncertain(written=written)
         with pytest.raises(UnavailableError):
             await rig.engine.post(keyed("a", await rig.recall("k")))
         await rig.until_ready()
@@ -88,7 +88,7 @@ async def test_a_worker_whose_answer_was_lost_with_the_append_gets_its_order(
     async with running() as rig:
         await rig.register()
         await rig.submit("a")
-        rig.ledger.inner.doubt_next_append(written=written)
+        rig.ledger.inner.leave_next_append_uncertain(written=written)
         with pytest.raises(UnavailableError):
             await rig.poll(executions=())
         await rig.until_ready()
@@ -104,7 +104,7 @@ async def test_everybody_who_waits_hears_of_the_failure() -> None:
         poll = rig.poll()
         await settle()
         rig.ledger.shut()
-        rig.ledger.inner.doubt_next_append(written=False)
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
         callers = [asyncio.create_task(rig.submit("a", cpu=64))]
         await rig.ledger.reached()
         callers += [asyncio.create_task(rig.submit(f"j{n}")) for n in range(3)]
@@ -121,7 +121,7 @@ async def test_a_failure_leaves_no_answer_that_nobody_fetches() -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
     async with running() as rig:
         await rig.register()
-        rig.ledger.inner.doubt_next_append(written=False)
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
         await rig.engine.feed.wait_beyond(0)
         poll, caller = rig.poll(), asyncio.create_task(rig.submit("a"))
         await asyncio.gather(poll, caller, return_exceptions=True)
@@ -192,7 +192,7 @@ async def test_stopping_does_not_wait_for_a_store_that_is_away() -> None:
     rig = Rig()
     await rig.engine.start()
     rig.ledger.load_errors = [StoreError("away")] * 1_000
-    rig.ledger.inner.doubt_next_append(written=False)
+    rig.ledger.inner.leave_next_append_uncertain(written=False)
     with pytest.raises(UnavailableError):
         await rig.submit("a")
     await asyncio.wait_for(rig.engine.stop(), PATIENCE_S)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from rota.store.protocol import (
-    Catalog,
-    Ledger,
+    JournalStore,
     NewerRecordError,
+    QueryStore,
     Seq,
     Store,
     StoreError,
@@ -116,8 +116,8 @@ class _RemoteStore:
 
     def __init__(self, database: Database, machine: Machine, version: _Version) -> None:
         store = database.store
-        self.ledger = cast(Ledger, _RemotePart(database, machine, store.ledger, version))
-        self.catalog = cast(Catalog, _RemotePart(database, machine, store.catalog, version))
+        self.ledger = cast(JournalStore, _RemotePart(database, machine, store.ledger, version))
+        self.catalog = cast(QueryStore, _RemotePart(database, machine, store.catalog, version))
         self.access = store.access
         self.hooks = store.hooks
         self.notes = store.notes
@@ -137,7 +137,7 @@ class _RemotePart:
         self._newer, self._older = version
 
     @property
-    def folded(self) -> Seq:
+    def projected(self) -> Seq:
         """Read without a call: every server keeps this number for itself."""
         return cast(Seq, self._real.folded)
 
@@ -176,7 +176,7 @@ class _RemotePart:
 
         def append() -> Any:
             done = work()
-            self._database.newer[self._database.store.ledger.folded] = self._database.loop.true_s
+            self._database.newer[self._database.store.ledger.projected] = self._database.loop.true_s
             return done
 
         return append

@@ -24,10 +24,10 @@ from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import Seat
 from rota.store.journal import encode_record
-from rota.store.protocol import KeyLook, UnknownFateError
-from rota.store.sqlite.memory import MemoryLedger
-from rota.store.sqlite.reader import SqliteCatalog
-from rota.store.sqlite.writer import SqliteWriter
+from rota.store.protocol import KeyStatus, UnknownFateError
+from rota.store.sqlite.memory import MemoryJournalStore
+from rota.store.sqlite.reader import SqliteQueryStore
+from rota.store.sqlite.writer import SqliteJournalStore
 from rota.worker import session as worker_session
 from rota.worker.session import Session
 
@@ -56,12 +56,12 @@ class Mutant:
 
 
 def _anybody_appends() -> list[Patch]:
-    async def append(self: MemoryLedger, *record: Any) -> None:
+    async def append(self: MemoryJournalStore, *record: Any) -> None:
         epoch, _seq, at, writes, *consumed = record
         self.land_late(epoch, at, encode_record(writes))
         await self.drop_inbox(*consumed or [()])
 
-    return [(MemoryLedger, "append", append)]
+    return [(MemoryJournalStore, "append", append)]
 
 
 def _stale_reports_count() -> list[Patch]:
@@ -88,16 +88,16 @@ def _stale_reports_count() -> list[Patch]:
 
 
 def _keys_forgotten() -> list[Patch]:
-    async def unknown(self: SqliteCatalog, key: str) -> None:
+    async def unknown(self: SqliteQueryStore, key: str) -> None:
         return None
 
-    async def none_at_once(self: SqliteCatalog, key: str) -> KeyLook:
-        return KeyLook(None, None)
+    async def none_at_once(self: SqliteQueryStore, key: str) -> KeyStatus:
+        return KeyStatus(None, None)
 
     return [
         (RecentlyFinished, "key", lambda self, key: None),
-        (SqliteCatalog, "key", unknown),
-        (SqliteCatalog, "key_at_once", none_at_once),
+        (SqliteQueryStore, "key", unknown),
+        (SqliteQueryStore, "key_at_once", none_at_once),
     ]
 
 
@@ -206,14 +206,14 @@ def _memory_kept() -> list[Patch]:
 
 
 def _inbox_emptied_early() -> list[Patch]:
-    take_inbox = SqliteWriter.take_inbox
+    take_inbox = SqliteJournalStore.take_inbox
 
-    async def take(self: SqliteWriter, limit: int) -> Any:
+    async def take(self: SqliteJournalStore, limit: int) -> Any:
         entries = await take_inbox(self, limit)
         await self.drop_inbox([entry.id for entry in entries])
         return entries
 
-    return [(SqliteWriter, "take_inbox", take)]
+    return [(SqliteJournalStore, "take_inbox", take)]
 
 
 def _cancel_presumed() -> list[Patch]:

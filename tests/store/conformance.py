@@ -31,8 +31,8 @@ from rota.store.protocol import (
     ExecutionQuery,
     FencedError,
     JobQuery,
-    KeyLook,
-    Ledger,
+    JournalStore,
+    KeyStatus,
     Seq,
     Store,
     StoreError,
@@ -69,7 +69,7 @@ doubted = settings(
 class Appender:
     """A leader that only appends."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: JournalStore) -> None:
         self._ledger = ledger
         self.epoch = Epoch(0)
         self.seq = Seq(0)
@@ -127,7 +127,7 @@ class JournalConformance:
     async def test_an_empty_store_begins_at_nothing(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             snapshot = await store.ledger.load()
-            assert (snapshot.seq, snapshot.order_next, list(snapshot.jobs)) == (0, 0, [])
+            assert (snapshot.seq, snapshot.next_arrival_number, list(snapshot.jobs)) == (0, 0, [])
             assert await store.catalog.head() == (0, 0)
 
     async def test_a_taken_place_is_refused_and_changes_nothing(
@@ -164,7 +164,7 @@ class JournalConformance:
             leader = await leading(store)
             await leader.append(put(1), put(7))
             await leader.append(DropJob(JobId("job-0007")))
-            assert (await store.ledger.load()).order_next == 8
+            assert (await store.ledger.load()).next_arrival_number == 8
 
     async def test_changes_can_be_resumed_after_any_record(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
@@ -182,7 +182,7 @@ class JournalConformance:
             assert await store.catalog.head() == (1, 5)
 
 
-class FoldConformance:
+class ProjectionConformance:
     """The tables equal the fold of the journal."""
 
     @doubted
@@ -400,7 +400,7 @@ class ReadingConformance:
             await leader.append(PutKey(record))
             await store.ledger.put_inbox(b"body", "both")
             assert await store.catalog.key("both") == record
-            assert await store.catalog.key_at_once("both") == KeyLook(record, None, may_wait=True)
+            assert await store.catalog.key_at_once("both") == KeyStatus(record, None, may_wait=True)
 
 
 def _with_before(query: JobQuery, before: str | None) -> JobQuery:

@@ -49,7 +49,7 @@ async def told(store: Store, **query: object) -> list[int]:
     return [one.at for one in found]
 
 
-class AccessConformance:
+class TokenConformance:
     """Tokens and audit."""
 
     async def test_a_token_is_kept_as_it_was_made(self, make_store: StoreMaker) -> None:

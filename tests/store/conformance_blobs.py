@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from rota.store.files.blobs import BlobMissingError, Blobs
-from rota.store.files.spool import Draft
+from rota.store.files.spool import SpooledFile
 from rota.store.protocol import StoreError
 
 CONTENT = os.urandom(3_000_001)
 """More than one piece of every kind."""
 
 
-def draft_of(content: bytes, folder: Path) -> Draft:
+def draft_of(content: bytes, folder: Path) -> SpooledFile:
     path = folder / f"draft-{len(list(folder.iterdir()))}"
     path.write_bytes(content)
-    return Draft(path, len(content), hashlib.sha256(content).hexdigest())
+    return SpooledFile(path, len(content), hashlib.sha256(content).hexdigest())
 
 
 async def read(blobs: Blobs, key: str, start: int, end: int) -> bytes:

@@ -32,7 +32,7 @@ from rota.core.records.events import (
 )
 from rota.store.protocol import Store
 from rota.store.protocols.hooks import Hook
-from rota.store.protocols.queries import ArrivalQuery, EventQuery
+from rota.store.protocols.queries import EventQuery, TriggerDecisionQuery
 from tests.store.conformance import StoreMaker, doubted, leading
 from tests.store.naive import spec
 
@@ -108,10 +108,10 @@ class NaiveEvents:
                 for arrival_id in ids:
                     self.held.pop(arrival_id, None)
 
-    def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
+    def find_arrivals(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
         found = sorted(self.arrivals.values(), key=lambda one: one.id, reverse=True)
         found = [one for one in found if one.trigger_id == query.trigger_id]
-        found = [one for one in found if not query.verdicts or one.decision in query.verdicts]
+        found = [one for one in found if not query.decisions or one.decision in query.decisions]
         found = [one for one in found if query.before is None or one.id < query.before]
         return found[: query.limit]
 
@@ -152,7 +152,7 @@ writes = st.one_of(
 )
 histories = st.lists(st.lists(writes, max_size=6), max_size=8)
 arrival_queries = st.builds(
-    ArrivalQuery,
+    TriggerDecisionQuery,
     trigger_id=_trigger_ids,
     verdicts=st.lists(st.sampled_from(EventDecision), max_size=2).map(tuple),
     before=st.none() | st.sampled_from(IDS),
@@ -170,13 +170,15 @@ event_queries = st.builds(
 async def assert_same(store: Store, naive: NaiveEvents) -> None:
     snapshot = await store.ledger.load()
     assert list(snapshot.triggers) == [naive.triggers[one] for one in sorted(naive.triggers)]
-    assert list(snapshot.held) == sorted(naive.held.values(), key=lambda one: (one.at, one.id))
+    assert list(snapshot.buffered_events) == sorted(
+        naive.held.values(), key=lambda one: (one.at, one.id)
+    )
     assert dict(snapshot.totals.reacted) == dict(naive.reacted)
-    told = await store.catalog.told([*KEYS, "nobody"])
+    told = await store.catalog.accepted_events([*KEYS, "nobody"])
     assert {one.key: one for one in told} == naive.told
     for trigger_id in TRIGGERS:
-        query = ArrivalQuery(trigger_id=trigger_id, limit=1000)
-        assert await store.catalog.find_arrivals(query) == naive.find_arrivals(query)
+        query = TriggerDecisionQuery(trigger_id=trigger_id, limit=1000)
+        assert await store.catalog.find_trigger_decisions(query) == naive.find_arrivals(query)
 
 
 class EventConformance:
@@ -188,7 +190,7 @@ class EventConformance:
             leader = await leading(store)
             await leader.append(PutEvent(told))
             await leader.append(PutEvent(replace(told, repeats=1)))
-            assert await store.catalog.told([KEYS[0]]) == [replace(told, repeats=1)]
+            assert await store.catalog.accepted_events([KEYS[0]]) == [replace(told, repeats=1)]
             assert len(await store.catalog.find_events(EventQuery())) == 1
 
     async def test_the_ledger_outlives_its_trigger(self, make_store: StoreMaker) -> None:
@@ -196,7 +198,9 @@ class EventConformance:
             leader = await leading(store)
             await leader.append(PutTrigger(trigger()), PutTriggerDecision(arrival(IDS[0])))
             await leader.append(DropTrigger(TRIGGERS[0]))
-            found = await store.catalog.find_arrivals(ArrivalQuery(trigger_id=TRIGGERS[0]))
+            found = await store.catalog.find_trigger_decisions(
+                TriggerDecisionQuery(trigger_id=TRIGGERS[0])
+            )
             assert list((await store.ledger.load()).triggers) == []
         assert found == [arrival(IDS[0])]
 
@@ -208,7 +212,7 @@ class EventConformance:
                 PutBufferedEvent(held(IDS[2], 3)), PutBufferedEvent(held(IDS[1], 5))
             )
             await leader.append(ReleaseBufferedEvents((TriggerDecisionId(IDS[1]),)))
-            assert [one.at for one in (await store.ledger.load()).held] == [3, 9]
+            assert [one.at for one in (await store.ledger.load()).buffered_events] == [3, 9]
 
     async def test_endpoints_are_kept_beside_the_journal(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
@@ -228,7 +232,7 @@ class EventConformance:
         self,
         make_store: StoreMaker,
         history: list[list[AnyWrite]],
-        arrivals: ArrivalQuery,
+        arrivals: TriggerDecisionQuery,
         events: EventQuery,
     ) -> None:
         async with make_store() as store:
@@ -237,7 +241,9 @@ class EventConformance:
                 await leader.append(*record)
             naive = NaiveEvents(write for record in history for write in record)
             await assert_same(store, naive)
-            assert await store.catalog.find_arrivals(arrivals) == naive.find_arrivals(arrivals)
+            assert await store.catalog.find_trigger_decisions(arrivals) == naive.find_arrivals(
+                arrivals
+            )
             assert await store.catalog.find_events(events) == naive.find_events(events)
 
     @given(history=histories)
@@ -249,5 +255,5 @@ class EventConformance:
             leader = await leading(store)
             for record in history:
                 await leader.append(*record)
-                await store.catalog.told(KEYS)
+                await store.catalog.accepted_events(KEYS)
             await assert_same(store, NaiveEvents(write for record in history for write in record))

@@ -153,13 +153,13 @@ class LeadershipConformance:
             for node in (Node(node="b", seq=1), Node(node="a"), Node(node="b", seq=7, leads=True)):
                 await store.nodes.announce(node)
             seen = await store.nodes.everyone()
-            assert [one.told for one in seen] == [
+            assert [one.announced for one in seen] == [
                 Node(node="a"),
                 Node(node="b", seq=7, leads=True),
             ]
             assert all(0 <= one.silent_ms < 60_000 for one in seen)
             await store.nodes.leave("b")
-            assert [one.told.node for one in await store.nodes.everyone()] == ["a"]
+            assert [one.announced.node for one in await store.nodes.everyone()] == ["a"]
 
     async def test_a_cell_has_no_name_until_somebody_gives_it_one(
         self, make_store: StoreMaker

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rota.core.model import ExecutionId, ExecutionState, Instant, JobId
 from rota.core.outcome import DropJob
 from rota.store.protocol import Store
-from rota.store.protocols.objects import Bundle, BundleQuery, Kept, ObjectBook
+from rota.store.protocols.objects import Bundle, BundleQuery, LargeOutput, ObjectIndex
 from tests.store.conformance import StoreMaker, leading, put, run_of
 from tests.store.conformance_bulk import eventually
 
@@ -17,13 +17,13 @@ RUN, OTHER = ExecutionId("execution-0001"), ExecutionId("execution-0002")
 LATER: Instant = 10_000
 
 
-def book_of(store: Store) -> ObjectBook:
+def book_of(store: Store) -> ObjectIndex:
     assert store.objects is not None
     return store.objects
 
 
-def kept(execution_id: ExecutionId = RUN, name: str = "out", key: str = "outputs/a") -> Kept:
-    return Kept(execution_id=execution_id, name=name, size=9, sha256="ab" * 32, key=key)
+def kept(execution_id: ExecutionId = RUN, name: str = "out", key: str = "outputs/a") -> LargeOutput:
+    return LargeOutput(execution_id=execution_id, name=name, size=9, sha256="ab" * 32, key=key)
 
 
 def bundle(number: int, tenant: str = "default", content: int | None = None) -> Bundle:
@@ -49,9 +49,9 @@ class ObjectsConformance:
             book = book_of(store)
             for one in (kept(name="b"), kept(name="a", key=""), kept(OTHER, key="outputs/c")):
                 await book.keep(one)
-            assert await book.kept([RUN]) == [kept(name="a", key=""), kept(name="b")]
-            assert len(await book.kept([RUN, OTHER])) == 3
-            assert list(await book.kept([])) == []
+            assert await book.large_outputs([RUN]) == [kept(name="a", key=""), kept(name="b")]
+            assert len(await book.large_outputs([RUN, OTHER])) == 3
+            assert list(await book.large_outputs([])) == []
 
     async def test_what_is_put_and_never_taken_up_is_doomed_in_time(
         self, make_store: StoreMaker
@@ -60,11 +60,11 @@ class ObjectsConformance:
             book = book_of(store)
             await book.intend("outputs/a", LATER)
             await book.intend("outputs/b", LATER)
-            assert list(await book.doomed(LATER - 1, 10)) == []
+            assert list(await book.deletions_due(LATER - 1, 10)) == []
             await book.keep(kept(key="outputs/b"))
-            assert list(await book.doomed(LATER, 10)) == ["outputs/a"]
-            await book.gone(["outputs/a"])
-            assert list(await book.doomed(LATER, 10)) == []
+            assert list(await book.deletions_due(LATER, 10)) == ["outputs/a"]
+            await book.confirm_deleted(["outputs/a"])
+            assert list(await book.deletions_due(LATER, 10)) == []
 
     async def test_what_is_replaced_or_forgotten_is_doomed_at_once(
         self, make_store: StoreMaker
@@ -73,11 +73,11 @@ class ObjectsConformance:
             book = book_of(store)
             await book.keep(kept(key="outputs/a"))
             await book.keep(kept(key="outputs/b"))
-            assert list(await book.doomed(0, 10)) == ["outputs/a"]
+            assert list(await book.deletions_due(0, 10)) == ["outputs/a"]
             await book.forget(RUN, "out")
             await book.forget(RUN, "nothing")
-            assert sorted(await book.doomed(0, 10)) == ["outputs/a", "outputs/b"]
-            assert len(await book.doomed(0, 1)) == 1, "no more than asked for"
+            assert sorted(await book.deletions_due(0, 10)) == ["outputs/a", "outputs/b"]
+            assert len(await book.deletions_due(0, 1)) == 1, "no more than asked for"
 
     async def test_the_objects_of_a_deleted_job_are_doomed(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
@@ -89,10 +89,10 @@ class ObjectsConformance:
             await store.ledger.load()
 
             async def doomed() -> bool:
-                return list(await book.doomed(0, 10)) == ["outputs/a"]
+                return list(await book.deletions_due(0, 10)) == ["outputs/a"]
 
             await eventually(doomed)
-            assert await book.kept([RUN, OTHER]) == [kept(OTHER, key="outputs/b")]
+            assert await book.large_outputs([RUN, OTHER]) == [kept(OTHER, key="outputs/b")]
 
     async def test_the_same_content_of_a_tenant_is_one_bundle(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
@@ -100,7 +100,7 @@ class ObjectsConformance:
             await book.intend("bundles/2", LATER)
             assert await book.add_bundle(bundle(1)) == bundle(1)
             assert await book.add_bundle(bundle(2, content=1)) == bundle(1)
-            assert list(await book.doomed(LATER, 10)) == ["bundles/2"], "nobody took it up"
+            assert list(await book.deletions_due(LATER, 10)) == ["bundles/2"], "nobody took it up"
             other = bundle(3, tenant="acme", content=1)
             assert await book.add_bundle(other) == other, "tenants share nothing"
 
@@ -143,7 +143,7 @@ class ObjectsConformance:
             assert await book.drop_bundle(bundle(1).id)
             assert not await book.drop_bundle(bundle(1).id)
             assert list(await book.bundles([bundle(1).id])) == []
-            assert list(await book.doomed(0, 10)) == ["bundles/1"]
+            assert list(await book.deletions_due(0, 10)) == ["bundles/1"]
             again = bundle(4, content=1)
             assert await book.add_bundle(again) == again
 

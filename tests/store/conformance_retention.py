@@ -105,7 +105,7 @@ class RetentionConformance:
             async def gone() -> bool:
                 run = run_id(0, MONDAY)
                 log, files = await store.logs.read(run, 0, 9), await store.artifacts.list(run)
-                doomed = list(await book_of(store).doomed(0, 9))
+                doomed = list(await book_of(store).deletions_due(0, 9))
                 return not log.size and not files and doomed == ["outputs/0"]
 
             await eventually(gone)
@@ -113,7 +113,7 @@ class RetentionConformance:
                 run = run_id(number, MONDAY)
                 assert (await store.logs.read(run, 0, 9)).data == b"text"
                 assert len(await store.artifacts.list(run)) == 1
-                assert len(await book_of(store).kept([run])) == 1
+                assert len(await book_of(store).large_outputs([run])) == 1
 
     async def test_live_work_stays_however_old_it_is(self, make_store: StoreMaker) -> None:
         async with make_store() as store:

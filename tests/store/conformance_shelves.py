@@ -26,7 +26,7 @@ def ids(jobs: Sequence[JobRecord]) -> list[int]:
     return [int(job.id.removeprefix("job-")) for job in jobs]
 
 
-class ShelfConformance:
+class SpillConformance:
     """Jobs on the shelf."""
 
     async def test_a_load_has_the_first_of_each_line_and_counts_the_rest(
@@ -38,15 +38,15 @@ class ShelfConformance:
             await leader.append(*(shelve(number, line=5) for number in range(12, 14)), put(14))
             snapshot = await store.ledger.load(3)
             assert ids(snapshot.jobs) == [1, 2, 3, 4, 12, 13, 14]
-            assert dict(snapshot.lines) == {LINE: 10, 5: 2}
-            assert snapshot.order_next == 15
+            assert dict(snapshot.spill_counts) == {LINE: 10, 5: 2}
+            assert snapshot.next_arrival_number == 15
 
     async def test_a_line_is_read_on_in_order_of_arrival(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
             for number in (4, 2, 9, 7):
                 await leader.append(shelve(number), shelve(number + 20, line=5), put(number + 50))
-            first, other, none = await store.ledger.shelved(
+            first, other, none = await store.ledger.read_spilled(
                 [Refill(LINE, 2, 2, 1), Refill(5, -1, 9, 2), Refill(6, -1, 9, 3)], leader.seq
             )
             assert (ids(first), ids(other), ids(none)) == ([4, 7], [22, 24, 27, 29], [])
@@ -64,10 +64,10 @@ class ShelfConformance:
                 put(4, terms=terms(priority=3)),
                 DropJob(JobId("job-0005")),
             )
-            (left,) = await store.ledger.shelved([Refill(LINE, -1, 9, 1)], leader.seq)
+            (left,) = await store.ledger.read_spilled([Refill(LINE, -1, 9, 1)], leader.seq)
             assert ids(left) == [2, 6]
             snapshot = await store.ledger.load()
-            assert dict(snapshot.lines) == {LINE: 2}
+            assert dict(snapshot.spill_counts) == {LINE: 2}
             assert ids(snapshot.jobs) == [1, 2, 4, 6]
             found = await store.catalog.jobs([JobId("job-0001"), JobId("job-0003")])
             assert {job.life.state for job in found} == {JobState.RUNNING, JobState.CANCELLED}
@@ -100,7 +100,7 @@ class ShelfConformance:
             await leader.append(shelve(1))
             await store.ledger.load()
             await leader.append(MoveJob(JobId("job-0001"), Life(JobState.RUNNING)))
-            assert list((await store.ledger.load()).lines) == []
+            assert list((await store.ledger.load()).spill_counts) == []
 
     @settings(doubted, max_examples=examples(8, 60))
     @given(history=histories, after=st.integers(-1, 50), limit=st.integers(1, 4))
@@ -118,7 +118,7 @@ class ShelfConformance:
             for record in history:
                 await leader.append(*record)
             wanted = [Refill(line, after, limit, 0) for line in (7, 1 << 62)]
-            found = await store.ledger.shelved(wanted, leader.seq)
+            found = await store.ledger.read_spilled(wanted, leader.seq)
         for refill, jobs in zip(wanted, found, strict=True):
             orders = [job.spec.arrival_number for job in shelves.get(refill.spill_queue, [])]
             expected = [order for order in orders if order > after][:limit]
@@ -143,5 +143,5 @@ class ShelfConformance:
             for record, wait in zip(records, [True, *waits], strict=False):
                 await leader.append(*record)
                 if wait is not None:
-                    await store.ledger.shelved(wanted, leader.seq if wait else Seq(0))
+                    await store.ledger.read_spilled(wanted, leader.seq if wait else Seq(0))
             await assert_same(store, naive)

@@ -216,7 +216,7 @@ async def assert_same(store: Store, naive: NaiveStore) -> None:
 async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
     snapshot = await store.ledger.load()
     shelves = naive.shelves()
-    assert dict(snapshot.lines) == {line: len(jobs) for line, jobs in shelves.items()}
+    assert dict(snapshot.spill_counts) == {line: len(jobs) for line, jobs in shelves.items()}
     live = [job for job in naive.jobs.values() if job.life.state not in JOB_FINAL]
     assert sorted(snapshot.jobs, key=lambda job: job.id) == sorted(live, key=lambda job: job.id)
     orders = [job.spec.arrival_number for job in snapshot.jobs]
@@ -229,7 +229,7 @@ async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
     assert {one.name: one for one in snapshot.settings.tenants} == naive.tenants
     known = {(one.tenant, one.name): one for one in snapshot.settings.runtimes}
     assert known == naive.runtimes
-    assert snapshot.order_next == naive.order_next
+    assert snapshot.next_arrival_number == naive.order_next
     assert snapshot.totals.submitted == naive.submitted
     assert {(q, s): n for q, s, n in snapshot.totals.finished} == dict(naive.finished)
 

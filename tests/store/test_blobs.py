@@ -15,7 +15,7 @@ from rota.store.files.blobs import Blobs
 from rota.store.files.folder_blobs import FolderBlobs
 from rota.store.files.memory import MemoryBlobs
 from rota.store.files.outputs import OutOfRangeError, Output, Outputs, Range
-from rota.store.files.sniffing import format_of
+from rota.store.files.sniffing import archive_format
 from rota.store.files.spool import (
     Spool,
     TakenOverError,
@@ -23,7 +23,7 @@ from rota.store.files.spool import (
     UploadTooLargeError,
     WrongOffsetError,
 )
-from rota.store.files.two_places import TwoPlaces
+from rota.store.files.two_places import FallbackBlobs
 from rota.store.limits import OBJECT_BYTES_MIN, StoreLimits
 from rota.store.protocol import StoreFullError
 from rota.store.sqlite.memory import MemoryStore
@@ -42,11 +42,11 @@ class TestFolder(BlobsConformance):
         await folder.close()
 
 
-class TestTwoPlaces(BlobsConformance):
+class TestFallback(BlobsConformance):
     @pytest.fixture
     async def blobs(self, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Blobs]:
         root = tmp_path_factory.mktemp("objects")
-        both = TwoPlaces(FolderBlobs(root / "named"), FolderBlobs(root / "own"))
+        both = FallbackBlobs(FolderBlobs(root / "named"), FolderBlobs(root / "own"))
         yield both
         await both.close()
 
@@ -54,7 +54,7 @@ class TestTwoPlaces(BlobsConformance):
 async def test_what_was_kept_before_a_storage_was_named_is_still_found(tmp_path: Path) -> None:
     own, named = FolderBlobs(tmp_path / "own"), FolderBlobs(tmp_path / "named")
     await own.put("bundles/old", draft_of(b"old", tmp_path))
-    both = TwoPlaces(named, own)
+    both = FallbackBlobs(named, own)
     await both.put("bundles/new", draft_of(b"new", tmp_path))
     assert await read(both, "bundles/old", 0, 3) == b"old"
     assert await read(named, "bundles/new", 0, 3) == b"new"
@@ -202,7 +202,7 @@ async def test_one_of_the_same_name_is_replaced_whichever_size_they_are(tmp_path
     await kept.keep(RUN, "out", draft_of(LARGE, tmp_path), "outputs/e/1", 0)
     await kept.keep_small(RUN, "out", b"small")
     assert await content(kept, "out") == b"small"
-    assert list(await store.objects.doomed(0, 9)) == ["outputs/e/1"]
+    assert list(await store.objects.deletions_due(0, 9)) == ["outputs/e/1"]
     await kept.keep(RUN, "out", draft_of(LARGE, tmp_path), "outputs/e/2", 0)
     assert await content(kept, "out") == LARGE
     assert len((await kept.list([RUN]))[0]) == 1
@@ -212,7 +212,7 @@ async def test_one_of_the_same_name_is_replaced_whichever_size_they_are(tmp_path
 def test_archives_are_known_by_how_they_begin(tmp_path: Path, how: str) -> None:
     path = tmp_path / "a"
     path.write_bytes(tar_of({"run.sh": CONTENT}, how))
-    assert format_of(path) == "tar"
+    assert archive_format(path) == "tar"
 
 
 def test_a_zip_is_an_archive_and_a_script_is_a_file(tmp_path: Path) -> None:
@@ -225,4 +225,4 @@ def test_a_zip_is_an_archive_and_a_script_is_a_file(tmp_path: Path) -> None:
         (tar_of({"a": b"x"}, "bz2"), "tar"),
     ):
         path.write_bytes(made)
-        assert format_of(path) == form
+        assert archive_format(path) == form

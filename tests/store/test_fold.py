@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob
-from rota.store.fold import Folded, Standing, fold, jobs_touched
+from rota.store.fold import JobStanding, TableChanges, jobs_touched, project
 from tests.store.conformance import put, run_of
 
 JOB = JobId("job-0001")
@@ -12,8 +12,8 @@ DONE = Life(JobState.SUCCEEDED, finished_at=9)
 RUNNING = Life(JobState.RUNNING, attempt=1)
 
 
-def folded(*records: list[AnyWrite], before: Standing | None = None) -> Folded:
-    return fold(records, {} if before is None else {JOB: before})
+def folded(*records: list[AnyWrite], before: JobStanding | None = None) -> TableChanges:
+    return project(records, {} if before is None else {JOB: before})
 
 
 def test_a_whole_life_in_one_window_is_one_row_in_its_final_state() -> None:
@@ -30,7 +30,7 @@ def test_a_whole_life_in_one_window_is_one_row_in_its_final_state() -> None:
 
 
 def test_a_job_of_an_earlier_window_is_only_moved() -> None:
-    before = Standing(JobState.RUNNING, 1, "bulk")
+    before = JobStanding(JobState.RUNNING, 1, "bulk")
     result = folded([MoveJob(JOB, DONE)], before=before)
     assert list(result.moves) == [(JOB, DONE)]
     assert (result.specs, result.submitted) == ({}, 0)
@@ -38,12 +38,12 @@ def test_a_job_of_an_earlier_window_is_only_moved() -> None:
 
 
 def test_an_update_is_no_new_submission() -> None:
-    result = folded([put(1, revision=1)], before=Standing(JobState.QUEUED, 1, "default"))
+    result = folded([put(1, revision=1)], before=JobStanding(JobState.QUEUED, 1, "default"))
     assert (list(result.specs), result.submitted) == ([JOB], 0)
 
 
 def test_a_final_job_written_again_is_not_counted_again() -> None:
-    result = folded([MoveJob(JOB, DONE)], before=Standing(JobState.SUCCEEDED, 1, "default"))
+    result = folded([MoveJob(JOB, DONE)], before=JobStanding(JobState.SUCCEEDED, 1, "default"))
     assert result.finished == {}
 
 
@@ -52,7 +52,7 @@ def test_a_job_that_came_and_went_leaves_nothing_but_its_count() -> None:
     assert (result.specs, result.lives, result.executions) == ({}, {}, {})
     assert list(result.dropped) == [JOB]
     assert result.leftovers == ["execution-0001"]
-    assert (result.submitted, result.order_next) == (1, 2)
+    assert (result.submitted, result.next_arrival_number) == (1, 2)
 
 
 def test_only_jobs_put_or_moved_need_their_standing() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from rota.core.model import KeyRecord
-from rota.store.limits import KEYS_PER_LOOK
-from rota.store.protocols.key_desk import Found, KeyDesk
+from rota.store.limits import KEYS_PER_LOOKUP
+from rota.store.protocols.key_desk import FoundKeys, KeyLookup
 
 
 class Tables:
@@ -20,15 +20,15 @@ class Tables:
         self.open = asyncio.Event()
         self.broken = False
 
-    async def read(self, keys: Sequence[str]) -> Found:
+    async def read(self, keys: Sequence[str]) -> FoundKeys:
         self.looks.append(list(keys))
         await self.open.wait()
         if self.broken:
             raise OSError("no disk")
-        return Found(None, {key: KeyRecord(key, "print", b"", 1) for key in keys})
+        return FoundKeys(None, {key: KeyRecord(key, "print", b"", 1) for key in keys})
 
 
-async def asked(desk: KeyDesk, *keys: str) -> list[asyncio.Task[KeyRecord | None]]:
+async def asked(desk: KeyLookup, *keys: str) -> list[asyncio.Task[KeyRecord | None]]:
     """Callers in a row, each of whom has asked."""
 
     async def look(key: str) -> KeyRecord | None:
@@ -41,7 +41,7 @@ async def asked(desk: KeyDesk, *keys: str) -> list[asyncio.Task[KeyRecord | None
 
 async def test_those_who_come_during_a_look_share_the_next() -> None:
     tables = Tables()
-    desk = KeyDesk(tables.read)
+    desk = KeyLookup(tables.read)
     tasks = await asked(desk, "a", "b", "c")
     assert tables.looks == [["a"]], "the first waits for nobody"
     tables.open.set()
@@ -54,16 +54,16 @@ async def test_those_who_come_during_a_look_share_the_next() -> None:
 
 async def test_a_crowd_is_served_by_looks_of_a_bounded_size() -> None:
     tables = Tables()
-    desk = KeyDesk(tables.read)
-    tasks = await asked(desk, *(str(number) for number in range(KEYS_PER_LOOK + 3)))
+    desk = KeyLookup(tables.read)
+    tasks = await asked(desk, *(str(number) for number in range(KEYS_PER_LOOKUP + 3)))
     tables.open.set()
     await asyncio.gather(*tasks)
-    assert [len(look) for look in tables.looks] == [1, KEYS_PER_LOOK, 2]
+    assert [len(look) for look in tables.looks] == [1, KEYS_PER_LOOKUP, 2]
 
 
 async def test_one_who_goes_away_takes_no_answer_from_the_others() -> None:
     tables = Tables()
-    desk = KeyDesk(tables.read)
+    desk = KeyLookup(tables.read)
     first, second, third = await asked(desk, "a", "b", "c")
     first.cancel()
     second.cancel()
@@ -75,7 +75,7 @@ async def test_one_who_goes_away_takes_no_answer_from_the_others() -> None:
 
 async def test_trouble_reaches_all_who_share_a_look_and_nobody_after() -> None:
     tables = Tables()
-    desk = KeyDesk(tables.read)
+    desk = KeyLookup(tables.read)
     tasks = await asked(desk, "a", "b", "c")
     tables.broken = True
     tables.open.set()

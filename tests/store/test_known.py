@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob
-from rota.store.fold import Standing, fold
-from rota.store.folding.jobs_in_bulk import Form
+from rota.store.fold import JobStanding, project
+from rota.store.folding.jobs_in_bulk import EncodedSpec
 from rota.store.folding.known import KnownJobs
 from rota.store.folding.known_shelf import ShelfRow
 from tests.store.conformance import put
 
 FIRST, SECOND, THIRD = (JobId(f"job-000{number}") for number in (1, 2, 3))
-QUEUED = Standing(JobState.QUEUED, 1, "default")
+QUEUED = JobStanding(JobState.QUEUED, 1, "default")
 
 
 def learn(known: KnownJobs, *writes: AnyWrite) -> None:
-    known.learn(fold([writes], known.standings((FIRST, SECOND, THIRD))), "1")
+    known.learn(project([writes], known.standings((FIRST, SECOND, THIRD))), "1")
 
 
 def waiting(number: int, line: int = 0) -> AnyWrite:
@@ -26,7 +26,7 @@ def test_a_job_is_known_as_the_last_window_left_it() -> None:
     known = KnownJobs(10)
     learn(known, waiting(1), waiting(2))
     learn(known, MoveJob(FIRST, Life(JobState.RUNNING, attempt=1)))
-    running = Standing(JobState.RUNNING, 1, "default")
+    running = JobStanding(JobState.RUNNING, 1, "default")
     assert known.standings((FIRST, SECOND, THIRD)) == {FIRST: running, SECOND: QUEUED}
     assert [one[0] for one in known.rows((SECOND, THIRD))[0]] == [SECOND]
 
@@ -42,7 +42,7 @@ def test_a_job_that_went_and_came_again_in_one_window_is_known_as_it_came() -> N
     known = KnownJobs(10)
     learn(known, waiting(1))
     learn(known, DropJob(FIRST), put(1, Life(JobState.PENDING), revision=3))
-    assert known.standings((FIRST,)) == {FIRST: Standing(JobState.PENDING, 1, "default")}
+    assert known.standings((FIRST,)) == {FIRST: JobStanding(JobState.PENDING, 1, "default")}
     assert known.rows((FIRST,))[0][0][1].revision == 3
 
 
@@ -66,12 +66,12 @@ def test_a_memory_that_was_thrown_away_knows_nothing() -> None:
 def test_a_job_that_was_read_from_the_shelf_and_started_is_known_as_it_is_stored() -> None:
     known, stored = KnownJobs(10), b"as a newer program has written it"
     learn(known, waiting(1, line=7))
-    shelved = Standing(JobState.QUEUED, 1, "default", line=7)
-    row = ShelfRow(FIRST, put(1).spec, Form(len(stored), stored), shelved)
+    shelved = JobStanding(JobState.QUEUED, 1, "default", line=7)
+    row = ShelfRow(FIRST, put(1).spec, EncodedSpec(len(stored), stored), shelved)
     known.shelf.end(known.shelf.begin(), "1", [row])
     known.shelf.take_up()
     learn(known, MoveJob(FIRST, Life(JobState.RUNNING, attempt=1)))
     assert not known.shelf.known
-    assert known.standings((FIRST,)) == {FIRST: Standing(JobState.RUNNING, 1, "default")}
+    assert known.standings((FIRST,)) == {FIRST: JobStanding(JobState.RUNNING, 1, "default")}
     learn(known, MoveJob(FIRST, Life(JobState.QUEUED, attempt=1)))
     assert known.rows((FIRST,)) == ([(FIRST, row.spec, stored)], [])

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import DropJob, MoveJob
-from rota.store.fold import Folded, Standing, fold
-from rota.store.folding.jobs_in_bulk import Form
+from rota.store.fold import JobStanding, TableChanges, project
+from rota.store.folding.jobs_in_bulk import EncodedSpec
 from rota.store.folding.known_shelf import FOLDS_MAX, ROW_BYTES, KnownShelf, ShelfRow
 from tests.store.naive import spec
 
 FIRST, SECOND, THIRD = IDS = [JobId(f"job-000{number}") for number in (1, 2, 3)]
-STANDING = Standing(JobState.QUEUED, 1, "default", 7)
-NOTHING = Folded()
+STANDING = JobStanding(JobState.QUEUED, 1, "default", 7)
+NOTHING = TableChanges()
 
 
 def rows(job_ids: Sequence[JobId] = IDS) -> list[ShelfRow]:
-    form = Form(len(b"stored"), b"stored")
+    form = EncodedSpec(len(b"stored"), b"stored")
     return [ShelfRow(job_id, spec(), form, STANDING) for job_id in job_ids]
 
 
-def moved(*job_ids: JobId) -> Folded:
+def moved(*job_ids: JobId) -> TableChanges:
     moves = [MoveJob(job_id, Life(JobState.RUNNING)) for job_id in job_ids]
-    return fold([moves], dict.fromkeys(IDS, STANDING))
+    return project([moves], dict.fromkeys(IDS, STANDING))
 
 
 def known(shelf: KnownShelf) -> list[JobId]:
@@ -44,7 +44,7 @@ def test_what_was_read_is_known_until_it_moves_or_goes() -> None:
     assert known(shelf) == IDS
     assert list(shelf.known.values()) == rows()
     shelf.learn(moved(FIRST), "2")
-    shelf.learn(fold([[DropJob(THIRD)]], {THIRD: STANDING}), "3")
+    shelf.learn(project([[DropJob(THIRD)]], {THIRD: STANDING}), "3")
     assert known(shelf) == [SECOND]
 
 
@@ -53,7 +53,7 @@ def test_what_a_fold_has_written_since_the_read_saw_the_tables_is_not_taken_up()
     reading = shelf.begin()
     shelf.learn(moved(FIRST), "2")
     shelf.end(reading, "1", rows())
-    shelf.learn(fold([[DropJob(SECOND)]], {SECOND: STANDING}), "3")
+    shelf.learn(project([[DropJob(SECOND)]], {SECOND: STANDING}), "3")
     assert known(shelf) == [THIRD]
 
 

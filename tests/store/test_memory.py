@@ -9,14 +9,14 @@ from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import JobQuery, Store, StoreFullError, UnknownFateError
 from rota.store.sqlite.memory import MemoryStore
 from tests.store.conformance import (
-    FoldConformance,
     JournalConformance,
+    ProjectionConformance,
     ReadingConformance,
     StoreMaker,
     leading,
     put,
 )
-from tests.store.conformance_access import AccessConformance
+from tests.store.conformance_access import TokenConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
@@ -25,7 +25,7 @@ from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
-from tests.store.conformance_shelves import ShelfConformance
+from tests.store.conformance_shelves import SpillConformance
 
 
 @asynccontextmanager
@@ -48,11 +48,11 @@ class TestLeadership(LeadershipConformance):
     pass
 
 
-class TestFold(FoldConformance):
+class TestProjection(ProjectionConformance):
     pass
 
 
-class TestShelves(ShelfConformance):
+class TestShelves(SpillConformance):
     pass
 
 
@@ -84,7 +84,7 @@ class TestObjects(ObjectsConformance):
     pass
 
 
-class TestAccess(AccessConformance, NotesConformance):
+class TestAccess(TokenConformance, NotesConformance):
     pass
 
 
@@ -106,7 +106,7 @@ async def test_a_refused_append_writes_nothing_and_the_next_one_goes_on() -> Non
 async def test_after_a_doubtful_append_loading_tells_the_truth(*, written: bool) -> None:
     store = MemoryStore()
     leader = await leading(store)
-    store.ledger.doubt_next_append(written=written)
+    store.ledger.leave_next_append_uncertain(written=written)
     with pytest.raises(UnknownFateError):
         await leader.append(put(1))
     snapshot = await store.ledger.load()

@@ -29,7 +29,7 @@ from rota.core.records.event_inputs import (
 )
 from rota.core.records.events import event_key
 from rota.core.records.schedules import Calendar
-from rota.store.folding.mirror import JournalGapError, Mirror
+from rota.store.folding.mirror import JournalGapError, StandbyState
 from rota.store.protocol import Epoch, Seq, Snapshot, Totals
 from rota.store.sqlite.memory import MemoryStore
 from tests.core.planned import plan
@@ -112,7 +112,7 @@ async def written(seed: int) -> MemoryStore:
     return store
 
 
-async def follow(store: MemoryStore, mirror: Mirror, upto: int, size: int) -> None:
+async def follow(store: MemoryStore, mirror: StandbyState, upto: int, size: int) -> None:
     """Reads on, as a follower does."""
     while mirror.seq < upto:
         records = await store.ledger.records_after(mirror.seq, min(size, upto - mirror.seq))
@@ -132,7 +132,7 @@ def plain(snapshot: Snapshot) -> tuple[object, ...]:
         {x.id: x for x in snapshot.executions},
         {x.id: x for x in snapshot.workers},
         {x.name: x for x in snapshot.queues},
-        snapshot.order_next,
+        snapshot.next_arrival_number,
         snapshot.totals.submitted,
         set(snapshot.totals.finished),
         set(snapshot.totals.decided),
@@ -140,7 +140,7 @@ def plain(snapshot: Snapshot) -> tuple[object, ...]:
         list(snapshot.schedules),
         {x.name: x for x in snapshot.calendars},
         list(snapshot.triggers),
-        list(snapshot.held),
+        list(snapshot.buffered_events),
     )
 
 
@@ -148,7 +148,7 @@ def plain(snapshot: Snapshot) -> tuple[object, ...]:
 async def test_a_copy_that_follows_is_what_a_load_brings(seed: int) -> None:
     store = await written(seed)
     newest = (await store.catalog.head())[1]
-    mirror, seen = Mirror(empty()), set[str]()
+    mirror, seen = StandbyState(empty()), set[str]()
     for upto in range(AT_ONCE, newest + AT_ONCE, AT_ONCE):
         await follow(store, mirror, min(upto, newest), size=AT_ONCE)
         seen |= {name for name in OCCASIONS if getattr(mirror.snapshot(), name)}
@@ -165,9 +165,9 @@ async def test_it_may_begin_anywhere_and_read_any_number_at_once(seed: int) -> N
     store = await written(seed)
     newest = (await store.catalog.head())[1]
     dice = random.Random(seed)
-    first = Mirror(empty())
+    first = StandbyState(empty())
     await follow(store, first, dice.randrange(newest), size=AT_ONCE)
-    second = Mirror(first.snapshot())
+    second = StandbyState(first.snapshot())
     for mirror, size in ((first, 1), (second, newest)):
         await follow(store, mirror, newest, size=size)
     assert plain(first.snapshot()) == plain(second.snapshot())
@@ -180,4 +180,4 @@ async def test_a_copy_that_fell_behind_what_is_kept_says_so() -> None:
         await store.ledger.append(epoch, Seq(seq), 1, [put(seq)])
     records = await store.ledger.records_after(Seq(1), 10)
     with pytest.raises(JournalGapError):
-        Mirror(empty()).apply(records)
+        StandbyState(empty()).apply(records)

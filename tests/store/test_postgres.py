@@ -15,13 +15,13 @@ from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import Store
 from tests.postgres.cell import EMPTY, Cell
 from tests.store.conformance import (
-    FoldConformance,
     JournalConformance,
+    ProjectionConformance,
     ReadingConformance,
     StoreMaker,
     leading,
 )
-from tests.store.conformance_access import AccessConformance
+from tests.store.conformance_access import TokenConformance
 from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
@@ -30,11 +30,11 @@ from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
-from tests.store.conformance_shelves import ShelfConformance
+from tests.store.conformance_shelves import SpillConformance
 
 pytestmark = pytest.mark.postgres
 
-IDLE_FOR_LONG = StoreLimits(postgres_fold_idle_s=60.0)
+IDLE_FOR_LONG = StoreLimits(postgres_projection_idle_s=60.0)
 """Where few writes are not in the tables before somebody reads."""
 
 
@@ -74,11 +74,11 @@ class TestLeadership(LeadershipConformance):
     pass
 
 
-class TestFold(FoldConformance):
+class TestProjection(ProjectionConformance):
     pass
 
 
-class TestShelves(ShelfConformance):
+class TestShelves(SpillConformance):
     pass
 
 
@@ -110,7 +110,7 @@ class TestObjects(ObjectsConformance):
     pass
 
 
-class TestAccess(AccessConformance, NotesConformance):
+class TestAccess(TokenConformance, NotesConformance):
     pass
 
 

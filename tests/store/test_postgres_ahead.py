@@ -42,7 +42,7 @@ WHERE p.indrelid = 'rota.jobs_done'::regclass GROUP BY 1, 2
 
 @pytest.fixture
 def cell() -> Cell:
-    return Cell(limits=StoreLimits(ahead_bytes_min=0))
+    return Cell(limits=StoreLimits(online_index_bytes_min=0))
 
 
 @asynccontextmanager

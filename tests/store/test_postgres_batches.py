@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from rota.core.model import JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import Refill
-from rota.store.folding.jobs_in_bulk import JobsInBulk
+from rota.store.folding.jobs_in_bulk import BulkDecoder
 from rota.store.folding.known_shelf import ShelfRow
 from rota.store.postgres.tables import load as postgres_load
-from rota.store.postgres.tables.load import read_shelf
+from rota.store.postgres.tables.load import read_spill_queue
 from tests.core.asking import spec
 from tests.doubt import examples
 from tests.postgres.cell import Cell, migrated_cell
@@ -91,7 +91,7 @@ async def put(connection: asyncpg.Connection[Any], rows: Sequence[tuple[Any, ...
     )
 
 
-class Counting(JobsInBulk):
+class Counting(BulkDecoder):
     """Knows how many rows were read one by one."""
 
     def __init__(self) -> None:
@@ -118,9 +118,9 @@ async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
     rows = rows_of(batches, first, step)
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
-        bulk = JobsInBulk()
+        bulk = BulkDecoder()
         for _ in range(2):  # the second time with all that was learned of them
-            jobs, kept = await read_shelf(
+            jobs, kept = await read_spill_queue(
                 connection, Refill(LINE, first - 1, limit, 1), bulk, stretch
             )
             assert jobs == [
@@ -144,7 +144,9 @@ async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_
     assert longer + 1 in [row[3] for row in rows]
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
-        jobs, kept = await read_shelf(connection, Refill(LINE, first - 1, 40, 1), JobsInBulk(), 10)
+        jobs, kept = await read_spill_queue(
+            connection, Refill(LINE, first - 1, 40, 1), BulkDecoder(), 10
+        )
     assert [(job.id, job.spec.arrival_number) for job in jobs] == [(row[0], row[3]) for row in rows]
     assert [row.encoded for row in kept] == [row[2] for row in rows]
 
@@ -158,7 +160,9 @@ async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job()
         jobs: list[JobRecord] = []
         kept: list[ShelfRow] = []
         for done in (0, 200):
-            jobs, kept = await read_shelf(connection, Refill(LINE, 999 + done, 200, 1), bulk, 50)
+            jobs, kept = await read_spill_queue(
+                connection, Refill(LINE, 999 + done, 200, 1), bulk, 50
+            )
             assert [job.id for job in jobs] == [row[0] for row in rows[done : done + 200]]
     assert bulk.singly == 50
     assert kept[-1].form is kept[-25].form
@@ -173,6 +177,6 @@ async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each
         await put(connection, rows_of(batches, 1_000))
         asked: list[str] = []
         connection.add_query_logger(lambda query: asked.append(query.query))
-        await read_shelf(connection, Refill(LINE, 999, 120, 1), bulk, 20)
+        await read_spill_queue(connection, Refill(LINE, 999, 120, 1), bulk, 20)
     assert bulk.singly == 120
     assert asked.count(postgres_load._ALIKE) == 1

@@ -82,7 +82,7 @@ async def test_a_follower_folds_when_no_leader_does(cell: Cell) -> None:
             leader = await leading(one)
             await one.ledger.resign(leader.epoch)
             epoch = await one.ledger.claim("again")
-            one._folder.leads = False  # as if it died right after the append
+            one._projector.leads = False  # as if it died right after the append
             await one.ledger.append(epoch, Seq(1), 1, [put(1)])
         assert len(await two.catalog.find_jobs(JobQuery())) == 1
 

@@ -12,7 +12,7 @@ import pytest
 
 from rota.core.model import Instant
 from rota.store.limits import StoreLimits
-from rota.store.postgres.connect import Line, parse_address
+from rota.store.postgres.connect import DedicatedConnection, parse_address
 from rota.store.postgres.glance import HAS_INBOX, REVISION, Glance
 from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import StoreError
@@ -36,7 +36,7 @@ async def cell() -> Cell:
     return await migrated_cell()
 
 
-class NotedLine(Line):
+class NotedLine(DedicatedConnection):
     """One that knows how often it was read from, and whose answers can be held back."""
 
     def __init__(self, cell: Cell) -> None:
@@ -187,7 +187,7 @@ async def test_a_server_that_was_gone_for_long_is_shown_to_nobody_and_forgotten_
         long_ago = "UPDATE rota.nodes SET seen_at = now() - interval '25 h' WHERE node = 'gone'"
         await person.execute(long_ago)
         await one.nodes.announce(Node(node="here"))
-        assert [seen.told.node for seen in await one.nodes.everyone()] == ["here"]
+        assert [seen.announced.node for seen in await one.nodes.everyone()] == ["here"]
         assert await person.fetchval(names) == ["gone", "here"]
         async with cell.opened() as two:
             await two.nodes.announce(Node(node="new"))

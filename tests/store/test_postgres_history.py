@@ -31,21 +31,21 @@ from rota.store.postgres.store import PostgresStore
 from rota.store.postgres.tables.partitions import DAY_MS
 from rota.store.postgres.tables.queries import execution_search, job_bodies, job_search
 from rota.store.postgres.tables.search import (
+    FilterSearch,
+    IdRange,
     Route,
-    Search,
-    Span,
+    SearchStep,
     Statement,
-    Step,
     matches,
     plain,
     reaches,
 )
 from rota.store.protocol import (
-    Catalog,
     Direction,
     ExecutionQuery,
     JobQuery,
     OccurrenceQuery,
+    QueryStore,
     Seq,
     StoreError,
 )
@@ -245,7 +245,7 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
         ids = [job.id for job in jobs]
         done = asyncio.Event()
 
-        async def read(catalog: Catalog) -> int:
+        async def read(catalog: QueryStore) -> int:
             reads = 0
             while not done.is_set():
                 found = await catalog.find_jobs(JobQuery())
@@ -325,18 +325,18 @@ async def plan(cell: Cell, page: Statement) -> str:
     return json.dumps(json.loads(found))
 
 
-WHOLE = Span()
+WHOLE = IdRange()
 LOST = (ExecutionState.LOST,)
 
 
-def of_jobs(**given: Any) -> Search:
+def of_jobs(**given: Any) -> FilterSearch:
     return job_search(JobQuery(**given))
 
 
-def step(search: Search, *walked: int) -> Statement:
+def step(search: FilterSearch, *walked: int) -> Statement:
     """One that walks these of the filters."""
     route = Route(tuple(search.terms[number] for number in walked), 1)
-    return matches(search, Step(route, WHOLE, 2_000, 51))
+    return matches(search, SearchStep(route, WHOLE, 2_000, 51))
 
 
 RARE_LABEL = of_jobs(labels=(("team", "billing"),), name="rare")
@@ -348,7 +348,7 @@ PAGES = {
     "a priority": plain(of_jobs(priority=7), WHOLE, 51),
     "failed": plain(of_jobs(states=(JobState.FAILED,)), WHOLE, 51),
     "label": plain(of_jobs(labels=(("team", "billing"),)), WHOLE, 51),
-    "further down": plain(of_jobs(), Span(None, "01930000-0000-7000-8000-000000000000"), 51),
+    "further down": plain(of_jobs(), IdRange(None, "01930000-0000-7000-8000-000000000000"), 51),
     "how far filters reach": reaches(RARE_LABEL, RARE_LABEL.terms, WHOLE, 2_000),
     "a tenant that succeeded": step(of_jobs(tenant="rare", states=(JobState.SUCCEEDED,)), 1),
     "names of a label": step(RARE_LABEL, 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.engine.trouble import in_words
-from rota.store.postgres.connect import Address, Identity, Line, parse_address
+from rota.store.postgres.connect import Address, DedicatedConnection, Identity, parse_address
 from rota.store.protocol import OtherDatabaseError
 from tests.postgres.cell import Cell
 from tests.postgres.server import PostgresServer
@@ -17,10 +17,10 @@ async def test_another_database_behind_the_same_address_is_refused_in_plain_word
     first, other = Cell(), PostgresServer()
     try:
         known = parse_address(first.dsn)
-        line = Line(known, "test", 5, {})
+        line = DedicatedConnection(known, "test", 5, {})
         assert await line.read(lambda c: c.fetchval("SELECT 1")) == 1
         await line.close()
-        moved = Line(Address(other.dsn(), identity=known.identity), "test", 5, {})
+        moved = DedicatedConnection(Address(other.dsn(), identity=known.identity), "test", 5, {})
         with pytest.raises(OtherDatabaseError, match="another database now") as refused:
             await moved.read(lambda c: c.fetchval("SELECT 1"))
         assert in_words(refused.value) == str(refused.value)
@@ -32,6 +32,6 @@ async def test_another_database_behind_the_same_address_is_refused_in_plain_word
 async def test_the_same_database_is_known_again_by_every_connection() -> None:
     address = Address(Cell().dsn, identity=Identity())
     for _ in range(2):
-        line = Line(address, "test", 5, {})
+        line = DedicatedConnection(address, "test", 5, {})
         assert await line.read(lambda c: c.fetchval("SELECT 1")) == 1
         await line.close()

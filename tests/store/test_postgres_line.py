@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from rota.store.postgres.connect import Connection, Line, parse_address
+from rota.store.postgres.connect import Connection, DedicatedConnection, parse_address
 from rota.store.protocol import StoreError
 
 
@@ -24,7 +24,7 @@ class Wire:
         self.is_broken = True
 
 
-class WiredLine(Line):
+class WiredConnection(DedicatedConnection):
     """One that has its connection from the test."""
 
     def __init__(self) -> None:
@@ -36,11 +36,13 @@ class WiredLine(Line):
 
 
 @pytest.fixture
-def line() -> WiredLine:
-    return WiredLine()
+def line() -> WiredConnection:
+    return WiredConnection()
 
 
-async def test_everybody_has_their_turn_in_the_order_in_which_they_came(line: WiredLine) -> None:
+async def test_everybody_has_their_turn_in_the_order_in_which_they_came(
+    line: WiredConnection,
+) -> None:
     seen: list[int] = []
 
     async def use(number: int) -> int:
@@ -61,7 +63,7 @@ async def test_everybody_has_their_turn_in_the_order_in_which_they_came(line: Wi
 
 
 async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(
-    line: WiredLine,
+    line: WiredConnection,
 ) -> None:
     await line._turn.acquire()
     done: list[bool] = []
@@ -76,7 +78,7 @@ async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(
     assert done == [True]
 
 
-async def test_what_takes_too_long_is_broken_off_and_not_cancelled(line: WiredLine) -> None:
+async def test_what_takes_too_long_is_broken_off_and_not_cancelled(line: WiredConnection) -> None:
     go_on, ends = asyncio.Event(), []
 
     async def work(_: Any) -> None:

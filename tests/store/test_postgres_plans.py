@@ -9,7 +9,7 @@ import pytest
 from rota.core.lifecycle import ExecutionState, JobState
 from rota.core.model import JobId, Life
 from rota.core.outcome import DropJob, MoveJob
-from rota.store.limits import FOLD_PLANS_FIRST_WRITES
+from rota.store.limits import PLAN_CACHE_FIRST_WRITES
 from rota.store.postgres.plans import BY_KEY, PLANNED
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import leading, put, run_of
@@ -61,7 +61,7 @@ async def test_a_table_thought_empty_is_still_looked_into_by_key(cell: Cell) -> 
 
 async def test_plans_of_an_empty_table_are_not_kept_when_it_fills(cell: Cell) -> None:
     """Else each job that goes on after its end is found by reading an index of all that ended."""
-    ids = [JobId(f"job-{number:04}") for number in range(1, 3 * FOLD_PLANS_FIRST_WRITES)]
+    ids = [JobId(f"job-{number:04}") for number in range(1, 3 * PLAN_CACHE_FIRST_WRITES)]
     ended, again = Life(JobState.SUCCEEDED), Life(JobState.RUNNING, lives=2)
     async with cell.opened() as store:
         leader = await leading(store)
@@ -84,7 +84,7 @@ async def test_in_a_table_that_was_cleaned_while_empty_ids_are_found_by_their_ke
     cell: Cell,
 ) -> None:
     """Its size stays and its rows count as none, so that any index seems as good as the key's."""
-    numbers = range(1, 3 * FOLD_PLANS_FIRST_WRITES + 1)
+    numbers = range(1, 3 * PLAN_CACHE_FIRST_WRITES + 1)
     ids = [JobId(f"job-{number:04}") for number in numbers]
     async with cell.opened() as store:
         leader = await leading(store)

@@ -42,7 +42,7 @@ async def test_a_leader_is_seen_to_be_there_for_as_long_as_its_process_is(cell: 
 
 
 async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(cell: Cell) -> None:
-    async with cell.opened(limits=StoreLimits(fold_stalled_s=0.2)) as store:
+    async with cell.opened(limits=StoreLimits(projection_stalled_s=0.2)) as store:
         frozen = await asyncpg.connect(cell.dsn, server_settings={"application_name": "rota fold"})
         holding = frozen.transaction()
         await holding.start()
@@ -60,7 +60,7 @@ async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(cell: 
 async def test_whoever_waits_for_its_client_in_no_fold_of_ours_is_left_alone(
     cell: Cell,
 ) -> None:
-    async with cell.opened(limits=StoreLimits(fold_stalled_s=0.0)) as store:
+    async with cell.opened(limits=StoreLimits(projection_stalled_s=0.0)) as store:
         somebody = await asyncpg.connect(cell.dsn)
         async with somebody.transaction():
             await somebody.execute("SELECT folded_seq FROM rota.meta FOR UPDATE")

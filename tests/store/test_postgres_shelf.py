@@ -35,7 +35,7 @@ async def fold(store: PostgresStore) -> None:
 
 
 async def read(store: PostgresStore) -> None:
-    (found,) = await store.ledger.shelved([Refill(LINE, -1, 99, 1)], Seq(0))
+    (found,) = await store.ledger.read_spilled([Refill(LINE, -1, 99, 1)], Seq(0))
     assert ids(found) == [1, 2, 3, 4, 5, 6]
 
 
@@ -61,12 +61,12 @@ async def test_jobs_that_were_read_are_known_to_the_fold_until_they_move() -> No
         await read(store)
         await leader.append(put(7))
         await fold(store)
-        shelf = store._folder.known.shelf
+        shelf = store._projector.known.shelf
         assert list(shelf.known) == IDS
         await leader.append(MoveJob(IDS[0], RUNNING), MoveJob(IDS[1], DONE))
         assert (await store.catalog.jobs([IDS[1]]))[0].life == DONE
         assert list(shelf.known) == IDS[2:]
-        lines = dict((await store.ledger.load()).lines)
+        lines = dict((await store.ledger.load()).spill_counts)
     assert lines == {LINE: 4}
     assert await states(cell) == {
         "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1", "7"], "jobs_done": ["2"],
@@ -86,7 +86,7 @@ async def test_what_a_newer_program_stored_of_a_job_stays_when_it_ends() -> None
         await read(store)
         await leader.append(put(7))
         await fold(store)
-        assert IDS[0] in store._folder.known.shelf.known
+        assert IDS[0] in store._projector.known.shelf.known
         await leader.append(MoveJob(IDS[0], RUNNING))
         await fold(store)
         await leader.append(MoveJob(IDS[0], DONE))
@@ -100,14 +100,14 @@ async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the
     async with cell.opened() as store, cell.opened() as other:
         leader = await six_on_the_shelf(store)
         await read(store)
-        store._folder.leads = False  # as if it stood still for a moment
+        store._projector.leads = False  # as if it stood still for a moment
         await leader.append(MoveJob(IDS[0], Life(JobState.CANCELLED, finished_at=5)))
         assert [job.id for job in (await other.ledger.load()).jobs] == IDS[1:]
-        store._folder.leads = True
+        store._projector.leads = True
         await leader.append(put(1, Life(JobState.QUEUED, lives=2)), MoveJob(IDS[1], DONE))
         found = await store.catalog.jobs(IDS[:2])
         assert [job.life.state for job in found] == [JobState.QUEUED, JobState.SUCCEEDED]
-        lines = dict((await store.ledger.load()).lines)
+        lines = dict((await store.ledger.load()).spill_counts)
     assert lines == {LINE: 4}
     assert await states(cell) == {
         "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1"], "jobs_done": ["2"],
@@ -115,11 +115,11 @@ async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the
 
 
 async def test_a_shelf_is_read_in_stretches_and_no_longer_than_was_asked() -> None:
-    cell = await migrated_cell(StoreLimits(shelf_rows_per_fetch=2))
+    cell = await migrated_cell(StoreLimits(spilled_rows_per_fetch=2))
     async with cell.opened() as store:
         await six_on_the_shelf(store)
         for limit in range(1, 8):
-            (found,) = await store.ledger.shelved([Refill(LINE, 1, limit, 1)], Seq(0))
+            (found,) = await store.ledger.read_spilled([Refill(LINE, 1, limit, 1)], Seq(0))
             assert ids(found) == [2, 3, 4, 5, 6][:limit]
 
 
@@ -131,7 +131,7 @@ SELECT 'job-' || n, 1, 'default', 'default', 'many', 0, 0, '', convert_to(repeat
 """
 
 
-@pytest.mark.parametrize("statement", [postgres_load._SHELF, postgres_load._ALIKE])
+@pytest.mark.parametrize("statement", [postgres_load._SPILL_QUEUE, postgres_load._ALIKE])
 async def test_a_shelf_is_read_along_its_index_also_before_the_table_is_analysed(
     statement: str,
 ) -> None:

@@ -12,8 +12,8 @@ from asyncpg.transaction import Transaction
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
-from rota.store.folding.mirror import Mirror
-from rota.store.limits import FOLD_FEW_WRITES, PRECEDENCE_ROUNDS, StoreLimits
+from rota.store.folding.mirror import StandbyState
+from rota.store.limits import PRECEDENCE_ROUNDS, PROJECTION_FEW_WRITES, StoreLimits
 from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import JobQuery, Seq
 from tests.postgres.cell import Cell
@@ -23,12 +23,16 @@ from tests.store.conformance_shelves import LINE, shelve
 
 pytestmark = pytest.mark.postgres
 
-JOBS = FOLD_FEW_WRITES // 4
+JOBS = PROJECTION_FEW_WRITES // 4
 LIVE = 20
 ENDED = JOBS - 2 * LIVE
 RUNNING = Life(JobState.RUNNING, attempt=1)
 DONE = Life(JobState.SUCCEEDED, finished_at=9)
-PATIENT = StoreLimits(fold_begin_writes=FOLD_FEW_WRITES, postgres_fold_idle_s=60.0, fold_lag_s=60.0)
+PATIENT = StoreLimits(
+    projection_begin_writes=PROJECTION_FEW_WRITES,
+    postgres_projection_idle_s=60.0,
+    projection_lag_s=60.0,
+)
 """The fold takes many writes at once, and then waits for more until a reader comes."""
 _ROWS = """
 SELECT (SELECT count(*) FROM rota.jobs_done), (SELECT count(*) FROM rota.executions_done),
@@ -67,7 +71,7 @@ async def test_the_fold_gives_way_while_a_turn_begins_and_while_its_outcome_is_t
 ) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
-        going_first = store._folder.precedence
+        going_first = store._projector.precedence
         for _ in range(PRECEDENCE_ROUNDS):
             await asyncio.sleep(0)  # whatever was claimed before has passed
         assert not going_first._is_ours
@@ -95,12 +99,12 @@ async def test_a_reader_sees_what_lives_although_only_what_ended_was_written(cel
 
 async def test_another_server_that_folds_the_same_again_counts_nothing_twice(cell: Cell) -> None:
     async with under_load(cell) as (store, leader), cell.opened() as other:
-        store._folder.leads = False  # as if it stood still from here on
+        store._projector.leads = False  # as if it stood still from here on
         loaded = await other.ledger.load()
         assert (loaded.seq, len(loaded.jobs), len(loaded.executions)) == (3, LIVE, LIVE)
         assert loaded.totals.submitted == JOBS
         assert loaded.totals.finished == (("default", "succeeded", JOBS - LIVE),)
-        store._folder.leads = True
+        store._projector.leads = True
         await leader.append(MoveJob(JobId("job-0000"), DONE))
         assert (await states(store))[JobState.RUNNING] == LIVE - 1
 
@@ -175,7 +179,7 @@ async def test_a_follower_that_begins_just_as_the_leader_writes_ahead_counts_not
             await start(transaction)
 
         monkeypatch.setattr(Transaction, "start", start_late)
-        mirror = Mirror(await other.ledger.load())
+        mirror = StandbyState(await other.ledger.load())
         records = await other.ledger.records_after(mirror.seq, 100)
         mirror.apply(records, await other.catalog.jobs(mirror.unknown(records)))
         copied = mirror.snapshot()
@@ -193,7 +197,7 @@ async def draining(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]]:
         leader = await leading(store)
         await leader.append(*map(put, numbers[:half]), *map(shelve, numbers[half:]))
         assert len(await store.catalog.find_jobs(JobQuery(limit=JOBS))) == JOBS
-        await store.ledger.shelved([Refill(LINE, -1, JOBS, 1)], Seq(0))
+        await store.ledger.read_spilled([Refill(LINE, -1, JOBS, 1)], Seq(0))
         began = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
         over = [*numbers[LIVE:half], *numbers[half + LIVE :]]
         ended = [MoveJob(began[one].id, DONE) for one in over]
@@ -217,7 +221,7 @@ async def test_jobs_of_a_backlog_are_written_once_and_those_that_run_wait(cell: 
         await leader.append(MoveJob(JobId("job-0000"), DONE))
         assert (await states(store))[JobState.SUCCEEDED] == ended + 1
         loaded = await store.ledger.load()
-    assert (loaded.totals.submitted, dict(loaded.lines)) == (JOBS + 4 * LIVE, {})
+    assert (loaded.totals.submitted, dict(loaded.spill_counts)) == (JOBS + 4 * LIVE, {})
     assert loaded.totals.finished == (("default", "succeeded", ended + 1),)
 
 
@@ -225,13 +229,13 @@ async def test_another_server_that_folds_a_backlogs_tail_again_counts_nothing_tw
     cell: Cell,
 ) -> None:
     async with draining(cell) as (store, leader), cell.opened() as other:
-        store._folder.leads = False  # as if it stood still from here on
+        store._projector.leads = False  # as if it stood still from here on
         loaded = await other.ledger.load()
-        assert (len(loaded.jobs), len(loaded.executions), dict(loaded.lines)) == (
+        assert (len(loaded.jobs), len(loaded.executions), dict(loaded.spill_counts)) == (
             2 * LIVE, 2 * LIVE, {},
         )  # fmt: skip
         assert loaded.totals.submitted == JOBS + 4 * LIVE
         assert loaded.totals.finished == (("default", "succeeded", ENDED + 4 * LIVE),)
-        store._folder.leads = True
+        store._projector.leads = True
         await leader.append(MoveJob(JobId("job-0000"), DONE))
         assert (await states(store))[JobState.RUNNING] == 2 * LIVE - 1

@@ -16,7 +16,7 @@ from rota.store.limits import POSTGRES_READERS, StoreLimits
 from rota.store.postgres.connect import connect, parse_address
 from rota.store.postgres.store import PostgresStore, open_postgres
 from rota.store.postgres.tables.partitions import make_partitions
-from rota.store.postgres.trouble import spoils, told
+from rota.store.postgres.trouble import as_store_error, breaks_connection
 from rota.store.protocol import (
     JobQuery,
     Seq,
@@ -39,8 +39,8 @@ SOON_S = 20.0
 IMPATIENT = StoreLimits(
     close_s=0.2,
     connect_s=0.5,
-    fold_close_s=0.2,
-    fold_statement_s=0.5,
+    projection_close_s=0.2,
+    projection_statement_s=0.5,
     append_deadline_s=0.5,
     follow_deadline_s=0.5,
 )
@@ -97,11 +97,11 @@ def test_every_trouble_is_certain_or_in_doubt_and_says_what_to_do(
     code: str, severity: str, kind: type[StoreError], words: str, *, spoiled: bool
 ) -> None:
     error = failure(code, severity)
-    said = told(error, "PostgreSQL at host/db")
+    said = as_store_error(error, "PostgreSQL at host/db")
     assert type(said) is kind
     assert words in str(said)
     assert str(said).startswith("PostgreSQL at host/db")
-    assert spoils(error) is spoiled
+    assert breaks_connection(error) is spoiled
 
 
 async def test_no_connection_left_is_said_so_and_goes_on_when_there_is_one() -> None:
@@ -167,7 +167,7 @@ async def test_a_fold_whose_database_vanished_is_taken_up_on_another_connection(
         proxy.become(Mode.DEAF)
         await other.ledger.append(leader.epoch, Seq(2), 1, [put(2)])
         with pytest.raises(StoreError):
-            await store._folder.reached(Seq(2))
+            await store._projector.reached(Seq(2))
         proxy.heal()
         assert len(await store.catalog.find_jobs(JobQuery())) == 2
 

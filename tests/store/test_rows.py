@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.model import JobId, JobRecord, JobState, Life, Spec
-from rota.store.folding.jobs_in_bulk import Alike, Form, JobsInBulk
+from rota.store.folding.jobs_in_bulk import BulkDecoder, EncodedBatch, EncodedSpec
 from rota.store.rows import Row
 from tests.core.asking import spec
 from tests.doubt import examples
@@ -22,7 +22,7 @@ def _row(job_id: str) -> Row:
 
 
 def test_jobs_that_are_alike_share_all_but_their_ids() -> None:
-    first, second = JobsInBulk().jobs([_row("a"), _row("b")])
+    first, second = BulkDecoder().jobs([_row("a"), _row("b")])
     assert first.spec == second.spec == spec(priority=1)
     assert first.life is second.life
     for field in ("terms", "task", "payload", "created_at"):
@@ -39,14 +39,14 @@ def test_a_job_read_among_others_has_all_that_was_stored_of_it() -> None:
     life = Life(JobState.QUEUED, line=7)
     jobs = [JobRecord(JobId(f"j{number}"), one, life) for number, one in enumerate(asked)]
     stored = [(one.id, encode(one.life), encode(one.spec), "more") for one in jobs]
-    assert list(JobsInBulk().jobs(stored)) == jobs
+    assert list(BulkDecoder().jobs(stored)) == jobs
 
 
 def test_a_job_of_another_version_is_read_with_what_this_one_knows() -> None:
     whole = msgspec.msgpack.decode(encode(spec(priority=1)))
     life = encode(Life(JobState.QUEUED))
     newer, older = encode([*whole, "what is that?"]), encode(whole[:5])
-    first, second = JobsInBulk().jobs([(JobId("a"), life, newer), (JobId("b"), life, older)])
+    first, second = BulkDecoder().jobs([(JobId("a"), life, newer), (JobId("b"), life, older)])
     assert first.spec == second.spec == spec(priority=1)
 
 
@@ -54,7 +54,7 @@ def test_jobs_of_one_batch_share_also_what_few_have() -> None:
     asked = [
         replace(spec(labels=[("team", "billing")]), arrival_number=300 + one) for one in range(4)
     ]
-    read = list(JobsInBulk().jobs([(JobId("a"), QUEUED, encode(one)) for one in asked]))
+    read = list(BulkDecoder().jobs([(JobId("a"), QUEUED, encode(one)) for one in asked]))
     assert [job.spec for job in read] == asked
     assert read[2].spec.labels is read[3].spec.labels
 
@@ -65,8 +65,8 @@ def test_only_a_place_that_was_cut_out_makes_jobs_a_batch() -> None:
     ids, orders = [JobId("a"), JobId("b")], [70_000, 70_001]
     for number in (encode(asked.arrival_number), asked.payload):
         start = data.index(number) + 1
-        form = Form(len(data), data[:start], 4, data[start + 4 :])
-        batch = JobsInBulk().batch(Alike(QUEUED, form, ids, orders))
+        form = EncodedSpec(len(data), data[:start], 4, data[start + 4 :])
+        batch = BulkDecoder().batch(EncodedBatch(QUEUED, form, ids, orders))
         if number is asked.payload:
             assert batch is None
         else:
@@ -97,7 +97,7 @@ SPECS = st.builds(
 @settings(max_examples=examples(100, 2000), deadline=None)
 @given(st.lists(SPECS, max_size=12))
 def test_a_job_is_read_after_any_others_as_it_would_be_alone(stored: list[bytes]) -> None:
-    read = JobsInBulk().jobs([(JobId("a"), QUEUED, data) for data in stored])
+    read = BulkDecoder().jobs([(JobId("a"), QUEUED, data) for data in stored])
     assert [job.spec for job in read] == [
         msgspec.msgpack.decode(data, type=Spec) for data in stored
     ]

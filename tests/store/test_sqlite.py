@@ -28,23 +28,23 @@ from rota.store.protocol import (
     StoreLockedError,
     UnknownFateError,
 )
-from rota.store.sqlite.access import SqliteAccess
+from rota.store.sqlite.access import SqliteTokenStore
 from rota.store.sqlite.leadership import take_inbox
-from rota.store.sqlite.reader import ReaderPool, SqliteCatalog
+from rota.store.sqlite.reader import ReaderThreads, SqliteQueryStore
 from rota.store.sqlite.store import SqliteStore, open_sqlite
-from rota.store.sqlite.writer import SqliteWriter
+from rota.store.sqlite.writer import SqliteJournalStore
 from tests.stand_in import stand_in
 from tests.store.conformance import (
     Appender,
-    FoldConformance,
     JournalConformance,
+    ProjectionConformance,
     ReadingConformance,
     StoreMaker,
     leading,
     put,
     run_of,
 )
-from tests.store.conformance_access import AccessConformance, token
+from tests.store.conformance_access import TokenConformance, token
 from tests.store.conformance_bulk import (
     LOG_CAP,
     RUN,
@@ -59,7 +59,7 @@ from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import SCHEDULES, ScheduleConformance, occurrence
-from tests.store.conformance_shelves import ShelfConformance
+from tests.store.conformance_shelves import SpillConformance
 from tests.store.faulty_disk import FaultyDisk
 
 
@@ -90,11 +90,11 @@ class TestLeadership(LeadershipConformance):
     pass
 
 
-class TestFold(FoldConformance):
+class TestProjection(ProjectionConformance):
     pass
 
 
-class TestShelves(ShelfConformance):
+class TestShelves(SpillConformance):
     pass
 
 
@@ -126,7 +126,7 @@ class TestObjects(ObjectsConformance):
     pass
 
 
-class TestAccess(AccessConformance, NotesConformance):
+class TestAccess(TokenConformance, NotesConformance):
     pass
 
 
@@ -201,7 +201,7 @@ async def test_logs_of_deleted_jobs_are_swept_after_a_crash_in_between(tmp_path:
         await leader.append(put(1), run_of(1, ExecutionState.SUCCEEDED))
         await store.logs.append(RUN, 0, b"text")
     # The fold that dropped the job was the last thing the process did.
-    writer = SqliteWriter(tmp_path / "rota.db")
+    writer = SqliteJournalStore(tmp_path / "rota.db")
     epoch = await writer.claim("test")
     await writer.append(epoch, Seq(2), 1, [DropJob(JobId("job-0001"))])
     await writer.close()
@@ -261,8 +261,8 @@ async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(tmp_path: Path)
             waits.append(True)
             await store.ledger.caught_up()
 
-        catalog = SqliteCatalog(
-            ReaderPool(tmp_path / "rota.db", 1), stand_in(store.ledger, caught_up=noted)
+        catalog = SqliteQueryStore(
+            ReaderThreads(tmp_path / "rota.db", 1), stand_in(store.ledger, caught_up=noted)
         )
         await (await leading(store)).append(PutKey(KeyRecord("a", "f", b"r", 1)))
         assert await catalog.keys_after("", 1) == ["a"]
@@ -283,9 +283,9 @@ async def test_old_lines_of_a_ledger_leave_as_new_ones_come(tmp_path: Path) -> N
 
 
 @asynccontextmanager
-async def on_faulty_disk(tmp_path: Path) -> AsyncIterator[tuple[FaultyDisk, SqliteWriter]]:
+async def on_faulty_disk(tmp_path: Path) -> AsyncIterator[tuple[FaultyDisk, SqliteJournalStore]]:
     disk = FaultyDisk()
-    ledger = SqliteWriter(tmp_path / "rota.db", vfs=disk.name)
+    ledger = SqliteJournalStore(tmp_path / "rota.db", vfs=disk.name)
     try:
         yield disk, ledger
     finally:
@@ -293,7 +293,7 @@ async def on_faulty_disk(tmp_path: Path) -> AsyncIterator[tuple[FaultyDisk, Sqli
         disk.unregister()
 
 
-async def started(ledger: SqliteWriter) -> Appender:
+async def started(ledger: SqliteJournalStore) -> Appender:
     leader = Appender(ledger)
     return await leader.start()
 
@@ -350,7 +350,7 @@ async def test_readers_hear_that_the_tables_cannot_follow_and_later_they_can(
         assert len((await ledger.load()).jobs) == 1
 
 
-class CountingWriter(SqliteWriter):
+class CountingWriter(SqliteJournalStore):
     """Knows how often its thread was asked for something."""
 
     asked = 0
@@ -362,7 +362,7 @@ class CountingWriter(SqliteWriter):
 
 async def test_looks_that_find_nothing_new_leave_the_file_alone(tmp_path: Path) -> None:
     ledger = CountingWriter(tmp_path / "rota.db")
-    access = SqliteAccess(ledger, STORE_LIMITS)
+    access = SqliteTokenStore(ledger, STORE_LIMITS)
     for _ in range(3):
         assert (await access.revision(), await ledger.take_inbox(9)) == (0, [])
     assert ledger.asked == 2

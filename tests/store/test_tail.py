@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob
-from rota.store.fold import Folded, Standing, fold, jobs_touched, shelf_of
+from rota.store.fold import JobStanding, TableChanges, jobs_touched, project, spill_queue_of
 from rota.store.folding.known import KnownJobs
 from rota.store.folding.tail import Tail
 from rota.store.protocol import Seq
@@ -21,21 +21,21 @@ from tests.store.naive import histories
 JOB, OTHER = JobId("job-0001"), JobId("job-0002")
 RUNNING = Life(JobState.RUNNING, attempt=1)
 DONE = Life(JobState.SUCCEEDED, finished_at=9)
-Table = Mapping[JobId, Standing]
+Table = Mapping[JobId, JobStanding]
 Records = Sequence[Sequence[AnyWrite]]
 
 
-def after(table: Table, folded: Folded) -> dict[JobId, Standing]:
+def after(table: Table, folded: TableChanges) -> dict[JobId, JobStanding]:
     """The rows, once something was written into them."""
     rows = {job_id: row for job_id, row in table.items() if job_id not in folded.dropped}
     for job_id, life in folded.lives.items():
         spec = folded.specs.get(job_id)
         queue = rows[job_id].queue if spec is None else spec.terms.queue
-        rows[job_id] = Standing(life.state, life.lives, queue, shelf_of(life))
+        rows[job_id] = JobStanding(life.state, life.lives, queue, spill_queue_of(life))
     return rows
 
 
-def figures(written: Iterable[Folded]) -> object:
+def figures(written: Iterable[TableChanges]) -> object:
     """What is counted by all of it."""
     finished: Counter[tuple[str, str]] = Counter()
     lines: Counter[int] = Counter()
@@ -43,7 +43,7 @@ def figures(written: Iterable[Folded]) -> object:
     for each in written:
         submitted += each.submitted
         finished.update(each.finished)
-        lines.update(each.lines)
+        lines.update(each.spill_counts)
     nonzero = [{what: n for what, n in all_.items() if n} for all_ in (finished, lines)]
     return submitted, *nonzero
 
@@ -112,27 +112,27 @@ def test_so_do_jobs_that_come_back_from_a_shelf(
 
 
 def _leaves_and_comes_to_the_same(before: Records, first: Records, second: Records) -> None:
-    start = after({}, fold(before, {}))
+    start = after({}, project(before, {}))
     taken: list[Sequence[AnyWrite]] = []
-    table, kept, left = start, tail(), list[Folded]()
+    table, kept, left = start, tail(), list[TableChanges]()
     for wild in (first, second):
-        piece = possible(wild, after(start, fold(taken, start)))
+        piece = possible(wild, after(start, project(taken, start)))
         take(kept, piece, table)
         taken += piece
         if not kept.tangled:
             left.append(kept.leave())
             table = after(table, left[-1])
-        true = fold(taken, start)
-        at_once = fold(taken, table)
+        true = project(taken, start)
+        at_once = project(taken, table)
         assert figures([*left, at_once]) == figures([true])
         assert after(table, at_once) == after(start, true)
-        one = fold(taken[:3], table)
-        rest = fold(taken[3:], after(table, one))
+        one = project(taken[:3], table)
+        rest = project(taken[3:], after(table, one))
         assert figures([*left, one, rest]) == figures([true])
         if kept.tangled:
             break  # it takes nothing more: all of it is written at once
-    assert figures([*left, kept.folded]) == figures([true])
-    assert after(table, kept.folded) == after(start, true)
+    assert figures([*left, kept.changes]) == figures([true])
+    assert after(table, kept.changes) == after(start, true)
 
 
 def test_what_has_ended_leaves_with_its_executions_and_what_lives_stays() -> None:
@@ -141,8 +141,11 @@ def test_what_has_ended_leaves_with_its_executions_and_what_lives_stays() -> Non
     take(kept, [[put(1), put(2)], [MoveJob(JOB, RUNNING), run_of(1)], [run_of(2), *ended]], {})
     gone = kept.leave()
     assert (list(gone.specs), list(gone.executions)) == ([JOB], ["execution-0001"])
-    assert (list(kept.folded.specs), list(kept.folded.executions)) == ([OTHER], ["execution-0002"])
-    assert (gone.submitted, kept.folded.submitted, kept.jobs) == (1, 1, 1)
+    assert (list(kept.changes.specs), list(kept.changes.executions)) == (
+        [OTHER],
+        ["execution-0002"],
+    )
+    assert (gone.submitted, kept.changes.submitted, kept.jobs) == (1, 1, 1)
     assert not kept.leave().lives
 
 
@@ -152,27 +155,27 @@ def test_an_end_is_counted_with_its_row_only_if_nothing_in_the_tail_comes_before
     gone = kept.leave()
     assert list(gone.lives) == [JOB, OTHER]
     assert gone.finished == {("default", "succeeded"): 1}
-    assert kept.folded.finished == {("default", "succeeded"): 1}
+    assert kept.changes.finished == {("default", "succeeded"): 1}
 
 
 def test_a_job_that_has_a_row_leaves_too_and_is_no_new_submission() -> None:
     kept = tail()
-    running = Standing(JobState.RUNNING, 1, "bulk")
+    running = JobStanding(JobState.RUNNING, 1, "bulk")
     take(kept, [[MoveJob(JOB, DONE), put(2), MoveJob(OTHER, DONE)]], {JOB: running})
     gone = kept.leave()
     assert list(gone.lives) == [JOB, OTHER]
-    assert (gone.submitted, kept.folded.submitted) == (1, 0)
+    assert (gone.submitted, kept.changes.submitted) == (1, 0)
     assert gone.finished == {("bulk", "succeeded"): 1}
 
 
 def test_a_job_is_taken_off_the_shelf_with_its_row_and_whoever_still_runs_is_not() -> None:
     kept = tail()
-    shelved = Standing(JobState.QUEUED, 1, "bulk", line=7)
+    shelved = JobStanding(JobState.QUEUED, 1, "bulk", line=7)
     started = [MoveJob(JOB, RUNNING), MoveJob(OTHER, RUNNING)]
     take(kept, [started, [MoveJob(JOB, DONE)]], {JOB: shelved, OTHER: shelved})
-    assert kept.leave().lines == {7: -1}
-    assert kept.folded.lines == {7: -1}
-    assert list(kept.folded.lives) == [OTHER]
+    assert kept.leave().spill_counts == {7: -1}
+    assert kept.changes.spill_counts == {7: -1}
+    assert list(kept.changes.lives) == [OTHER]
 
 
 def test_a_job_that_goes_on_after_it_left_or_is_deleted_ends_the_waiting() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rota.store.files.blobs import Blobs
 from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
-from rota.store.protocols.objects import ObjectBook
+from rota.store.protocols.objects import ObjectIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Files:
 
     spool: Spool
     outputs: Outputs
-    book: ObjectBook | None
+    book: ObjectIndex | None
     """What is kept of bundles; None: in a simulation, which has no files."""
     blobs: Blobs
     """Where bundles are."""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from rota.api.limits import KEY_TIME_MS
 from rota.core.inputs import Key
 from rota.core.model import Instant
-from rota.store.protocols.access import tail_of
+from rota.store.protocols.access import id_suffix
 from rota.wire.cells import cell_tag
 
 _TAIL_BITS = 62
@@ -156,7 +156,7 @@ class TokenSeed:
 
     def id_from(self, fresh: str) -> str:
         """A new id that ends as it has to."""
-        return fresh.removesuffix(tail_of(fresh)) + self.tail
+        return fresh.removesuffix(id_suffix(fresh)) + self.tail
 
     def token_of(self, token_id: str) -> str:
         """The token whose id this is."""

@@ -20,7 +20,7 @@ from rota.api.routes import Call
 from rota.core.errors import UnknownDependency
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
 from rota.engine.ports import UnavailableError
-from rota.store.protocol import Catalog, ExecutionQuery, Outline
+from rota.store.protocol import ExecutionQuery, Outline, QueryStore
 from rota.wire.cursors import make_cursor
 from rota.wire.jobs import JobSpec, QueueName
 from rota.wire.problems import ProblemError
@@ -118,12 +118,12 @@ async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Se
     return [one for one in found if tenants.get(one.job_id) == own]
 
 
-async def tenants_of(catalog: Catalog, job_ids: Iterable[JobId]) -> dict[JobId, str]:
+async def tenants_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> dict[JobId, str]:
     """Whose these jobs are."""
     return {one.id: one.tenant for one in await outlines_of(catalog, job_ids)}
 
 
-async def outlines_of(catalog: Catalog, job_ids: Iterable[JobId]) -> list[Outline]:
+async def outlines_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> list[Outline]:
     """What these jobs are called and where they are; a bounded number is read at a time."""
     wanted, found = list(job_ids), []
     for start in range(0, len(wanted), OUTLINES_AT_ONCE):

@@ -37,7 +37,7 @@ from rota.core.model import Instant, WorkerId
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
 from rota.engine.presence import Presence
-from rota.store.protocol import Catalog, Logs
+from rota.store.protocol import Logs, QueryStore
 from rota.store.protocols.hooks import Hooks
 from rota.traces.naming import PASSED_ON, Naming
 from rota.wire.jobs import BulkAnswer
@@ -73,7 +73,7 @@ class Parts:
     """Everything the api needs of the rest of the server."""
 
     brain: Brain
-    catalog: Catalog
+    catalog: QueryStore
     logs: Logs
     files: Files
     hooks: Hooks

@@ -16,14 +16,14 @@ from rota.core.errors import NotFound, StalePreload
 from rota.core.inputs import AnyInput, Key, Preloaded
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt, JobsAccepted
-from rota.store.protocol import Catalog, Direction, KeyLook
+from rota.store.protocol import Direction, KeyStatus, QueryStore
 from rota.wire.problems import ProblemError
 
 R = TypeVar("R")
 Build = Callable[[Preloaded | None], AnyInput]
 Read = Callable[[], Awaitable[Sequence[JobRecord]]]
 
-_UNUSED = KeyLook(None, None, may_wait=False)
+_UNUSED = KeyStatus(None, None, may_wait=False)
 
 
 async def post(call: Call[Any, Any], build: Build) -> AnyReceipt:
@@ -74,7 +74,7 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
     raise StalePreload("what was read kept changing")
 
 
-async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyLook:
+async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyStatus:
     """What a key was answered, and since when the scheduler has to know it itself.
 
     The tables are a little behind, and what is not in them yet the scheduler remembers: nobody
@@ -82,7 +82,7 @@ async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyLook:
     be one; only where there are other servers one of them may have promised something under it.
     """
     if waits:
-        return KeyLook(await parts.catalog.key(key), None)
+        return KeyStatus(await parts.catalog.key(key), None)
     others = parts.presence
     # A server that could promise something itself but sees nobody does not know that it is alone.
     is_alone = parts.mailbox is None if others is None else others.is_alone
@@ -134,7 +134,7 @@ async def _nothing() -> Sequence[JobRecord]:
     return ()
 
 
-async def read_jobs(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecord]:
+async def read_jobs(catalog: QueryStore, job_ids: Sequence[JobId]) -> list[JobRecord]:
     """Any number of jobs, a bounded number at a time."""
     found: list[JobRecord] = []
     for part in _parts(job_ids):
@@ -142,7 +142,7 @@ async def read_jobs(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecor
     return found
 
 
-async def read_upstream(catalog: Catalog, job_ids: Sequence[JobId]) -> list[JobRecord]:
+async def read_upstream(catalog: QueryStore, job_ids: Sequence[JobId]) -> list[JobRecord]:
     """Jobs of which only the state matters, so what they carry is left behind.
 
     Not that of one on the shelf: whoever is waited for comes into memory, and whole.
@@ -168,7 +168,7 @@ def _bare(job: JobRecord) -> JobRecord:
     return JobRecord(job.id, spec, replace(job.life, result=None, error=None))
 
 
-async def read_with_skipped(catalog: Catalog, job_id: JobId) -> list[JobRecord]:
+async def read_with_skipped(catalog: QueryStore, job_id: JobId) -> list[JobRecord]:
     """A job and all that was skipped because of it, however far down."""
     found = await catalog.jobs([job_id])
     seen = {job_id: True}

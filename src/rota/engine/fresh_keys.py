@@ -12,7 +12,7 @@ from rota.engine.chore import Chore
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.ports import Clock
 from rota.store.limits import KEY_AGE_MS
-from rota.store.protocol import Catalog, StoreError
+from rota.store.protocol import QueryStore, StoreError
 
 
 class FreshKeys:
@@ -25,7 +25,7 @@ class FreshKeys:
     """
 
     def __init__(
-        self, catalog: Catalog, clock: Clock, limits: EngineLimits = ENGINE_LIMITS
+        self, catalog: QueryStore, clock: Clock, limits: EngineLimits = ENGINE_LIMITS
     ) -> None:
         self._limits = limits
         self._catalog = catalog

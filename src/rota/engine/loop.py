@@ -404,7 +404,7 @@ class Engine:
         self._times.was_busy(since)
         self._observer.turned(outcome)  # who was told goes on later, and finds itself counted
         if outcome.writes:
-            self._lag.appended(self._seq, self._ledger.folded)
+            self._lag.appended(self._seq, self._ledger.projected)
             self.feed.publish(self._seq)
         if outcome.refills:
             self._refills.fetch(outcome.refills, self._seq)
@@ -420,7 +420,7 @@ class Engine:
 
     def fold_lag_s(self) -> float:
         """How long the oldest record that is not in the tables yet has been durable."""
-        return self._lag.seconds(self._ledger.folded)
+        return self._lag.seconds(self._ledger.projected)
 
     # Questions, answered from memory; all that memory says is durable
 

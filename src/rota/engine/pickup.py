@@ -16,7 +16,7 @@ from rota.core.outcome import AnyReceipt
 from rota.engine.beat import beat
 from rota.engine.limits import EngineLimits
 from rota.engine.ports import Clock, UnavailableError
-from rota.store.protocol import Catalog, Ledger, Store, StoreError
+from rota.store.protocol import JournalStore, QueryStore, Store, StoreError
 from rota.store.protocols.inbox import InboxEntry, InboxKind
 
 log = structlog.get_logger("rota.engine")
@@ -42,8 +42,8 @@ class Pickup:
         limits: EngineLimits,
     ) -> None:
         self._limits = limits
-        self._ledger: Ledger = store.ledger
-        self._catalog: Catalog = store.catalog
+        self._ledger: JournalStore = store.ledger
+        self._catalog: QueryStore = store.catalog
         self._clock = clock
         self._read_spec = read_spec
         self._post = post

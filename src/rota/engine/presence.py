@@ -120,9 +120,9 @@ class Presence:
     async def everyone(self) -> Sequence[SeenNode]:
         """All servers of the cell, this one as it is now."""
         others = [
-            one for one in await self._store.nodes.everyone() if one.told.node != self.me.node
+            one for one in await self._store.nodes.everyone() if one.announced.node != self.me.node
         ]
-        return sorted((*others, SeenNode(self.me, 0)), key=lambda one: one.told.node)
+        return sorted((*others, SeenNode(self.me, 0)), key=lambda one: one.announced.node)
 
     async def heed(self) -> None:
         """While this server leads: lets another, if none of the others reaches it any more."""
@@ -131,9 +131,9 @@ class Presence:
             self._alone_in = None
             return
         others = [
-            one.told
+            one.announced
             for one in await self._store.nodes.everyone()
-            if one.told.node != self.me.node and one.silent_ms < PLEAS_FROM_MS
+            if one.announced.node != self.me.node and one.silent_ms < PLEAS_FROM_MS
         ]
         self._alone_in = None if others else standing.epoch
         if others and all(one.unreached == standing.epoch for one in others):

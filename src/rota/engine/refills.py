@@ -10,7 +10,7 @@ import structlog
 from rota.core.inputs import Refilled
 from rota.core.outcome import Refill
 from rota.engine.limits import REFILL_LOOK_S, REFILL_PATIENCE_S, EngineLimits
-from rota.store.protocol import Ledger, Seq, StoreError
+from rota.store.protocol import JournalStore, Seq, StoreError
 
 log = structlog.get_logger("rota.engine")
 
@@ -19,7 +19,7 @@ class Refills:
     """The questions under way. `put` takes the answers, as inputs of the next turn."""
 
     def __init__(
-        self, ledger: Ledger, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
+        self, ledger: JournalStore, put: Callable[[Sequence[Refilled]], None], limits: EngineLimits
     ) -> None:
         self._limits = limits
         self._ledger = ledger
@@ -52,7 +52,7 @@ class Refills:
             await self._let_fold(seen)
         while True:
             try:
-                found = await self._ledger.shelved(wanted, seen)
+                found = await self._ledger.read_spilled(wanted, seen)
             except Exception as error:
                 # Whatever it was: work waits for these jobs, and nobody else asks for them.
                 unexpected = not isinstance(error, StoreError)
@@ -65,6 +65,6 @@ class Refills:
 
     async def _let_fold(self, seen: Seq) -> None:
         for _ in range(round(REFILL_PATIENCE_S / REFILL_LOOK_S)):
-            if self._ledger.folded >= seen:
+            if self._ledger.projected >= seen:
                 return
             await asyncio.sleep(REFILL_LOOK_S)

@@ -17,9 +17,9 @@ from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, SWEEP_EVERY_S, 
 from rota.engine.ports import Brain, Clock
 from rota.store.files.blobs import Blobs
 from rota.store.files.spool import Spool
-from rota.store.limits import DOOMED_AT_ONCE, UPLOAD_KEPT_S
+from rota.store.limits import OBJECT_DELETIONS_AT_ONCE, UPLOAD_KEPT_S
 from rota.store.protocol import Store, StoreError
-from rota.store.protocols.objects import BundleQuery, ObjectBook
+from rota.store.protocols.objects import BundleQuery, ObjectIndex
 
 log = structlog.get_logger("rota.engine")
 
@@ -93,7 +93,7 @@ class Sweeping:
 
     def __init__(
         self,
-        book: ObjectBook | None,
+        book: ObjectIndex | None,
         blobs: Blobs,
         spool: Spool,
         brain: Brain,
@@ -132,19 +132,21 @@ class Sweeping:
         if self._bundle_age_ms is not None:
             await self._drop_unused(self._book, now - self._bundle_age_ms)
         while self._brain.standing().leads:
-            keys = await self._book.doomed(now, DOOMED_AT_ONCE)
+            keys = await self._book.deletions_due(now, OBJECT_DELETIONS_AT_ONCE)
             if not keys:
                 break
             await self._blobs.drop(keys)
-            await self._book.gone(keys)
+            await self._book.confirm_deleted(keys)
             gone += len(keys)
         if gone:
             log.info("objects_removed", objects=gone)
         return gone
 
-    async def _drop_unused(self, book: ObjectBook, since: Instant) -> None:
+    async def _drop_unused(self, book: ObjectIndex, since: Instant) -> None:
         while self._brain.standing().leads:
-            found = await book.find_bundles(BundleQuery(unused_since=since, limit=DOOMED_AT_ONCE))
+            found = await book.find_bundles(
+                BundleQuery(unused_since=since, limit=OBJECT_DELETIONS_AT_ONCE)
+            )
             if not found:
                 break
             for bundle in found:

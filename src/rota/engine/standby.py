@@ -10,7 +10,7 @@ from rota.core.model import Instant, JobRecord, Millis
 from rota.engine.limits import FOLLOW_RECORDS, EngineLimits
 from rota.engine.ports import Clock
 from rota.engine.seat import Seat
-from rota.store.folding.mirror import JournalGapError, Mirror
+from rota.store.folding.mirror import JournalGapError, StandbyState
 from rota.store.protocol import (
     FencedError,
     JournalRecord,
@@ -36,7 +36,7 @@ class Standby:
         self._catalog = store.catalog
         self._clock = clock
         self._kept = kept
-        self._mirror: Mirror | None = None
+        self._mirror: StandbyState | None = None
         self._seq = Seq(0)
         self._cold_until: Millis | None = None
         self.unreadable = ""
@@ -91,20 +91,22 @@ class Standby:
         self._seq = mirror.seq
         return self._seq
 
-    async def _warm_up(self) -> Mirror | None:
+    async def _warm_up(self) -> StandbyState | None:
         if self._cold_until is not None and self._clock.steady() < self._cold_until:
             return None
         snapshot = await self._ledger.load(self._kept)
-        if snapshot.lines:
+        if snapshot.spill_counts:
             self._cool_down()
         else:
-            self._mirror = Mirror(snapshot)
+            self._mirror = StandbyState(snapshot)
         return self._mirror
 
     def _cool_down(self) -> None:
         self._mirror, self._cold_until = None, self._clock.steady() + self._limits.cold_ms
 
-    async def _look_up(self, mirror: Mirror, records: Sequence[JournalRecord]) -> list[JobRecord]:
+    async def _look_up(
+        self, mirror: StandbyState, records: Sequence[JournalRecord]
+    ) -> list[JobRecord]:
         unknown = mirror.unknown(records)
         return await self._catalog.jobs(unknown) if unknown else []
 

@@ -85,7 +85,7 @@ def to_audit(row: Row) -> AuditEntry:
     )
 
 
-def taken() -> TokenTakenError:
+def token_taken() -> TokenTakenError:
     """What every store says to a token that is there."""
     return TokenTakenError("there is such a token already")
 
@@ -97,6 +97,6 @@ def too_many_tokens(limits: StoreLimits) -> TooManyTokensError:
     )
 
 
-def drops(entries: Sequence[AuditEntry], limits: StoreLimits) -> int:
+def audit_drops_max(entries: Sequence[AuditEntry], limits: StoreLimits) -> int:
     """How many of the oldest entries are looked at when these come."""
     return max(limits.audit_drops_min, 2 * len(entries))

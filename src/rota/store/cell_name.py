@@ -9,7 +9,7 @@ class CellNameError(StoreError):
     """The store is another cell than the one that was named."""
 
 
-def agreed(known: str, given: str) -> str:
+def agreed_cell_name(known: str, given: str) -> str:
     """The cell's name; refuses a server that thinks it serves another."""
     if given not in ("", known):
         raise CellNameError(

@@ -7,16 +7,16 @@ import msgspec
 from rota.core.records.events import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store.rows import Row
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode_event_body = msgspec.msgpack.Encoder().encode
 _decode_trigger = msgspec.msgpack.Decoder(Trigger).decode
-_decode_told = msgspec.msgpack.Decoder(AcceptedEvent).decode
-_decode_arrival = msgspec.msgpack.Decoder(TriggerDecision).decode
-_decode_held = msgspec.msgpack.Decoder(BufferedEvent).decode
+_decode_accepted_event = msgspec.msgpack.Decoder(AcceptedEvent).decode
+_decode_trigger_decision = msgspec.msgpack.Decoder(TriggerDecision).decode
+_decode_buffered_event = msgspec.msgpack.Decoder(BufferedEvent).decode
 
 
 def trigger_row(record: Trigger) -> Row:
     """Id, body."""
-    return (record.id, _encode(record))
+    return (record.id, _encode_event_body(record))
 
 
 def trigger(row: Row) -> Trigger:
@@ -24,31 +24,31 @@ def trigger(row: Row) -> Trigger:
     return _decode_trigger(row[0])
 
 
-def told_row(record: AcceptedEvent) -> Row:
+def accepted_event_row(record: AcceptedEvent) -> Row:
     """Key, at, type, tenant, body."""
-    return (record.key, record.at, record.type, record.tenant, _encode(record))
+    return (record.key, record.at, record.type, record.tenant, _encode_event_body(record))
 
 
-def told(row: Row) -> AcceptedEvent:
+def accepted_event(row: Row) -> AcceptedEvent:
     """From the body."""
-    return _decode_told(row[0])
+    return _decode_accepted_event(row[0])
 
 
-def arrival_row(record: TriggerDecision) -> Row:
+def trigger_decision_row(record: TriggerDecision) -> Row:
     """Trigger id, id, verdict, body."""
-    return (record.trigger_id, record.id, record.decision.value, _encode(record))
+    return (record.trigger_id, record.id, record.decision.value, _encode_event_body(record))
 
 
-def arrival(row: Row) -> TriggerDecision:
+def trigger_decision(row: Row) -> TriggerDecision:
     """From the body."""
-    return _decode_arrival(row[0])
+    return _decode_trigger_decision(row[0])
 
 
-def held_row(record: BufferedEvent) -> Row:
+def buffered_event_row(record: BufferedEvent) -> Row:
     """Id, body."""
-    return (record.id, _encode(record))
+    return (record.id, _encode_event_body(record))
 
 
-def held(row: Row) -> BufferedEvent:
+def buffered_event(row: Row) -> BufferedEvent:
     """From the body."""
-    return _decode_held(row[0])
+    return _decode_buffered_event(row[0])

@@ -51,10 +51,10 @@ from rota.core.outcome import (
 from rota.core.records.event_writes import AnyEventWrite
 from rota.core.records.policy import Policy
 from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
-from rota.store.fold_events import FoldedEvents
+from rota.store.fold_events import EventTableChanges
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class JobStanding(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What must be known of a job's row to count submissions, endings and shelves exactly."""
 
     state: JobState
@@ -64,8 +64,8 @@ class Standing(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The line on whose shelf it is."""
 
 
-Standings: TypeAlias = Mapping[JobId, Standing]
-AnyTimeWrite: TypeAlias = (
+JobStandings: TypeAlias = Mapping[JobId, JobStanding]
+AnyScheduleWrite: TypeAlias = (
     PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
 )
 
@@ -75,7 +75,7 @@ _OF_JOBS = frozenset((PutJob, MoveJob, DropJob))
 AnySettingWrite: TypeAlias = PutPolicy | PutTenant | PutRuntime
 
 
-class Folded(msgspec.Struct):
+class TableChanges(msgspec.Struct):
     """What a window comes to. To apply it: delete what was dropped, then put, then move."""
 
     dropped: dict[JobId, None] = {}
@@ -98,19 +98,19 @@ class Folded(msgspec.Struct):
     submitted: int = 0
     finished: dict[tuple[str, str], int] = {}
     """How many jobs ended, by (queue, state)."""
-    order_next: int = 0
-    lines: dict[int, int] = {}
+    next_arrival_number: int = 0
+    spill_counts: dict[int, int] = {}
     """How many more jobs are on the shelf of each line, or how many fewer."""
     schedules: dict[ScheduleId, Schedule | None] = {}
     """Put in the window as a whole; None: gone."""
-    courses: dict[ScheduleId, ScheduleState] = {}
+    schedule_states: dict[ScheduleId, ScheduleState] = {}
     """The newest course of each schedule whose plan is what it was."""
     occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
     decided: dict[tuple[str, str], int] = {}
     """How many instants were decided, by (decision, why)."""
     calendars: dict[str, Calendar | None] = {}
     """None: gone."""
-    events: FoldedEvents = msgspec.field(default_factory=FoldedEvents)
+    events: EventTableChanges = msgspec.field(default_factory=EventTableChanges)
 
     @property
     def moves(self) -> Iterable[tuple[JobId, Life]]:
@@ -125,23 +125,23 @@ def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
     return list(dict.fromkeys([write.id for write in touched]))
 
 
-def shelf_of(life: Life | Standing) -> int:
+def spill_queue_of(life: Life | JobStanding) -> int:
     """The line on whose shelf a job with this life is; 0: it is in memory, or has ended."""
     return life.line if life.state is JobState.QUEUED else 0
 
 
-def fold(records: Iterable[Sequence[AnyWrite]], standings: Standings) -> Folded:
+def project(records: Iterable[Sequence[AnyWrite]], standings: JobStandings) -> TableChanges:
     """What the records come to, given where the jobs they touch stood before them."""
-    window = Folding(dict(standings))
+    window = Projection(dict(standings))
     window.take_all(records)
-    return window.folded
+    return window.changes
 
 
-class Folding:
+class Projection:
     """Makes nothing for a write that the outcome does not need: this is done for every one."""
 
-    def __init__(self, standings: dict[JobId, Standing]) -> None:
-        self.folded = Folded()
+    def __init__(self, standings: dict[JobId, JobStanding]) -> None:
+        self.changes = TableChanges()
         self.standings = standings
         """From before the window; whoever was written in it stands as `folded.lives` says."""
         self._executions_of: dict[JobId, list[ExecutionId]] | None = None
@@ -163,7 +163,7 @@ class Folding:
                     take(write)
 
     def _take(self, write: AnyWrite) -> None:
-        folded = self.folded
+        folded = self.changes
         match write:
             case MoveJob():
                 self._move(write)
@@ -182,19 +182,19 @@ class Folding:
             case PutKey():
                 folded.keys[write.record.key] = write.record
             case _:
-                self._take_time(write)
+                self._take_schedule(write)
 
-    def _take_time(self, write: AnyTimeWrite | AnyEventWrite | AnySettingWrite) -> None:
-        folded = self.folded
+    def _take_schedule(self, write: AnyScheduleWrite | AnyEventWrite | AnySettingWrite) -> None:
+        folded = self.changes
         match write:
             case PutSchedule():
                 folded.schedules[write.schedule.id] = write.schedule
-                folded.courses.pop(write.schedule.id, None)
+                folded.schedule_states.pop(write.schedule.id, None)
             case MoveSchedule():
                 self._move_schedule(write)
             case DropSchedule():
                 folded.schedules[write.id] = None
-                folded.courses.pop(write.id, None)
+                folded.schedule_states.pop(write.id, None)
             case PutOccurrence():
                 self._decide(write.occurrence)
             case PutCalendar():
@@ -207,22 +207,22 @@ class Folding:
                 folded.events.take(write)
 
     def _move_schedule(self, write: MoveSchedule) -> None:
-        folded = self.folded
+        folded = self.changes
         if write.id not in folded.schedules:
-            folded.courses[write.id] = write.state
+            folded.schedule_states[write.id] = write.state
             return
         put = folded.schedules[write.id]
         if put is not None:
             folded.schedules[write.id] = msgspec.structs.replace(put, state=write.state)
 
     def _decide(self, occurrence: Occurrence) -> None:
-        folded = self.folded
+        folded = self.changes
         folded.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
         word = (occurrence.decision.value, occurrence.skip_reason.value)
         folded.decided[word] = folded.decided.get(word, 0) + 1
 
     def _set(self, write: AnySettingWrite) -> None:
-        folded = self.folded
+        folded = self.changes
         match write:
             case PutPolicy():
                 folded.policy = write.policy
@@ -233,26 +233,26 @@ class Folding:
                 folded.runtimes[(runtime.tenant, runtime.name)] = runtime
 
     def _put(self, write: PutJob) -> None:
-        folded, job_id, spec, life = self.folded, write.id, write.spec, write.life
+        folded, job_id, spec, life = self.changes, write.id, write.spec, write.life
         before = folded.lives.get(job_id) or self.standings.get(job_id)
         if before is None:
             folded.submitted += 1
         if life.state in JOB_FINAL:
             self._end(job_id, before, life, spec.terms.queue)
         if life.line or (before is not None and before.line):
-            self._count_shelves(before, life)
+            self._count_spill_move(before, life)
         folded.specs[job_id] = spec
         folded.lives[job_id] = life
-        if spec.arrival_number >= folded.order_next:
-            folded.order_next = spec.arrival_number + 1
+        if spec.arrival_number >= folded.next_arrival_number:
+            folded.next_arrival_number = spec.arrival_number + 1
 
     def _put_execution(self, execution: Execution) -> None:
-        self.folded.executions[execution.id] = execution
+        self.changes.executions[execution.id] = execution
         if self._executions_of is not None:
             self._executions_of.setdefault(execution.job_id, []).append(execution.id)
 
     def _move(self, write: MoveJob) -> None:
-        folded, job_id, life = self.folded, write.id, write.life
+        folded, job_id, life = self.changes, write.id, write.life
         before = folded.lives.get(job_id) or self.standings.get(job_id)
         if before is None:
             return
@@ -263,18 +263,18 @@ class Folding:
             spec = folded.specs.get(job_id)
             queue = self.standings[job_id].queue if spec is None else spec.terms.queue
             self._end(job_id, before, life, queue)
-        if before.line and (line := shelf_of(before)):
-            self._count_shelf(line, -1)
+        if before.line and (line := spill_queue_of(before)):
+            self._count_spilled(line, -1)
         folded.lives[job_id] = life
 
     def _drop(self, write: DropJob) -> None:
-        folded, job_id = self.folded, write.id
+        folded, job_id = self.changes, write.id
         folded.dropped[job_id] = None
         folded.specs.pop(job_id, None)
         standing = self.standings.pop(job_id, None)
         before = folded.lives.pop(job_id, None) or standing
         if before is not None:
-            self._count_shelves(before, None)
+            self._count_spill_move(before, None)
         for execution_id in self._index_executions().pop(job_id, ()):
             execution = folded.executions.get(execution_id)
             if execution is not None and execution.job_id == job_id:
@@ -285,24 +285,26 @@ class Folding:
         """Those put in the window so far, by their jobs."""
         if self._executions_of is None:
             self._executions_of = {}
-            for execution in self.folded.executions.values():
+            for execution in self.changes.executions.values():
                 self._executions_of.setdefault(execution.job_id, []).append(execution.id)
         return self._executions_of
 
-    def _end(self, job_id: JobId, before: Standing | Life | None, life: Life, queue: str) -> bool:
+    def _end(
+        self, job_id: JobId, before: JobStanding | Life | None, life: Life, queue: str
+    ) -> bool:
         """Counts it, once a life, even if the job is written again after it."""
         if before is None or before.state not in JOB_FINAL or life.lives > before.lives:
             ended = (queue, life.state)
-            self.folded.finished[ended] = self.folded.finished.get(ended, 0) + 1
+            self.changes.finished[ended] = self.changes.finished.get(ended, 0) + 1
             return True
         return False
 
-    def _count_shelves(self, before: Standing | Life | None, life: Life | None) -> None:
+    def _count_spill_move(self, before: JobStanding | Life | None, life: Life | None) -> None:
         """It leaves one, or comes to one, or both."""
-        if before is not None and (line := shelf_of(before)):
-            self._count_shelf(line, -1)
-        if life is not None and (line := shelf_of(life)):
-            self._count_shelf(line, 1)
+        if before is not None and (line := spill_queue_of(before)):
+            self._count_spilled(line, -1)
+        if life is not None and (line := spill_queue_of(life)):
+            self._count_spilled(line, 1)
 
-    def _count_shelf(self, line: int, step: int) -> None:
-        self.folded.lines[line] = self.folded.lines.get(line, 0) + step
+    def _count_spilled(self, line: int, step: int) -> None:
+        self.changes.spill_counts[line] = self.changes.spill_counts.get(line, 0) + step

@@ -26,13 +26,13 @@ from rota.core.records.events import (
 )
 
 
-class FoldedEvents(msgspec.Struct):
+class EventTableChanges(msgspec.Struct):
     """Rows to put; None: to delete."""
 
     triggers: dict[TriggerId, Trigger | None] = {}
-    told: dict[str, AcceptedEvent] = {}
-    arrivals: dict[TriggerDecisionId, TriggerDecision] = {}
-    held: dict[TriggerDecisionId, BufferedEvent | None] = {}
+    accepted: dict[str, AcceptedEvent] = {}
+    decisions: dict[TriggerDecisionId, TriggerDecision] = {}
+    buffered: dict[TriggerDecisionId, BufferedEvent | None] = {}
     reacted: dict[str, int] = {}
     """How many events were accepted and repeated, and how many verdicts there were of each."""
 
@@ -44,15 +44,15 @@ class FoldedEvents(msgspec.Struct):
             case DropTrigger():
                 self.triggers[write.id] = None
             case PutEvent():
-                self.told[write.event.key] = write.event
+                self.accepted[write.event.key] = write.event
                 self._count(counted_as(write.event))
             case PutTriggerDecision():
-                self.arrivals[write.decision.id] = write.decision
+                self.decisions[write.decision.id] = write.decision
                 self._count(counted_as(write.decision))
             case PutBufferedEvent():
-                self.held[write.event.id] = write.event
+                self.buffered[write.event.id] = write.event
             case ReleaseBufferedEvents():
-                self.held |= dict.fromkeys(write.ids)
+                self.buffered |= dict.fromkeys(write.ids)
             case _:
                 assert_never(write)
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-FOLD_WINDOW_WRITES = 4_000
+PROJECTION_WINDOW_WRITES = 4_000
 """Writes folded in one transaction: enough that most short jobs become one row, and few enough
 that an append which arrives meanwhile waits some tens of milliseconds."""
-FOLD_IDLE_S = 0.02
+PROJECTION_IDLE_S = 0.02
 """With no reader waiting, how long the writer hopes for more appends before it folds few."""
-FOLD_BACKLOG_WRITES = 100_000
+PROJECTION_BACKLOG_WRITES = 100_000
 """Unfolded writes beyond which appends wait for the fold: bounds what a reader waits and what a
 restart replays."""
-FOLD_RETRY_S = 0.5
+PROJECTION_RETRY_S = 0.5
 """Pause after a fold that failed, for example on a full disk."""
 ROWS_PER_STATEMENT = 256
 """Rows given to SQLite in one call. It gives up the interpreter lock once a call, and getting it
 back from a busy event loop takes milliseconds: with a row a call the fold crawls."""
 READERS = 4
 """Threads that read, each with its own connection; more only fight over the interpreter lock."""
-JOBS_PER_LOOK = 100
+JOBS_PER_LOOKUP = 100
 """Jobs read for callers that ask for one each, and come while others are read."""
-KEYS_PER_LOOK = 1_000
+KEYS_PER_LOOKUP = 1_000
 """Idempotency keys looked up by one read."""
 READER_BUSY_MS = 5_000
 """A reader in WAL mode meets a lock only in moments such as recovery; this outlasts them."""
@@ -59,7 +59,7 @@ OCCURRENCE_AGE_MS = 400 * 24 * 3600 * 1000
 """How long SQLite keeps what became of a schedule's instants: more than a year, for yearly ones."""
 EVENT_AGE_MS = 7 * 24 * 3600 * 1000
 """How long an event is known, so that the same again has no effect."""
-ARRIVAL_AGE_MS = 30 * 24 * 3600 * 1000
+TRIGGER_DECISION_AGE_MS = 30 * 24 * 3600 * 1000
 """How long SQLite keeps what triggers made of events."""
 PRUNE_PER_RECORD = 2
 """Old records (and keys) deleted for each one folded: above one, so that a backlog shrinks, and
@@ -80,10 +80,10 @@ ARTIFACT_PIECE_BYTES = 256 * 1024
 """One read of a stored file."""
 ARTIFACT_THREADS = 2
 """Threads that wait for the disk with files."""
-POSTGRES_FOLD_WINDOW_WRITES = 50_000
+POSTGRES_PROJECTION_WINDOW_WRITES = 50_000
 """The same as FOLD_WINDOW_WRITES where a fold holds up no append: wider, so that under load most
 jobs have ended within it. A job that has not is written two or three times, into all indexes."""
-FOLD_BEGIN_WRITES = 20_000
+PROJECTION_BEGIN_WRITES = 20_000
 """Writes that wait for PostgreSQL's fold when it begins, with no reader waiting: few enough that it
 works beside the loop all the time, and that little is left to do when the last job has ended."""
 FOLD_SLICE_WRITES = 500
@@ -96,7 +96,7 @@ FOLD_GIVES_WAY_S = 0.01
 wait for a commit not far."""
 PRECEDENCE_ROUNDS = 8
 """Rounds of the loop from a turn's end, or its commit, until what follows from it is sent."""
-FOLD_LAG_S = 0.5
+PROJECTION_LAG_S = 0.5
 """With no reader waiting, how long PostgreSQL's fold lets many writes gather. What a reader then
 waits for is the folding of what came in this time."""
 FOLD_TAIL_S = 5.0
@@ -115,17 +115,17 @@ hundred bytes each beside what is kept of them anyway."""
 FOLD_SHELF_BYTES = 64 * 1024 * 1024
 """Rows of the shelf, as they were read, that it remembers until they move: with short specs enough
 for what half of the scheduler's window brings back."""
-FOLD_PLANS_FIRST_WRITES = 1_000
+PLAN_CACHE_FIRST_WRITES = 1_000
 """Writes after which PostgreSQL plans the fold's statements anew: the first plans may be those of
 empty tables."""
-FOLD_PLANS_TIMES = 4
+PLAN_CACHE_GROWTH = 4
 """So many times as many until the next time, up to FOLD_PLANS_WRITES_MAX."""
-FOLD_PLANS_WRITES_MAX = 200_000
+PLAN_CACHE_WRITES_MAX = 200_000
 """And then always after so many: a table may have been emptied, cleaned and planned for since."""
-FOLD_FEW_WRITES = 1_000
+PROJECTION_FEW_WRITES = 1_000
 """Fewer than these are folded after POSTGRES_FOLD_IDLE_S without another: there is little to gain,
 and a follower that is read from sees the tables change sooner."""
-POSTGRES_FOLD_IDLE_S = 0.1
+POSTGRES_PROJECTION_IDLE_S = 0.1
 """The same as FOLD_IDLE_S where a fold is half a dozen round trips: a short job's start and end
 are in one of them, and it does not begin while the job is on its way. Nor is the folding thread
 told of an append before: it would take the interpreter's lock for nothing."""
@@ -143,7 +143,7 @@ follower has one before it leads."""
 LEADER_DEADLINE_S = 1.5
 """The same for the leader's row: half a lease, so that a renewal on a dead connection leaves time
 for another one on a fresh connection. Servers set it by their own `--leader-ttl`."""
-MARK_RETRY_S = 0.1
+LEADER_LOCK_RETRY_S = 0.1
 """Between two tries of a leader to show that it is still there, after it lost its connection."""
 READ_DEADLINE_S = 30.0
 """A read that takes longer is given up: somebody asked for more than a page."""
@@ -151,26 +151,26 @@ SIDE_DEADLINE_S = 10.0
 """The same for what is written beside the journal: logs, files, tokens, the audit trail."""
 FOLLOW_DEADLINE_S = 5.0
 """The same for the reads that a follower lives by: it soon tries another connection."""
-FOLD_DEADLINE_S = 120.0
+PROJECTION_DEADLINE_S = 120.0
 """One transaction of the fold, or of reading all that is live."""
-FOLD_STATEMENT_S = 30.0
+PROJECTION_STATEMENT_S = 30.0
 """One statement of it: a database that vanished without a word is noticed by then."""
 CLOSE_S = 2.0
 """How long a goodbye to the database may take when a server stops."""
-FOLD_STALLED_LOOK_S = 0.3
+PROJECTION_STALLED_LOOK_S = 0.3
 """A fold that takes longer looks, as often as this, whether it waits for somebody frozen."""
-FOLD_STALLED_S = 1.5
+PROJECTION_STALLED_S = 1.5
 """A server that has said nothing to the database for so long, in the middle of a transaction that
 others wait for, stands still: its transaction is ended."""
-FOLD_CLOSE_S = 10.0
+PROJECTION_CLOSE_S = 10.0
 """How long a server that stops goes on folding; the next one folds the rest."""
 MIGRATE_WAIT_MS = 300_000
 """How long a server waits at its start while another one migrates."""
 MIGRATE_TRIES = 30
 """How often a step that cannot have a table for itself is tried again, a few seconds apart."""
-AHEAD_BYTES_MIN = 8 * 1024 * 1024
+ONLINE_INDEX_BYTES_MIN = 8 * 1024 * 1024
 """Partitions that are larger get a step's indexes before the step; smaller ones take a moment."""
-AHEAD_INDEX_S = 3600.0
+ONLINE_INDEX_S = 3600.0
 """One index of one partition, built while others write; it waits for transactions before it."""
 NEXT_HOST_S = 0.25
 """Where an address names several hosts, how long each has before the next one is asked too."""
@@ -191,7 +191,7 @@ JOURNAL_PARTITIONS_AHEAD = 2
 an append found no place."""
 LOAD_ROWS_PER_FETCH = 20_000
 """Rows taken at once while all that is live is read: bounds what is held twice."""
-SHELF_ROWS_PER_FETCH = 2_000
+SPILLED_ROWS_PER_FETCH = 2_000
 """The same for the next jobs of a shelf, while everybody goes on: some milliseconds of the loop."""
 REST_ROWS_PER_DROP = 10_000
 """Rows without a partition of their own that one call of `drop_before` deletes at most."""
@@ -240,7 +240,7 @@ CLOUD_REQUEST_S = 60
 """One request to object storage: a part over a slow line."""
 CLOUD_RETRY_S = 60
 """How long a request to object storage is tried again before its caller hears of it."""
-DOOMED_AT_ONCE = 200
+OBJECT_DELETIONS_AT_ONCE = 200
 """Objects removed from storage at a time."""
 BLOB_PIECE_BYTES = 1024 * 1024
 """One row of an object that is kept in the database."""
@@ -262,22 +262,22 @@ class StoreLimits:
     audit_drops_min: int = AUDIT_DROPS_MIN
     spool_uploads_max: int = SPOOL_UPLOADS_MAX
     journal_partition_records: int = JOURNAL_PARTITION_RECORDS
-    shelf_rows_per_fetch: int = SHELF_ROWS_PER_FETCH
+    spilled_rows_per_fetch: int = SPILLED_ROWS_PER_FETCH
     connect_s: float = CONNECT_S
     close_s: float = CLOSE_S
     append_deadline_s: float = APPEND_DEADLINE_S
     append_idle_s: float = APPEND_IDLE_S
     follow_deadline_s: float = FOLLOW_DEADLINE_S
-    fold_begin_writes: int = FOLD_BEGIN_WRITES
-    fold_lag_s: float = FOLD_LAG_S
+    projection_begin_writes: int = PROJECTION_BEGIN_WRITES
+    projection_lag_s: float = PROJECTION_LAG_S
     fold_company_s: float = FOLD_COMPANY_S
-    postgres_fold_idle_s: float = POSTGRES_FOLD_IDLE_S
+    postgres_projection_idle_s: float = POSTGRES_PROJECTION_IDLE_S
     fold_gives_way_s: float = FOLD_GIVES_WAY_S
-    fold_statement_s: float = FOLD_STATEMENT_S
-    fold_close_s: float = FOLD_CLOSE_S
-    fold_stalled_s: float = FOLD_STALLED_S
+    projection_statement_s: float = PROJECTION_STATEMENT_S
+    projection_close_s: float = PROJECTION_CLOSE_S
+    projection_stalled_s: float = PROJECTION_STALLED_S
     migrate_tries: int = MIGRATE_TRIES
-    ahead_bytes_min: int = AHEAD_BYTES_MIN
+    online_index_bytes_min: int = ONLINE_INDEX_BYTES_MIN
 
 
 STORE_LIMITS: Final = StoreLimits()

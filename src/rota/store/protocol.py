@@ -23,19 +23,19 @@ from rota.core.model import (
 from rota.core.outcome import AnyWrite, Refill
 from rota.core.records.events import BufferedEvent, Trigger
 from rota.core.records.schedules import Calendar, Schedule
-from rota.store.protocols.access import AccessBook
+from rota.store.protocols.access import TokenStore
 from rota.store.protocols.dropping import Dropped
 from rota.store.protocols.durability import Durability
 from rota.store.protocols.histories import Histories
 from rota.store.protocols.hooks import Hooks
 from rota.store.protocols.inbox import Inbox
-from rota.store.protocols.key_desk import KeyLook as KeyLook
 from rota.store.protocols.key_desk import Keys
+from rota.store.protocols.key_desk import KeyStatus as KeyStatus
 from rota.store.protocols.logs import LogPage as LogPage
 from rota.store.protocols.logs import Logs as Logs
 from rota.store.protocols.nodes import Nodes
 from rota.store.protocols.notes import Notes
-from rota.store.protocols.objects import ObjectBook
+from rota.store.protocols.objects import ObjectIndex
 from rota.store.protocols.queries import ExecutionQuery as ExecutionQuery
 from rota.store.protocols.queries import JobQuery as JobQuery
 from rota.store.protocols.queries import OccurrenceQuery as OccurrenceQuery
@@ -93,18 +93,18 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Live ones."""
     workers: Sequence[Worker]
     queues: Sequence[Queue]
-    order_next: int
+    next_arrival_number: int
     """One more than the largest `Spec.order` ever given."""
     totals: Totals
     settings: Settings = Settings()
-    lines: Sequence[tuple[int, int]] = ()
+    spill_counts: Sequence[tuple[int, int]] = ()
     """(line, how many jobs are on its shelf); only the first of each line are among `jobs`."""
     schedules: Sequence[Schedule] = ()
     """In order of creation."""
     calendars: Sequence[Calendar] = ()
     triggers: Sequence[Trigger] = ()
     """In order of creation."""
-    held: Sequence[BufferedEvent] = ()
+    buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
 
 
@@ -154,11 +154,11 @@ class Leadership(Protocol):
         ...
 
 
-class Ledger(Leadership, Inbox, Protocol):
+class JournalStore(Leadership, Inbox, Protocol):
     """The engine's side: the journal."""
 
     @property
-    def folded(self) -> Seq:
+    def projected(self) -> Seq:
         """The newest record that is in the tables."""
         ...
 
@@ -173,7 +173,9 @@ class Ledger(Leadership, Inbox, Protocol):
         """
         ...
 
-    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(
+        self, wanted: Sequence[Refill], seen: Seq
+    ) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line, in order of arrival, as of record `seen` or a later one."""
         ...
 
@@ -234,7 +236,7 @@ class Outline(msgspec.Struct, frozen=True):
     name: str
 
 
-class Catalog(Histories, Keys, Protocol):
+class QueryStore(Histories, Keys, Protocol):
     """The readers' side: every call sees all that was appended before it was made."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
@@ -327,12 +329,12 @@ class Store(Protocol):
     """Everything that is remembered, under one roof."""
 
     @property
-    def ledger(self) -> Ledger:
+    def ledger(self) -> JournalStore:
         """For the engine."""
         ...
 
     @property
-    def catalog(self) -> Catalog:
+    def catalog(self) -> QueryStore:
         """For readers."""
         ...
 
@@ -347,7 +349,7 @@ class Store(Protocol):
         ...
 
     @property
-    def objects(self) -> ObjectBook:
+    def objects(self) -> ObjectIndex:
         """For what is in object storage."""
         ...
 
@@ -362,7 +364,7 @@ class Store(Protocol):
         ...
 
     @property
-    def access(self) -> AccessBook:
+    def access(self) -> TokenStore:
         """For tokens and the audit trail."""
         ...
 

@@ -22,9 +22,9 @@ from rota.core.model import (
     Worker,
 )
 from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
-from rota.store.fold import Standing
+from rota.store.fold import JobStanding
 from rota.store.protocol import Edge, Outline
-from rota.store.protocols.key_desk import Found
+from rota.store.protocols.key_desk import FoundKeys
 
 Row: TypeAlias = tuple[Any, ...]
 """A state in it is the member itself, which is text: asking for its value would take longer than
@@ -42,10 +42,10 @@ _decode_execution = msgspec.msgpack.Decoder(Execution).decode
 _decode_worker = msgspec.msgpack.Decoder(Worker).decode
 _decode_queue = msgspec.msgpack.Decoder(Queue).decode
 _decode_schedule = msgspec.msgpack.Decoder(Schedule).decode
-_decode_course = msgspec.msgpack.Decoder(ScheduleState).decode
+_decode_schedule_state = msgspec.msgpack.Decoder(ScheduleState).decode
 _decode_occurrence = msgspec.msgpack.Decoder(Occurrence).decode
 _decode_calendar = msgspec.msgpack.Decoder(Calendar).decode
-_decode_standings = msgspec.json.Decoder(list[tuple[JobId, Standing]]).decode
+_decode_standings = msgspec.json.Decoder(list[tuple[JobId, JobStanding]]).decode
 
 
 def job_row(job_id: JobId, spec: Spec, life: Life, encoded: bytes | None = None) -> Row:
@@ -89,12 +89,12 @@ def outline_of(record: JobRecord) -> Outline:
     return Outline(record.id, record.life.state, terms.queue, terms.tenant, terms.name)
 
 
-def standing(state: str, lives: int, queue: str, line: int = 0) -> Standing:
+def standing(state: str, lives: int, queue: str, line: int = 0) -> JobStanding:
     """From the columns of that name."""
-    return Standing(JobState(state), lives, queue, line)
+    return JobStanding(JobState(state), lives, queue, line)
 
 
-def standings(text: str) -> Mapping[JobId, Standing]:
+def standings(text: str) -> Mapping[JobId, JobStanding]:
     """From a JSON array of [id, [state, lives, queue, line]]."""
     return dict(_decode_standings(text))
 
@@ -170,7 +170,7 @@ def key(row: Row) -> KeyRecord:
     return KeyRecord(*row)
 
 
-def keys_found(found: Sequence[Row]) -> Found:
+def keys_found(found: Sequence[Row]) -> FoundKeys:
     """From the time of the oldest record not folded yet, and all four of each key there is; and
     perhaps the same key once more, if it is in the inbox.
 
@@ -179,7 +179,7 @@ def keys_found(found: Sequence[Row]) -> Found:
     records = {row[1]: KeyRecord(*row[1:5]) for row in found if row[1] is not None}
     looked = len(found[0]) > 5
     waiting = {row[5] for row in found if row[5] is not None} if looked else None
-    return Found(found[0][0], records, waiting)
+    return FoundKeys(found[0][0], records, waiting)
 
 
 def schedule_row(record: Schedule) -> Row:
@@ -187,14 +187,14 @@ def schedule_row(record: Schedule) -> Row:
     return (record.id, _encode(record.state), _encode(record))
 
 
-def course_row(schedule_id: str, course: ScheduleState) -> Row:
+def schedule_state_row(schedule_id: str, course: ScheduleState) -> Row:
     """Id, course."""
     return (schedule_id, _encode(course))
 
 
 def schedule(row: Row) -> Schedule:
     """From course, body."""
-    return msgspec.structs.replace(_decode_schedule(row[1]), state=_decode_course(row[0]))
+    return msgspec.structs.replace(_decode_schedule(row[1]), state=_decode_schedule_state(row[0]))
 
 
 def occurrence_row(record: Occurrence) -> Row:

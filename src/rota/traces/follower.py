@@ -18,7 +18,7 @@ from rota.core.model import Execution, Instant, JobId, JobRecord, JobState, Life
 from rota.core.outcome import MoveJob, PutExecution, PutJob
 from rota.engine.chore import Chore
 from rota.engine.ports import Brain
-from rota.store.protocol import Catalog, Change, Seq, StoreError
+from rota.store.protocol import Change, QueryStore, Seq, StoreError
 from rota.traces.limits import FOLLOW_EVERY_S, FOLLOW_PAUSE_S, JOBS_KNOWN_MAX, RECORDS_AT_ONCE
 from rota.traces.naming import Recorded
 from rota.traces.spans import Link, Span, life_span_id, spans_of_job, spans_of_run
@@ -51,7 +51,7 @@ class Follower:
     """One for each server that traces."""
 
     def __init__(
-        self, brain: Brain, feed: Feed, catalog: Catalog, naming: Recorded, exporter: Exporter
+        self, brain: Brain, feed: Feed, catalog: QueryStore, naming: Recorded, exporter: Exporter
     ) -> None:
         self._brain = brain
         self._feed = feed

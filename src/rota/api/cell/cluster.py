@@ -87,7 +87,7 @@ async def _everyone(parts: Parts, standing: Standing) -> Sequence[SeenNode]:
 
 
 def _node_view(seen: SeenNode, leader: str | None, now: int) -> NodeView:
-    told = seen.told
+    told = seen.announced
     return NodeView(
         node=told.node,
         address=told.address,
@@ -106,10 +106,10 @@ def _warnings(parts: Parts, standing: Standing, seen: Sequence[SeenNode]) -> lis
         warnings.append(parts.assurance.refusal)
     if standing.leader is None:
         warnings.append(f"nobody leads: {parts.brain.trouble or 'a server is about to'}")
-    silent = [one.told.node for one in seen if one.silent_ms > NODE_SILENT_MS]
+    silent = [one.announced.node for one in seen if one.silent_ms > NODE_SILENT_MS]
     if silent:
         warnings.append(f"silent: {', '.join(silent)}")
-    versions = sorted({one.told.version for one in seen if one.silent_ms <= NODE_SILENT_MS})
+    versions = sorted({one.announced.version for one in seen if one.silent_ms <= NODE_SILENT_MS})
     if len(versions) > 1:
         warnings.append(f"servers of different versions: {', '.join(versions)}")
     return warnings

@@ -17,7 +17,7 @@ from rota.core.model import Instant
 from rota.engine.beat import beat
 from rota.engine.ports import Clock
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import AccessBook, Token, tail_of
+from rota.store.protocols.access import Token, TokenStore, id_suffix
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ def digest(token: str) -> bytes:
 class Roster:
     """Who is known. While the store is away it goes on with what it has; expiry still counts."""
 
-    def __init__(self, book: AccessBook, clock: Clock, limits: ApiLimits = API_LIMITS) -> None:
+    def __init__(self, book: TokenStore, clock: Clock, limits: ApiLimits = API_LIMITS) -> None:
         self._book = book
         self._limits = limits
         self._clock = clock
@@ -106,7 +106,7 @@ class Roster:
 
     def by_tail(self, tail: str) -> Token | None:
         """The record whose id ends so."""
-        return next((one for one in self._by_id.values() if tail_of(one.id) == tail), None)
+        return next((one for one in self._by_id.values() if id_suffix(one.id) == tail), None)
 
     def is_live(self, token_id: str) -> bool:
         """Whether this one still opens the door."""

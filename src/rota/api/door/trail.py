@@ -18,7 +18,7 @@ from rota.api.limits import (
 )
 from rota.engine.ports import Clock
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import AccessBook, AuditEntry, AuditQuery
+from rota.store.protocols.access import AuditEntry, AuditQuery, TokenStore
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class AuditTrail:
 
     def __init__(
         self,
-        book: AccessBook,
+        book: TokenStore,
         clock: Clock,
         age_ms: int = AUDIT_AGE_MS,
         limits: ApiLimits = API_LIMITS,

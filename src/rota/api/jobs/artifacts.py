@@ -28,7 +28,7 @@ from rota.api.reading.bodies import header
 from rota.api.routes import Call, NoQuery, Operation
 from rota.store.files.artifacts import check_artifact_name
 from rota.store.files.outputs import WHOLE, Content, OutOfRangeError
-from rota.store.files.spool import Draft
+from rota.store.files.spool import SpooledFile
 from rota.store.limits import OBJECT_BYTES_MAX, OBJECT_BYTES_MIN
 from rota.wire.bundles import LinkView, Sha256, UploadView
 from rota.wire.executions import ArtifactView
@@ -97,7 +97,7 @@ async def put_artifact(call: Call[None, PutArtifactQuery]) -> ArtifactView:
         bytes_max=files.outputs.bytes_max,
     )
     async with received(call, files.spool, sending) as draft:
-        assert isinstance(draft, Draft), "an output file is sent with its end"
+        assert isinstance(draft, SpooledFile), "an output file is sent with its end"
         now = call.parts.brain.clock.now()
         key = f"outputs/{execution.id}/{call.desk.ids.mint(now)}"
         return artifact_view(await files.outputs.keep(execution.id, name, draft, key, now))

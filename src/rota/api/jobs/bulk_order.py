@@ -11,7 +11,7 @@ from rota.core.band import GroupMember
 from rota.core.graph import accepts
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId, JobRecord, JobState
-from rota.store.protocol import Catalog, Direction
+from rota.store.protocol import Direction, QueryStore
 
 Act = Callable[[Sequence[JobRecord]], Awaitable[int]]
 """Starts these over, in any order; how many of them it could be done to."""
@@ -25,7 +25,7 @@ _RULED_OUT = "a job that it depends on was started over too, and has already end
 class Heads:
     """Members start over with their array or gang only, so that stands for them, and once."""
 
-    def __init__(self, catalog: Catalog, states: Sequence[JobState]) -> None:
+    def __init__(self, catalog: QueryStore, states: Sequence[JobState]) -> None:
         self._catalog = catalog
         self._states = states
         """Those that are meant."""
@@ -62,7 +62,7 @@ class Latecomers:
     found any more. They may be on any later page, so it waits here until the pages are through.
     """
 
-    def __init__(self, catalog: Catalog, since: Instant, refusals: Refusals, page: int) -> None:
+    def __init__(self, catalog: QueryStore, since: Instant, refusals: Refusals, page: int) -> None:
         self._catalog = catalog
         self._page = page
         """Jobs that are started over together."""

@@ -10,7 +10,7 @@ from rota.api.recall import read_jobs
 from rota.core.band import GroupMember, member_delete_refusal
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord
-from rota.store.protocol import Catalog
+from rota.store.protocol import QueryStore
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _OTHER = "other reasons"
@@ -38,7 +38,7 @@ class Refusals:
 class Bound:
     """Members of an array or gang that goes on: they can only be deleted with it."""
 
-    def __init__(self, catalog: Catalog, refusals: Refusals) -> None:
+    def __init__(self, catalog: QueryStore, refusals: Refusals) -> None:
         self._catalog = catalog
         self._refusals = refusals
 

@@ -23,10 +23,10 @@ from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
 from rota.store.files.artifacts import check_plain_name
 from rota.store.files.outputs import WHOLE, Content, OutOfRangeError, Range
-from rota.store.files.sniffing import format_of
-from rota.store.files.spool import Draft
+from rota.store.files.sniffing import archive_format
+from rota.store.files.spool import SpooledFile
 from rota.store.limits import INTENT_MS
-from rota.store.protocols.objects import Bundle, BundleQuery, ObjectBook
+from rota.store.protocols.objects import Bundle, BundleQuery, ObjectIndex
 from rota.wire.bundles import (
     BundlePage,
     BundleUploadView,
@@ -115,7 +115,7 @@ async def push_bundle(call: Call[None, PushQuery]) -> Reply:
         bytes_max=min(BUNDLE_BYTES_MAX, files.blobs.bytes_max),
     )
     async with received(call, files.spool, sending) as draft:
-        if not isinstance(draft, Draft):
+        if not isinstance(draft, SpooledFile):
             return Reply(UploadView(draft), {}, status=202)
         made = await _made(call, draft, tenant)
         await book.intend(made.key, made.created_at + INTENT_MS)
@@ -125,12 +125,12 @@ async def push_bundle(call: Call[None, PushQuery]) -> Reply:
     return Reply(bundle_view(bundle), {"Location": f"/bundles/{bundle.id}"}, status)
 
 
-async def _made(call: Call[None, PushQuery], draft: Draft, tenant: str) -> Bundle:
+async def _made(call: Call[None, PushQuery], draft: SpooledFile, tenant: str) -> Bundle:
     if not draft.size:
         raise invalid("", "a bundle has at least one byte")
     asked, now = call.query, call.parts.brain.clock.now()
     bundle_id = call.desk.ids.mint(now)
-    found: Format = await asyncio.to_thread(format_of, draft.path)
+    found: Format = await asyncio.to_thread(archive_format, draft.path)
     return Bundle(
         id=bundle_id,
         tenant=tenant,
@@ -322,7 +322,7 @@ def _check_use(bundle: Bundle | None, spec: JobSpec, field: str) -> None:
         raise invalid(field, "it is an archive: say what to run in it with task.argv")
 
 
-async def _used(book: ObjectBook, bundles: Iterable[Bundle], now: Instant) -> None:
+async def _used(book: ObjectIndex, bundles: Iterable[Bundle], now: Instant) -> None:
     stale = [one.id for one in bundles if one.used_at < now - BUNDLE_USE_MS]
     if stale:
         await book.use_bundles(stale, now)
@@ -362,7 +362,7 @@ def _within(part: Range, size: int) -> tuple[int, int]:
     return found
 
 
-def book_of(call: Call[Any, Any]) -> ObjectBook:
+def book_of(call: Call[Any, Any]) -> ObjectIndex:
     """What is known of bundles."""
     book = call.parts.files.book
     assert book is not None, "only a simulation has none, and it has no bundles"

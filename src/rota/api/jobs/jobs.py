@@ -44,7 +44,7 @@ from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
 from rota.engine.assurance import Assurance
 from rota.engine.ports import Brain
-from rota.store.protocol import Catalog, JobQuery, Page
+from rota.store.protocol import JobQuery, Page, QueryStore
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (
     BatchAnswer,
@@ -301,7 +301,7 @@ async def _views(brain: Brain, jobs: Sequence[JobRecord]) -> list[JobView]:
     return views
 
 
-async def _read_page(catalog: Catalog, query: JobQuery) -> Page[JobRecord]:
+async def _read_page(catalog: QueryStore, query: JobQuery) -> Page[JobRecord]:
     """What was asked for, or as much of it as memory is meant to hold and a search to cost."""
     found: Page[JobRecord] = Page()
     size, part = 0, min(query.limit, PAGE_FIRST_ITEMS)

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from rota.api.limits import BODY_READ_S
 from rota.api.reading.bodies import too_slow
 from rota.api.routes import Call
-from rota.store.files.spool import Draft, Spool
+from rota.store.files.spool import Spool, SpooledFile
 from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 
@@ -50,7 +50,7 @@ async def pieces_of(call: Call[Any, Any]) -> AsyncIterator[bytes]:
 @asynccontextmanager
 async def received(
     call: Call[Any, Any], spool: Spool, sending: Sending
-) -> AsyncIterator[Draft | int]:
+) -> AsyncIterator[SpooledFile | int]:
     """The whole, once it is here and is what it should be; until then how much is here."""
     if sending.size is not None and sending.size > sending.bytes_max:
         raise _too_large(sending.bytes_max)

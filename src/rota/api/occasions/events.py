@@ -76,7 +76,7 @@ async def take(call: Call[Any, Any], events: Sequence[Event]) -> EventsAccepted:
     keys = [event_key(event) for event in events]
 
     async def read() -> Sequence[JobRecord]:
-        known[:] = await call.parts.catalog.told(keys)
+        known[:] = await call.parts.catalog.accepted_events(keys)
         return ()
 
     def build(recall: Preloaded | None) -> AnyInput:

@@ -41,7 +41,7 @@ from rota.core.records.event_inputs import (
 )
 from rota.core.records.events import EventDecision, Trigger
 from rota.core.records.glance import TriggerInfo
-from rota.store.protocols.queries import ArrivalQuery
+from rota.store.protocols.queries import TriggerDecisionQuery
 from rota.wire.events import ArrivalPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.schedules import DeployAnswer
@@ -385,10 +385,10 @@ async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
 async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
     """What a trigger made of events, newest first. It outlives the trigger, not for a tenant."""
     asked, trigger_id = call.query, _own_id(call)
-    found = await call.parts.catalog.find_arrivals(
-        ArrivalQuery(
+    found = await call.parts.catalog.find_trigger_decisions(
+        TriggerDecisionQuery(
             trigger_id=trigger_id,
-            verdicts=_verdicts(asked.outcome),
+            decisions=_verdicts(asked.outcome),
             before=read_id_cursor(asked.cursor),
             limit=asked.limit + 1,
         )

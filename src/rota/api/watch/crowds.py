@@ -16,7 +16,7 @@ from rota.api.limits import (
     TIMELINE_STRETCHES,
 )
 from rota.core.model import ExecutionState, Instant, Millis, WorkerId
-from rota.store.protocol import Catalog
+from rota.store.protocol import QueryStore
 from rota.store.protocols.queries import Sampled, SampleQuery
 from rota.wire.overview import TimelineBucketsView, WorkerBucketsView
 
@@ -24,7 +24,7 @@ FAILED = (ExecutionState.FAILED, ExecutionState.TIMED_OUT, ExecutionState.LOST)
 
 
 async def crowd_within(
-    catalog: Catalog,
+    catalog: QueryStore,
     start: Instant,
     end: Instant,
     worker_id: WorkerId | None,

@@ -17,9 +17,9 @@ from rota.cli.connect import connected, every_item
 from rota.cli.problems import Failure
 from rota.engine.clock import SystemClock
 from rota.sdk.methods import admin_calls
-from rota.store.postgres.access import open_postgres_access
+from rota.store.postgres.access import open_postgres_tokens
 from rota.store.protocol import StoreError, StoreLockedError
-from rota.store.protocols.access import AccessBook
+from rota.store.protocols.access import TokenStore
 from rota.store.sqlite.store import open_sqlite
 from rota.wire.problems import ProblemError
 from rota.wire.tokens import NewTokenView, TokenSpec, TokenView
@@ -95,9 +95,9 @@ class StoreTokens:
             return await work(roster)
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[AccessBook]:
+    async def _opened(self) -> AsyncIterator[TokenStore]:
         if self._store is not None:
-            async with open_postgres_access(self._store) as book:
+            async with open_postgres_tokens(self._store) as book:
                 yield book
             return
         assert self._data is not None

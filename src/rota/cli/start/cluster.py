@@ -91,13 +91,13 @@ async def refuse_duplicate_name(store: Store, me: Member, *, gone_ms: int = GONE
     """
     silent_ms: int | None = None
     while me.ttl_ms is not None:
-        seen = {one.told.node: one for one in await store.nodes.everyone()}.get(me.node)
-        if seen is None or seen.told.address == me.address or seen.silent_ms > gone_ms:
+        seen = {one.announced.node: one for one in await store.nodes.everyone()}.get(me.node)
+        if seen is None or seen.announced.address == me.address or seen.silent_ms > gone_ms:
             return
         if silent_ms is not None and seen.silent_ms < silent_ms:
             await store.close()  # this server has no use for it, and nothing else is open yet
             raise click.ClickException(
-                f"a server called {me.node!r} is in this cell already, at {seen.told.address}:"
+                f"a server called {me.node!r} is in this cell already, at {seen.announced.address}:"
                 " give this one another --node name"
             )
         silent_ms = seen.silent_ms

@@ -21,8 +21,8 @@ from rota.store.files.cloud_blobs import SCHEMES, open_cloud
 from rota.store.files.folder_blobs import FolderBlobs
 from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
-from rota.store.files.two_places import TwoPlaces
-from rota.store.protocols.objects import ObjectBook
+from rota.store.files.two_places import FallbackBlobs
+from rota.store.protocols.objects import ObjectIndex
 from rota.store.sqlite.store import SqliteStore, open_sqlite
 from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
 
@@ -93,7 +93,7 @@ async def open_files(
         await check_is_ours(named, store.objects, adopt=options.adopt_storage)
     shares = not isinstance(store, SqliteStore)
     own: Blobs = _own_folder(options) if isinstance(store, SqliteStore) else store.blobs
-    blobs = own if named is None else TwoPlaces(named, own)
+    blobs = own if named is None else FallbackBlobs(named, own)
     return Files(
         spool=Spool(options.data / "uploads"),
         outputs=Outputs(store.artifacts, store.objects, None if shares and not named else blobs),
@@ -112,7 +112,7 @@ def open_blobs(address: str) -> Blobs:
     return FolderBlobs(path.absolute())
 
 
-async def check_is_ours(named: Blobs, book: ObjectBook, *, adopt: bool = False) -> None:
+async def check_is_ours(named: Blobs, book: ObjectIndex, *, adopt: bool = False) -> None:
     """Refuses a storage in which this cell's objects are not: above all a folder that this server
     has for itself, though others have one of the same name."""
     there = await named.mark(mint_session())

@@ -12,10 +12,10 @@ from typing import Protocol
 
 import msgspec
 
-from rota.store.files.spool import Draft
+from rota.store.files.spool import SpooledFile
 from rota.store.protocol import StoreError
 
-MARK_KEY = "rota-storage"
+STORAGE_ID_KEY = "rota-storage"
 """Where a storage says which one it is."""
 _KEY = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+){0,3}")
 
@@ -24,7 +24,7 @@ class BlobMissingError(StoreError):
     """The database has a reference, and the storage has nothing there."""
 
 
-class Link(msgspec.Struct, frozen=True):
+class DownloadLink(msgspec.Struct, frozen=True):
     """A way to fetch an object without passing the server."""
 
     url: str
@@ -44,7 +44,7 @@ class Blobs(Protocol):
         """The largest object it is meant for."""
         ...
 
-    async def put(self, key: str, draft: Draft) -> None:
+    async def put(self, key: str, draft: SpooledFile) -> None:
         """Keeps the draft's content, durably; the draft's file may be gone afterwards."""
         ...
 
@@ -56,7 +56,7 @@ class Blobs(Protocol):
         """Removes these; those that are not there are no error."""
         ...
 
-    async def link(self, key: str, expires_s: int) -> Link | None:
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
         """A signed address; None: this storage gives none."""
         ...
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rota.store.files.blobs import MARK_KEY, BlobMissingError, Link, check_key
-from rota.store.files.spool import Draft
+from rota.store.files.blobs import STORAGE_ID_KEY, BlobMissingError, DownloadLink, check_key
+from rota.store.files.spool import SpooledFile
 from rota.store.limits import (
     ARTIFACT_PIECE_BYTES,
     CLOUD_PART_BYTES,
@@ -67,12 +67,12 @@ class CloudBlobs:
         """For people."""
         return self._url
 
-    async def put(self, key: str, draft: Draft) -> None:
+    async def put(self, key: str, draft: SpooledFile) -> None:
         """In parts if it is large; a storage shows it when the last part is there."""
         check_key(key)
         await self._sent(key, draft)
 
-    async def _sent(self, key: str, draft: Draft) -> None:
+    async def _sent(self, key: str, draft: SpooledFile) -> None:
         from obstore import put_async
         from obstore.exceptions import BaseError
 
@@ -128,7 +128,7 @@ class CloudBlobs:
                 if not _is_missing(error):
                     raise StoreError(f"{self._url} did not remove an object: {error}") from error
 
-    async def link(self, key: str, expires_s: int) -> Link | None:
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
         """Signed with the server's own credentials; some of those cannot sign."""
         from obstore import sign_async
         from obstore.exceptions import BaseError
@@ -136,7 +136,7 @@ class CloudBlobs:
         check_key(key)
         with suppress(BaseError):
             lasts = timedelta(seconds=expires_s)
-            return Link(await sign_async(self._store, "GET", key, lasts), expires_s)
+            return DownloadLink(await sign_async(self._store, "GET", key, lasts), expires_s)
         return None
 
     async def mark(self, wanted: str) -> str:
@@ -146,9 +146,9 @@ class CloudBlobs:
 
         try:
             with suppress(AlreadyExistsError):
-                await put_async(self._store, MARK_KEY, wanted.encode(), mode="create")
+                await put_async(self._store, STORAGE_ID_KEY, wanted.encode(), mode="create")
                 return wanted
-            found = await get_async(self._store, MARK_KEY)
+            found = await get_async(self._store, STORAGE_ID_KEY)
             return bytes(await found.bytes_async()).decode("ascii").strip()
         except (BaseError, OSError) as error:
             raise StoreError(

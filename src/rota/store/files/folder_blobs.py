@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TypeVar
 
-from rota.store.files.blobs import MARK_KEY, BlobMissingError, Link, check_key
-from rota.store.files.spool import Draft
+from rota.store.files.blobs import STORAGE_ID_KEY, BlobMissingError, DownloadLink, check_key
+from rota.store.files.spool import SpooledFile
 from rota.store.limits import ARTIFACT_PIECE_BYTES, ARTIFACT_THREADS, OBJECT_BYTES_MAX
 from rota.store.protocol import StoreError, StoreFullError
 
@@ -38,10 +38,10 @@ class FolderBlobs:
         """For people."""
         return f"the folder {self._root}"
 
-    async def put(self, key: str, draft: Draft) -> None:
+    async def put(self, key: str, draft: SpooledFile) -> None:
         """Moves the draft here, or copies it from another disk."""
         path = self._path(key)
-        await self._run(lambda: _take(draft.path, path))
+        await self._run(lambda: _move_in(draft.path, path))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         """The bytes from `start` to before `end`."""
@@ -70,13 +70,13 @@ class FolderBlobs:
         paths = [self._path(key) for key in keys]
         await self._run(lambda: _remove(self._root, paths))
 
-    async def link(self, key: str, expires_s: int) -> Link | None:
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
         """A folder has no addresses of its own."""
         return None
 
     async def mark(self, wanted: str) -> str:
         """Says which storage this is."""
-        return await self._run(lambda: _mark(self._root, wanted))
+        return await self._run(lambda: _storage_id(self._root, wanted))
 
     async def close(self) -> None:
         """Waits for the files under way."""
@@ -97,7 +97,7 @@ class FolderBlobs:
             raise StoreError(f"{self.where} cannot be used: {error}") from error
 
 
-def _take(source: Path, path: Path) -> None:
+def _move_in(source: Path, path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         source.replace(path)
@@ -138,11 +138,11 @@ def _remove(root: Path, paths: Sequence[Path]) -> None:
                 path.parent.rmdir()
 
 
-def _mark(root: Path, wanted: str) -> str:
+def _storage_id(root: Path, wanted: str) -> str:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = root / MARK_KEY
+    path = root / STORAGE_ID_KEY
     if not path.exists():
-        handle, part = tempfile.mkstemp(prefix=f".{MARK_KEY}-", dir=root)
+        handle, part = tempfile.mkstemp(prefix=f".{STORAGE_ID_KEY}-", dir=root)
         with os.fdopen(handle, "w") as file:
             file.write(wanted + "\n")
             file.flush()

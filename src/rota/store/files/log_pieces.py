@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Placed(msgspec.Struct, frozen=True):
+class LogAddition(msgspec.Struct, frozen=True):
     """What an upload adds to a log."""
 
     kept: bytes
@@ -14,7 +14,7 @@ class Placed(msgspec.Struct, frozen=True):
     """Came after the log was full."""
 
 
-class LogSize(msgspec.Struct, frozen=True):
+class LogExtent(msgspec.Struct, frozen=True):
     """How much of a log was kept and how much was left out since; the sender has seen both."""
 
     stored: int = 0
@@ -25,11 +25,11 @@ class LogSize(msgspec.Struct, frozen=True):
         """Where the sender goes on."""
         return self.stored + self.dropped
 
-    def place(self, offset: int | None, data: bytes, bytes_max: int) -> Placed:
+    def place(self, offset: int | None, data: bytes, bytes_max: int) -> LogAddition:
         """A repeat brings nothing new; a gap is refused as a whole, so that the sender fills it."""
         start = self.end if offset is None else offset
         if start > self.end:
-            return Placed(b"", 0)
+            return LogAddition(b"", 0)
         fresh = data[self.end - start :]
         room = max(0, bytes_max - self.stored) if self.dropped == 0 else 0
-        return Placed(fresh[:room], max(0, len(fresh) - room))
+        return LogAddition(fresh[:room], max(0, len(fresh) - room))

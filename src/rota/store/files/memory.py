@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from rota.core.model import ExecutionId
 from rota.store.files.artifacts import check_artifact_name
-from rota.store.files.blobs import MARK_KEY, BlobMissingError, Link, check_key
-from rota.store.files.spool import Draft
+from rota.store.files.blobs import STORAGE_ID_KEY, BlobMissingError, DownloadLink, check_key
+from rota.store.files.spool import SpooledFile
 from rota.store.limits import OBJECT_BYTES_MAX
 from rota.store.protocol import Artifact, ArtifactTooLargeError
 
@@ -66,7 +66,7 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
 
-    async def put(self, key: str, draft: Draft) -> None:
+    async def put(self, key: str, draft: SpooledFile) -> None:
         """Keeps the draft's content."""
         check_key(key)
         self.objects[key] = draft.path.read_bytes()
@@ -82,13 +82,13 @@ class MemoryBlobs:
         for key in keys:
             self.objects.pop(key, None)
 
-    async def link(self, key: str, expires_s: int) -> Link | None:
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
         """Memory has no addresses."""
         return None
 
     async def mark(self, wanted: str) -> str:
         """Says which storage this is."""
-        return self.objects.setdefault(MARK_KEY, wanted.encode()).decode()
+        return self.objects.setdefault(STORAGE_ID_KEY, wanted.encode()).decode()
 
     async def close(self) -> None:
         """Nothing to give back."""

@@ -11,8 +11,8 @@ import msgspec
 
 from rota.core.model import ExecutionId, Instant
 from rota.store.files.artifacts import check_artifact_name
-from rota.store.files.blobs import Blobs, Link
-from rota.store.files.spool import Draft
+from rota.store.files.blobs import Blobs, DownloadLink
+from rota.store.files.spool import SpooledFile
 from rota.store.limits import (
     ARTIFACT_PIECE_BYTES,
     DATABASE_FILE_BYTES_MAX,
@@ -20,7 +20,7 @@ from rota.store.limits import (
     OBJECT_BYTES_MIN,
 )
 from rota.store.protocol import Artifacts
-from rota.store.protocols.objects import Kept, ObjectBook
+from rota.store.protocols.objects import LargeOutput, ObjectIndex
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -74,10 +74,10 @@ class OutOfRangeError(Exception):
 class Outputs:
     """Where an execution's files are, whichever place that is."""
 
-    def __init__(self, small: Artifacts, book: ObjectBook | None, blobs: Blobs | None) -> None:
+    def __init__(self, small: Artifacts, book: ObjectIndex | None, blobs: Blobs | None) -> None:
         """Without `blobs` large ones are kept with the small ones."""
         self._small = small
-        self._book = book
+        self._index = book
         self._blobs = blobs
 
     @property
@@ -88,27 +88,27 @@ class Outputs:
     async def keep_small(self, execution_id: ExecutionId, name: str, content: bytes) -> Output:
         """In place of one of the same name."""
         await self._small.write(execution_id, name, _one(content), len(content))
-        if self._book is not None:
-            await self._book.forget(execution_id, name)
+        if self._index is not None:
+            await self._index.forget(execution_id, name)
         return Output(name, len(content), sha256(content).hexdigest())
 
     async def keep(
-        self, execution_id: ExecutionId, name: str, draft: Draft, key: str, now: Instant
+        self, execution_id: ExecutionId, name: str, draft: SpooledFile, key: str, now: Instant
     ) -> Output:
         """One that is whole and checked; in place of one of the same name."""
         check_artifact_name(name)
         if draft.size <= OBJECT_BYTES_MIN:
             content = await asyncio.to_thread(draft.path.read_bytes)
             return await self.keep_small(execution_id, name, content)
-        if self._book is None or self._blobs is None:
+        if self._index is None or self._blobs is None:
             key = ""
             await self._small.write(execution_id, name, _pieces_of(draft.path), draft.size)
         else:
-            await self._book.intend(key, now + INTENT_MS)
+            await self._index.intend(key, now + INTENT_MS)
             await self._blobs.put(key, draft)
-        if self._book is not None:
-            await self._book.keep(
-                Kept(
+        if self._index is not None:
+            await self._index.keep(
+                LargeOutput(
                     execution_id=execution_id,
                     name=name,
                     size=draft.size,
@@ -142,14 +142,16 @@ class Outputs:
                 return await self._from_store(execution_id, Output(name, one.size), part)
         return None
 
-    async def link(self, execution_id: ExecutionId, name: str, expires_s: int) -> Link | None:
+    async def link(
+        self, execution_id: ExecutionId, name: str, expires_s: int
+    ) -> DownloadLink | None:
         """An address at the storage itself; None: there is none for this file."""
         for kept in await self._in_storage([execution_id]):
             if kept.name == name and kept.key and self._blobs is not None:
                 return await self._blobs.link(kept.key, expires_s)
         return None
 
-    async def _large(self, kept: Kept, part: Range) -> Content | None:
+    async def _large(self, kept: LargeOutput, part: Range) -> Content | None:
         if not kept.key or self._blobs is None:
             output = Output(kept.name, kept.size, kept.sha256)
             return await self._from_store(kept.execution_id, output, part)
@@ -170,8 +172,8 @@ class Outputs:
         found = await self._small.list(execution_id)
         return [Output(one.name, one.size) for one in found]
 
-    async def _in_storage(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Kept]:
-        return () if self._book is None else await self._book.kept(execution_ids)
+    async def _in_storage(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
+        return () if self._index is None else await self._index.large_outputs(execution_ids)
 
 
 def _within(part: Range, size: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ _TAR_BYTES = 512
 _LZMA_MEMORY = 128 * 1024 * 1024
 
 
-def format_of(path: Path) -> Format:
+def archive_format(path: Path) -> Format:
     """An archive is one that a worker unpacks; a file that is merely compressed is a file."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)

@@ -53,7 +53,7 @@ class UploadTooLargeError(UploadError):
     """More bytes came than there may be."""
 
 
-class Draft(msgspec.Struct, frozen=True):
+class SpooledFile(msgspec.Struct, frozen=True):
     """A whole upload, on this server's disk."""
 
     path: Path
@@ -93,7 +93,7 @@ class Spool:
                 await other.cut_off()
             path, hasher = await self.run(lambda: self._open(name, offset))
         except BaseException:
-            upload.forsake()
+            upload.abandon()
             raise
         upload.begin(path, hasher, offset)
         return upload
@@ -155,19 +155,19 @@ class Upload:
         self._bytes_max = bytes_max
         self._turn = asyncio.Lock()
         self._cut_off = False
-        self._tell: Callable[[], None] = _nobody
+        self._when_over: Callable[[], None] = _do_nothing
 
     def begin(self, path: Path, hasher: hashlib._Hash, size: int) -> None:
         """With what is there."""
         self.path, self._hasher, self.size = path, hasher, size
 
-    def forsake(self) -> None:
+    def abandon(self) -> None:
         """It is over; what is there stays."""
-        self._tell()
+        self._when_over()
 
     def when_over(self, tell: Callable[[], None]) -> None:
         """Who wants to know."""
-        self._tell = tell
+        self._when_over = tell
 
     async def write(self, piece: bytes) -> None:
         """The next bytes."""
@@ -191,13 +191,13 @@ class Upload:
             os.close(handle)
         self._hasher.update(piece)
 
-    async def finish(self) -> Draft:
+    async def finish(self) -> SpooledFile:
         """It is whole, and on the disk."""
         async with self._turn:
             if self._cut_off:
                 raise TakenOverError("a newer request goes on with this upload")
-            await self._spool.run(lambda: _settle(self.path, self.size))
-        return Draft(self.path, self.size, self._hasher.hexdigest())
+            await self._spool.run(lambda: _flush_to_disk(self.path, self.size))
+        return SpooledFile(self.path, self.size, self._hasher.hexdigest())
 
     async def cut_off(self) -> None:
         """Writes no more."""
@@ -206,7 +206,7 @@ class Upload:
 
     async def leave(self, *, kept: bool = False) -> None:
         """Whatever happened: what is kept elsewhere by now, or cannot be gone on with, goes."""
-        self._tell()
+        self._when_over()
         if not self._cut_off and (kept or self.path.suffix == _ONCE):
             await self.discard()
 
@@ -215,11 +215,11 @@ class Upload:
         await self._spool.run(lambda: self.path.unlink(missing_ok=True))
 
 
-def _nobody() -> None:
+def _do_nothing() -> None:
     """Nobody wants to know."""
 
 
-def _settle(path: Path, size: int) -> None:
+def _flush_to_disk(path: Path, size: int) -> None:
     handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         # A piece that failed half-way may have left more than was counted.

@@ -4,58 +4,58 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from rota.store.files.blobs import BlobMissingError, Blobs, Link
-from rota.store.files.spool import Draft
+from rota.store.files.blobs import BlobMissingError, Blobs, DownloadLink
+from rota.store.files.spool import SpooledFile
 
 
-class TwoPlaces:
+class FallbackBlobs:
     """The named storage, and behind it the server's own."""
 
     def __init__(self, named: Blobs, own: Blobs) -> None:
-        self._named = named
-        self._own = own
+        self._primary = named
+        self._fallback = own
 
     @property
     def where(self) -> str:
         """For people."""
-        return self._named.where
+        return self._primary.where
 
     @property
     def bytes_max(self) -> int:
         """Of the named one."""
-        return self._named.bytes_max
+        return self._primary.bytes_max
 
-    async def put(self, key: str, draft: Draft) -> None:
+    async def put(self, key: str, draft: SpooledFile) -> None:
         """In the named one."""
-        await self._named.put(key, draft)
+        await self._primary.put(key, draft)
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         """From wherever it is."""
         try:
-            return await self._named.read(key, start, end)
+            return await self._primary.read(key, start, end)
         except BlobMissingError:
-            return await self._own.read(key, start, end)
+            return await self._fallback.read(key, start, end)
 
     async def drop(self, keys: Sequence[str]) -> None:
         """From both: those that are not there are no error."""
-        await self._named.drop(keys)
-        await self._own.drop(keys)
+        await self._primary.drop(keys)
+        await self._fallback.drop(keys)
 
-    async def link(self, key: str, expires_s: int) -> Link | None:
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
         """Of the named one, if the object is there: a link to nothing helps nobody."""
         try:
-            pieces = await self._named.read(key, 0, 1)
+            pieces = await self._primary.read(key, 0, 1)
         except BlobMissingError:
             return None
         async for _ in pieces:
             pass
-        return await self._named.link(key, expires_s)
+        return await self._primary.link(key, expires_s)
 
     async def mark(self, wanted: str) -> str:
         """Of the named one."""
-        return await self._named.mark(wanted)
+        return await self._primary.mark(wanted)
 
     async def close(self) -> None:
         """Both."""
-        await self._named.close()
-        await self._own.close()
+        await self._primary.close()
+        await self._fallback.close()

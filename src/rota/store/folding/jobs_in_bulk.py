@@ -18,7 +18,7 @@ _SHARED_TERMS_MAX = 20_000
 _ARRAY_HEADS = {0x90: 1, 0xD0: 3}
 """Bytes before the first element of msgpack's arrays, of up to 15 elements and of more."""
 
-Cut: TypeAlias = tuple[int, int]
+NumberPosition: TypeAlias = tuple[int, int]
 """The first byte of a number in a stored spec, and how many there are."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -41,7 +41,7 @@ _decode_parts: Callable[[bytes], Any] = msgspec.msgpack.Decoder(_Parts).decode
 _rest_of = attrgetter(*(field.name for field in _SPEC_FIELDS[5:]))
 
 
-class Form(msgspec.Struct, frozen=True, gc=False):
+class EncodedSpec(msgspec.Struct, frozen=True, gc=False):
     """A stored spec with its place in the line of arrivals cut out; jobs of one batch share it."""
 
     size: int
@@ -59,7 +59,7 @@ class Form(msgspec.Struct, frozen=True, gc=False):
         return self.head + order.to_bytes(self.width, "big") + self.tail
 
 
-class _Mould:
+class _SpecTemplate:
     """Jobs of one batch differ in nothing but their place in the line of arrivals.
 
     So none of them but the first needs decoding.
@@ -80,11 +80,11 @@ class _Mould:
         self._like = spec
 
     @property
-    def cut(self) -> Cut | None:
+    def number_position(self) -> NumberPosition | None:
         """Where the number is; None: nobody knows."""
         return (self._start, self._end - self._start) if self._size > 0 else None
 
-    def cast(self, data: bytes) -> Spec | None:
+    def spec_of(self, data: bytes) -> Spec | None:
         """The spec, if it differs in nothing else."""
         if len(data) == self._size and data.startswith(self._head) and data.endswith(self._tail):
             return replace(
@@ -93,16 +93,16 @@ class _Mould:
         return None
 
 
-class Alike(msgspec.Struct, frozen=True, gc=False):
+class EncodedBatch(msgspec.Struct, frozen=True, gc=False):
     """Jobs whose lives and specs are stored alike but for their places, which are in order."""
 
     life: bytes
-    form: Form
+    spec: EncodedSpec
     ids: Sequence[JobId]
-    orders: Sequence[int]
+    arrival_numbers: Sequence[int]
 
 
-class JobsInBulk:
+class BulkDecoder:
     """Jobs that are alike share their terms and lives, what they run, and when they came.
 
     A million waiting jobs are mostly alike: shared, they take a fraction of the memory.
@@ -116,7 +116,7 @@ class JobsInBulk:
         self._encoded: msgspec.Raw | None = None
         self._before: Spec | None = None
         """The one that was decoded last; its terms as they were encoded."""
-        self.cut: Cut | None = None
+        self.number_position: NumberPosition | None = None
         """Where the place in the line of arrivals is in the last specs; None: they were not alike,
         so that those that follow will not be, either."""
 
@@ -124,27 +124,27 @@ class JobsInBulk:
         """From id, life, spec, and whatever follows."""
         shared_lives, mould = self._lives, None
         for row in rows:
-            spec = None if mould is None else mould.cast(row[2])
+            spec = None if mould is None else mould.spec_of(row[2])
             if spec is None:
                 before, spec = self._before, self._spec(row[2])
                 mould = None
                 if before is not None and _are_of_one_batch(spec, before):
-                    mould = _Mould(row[2], bytes(self._encoded or b""), spec)
+                    mould = _SpecTemplate(row[2], bytes(self._encoded or b""), spec)
             life = shared_lives.get(row[1])
             if life is None:
                 life = self._life(row[1])
             yield JobRecord(row[0], spec, life)
-        self.cut = None if mould is None else mould.cut
+        self.number_position = None if mould is None else mould.number_position
 
-    def batch(self, alike: Alike) -> list[JobRecord] | None:
+    def batch(self, alike: EncodedBatch) -> list[JobRecord] | None:
         """Jobs that differ in nothing but their place; None: that is not what was cut out."""
-        form, orders = alike.form, alike.orders
+        form, orders = alike.spec, alike.arrival_numbers
         if orders[0] >= 1 << 8 * form.width:
             return None  # a longer number, of which that is only the end
         data = form.encoded(orders[0])
         spec = self._spec(data)
-        mould = _Mould(data, bytes(self._encoded or b""), spec)
-        if mould.cut != (len(form.head), form.width) or len(alike.ids) != len(orders):
+        mould = _SpecTemplate(data, bytes(self._encoded or b""), spec)
+        if mould.number_position != (len(form.head), form.width) or len(alike.ids) != len(orders):
             return None
         life = self._lives.get(alike.life) or self._life(alike.life)
         both = zip(alike.ids, orders, strict=True)

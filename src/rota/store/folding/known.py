@@ -14,7 +14,7 @@ import msgspec
 
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, Life, Spec
-from rota.store.fold import Folded, Standing, shelf_of
+from rota.store.fold import JobStanding, TableChanges, spill_queue_of
 from rota.store.folding.known_shelf import KnownShelf
 from rota.store.limits import FOLD_SHELF_BYTES
 
@@ -51,19 +51,19 @@ class KnownJobs:
                 shelved.append((job_id, read.spec, read.encoded))
         return live, shelved
 
-    def standings(self, job_ids: Sequence[JobId]) -> dict[JobId, Standing]:
+    def standings(self, job_ids: Sequence[JobId]) -> dict[JobId, JobStanding]:
         """The same, as the fold wants to be told of them."""
         jobs, shelf = self._jobs, self.shelf.known
-        found: dict[JobId, Standing] = {}
+        found: dict[JobId, JobStanding] = {}
         for job_id in job_ids:
             if (row := jobs.get(job_id)) is not None:
                 life = row.life
-                found[job_id] = Standing(life.state, life.lives, row.spec.terms.queue)
+                found[job_id] = JobStanding(life.state, life.lives, row.spec.terms.queue)
             elif (read := shelf.get(job_id)) is not None:
                 found[job_id] = read.standing
         return found
 
-    def learn(self, folded: Folded, stamp: str) -> None:
+    def learn(self, folded: TableChanges, stamp: str) -> None:
         """A window is in the tables, for good; by the transaction with this stamp."""
         jobs, specs = self._jobs, folded.specs
         for job_id in folded.dropped:
@@ -71,7 +71,7 @@ class KnownJobs:
         brought: list[JobId] = []
         for job_id, life in folded.lives.items():
             before = jobs.get(job_id)
-            if life.state in JOB_FINAL or shelf_of(life):
+            if life.state in JOB_FINAL or spill_queue_of(life):
                 if before is not None:
                     del jobs[job_id]
             elif job_id in specs:

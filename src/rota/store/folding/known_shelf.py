@@ -16,8 +16,8 @@ from itertools import accumulate
 import msgspec
 
 from rota.core.model import JobId, Spec
-from rota.store.fold import Folded, Standing
-from rota.store.folding.jobs_in_bulk import Form
+from rota.store.fold import JobStanding, TableChanges
+from rota.store.folding.jobs_in_bulk import EncodedSpec
 
 ROW_BYTES = 200
 """What a row takes beside its encoded spec, about."""
@@ -30,8 +30,8 @@ class ShelfRow(msgspec.Struct, frozen=True, gc=False):
 
     id: JobId
     spec: Spec
-    form: Form
-    standing: Standing
+    form: EncodedSpec
+    standing: JobStanding
     """Alike jobs share both."""
 
     @property
@@ -46,7 +46,7 @@ class Reading:
     def __init__(self, stamp: str) -> None:
         self.stamps = [stamp]
         """Of the folds that it may have seen as the last one."""
-        self.folds: list[Folded] = []
+        self.folds: list[TableChanges] = []
         """What each of them wrote but the first, which was there before."""
         self.seen = ""
         """The last one that it did see."""
@@ -129,7 +129,7 @@ class KnownShelf:
         kept = bisect_right(sizes, self._most_bytes - self._bytes)
         return {row.id: row for row in new[:kept]}
 
-    def learn(self, folded: Folded, stamp: str) -> None:
+    def learn(self, folded: TableChanges, stamp: str) -> None:
         """This was written, for good: whatever it was, on the shelf it is not as it was."""
         with self._changing:
             self._stamp = stamp

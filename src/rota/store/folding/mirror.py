@@ -12,8 +12,8 @@ from operator import attrgetter
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, Life, Spec
 from rota.core.outcome import AnyWrite, MoveJob, PutJob
-from rota.store.fold import Folded, Standing, fold, shelf_of
-from rota.store.folding.occasions import Occasions
+from rota.store.fold import JobStanding, TableChanges, project, spill_queue_of
+from rota.store.folding.occasions import LiveSchedules
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, Totals
 
 
@@ -24,12 +24,12 @@ class JournalGapError(StoreError):
 _by_arrival = attrgetter("spec.arrival_number")
 
 
-class Mirror:
+class StandbyState:
     """The live part of the tables, in memory."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.seq = snapshot.seq
-        self.is_partial = bool(snapshot.lines)
+        self.is_partial = bool(snapshot.spill_counts)
         """Whether jobs wait on the shelf, of which it knows nothing."""
         self._jobs = {job.id: job for job in snapshot.jobs}
         self._executions = {execution.id: execution for execution in snapshot.executions}
@@ -38,9 +38,9 @@ class Mirror:
             self._note(execution)
         self._workers = {worker.id: worker for worker in snapshot.workers}
         self._queues = {queue.name: queue for queue in snapshot.queues}
-        self._occasions = Occasions(snapshot)
+        self._schedules = LiveSchedules(snapshot)
         self._settings = snapshot.settings
-        self._order_next = snapshot.order_next
+        self._next_arrival_number = snapshot.next_arrival_number
         self._submitted = snapshot.totals.submitted
         self._finished = {(queue, state): n for queue, state, n in snapshot.totals.finished}
 
@@ -68,7 +68,7 @@ class Mirror:
             raise JournalGapError(f"the journal's records after {self.seq} are gone")
         specs = {job.id: job.spec for job in looked_up}
         standings = self._standings([record.writes for record in records], specs)
-        self._take(fold((record.writes for record in records), standings), specs)
+        self._take(project((record.writes for record in records), standings), specs)
         self.seq = records[-1].seq
 
     def snapshot(self) -> Snapshot:
@@ -80,23 +80,23 @@ class Mirror:
             workers=[self._workers[key] for key in sorted(self._workers)],
             queues=[self._queues[name] for name in sorted(self._queues)],
             settings=self._settings,
-            order_next=self._order_next,
+            next_arrival_number=self._next_arrival_number,
             totals=Totals(
                 self._submitted,
                 tuple((queue, state, n) for (queue, state), n in self._finished.items()),
             ),
         )
-        return self._occasions.complete(plain)
+        return self._schedules.complete(plain)
 
     def _standings(
         self, batches: Iterable[Sequence[AnyWrite]], specs: dict[JobId, Spec]
-    ) -> dict[JobId, Standing]:
+    ) -> dict[JobId, JobStanding]:
         """Where the jobs stood that are written here; of those not live it follows from the write.
 
         A job that is not live has ended, unless it was never there. Its next write is the same life
         again, or opens a new one.
         """
-        standings: dict[JobId, Standing] = {}
+        standings: dict[JobId, JobStanding] = {}
         seen: dict[JobId, None] = {}
         for writes in batches:
             for write in writes:
@@ -105,7 +105,7 @@ class Mirror:
                 seen[write.id] = None
                 if known := self._jobs.get(write.id):
                     life, queue = known.life, known.spec.terms.queue
-                    standings[write.id] = Standing(life.state, life.lives, queue)
+                    standings[write.id] = JobStanding(life.state, life.lives, queue)
                 elif isinstance(write, PutJob):
                     if write.life.lives > 1:
                         standings[write.id] = _ended(write.life, write.spec)
@@ -113,7 +113,7 @@ class Mirror:
                     standings[write.id] = _ended(write.life, specs[write.id])
         return standings
 
-    def _take(self, folded: Folded, looked_up: dict[JobId, Spec]) -> None:
+    def _take(self, folded: TableChanges, looked_up: dict[JobId, Spec]) -> None:
         for job_id in folded.dropped:
             self._jobs.pop(job_id, None)
             for execution_id in self._executions_of.pop(job_id, ()):
@@ -136,11 +136,11 @@ class Mirror:
         self._submitted += folded.submitted
         for ended, count in folded.finished.items():
             self._finished[ended] = self._finished.get(ended, 0) + count
-        self._order_next = max(self._order_next, folded.order_next)
-        self._occasions.apply(folded)
+        self._next_arrival_number = max(self._next_arrival_number, folded.next_arrival_number)
+        self._schedules.apply(folded)
 
     def _set(self, job: JobRecord) -> None:
-        if shelf_of(job.life):
+        if spill_queue_of(job.life):
             self.is_partial = True
         if job.life.state in JOB_FINAL:
             self._jobs.pop(job.id, None)
@@ -161,7 +161,7 @@ class Mirror:
         self._executions_of.setdefault(execution.job_id, {})[execution.id] = None
 
 
-def _ended(life: Life, spec: Spec) -> Standing:
+def _ended(life: Life, spec: Spec) -> JobStanding:
     """The standing of a job that had left memory, before the write that has this life."""
     again = life.state not in JOB_FINAL
-    return Standing(JobState.FAILED, life.lives - again, spec.terms.queue)
+    return JobStanding(JobState.FAILED, life.lives - again, spec.terms.queue)

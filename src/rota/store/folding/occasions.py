@@ -13,41 +13,41 @@ from msgspec.structs import replace
 from rota.core.model import ScheduleId, TriggerId
 from rota.core.records.events import BufferedEvent, Trigger, TriggerDecisionId
 from rota.core.records.schedules import Calendar, Schedule
-from rota.store.fold import Folded
+from rota.store.fold import TableChanges
 from rota.store.protocol import Snapshot, Totals
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Occasions:
+class LiveSchedules:
     """The live part of the tables of schedules and triggers."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self._schedules: dict[ScheduleId, Schedule] = {}
         self._calendars: dict[str, Calendar] = {}
         self._triggers: dict[TriggerId, Trigger] = {}
-        self._held: dict[TriggerDecisionId, BufferedEvent] = {}
+        self._buffered: dict[TriggerDecisionId, BufferedEvent] = {}
         self._decided: dict[tuple[str, str], int] = {}
         self._reacted: dict[str, int] = {}
         if snapshot is not None:
             self._schedules |= {one.id: one for one in snapshot.schedules}
             self._calendars |= {one.name: one for one in snapshot.calendars}
             self._triggers |= {one.id: one for one in snapshot.triggers}
-            self._held |= {one.id: one for one in snapshot.held}
+            self._buffered |= {one.id: one for one in snapshot.buffered_events}
             self._decided |= {(word, why): n for word, why, n in snapshot.totals.decided}
             self._reacted |= dict(snapshot.totals.reacted)
 
-    def apply(self, folded: Folded) -> None:
+    def apply(self, folded: TableChanges) -> None:
         """Takes what a window of records came to."""
-        for schedule_id, course in folded.courses.items():
+        for schedule_id, course in folded.schedule_states.items():
             if schedule_id in self._schedules:
                 moved = replace(self._schedules[schedule_id], state=course)
                 self._schedules[schedule_id] = moved
         _put(self._schedules, folded.schedules)
         _put(self._calendars, folded.calendars)
         _put(self._triggers, folded.events.triggers)
-        _put(self._held, folded.events.held)
+        _put(self._buffered, folded.events.buffered)
         _add(self._decided, folded.decided)
         _add(self._reacted, folded.events.reacted)
 
@@ -64,7 +64,7 @@ class Occasions:
             schedules=[self._schedules[one] for one in sorted(self._schedules)],
             calendars=[self._calendars[name] for name in sorted(self._calendars)],
             triggers=[self._triggers[one] for one in sorted(self._triggers)],
-            held=sorted(self._held.values(), key=lambda one: (one.at, one.id)),
+            buffered_events=sorted(self._buffered.values(), key=lambda one: (one.at, one.id)),
         )
 
 

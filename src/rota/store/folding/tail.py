@@ -23,14 +23,14 @@ from collections.abc import Sequence
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import JobId, Life
 from rota.core.outcome import AnyWrite, DropJob
-from rota.store.fold import Folded, Folding, Standing, shelf_of
+from rota.store.fold import JobStanding, Projection, TableChanges, spill_queue_of
 from rota.store.folding.known import KnownJobs
 from rota.store.folding.precedence import GiveWay, in_slices
 from rota.store.limits import FOLD_SLICE_WRITES
 from rota.store.protocol import Seq
 
 
-class Tail(Folding):
+class Tail(Projection):
     """All records after `folded_seq` that this process has looked at."""
 
     def __init__(self, known: KnownJobs, after: Seq) -> None:
@@ -53,11 +53,11 @@ class Tail(Folding):
     @property
     def jobs(self) -> int:
         """How many of them are not in the tables as they are now."""
-        return len(self.folded.lives)
+        return len(self.changes.lives)
 
     def strangers(self, job_ids: Sequence[JobId]) -> list[JobId]:
         """Those of whom the tables have to be asked before their records can be taken."""
-        left, lives, standings = self._left, self.folded.lives, self.standings
+        left, lives, standings = self._left, self.changes.lives, self.standings
         for job_id in [job_id for job_id in job_ids if job_id in left] if left else ():
             del left[job_id]
             standings.pop(job_id, None)
@@ -75,12 +75,12 @@ class Tail(Folding):
         self.writes += writes
         self.take_all(in_slices(records, FOLD_SLICE_WRITES, give_way))
 
-    def leave(self) -> Folded:
+    def leave(self) -> TableChanges:
         """What can be written now, and will not be told again: jobs that are over, and their runs.
 
         The figures that are counted with them are taken out of those of the rest.
         """
-        gone, folded = Folded(), self.folded
+        gone, folded = TableChanges(), self.changes
         lives, specs = folded.lives, folded.specs
         for job_id in self._ended:
             life = lives.get(job_id)
@@ -103,15 +103,15 @@ class Tail(Folding):
             del runs[run_id]
         return gone
 
-    def _count(self, gone: Folded) -> None:
-        folded, at_first, standings = self.folded, self._ended_at_first, self.standings
+    def _count(self, gone: TableChanges) -> None:
+        folded, at_first, standings = self.changes, self._ended_at_first, self.standings
         had_rows = [standings[job_id] for job_id in gone.lives if job_id in standings]
         gone.submitted = len(gone.lives) - len(had_rows)
         folded.submitted -= gone.submitted
-        for line, count in Counter(map(shelf_of, had_rows)).items():
+        for line, count in Counter(map(spill_queue_of, had_rows)).items():
             if line:
-                gone.lines[line] = -count
-                folded.lines[line] += count
+                gone.spill_counts[line] = -count
+                folded.spill_counts[line] += count
         for job_id in gone.lives if at_first else ():
             if ended := at_first.pop(job_id, None):
                 gone.finished[ended] = gone.finished.get(ended, 0) + 1
@@ -121,9 +121,11 @@ class Tail(Folding):
         self.tangled = True
         super()._drop(write)
 
-    def _end(self, job_id: JobId, before: Standing | Life | None, life: Life, queue: str) -> bool:
+    def _end(
+        self, job_id: JobId, before: JobStanding | Life | None, life: Life, queue: str
+    ) -> bool:
         counted = super()._end(job_id, before, life, queue)
         self._ended[job_id] = None
-        if counted and job_id not in self.folded.lives:
+        if counted and job_id not in self.changes.lives:
             self._ended_at_first[job_id] = (queue, life.state)
         return counted

@@ -13,14 +13,14 @@ class Watermark:
 
     def __init__(self, folded: Seq, appended: Seq) -> None:
         self._lock = threading.Lock()
-        self._folded = folded
+        self._projected = folded
         self._appended = appended
         self._waiting: list[tuple[Seq, Future[None]]] = []
 
     @property
-    def folded(self) -> Seq:
+    def projected(self) -> Seq:
         """The newest record that is in the tables."""
-        return self._folded
+        return self._projected
 
     @property
     def appended(self) -> Seq:
@@ -30,7 +30,7 @@ class Watermark:
     @property
     def lags(self) -> bool:
         """Whether there is something to fold."""
-        return self._folded < self._appended
+        return self._projected < self._appended
 
     @property
     def awaited(self) -> bool:
@@ -42,10 +42,10 @@ class Watermark:
         with self._lock:
             self._appended = seq
 
-    def set_folded(self, seq: Seq) -> None:
+    def set_projected(self, seq: Seq) -> None:
         """The tables now are as of here."""
         with self._lock:
-            self._folded = seq
+            self._projected = seq
             ready = [waiter for wanted, waiter in self._waiting if wanted <= seq]
             self._waiting = [entry for entry in self._waiting if entry[0] > seq]
         for waiter in ready:
@@ -67,7 +67,7 @@ class Watermark:
     def reached(self, seq: Seq) -> Future[None] | None:
         """The same for a record that is known to be durable, perhaps by somebody else's hand."""
         with self._lock:
-            if self._folded >= seq:
+            if self._projected >= seq:
                 return None
             self._appended = max(self._appended, seq)
             waiter: Future[None] = Future()

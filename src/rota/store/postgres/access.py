@@ -12,27 +12,27 @@ from rota.core.model import Instant
 from rota.store.access_rows import (
     AUDIT_COLUMNS,
     TOKEN_COLUMNS,
+    audit_drops_max,
     audit_row,
-    drops,
-    taken,
     to_audit,
     to_token,
     to_tokens,
     token_row,
+    token_taken,
     too_many_tokens,
 )
 from rota.store.limits import SIDE_DEADLINE_S, TOKEN_KEPT_MS, StoreLimits
-from rota.store.postgres.connect import Address, Connection, Line, parse_address
+from rota.store.postgres.connect import Address, Connection, DedicatedConnection, parse_address
 from rota.store.postgres.glance import REVISION, Glance
 from rota.store.postgres.migrate import prepare
 from rota.store.postgres.pool import ReaderPool
 from rota.store.protocols.access import (
-    TAIL_CHARS,
-    AccessSnapshot,
+    ID_SUFFIX_CHARS,
     AuditEntry,
     AuditQuery,
     Token,
-    tail_of,
+    TokenSnapshot,
+    id_suffix,
 )
 
 _LIVE = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)"
@@ -55,11 +55,11 @@ DELETE FROM rota.audit WHERE id IN (SELECT id FROM rota.audit ORDER BY id LIMIT 
 """
 
 
-class PostgresAccess:
+class PostgresTokenStore:
     """A connection of its own writes; the readers' pool reads."""
 
-    def __init__(self, line: Line, readers: ReaderPool, glance: Glance) -> None:
-        self._line, self._limits = line, line.address.limits
+    def __init__(self, line: DedicatedConnection, readers: ReaderPool, glance: Glance) -> None:
+        self._connection, self._limits = line, line.address.limits
         self._readers = readers
         self._glance = glance
 
@@ -68,21 +68,21 @@ class PostgresAccess:
         (revision,) = await self._glance.see(REVISION)
         return int(revision)
 
-    async def load(self, fresh_secret: bytes) -> AccessSnapshot:
+    async def load(self, fresh_secret: bytes) -> TokenSnapshot:
         """All tokens."""
-        return await self._line.write(lambda c: _load(c, fresh_secret))
+        return await self._connection.write(lambda c: _load(c, fresh_secret))
 
     async def add_token(self, token: Token) -> None:
         """Keeps one, and forgets those that ended long ago."""
-        await self._line.write(lambda c: _add_token(c, token, self._limits))
+        await self._connection.write(lambda c: _add_token(c, token, self._limits))
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
         """The first revocation stands."""
-        return await self._line.write(lambda c: _revoke_token(c, token_id, at))
+        return await self._connection.write(lambda c: _revoke_token(c, token_id, at))
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:
         """Adds, and removes some of what is old."""
-        await self._line.write(lambda c: _add_audit(c, entries, drop_before, self._limits))
+        await self._connection.write(lambda c: _add_audit(c, entries, drop_before, self._limits))
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
         """A page, newest first."""
@@ -90,25 +90,25 @@ class PostgresAccess:
 
 
 @asynccontextmanager
-async def open_postgres_access(dsn: str) -> AsyncIterator[PostgresAccess]:
+async def open_postgres_tokens(dsn: str) -> AsyncIterator[PostgresTokenStore]:
     """Just this part of a store, its schema brought up to date; for who starts no server."""
     address = parse_address(dsn)
     await prepare(address)
-    line, readers = access_line(address), ReaderPool(address)
+    line, readers = token_connection(address), ReaderPool(address)
     try:
         await readers.open()
-        yield PostgresAccess(line, readers, Glance(line))
+        yield PostgresTokenStore(line, readers, Glance(line))
     finally:
         await readers.close()
         await line.close()
 
 
-def access_line(address: Address) -> Line:
+def token_connection(address: Address) -> DedicatedConnection:
     """The connection that writes tokens and the audit trail, durably."""
-    return Line(address, "access", SIDE_DEADLINE_S, {"synchronous_commit": "on"})
+    return DedicatedConnection(address, "access", SIDE_DEADLINE_S, {"synchronous_commit": "on"})
 
 
-async def _load(connection: Connection, fresh_secret: bytes) -> AccessSnapshot:
+async def _load(connection: Connection, fresh_secret: bytes) -> TokenSnapshot:
     await connection.execute(
         "UPDATE rota.access SET secret = $1 WHERE secret IS NULL", fresh_secret
     )
@@ -116,7 +116,7 @@ async def _load(connection: Connection, fresh_secret: bytes) -> AccessSnapshot:
     found = await connection.fetchrow("SELECT revision, secret FROM rota.access")
     assert found is not None
     rows = await connection.fetch(f"SELECT {TOKEN_COLUMNS} FROM rota.tokens ORDER BY id")
-    return AccessSnapshot(found[0], found[1], to_tokens(tuple(row) for row in rows))
+    return TokenSnapshot(found[0], found[1], to_tokens(tuple(row) for row in rows))
 
 
 async def _add_token(connection: Connection, token: Token, limits: StoreLimits) -> None:
@@ -124,8 +124,8 @@ async def _add_token(connection: Connection, token: Token, limits: StoreLimits) 
     async with connection.transaction():
         # The row that everybody who adds one must change: they take turns, and none is too many.
         await connection.execute(_CHANGED)
-        if await connection.fetchval(_ALIKE, TAIL_CHARS, tail_of(token.id)):
-            raise taken()
+        if await connection.fetchval(_ALIKE, ID_SUFFIX_CHARS, id_suffix(token.id)):
+            raise token_taken()
         live = await connection.fetchval(f"SELECT count(*) FROM rota.tokens WHERE {_LIVE}", now)
         if live >= limits.tokens_max:
             raise too_many_tokens(limits)
@@ -139,7 +139,7 @@ async def _add_token(connection: Connection, token: Token, limits: StoreLimits) 
                 f"INSERT INTO rota.tokens ({TOKEN_COLUMNS}) VALUES ({places})", *row
             )
         except asyncpg.UniqueViolationError:
-            raise taken() from None
+            raise token_taken() from None
 
 
 async def _revoke_token(connection: Connection, token_id: str, at: Instant) -> Token | None:
@@ -160,7 +160,7 @@ async def _add_audit(
         if entries:
             columns = zip(*(audit_row(entry) for entry in entries), strict=True)
             await connection.execute(_ADD_AUDIT, *(list(column) for column in columns))
-        await connection.execute(_DROP_AUDIT, drops(entries, limits), drop_before)
+        await connection.execute(_DROP_AUDIT, audit_drops_max(entries, limits), drop_before)
 
 
 async def _audit(connection: Connection, query: AuditQuery) -> list[AuditEntry]:

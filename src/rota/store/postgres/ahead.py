@@ -18,11 +18,11 @@ from hashlib import blake2b
 import asyncpg
 import msgspec
 
-from rota.store.limits import AHEAD_INDEX_S, MIGRATE_WAIT_MS
+from rota.store.limits import MIGRATE_WAIT_MS, ONLINE_INDEX_S
 from rota.store.migrate import Migration
 from rota.store.postgres.connect import Address, Connection, close, connect
 
-_LOCK = 0x726F7462
+_INDEX_LOCK = 0x726F7462
 """The advisory lock of who builds: another one than that of the step, which has to be free."""
 _INDEX = re.compile(r"^CREATE INDEX \w+ ON rota\.(\w+) ([^;]+);", re.MULTILINE)
 _FUNCTION = re.compile(r"^CREATE FUNCTION .+?\$\$.+?\$\$;", re.MULTILINE | re.DOTALL)
@@ -49,7 +49,7 @@ _NOT_NOW = (
 )
 
 
-class Ahead(msgspec.Struct, frozen=True):
+class OnlineIndex(msgspec.Struct, frozen=True):
     """An index of one partition."""
 
     partition: str
@@ -69,25 +69,27 @@ def as_applied(step: Migration) -> str:
     return step.sql.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
 
 
-async def build_ahead(connection: Connection, steps: Sequence[Migration], address: Address) -> None:
+async def build_indexes_online(
+    connection: Connection, steps: Sequence[Migration], address: Address
+) -> None:
     """All that the steps would take long for, one server at a time."""
-    bytes_min = address.limits.ahead_bytes_min
-    if not await _missing(connection, steps, bytes_min):
+    bytes_min = address.limits.online_index_bytes_min
+    if not await _missing_indexes(connection, steps, bytes_min):
         return
     # Its own waiting hurts nobody: it holds no lock that writers want.
     patient = {"lock_timeout": str(MIGRATE_WAIT_MS), "idle_in_transaction_session_timeout": "0"}
     guard = await connect(address, "migrate", patient, statement_s=2 * MIGRATE_WAIT_MS / 1000)
     try:
-        builder = await connect(address, "migrate", patient, statement_s=AHEAD_INDEX_S)
+        builder = await connect(address, "migrate", patient, statement_s=ONLINE_INDEX_S)
         try:
             async with guard.transaction():
                 # Without arguments: those would keep a snapshot open, for which the building waits.
-                await guard.execute(f"SELECT pg_advisory_xact_lock({_LOCK:d})")
+                await guard.execute(f"SELECT pg_advisory_xact_lock({_INDEX_LOCK:d})")
                 await drop_unfinished(builder)
                 for function in _functions(steps):
                     await builder.execute(function)
-                for index in await _missing(builder, steps, bytes_min):
-                    await _build(builder, index)
+                for index in await _missing_indexes(builder, steps, bytes_min):
+                    await _build_index(builder, index)
         finally:
             await close(builder)
     finally:
@@ -100,7 +102,7 @@ async def drop_unfinished(connection: Connection) -> None:
         await connection.execute(f"DROP INDEX IF EXISTS {row[0]}")
 
 
-async def _build(connection: Connection, index: Ahead) -> None:
+async def _build_index(connection: Connection, index: OnlineIndex) -> None:
     try:
         await connection.execute(
             f"CREATE INDEX CONCURRENTLY {index.name} ON rota.{index.partition} {index.definition}"
@@ -109,14 +111,14 @@ async def _build(connection: Connection, index: Ahead) -> None:
         return  # the step makes it
 
 
-async def _missing(
+async def _missing_indexes(
     connection: Connection, steps: Sequence[Migration], bytes_min: int
-) -> list[Ahead]:
+) -> list[OnlineIndex]:
     found = []
     for step in steps:
         for table, definition in _INDEX.findall(step.sql):
             rows = await connection.fetch(_PARTITIONS, f"rota.{table}", bytes_min)
-            found += [Ahead(row[0], definition) for row in rows]
+            found += [OnlineIndex(row[0], definition) for row in rows]
     made = await connection.fetch(
         "SELECT relname FROM pg_class JOIN pg_index ON indexrelid = pg_class.oid"
         " WHERE relname = ANY ($1::text[]) AND indisvalid",

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from rota.core.model import ExecutionId
 from rota.store.files.artifacts import check_artifact_name
-from rota.store.files.log_pieces import LogSize
+from rota.store.files.log_pieces import LogExtent
 from rota.store.limits import ARTIFACT_PIECE_BYTES, LOG_PIECE_BYTES
-from rota.store.postgres.connect import Connection, Line
+from rota.store.postgres.connect import Connection, DedicatedConnection
 from rota.store.postgres.pool import ReaderPool
 from rota.store.protocol import Artifact, ArtifactTooLargeError, LogPage, StoreError
 
@@ -16,24 +16,26 @@ from rota.store.protocol import Artifact, ArtifactTooLargeError, LogPage, StoreE
 class PostgresLogs:
     """What jobs print, in pieces."""
 
-    def __init__(self, line: Line, readers: ReaderPool, bytes_max: int) -> None:
-        self._line = line
+    def __init__(self, line: DedicatedConnection, readers: ReaderPool, bytes_max: int) -> None:
+        self._connection = line
         self._readers = readers
         self._bytes_max = bytes_max
 
     async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
         """Adds what is new; answers where the sender goes on."""
-        return await self._line.write(lambda c: self._append(c, execution_id, offset, data))
+        return await self._connection.write(lambda c: self._append(c, execution_id, offset, data))
 
     async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
         """At most `limit` bytes from `offset`."""
         if offset < 0 or limit < 0:
             raise StoreError("a log is read from an offset and up to a number of bytes, from 0 up")
-        return await self._readers.run(lambda c: _read(c, execution_id, offset, limit))
+        return await self._readers.run(lambda c: _read_log(c, execution_id, offset, limit))
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
         """Removes the logs of these."""
-        await self._line.write(lambda c: _forget(c, ("log_pieces", "logs"), execution_ids))
+        await self._connection.write(
+            lambda c: _forget_rows(c, ("log_pieces", "logs"), execution_ids)
+        )
 
     async def _append(
         self, connection: Connection, execution_id: ExecutionId, offset: int | None, data: bytes
@@ -41,7 +43,7 @@ class PostgresLogs:
         async with connection.transaction():
             size = await _locked_size(connection, execution_id)
             placed = size.place(offset, data, self._bytes_max)
-            after = LogSize(size.stored + len(placed.kept), size.dropped + placed.dropped)
+            after = LogExtent(size.stored + len(placed.kept), size.dropped + placed.dropped)
             if after == size:
                 return size.end
             await connection.execute(
@@ -70,8 +72,8 @@ ORDER BY 1, 2
 class PostgresArtifacts:
     """Output files, in pieces. An upload's pieces are nobody's until its last one is there."""
 
-    def __init__(self, line: Line, readers: ReaderPool) -> None:
-        self._line = line
+    def __init__(self, line: DedicatedConnection, readers: ReaderPool) -> None:
+        self._connection = line
         self._readers = readers
 
     async def write(
@@ -79,15 +81,19 @@ class PostgresArtifacts:
     ) -> Artifact:
         """Keeps a file, in place of one of the same name. All of it is there, or nothing is."""
         check_artifact_name(name)
-        upload = await self._line.write(lambda c: c.fetchval("SELECT nextval('rota.uploads')"))
+        upload = await self._connection.write(
+            lambda c: c.fetchval("SELECT nextval('rota.uploads')")
+        )
         kept = False
         try:
             artifact = Artifact(name, await self._receive(execution_id, upload, stream, bytes_max))
-            await self._line.write(lambda c: _keep(c, execution_id, artifact, upload))
+            await self._connection.write(
+                lambda c: _keep_artifact(c, execution_id, artifact, upload)
+            )
             kept = True
         finally:
             if not kept:
-                await self._line.write(lambda c: _discard(c, execution_id, upload))
+                await self._connection.write(lambda c: _discard(c, execution_id, upload))
         return artifact
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
@@ -117,8 +123,8 @@ class PostgresArtifacts:
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
         """Removes all files of these."""
-        await self._line.write(
-            lambda c: _forget(c, ("artifact_pieces", "artifacts"), execution_ids)
+        await self._connection.write(
+            lambda c: _forget_rows(c, ("artifact_pieces", "artifacts"), execution_ids)
         )
 
     async def _receive(
@@ -141,7 +147,7 @@ class PostgresArtifacts:
         return size
 
     async def _put(self, execution_id: ExecutionId, upload: int, number: int, data: bytes) -> None:
-        await self._line.write(
+        await self._connection.write(
             lambda c: c.execute(
                 "INSERT INTO rota.artifact_pieces VALUES ($1, $2, $3, $4)",
                 execution_id,
@@ -170,7 +176,7 @@ class PostgresArtifacts:
         return data
 
 
-async def _locked_size(connection: Connection, execution_id: ExecutionId) -> LogSize:
+async def _locked_size(connection: Connection, execution_id: ExecutionId) -> LogExtent:
     sql = "SELECT size, dropped FROM rota.logs WHERE execution_id = $1 FOR UPDATE"
     found = await connection.fetchrow(sql, execution_id)
     if found is None:
@@ -178,16 +184,16 @@ async def _locked_size(connection: Connection, execution_id: ExecutionId) -> Log
             "INSERT INTO rota.logs VALUES ($1, 0, 0) ON CONFLICT DO NOTHING", execution_id
         )
         found = await connection.fetchrow(sql, execution_id)
-    return LogSize(*found) if found else LogSize()
+    return LogExtent(*found) if found else LogExtent()
 
 
-async def _read(
+async def _read_log(
     connection: Connection, execution_id: ExecutionId, offset: int, limit: int
 ) -> LogPage:
     found = await connection.fetchrow(
         "SELECT size, dropped FROM rota.logs WHERE execution_id = $1", execution_id
     )
-    size = LogSize(*found) if found else LogSize()
+    size = LogExtent(*found) if found else LogExtent()
     # Bounded by the size seen first: a piece appended since belongs to the next page.
     end = min(offset + limit, size.stored)
     pieces = await connection.fetch(
@@ -201,7 +207,7 @@ async def _read(
     return LogPage(data, offset + len(data), size.stored, size.dropped)
 
 
-async def _keep(
+async def _keep_artifact(
     connection: Connection, execution_id: ExecutionId, artifact: Artifact, upload: int
 ) -> None:
     async with connection.transaction():
@@ -231,7 +237,7 @@ async def _discard(connection: Connection, execution_id: ExecutionId, upload: in
     )
 
 
-async def _forget(
+async def _forget_rows(
     connection: Connection, tables: Sequence[str], execution_ids: Sequence[ExecutionId]
 ) -> None:
     async with connection.transaction():

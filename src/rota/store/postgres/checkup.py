@@ -9,10 +9,10 @@ from rota.store.limits import CHECKUP_S
 from rota.store.postgres.connect import Connection, close, connect, parse_address
 from rota.store.postgres.durability import read_durability
 from rota.store.postgres.migrate import missing_steps
-from rota.store.postgres.trouble import TROUBLE, told
+from rota.store.postgres.trouble import DATABASE_ERRORS, as_store_error
 from rota.store.protocols.durability import Durability
 
-_LOOK = """
+_VERSION_AND_CLOCK = """
 SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 """
 
@@ -39,15 +39,15 @@ async def check_up(dsn: str) -> Checkup:
     try:
         durability = await read_durability(connection, address.shown)
         missing = tuple(step.name for step in await missing_steps(connection, address))
-        version, clock = await _look(connection)
-    except TROUBLE as error:
-        raise told(error, address.shown) from error
+        version, clock = await _version_and_clock(connection)
+    except DATABASE_ERRORS as error:
+        raise as_store_error(error, address.shown) from error
     finally:
         await close(connection)
     return Checkup(address.shown, version, durability, clock, missing)
 
 
-async def _look(connection: Connection) -> tuple[str, Instant]:
-    row = await connection.fetchrow(_LOOK)
+async def _version_and_clock(connection: Connection) -> tuple[str, Instant]:
+    row = await connection.fetchrow(_VERSION_AND_CLOCK)
     assert row is not None
     return row[0].partition(" ")[0], row[1]

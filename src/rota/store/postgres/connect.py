@@ -25,8 +25,14 @@ from rota.store.limits import (
     STORE_LIMITS,
     StoreLimits,
 )
-from rota.store.postgres.hosts import first_to_connect, one_by_one
-from rota.store.postgres.trouble import TROUBLE, as_read, in_words, spoils, told
+from rota.store.postgres.hosts import address_of_each_host, first_to_connect
+from rota.store.postgres.trouble import (
+    DATABASE_ERRORS,
+    as_read_error,
+    as_store_error,
+    breaks_connection,
+    describe,
+)
 from rota.store.protocol import OtherDatabaseError, StoreError, UnknownFateError
 
 T = TypeVar("T")
@@ -152,13 +158,13 @@ async def connect(
 
     try:
         return await first_to_connect(
-            one_by_one(address.dsn), attempt, lambda connection: connection.terminate()
+            address_of_each_host(address.dsn), attempt, lambda connection: connection.terminate()
         )
-    except (*TROUBLE, ValueError) as error:
-        raise StoreError(f"cannot connect: {in_words(error, address.shown)}") from error
+    except (*DATABASE_ERRORS, ValueError) as error:
+        raise StoreError(f"cannot connect: {describe(error, address.shown)}") from error
 
 
-class Line:
+class DedicatedConnection:
     """One connection with one duty, used by one caller at a time and made again when lost.
 
     `deadline_s` is for one piece of work, and for waiting for one's turn; `statement_s` for each
@@ -200,15 +206,15 @@ class Line:
         `is_left_alone`: the caller is never cancelled, so that no task has to stand between. That
         saves two rounds of the loop.
         """
-        await self._my_turn()
+        await self._wait_for_turn()
         try:
             connection = await self.connected()
             self._warnings.clear()
             try:
                 run = self._to_its_end if is_left_alone else self._within_deadline
-                answer = await self._placed(connection, work, run)
-            except TROUBLE as error:
-                raise self._told(error, connection) from error
+                answer = await self._retried_in_new_partition(connection, work, run)
+            except DATABASE_ERRORS as error:
+                raise self._as_store_error(error, connection) from error
             if self._warnings:
                 # A commit that is told off waiting for its standby succeeds with only a warning.
                 raise UnknownFateError(f"{self.address.shown} warned: {self._warnings[0]}")
@@ -219,13 +225,13 @@ class Line:
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """Runs what changes nothing that matters."""
-        await self._my_turn()
+        await self._wait_for_turn()
         try:
             connection = await self.connected()
             try:
                 answer = await self._within_deadline(connection, work)
-            except TROUBLE as error:
-                raise as_read(self._told(error, connection)) from error
+            except DATABASE_ERRORS as error:
+                raise as_read_error(self._as_store_error(error, connection)) from error
             self._used_at = asyncio.get_running_loop().time()
             return answer
         finally:
@@ -251,7 +257,7 @@ class Line:
         finally:
             self._turn.release()
 
-    async def _my_turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
         try:
             await self._take_turn(self._deadline_s)
         except TimeoutError:
@@ -287,14 +293,14 @@ class Line:
                 statement_s=self._statement_s,
             )
             self._timeline = now.timeline
-            self._connection.add_log_listener(self._note)
-            self._connection.add_termination_listener(self._ended)
+            self._connection.add_log_listener(self._note_warning)
+            self._connection.add_termination_listener(self._connection_ended)
             if self._closed:  # meanwhile
                 self._connection.terminate()
                 raise StoreError("the store is closed")
         return self._connection
 
-    async def _placed(
+    async def _retried_in_new_partition(
         self,
         connection: Connection,
         work: Callable[[Connection], Awaitable[T]],
@@ -323,10 +329,10 @@ class Line:
             try:
                 return await work(connection)
             finally:
-                _ring(over)  # whoever waits goes on in the next round, when the task has ended
+                _resolve(over)  # whoever waits goes on in the next round, when the task has ended
 
         task = asyncio.ensure_future(to_its_end())
-        alarm = loop.call_later(self._deadline_s, _ring, over)
+        alarm = loop.call_later(self._deadline_s, _resolve, over)
         try:
             await over
         finally:
@@ -334,7 +340,7 @@ class Line:
             answered = task.done()
             if not answered:
                 connection.terminate()
-                task.add_done_callback(_looked_at)
+                task.add_done_callback(_ignore_unread_error)
         if not answered:
             raise TimeoutError(f"no answer within {self._deadline_s:g} s")
         return task.result()
@@ -352,33 +358,33 @@ class Line:
         alarm = asyncio.get_running_loop().call_later(self._deadline_s, give_up)
         try:
             return await work(connection)
-        except TROUBLE as error:
+        except DATABASE_ERRORS as error:
             if late:
                 raise TimeoutError(f"no answer within {self._deadline_s:g} s") from error
             raise
         finally:
             alarm.cancel()
 
-    def _told(self, error: Exception, connection: Connection) -> StoreError:
-        if spoils(error):
+    def _as_store_error(self, error: Exception, connection: Connection) -> StoreError:
+        if breaks_connection(error):
             connection.terminate()
-        return told(error, self.address.shown)
+        return as_store_error(error, self.address.shown)
 
-    def _ended(self, _connection: object) -> None:
+    def _connection_ended(self, _connection: object) -> None:
         if self.when_lost is not None and not self._closed:
             self.when_lost()
 
-    def _note(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
+    def _note_warning(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
         if message.severity_en == "WARNING":
             self._warnings.append(str(message.message))
 
 
-def _ring(bell: asyncio.Future[None]) -> None:
+def _resolve(bell: asyncio.Future[None]) -> None:
     if not bell.done():
         bell.set_result(None)
 
 
-def _looked_at(task: asyncio.Future[T]) -> None:
+def _ignore_unread_error(task: asyncio.Future[T]) -> None:
     """Says that nobody missed the outcome of what was given up."""
     if not task.cancelled():
         task.exception()
@@ -388,5 +394,5 @@ async def close(connection: Connection, within_s: float = CLOSE_S) -> None:
     """Says goodbye, if anybody listens."""
     try:
         await connection.close(timeout=within_s)
-    except TROUBLE:
+    except DATABASE_ERRORS:
         connection.terminate()

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 import asyncpg
 
 from rota.store.limits import LOOK_LOCK_MS
-from rota.store.postgres.connect import Address, Line
-from rota.store.postgres.trouble import spoils
+from rota.store.postgres.connect import Address, DedicatedConnection
+from rota.store.postgres.trouble import breaks_connection
 from rota.store.protocol import StoreError
 
 
@@ -60,7 +60,7 @@ class Glance:
     trouble for those who look at that one, and for no others.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: DedicatedConnection) -> None:
         self._line = line
         self._next: _Round | None = None
 
@@ -118,10 +118,10 @@ class Glance:
         return split
 
 
-def look_line(address: Address) -> Line:
+def look_line(address: Address) -> DedicatedConnection:
     """The connection for this alone: no crowd, and nobody's lock, keeps a look waiting for long."""
     settings = {"synchronous_commit": "on", "lock_timeout": str(LOOK_LOCK_MS)}
-    return Line(address, "look", address.limits.follow_deadline_s, settings)
+    return DedicatedConnection(address, "look", address.limits.follow_deadline_s, settings)
 
 
 async def _outcome_of(joined: _Round, part: Part) -> Row:
@@ -135,7 +135,7 @@ async def _outcome_of(joined: _Round, part: Part) -> Row:
 
 def _is_refusal(error: BaseException | None) -> bool:
     """Whether the database would answer something else."""
-    return isinstance(error, asyncpg.PostgresError) and not spoils(error)
+    return isinstance(error, asyncpg.PostgresError) and not breaks_connection(error)
 
 
 def _heard(reading: asyncio.Task[Outcome]) -> None:

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from rota.store.limits import NEXT_HOST_S
 
-T = TypeVar("T")
+C = TypeVar("T")
 
 
-def one_by_one(dsn: str) -> list[str]:
+def address_of_each_host(dsn: str) -> list[str]:
     """The same address, once for each host that it names."""
     parts = urlsplit(dsn)
     who, at, hosts = parts.netloc.rpartition("@")
@@ -26,14 +26,14 @@ def one_by_one(dsn: str) -> list[str]:
 
 
 async def first_to_connect(
-    dsns: Sequence[str], attempt: Callable[[str], Awaitable[T]], drop: Callable[[T], None]
-) -> T:
+    dsns: Sequence[str], attempt: Callable[[str], Awaitable[C]], drop: Callable[[C], None]
+) -> C:
     """What `attempt` answers for the first host that does; raises the last failure if none does.
 
     Each is given a moment before the next one is asked too. Later answers are dropped.
     """
     waiting = list(dsns)
-    trying: dict[asyncio.Future[T], None] = {}
+    trying: dict[asyncio.Future[C], None] = {}
     failure: BaseException | None = None
     try:
         while waiting or trying:
@@ -58,7 +58,7 @@ async def first_to_connect(
     raise failure
 
 
-def _drop_others(ended: Sequence[asyncio.Future[T]], drop: Callable[[T], None]) -> None:
+def _drop_others(ended: Sequence[asyncio.Future[C]], drop: Callable[[C], None]) -> None:
     for one in ended:
         if not one.cancelled() and one.exception() is None:
             drop(one.result())

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rota.core.model import JobId
 from rota.store.limits import INBOX_PUT_TRIES
-from rota.store.postgres.connect import Connection, Line
+from rota.store.postgres.connect import Connection, DedicatedConnection
 from rota.store.postgres.glance import HAS_INBOX, Glance
 from rota.store.postgres.pool import ReaderPool
 from rota.store.protocol import StoreError
@@ -21,11 +21,11 @@ _BY_KEY = "SELECT id, kind, body FROM rota.inbox WHERE key = $1"
 _BY_JOB = "SELECT id, kind, body FROM rota.inbox WHERE $1 = ANY (job_ids) LIMIT 1"
 
 
-class InboxLines(NamedTuple):
+class InboxConnections(NamedTuple):
     """The connections that the inbox shares with the ledger."""
 
-    writes: Line
-    takes: Line
+    writes: DedicatedConnection
+    takes: DedicatedConnection
     glance: Glance
     """Tells whether there is anything to take."""
 
@@ -33,7 +33,7 @@ class InboxLines(NamedTuple):
 class PostgresInbox:
     """A part of the ledger, which shares its connection for what must be durable."""
 
-    def __init__(self, lines: InboxLines, readers: ReaderPool) -> None:
+    def __init__(self, lines: InboxConnections, readers: ReaderPool) -> None:
         self._writes, self._takes, self._glance = lines
         self._readers = readers
 

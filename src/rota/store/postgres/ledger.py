@@ -9,17 +9,17 @@ import asyncpg
 from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import Instant, JobRecord
 from rota.core.outcome import AnyWrite, Refill
-from rota.store.folding.jobs_in_bulk import JobsInBulk
+from rota.store.folding.jobs_in_bulk import BulkDecoder
 from rota.store.journal import decode_record, encode_record
 from rota.store.migrate import known_migrations, left_behind
-from rota.store.postgres.connect import Address, Connection, Line
+from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.postgres.durability import DURABILITY, judged, read_durability
 from rota.store.postgres.glance import Glance, look_line
-from rota.store.postgres.inbox import InboxLines, PostgresInbox
-from rota.store.postgres.mark import SeatMark
+from rota.store.postgres.inbox import InboxConnections, PostgresInbox
+from rota.store.postgres.mark import LeaderLock
 from rota.store.postgres.pool import ReaderPool
-from rota.store.postgres.tables.folder import PostgresFolder
-from rota.store.postgres.tables.load import read_shelves
+from rota.store.postgres.tables.folder import Projector
+from rota.store.postgres.tables.load import read_spill_queues
 from rota.store.protocol import (
     Epoch,
     FencedError,
@@ -60,38 +60,38 @@ _DURABLY = {"synchronous_commit": "on"}
 _READ_ONLY = {"default_transaction_read_only": "on"}
 
 
-class PostgresLedger(PostgresInbox):
+class PostgresJournalStore(PostgresInbox):
     """The engine's side. Appending, following and the leader's row have a connection each: a slow
     append must not keep a leader from saying that it lives."""
 
     def __init__(
         self,
         address: Address,
-        folder: PostgresFolder,
+        folder: Projector,
         readers: ReaderPool,
         leader_deadline_s: float,
     ) -> None:
         self._address, limits = address, address.limits
         self._schema = known_migrations("postgres")[-1].number
-        self._folder = folder
-        self._appends = Line(address, "append", limits.append_deadline_s, _DURABLY)
+        self._projector = folder
+        self._appends = DedicatedConnection(address, "append", limits.append_deadline_s, _DURABLY)
         # Not one of the readers': a crowd of them must not keep a server from following.
-        self._follows = Line(address, "follow", limits.follow_deadline_s, _READ_ONLY)
+        self._follows = DedicatedConnection(address, "follow", limits.follow_deadline_s, _READ_ONLY)
         self.glance = Glance(look_line(address))
         # A server that puts something into the inbox does not append: that connection is free.
-        super().__init__(InboxLines(self._appends, self._follows, self.glance), readers)
-        self._leader = Line(address, "leader", leader_deadline_s, _DURABLY)
-        self._mark = SeatMark(self._leader)
-        self._bulk = JobsInBulk()
+        super().__init__(InboxConnections(self._appends, self._follows, self.glance), readers)
+        self._leader = DedicatedConnection(address, "leader", leader_deadline_s, _DURABLY)
+        self._leader_lock = LeaderLock(self._leader)
+        self._bulk = BulkDecoder()
 
     @property
-    def folded(self) -> Seq:
+    def projected(self) -> Seq:
         """The newest record that is in the tables, as far as this server knows."""
-        return self._folder.watermark.folded
+        return self._projector.watermark.projected
 
     def deciding(self) -> None:
         """The fold gives way until the append is on its way, and while its outcome is told."""
-        self._folder.precedence.claim()
+        self._projector.precedence.claim()
 
     async def durability(self) -> Durability:
         """What a commit is worth now; refuses a database that takes no writes."""
@@ -112,7 +112,7 @@ class PostgresLedger(PostgresInbox):
 
     async def observe(self) -> LeaderRow | None:
         """The row as it is; None if nobody ever claimed."""
-        found = await self._leader.read(lambda c: c.fetchrow(self._mark.query))
+        found = await self._leader.read(lambda c: c.fetchrow(self._leader_lock.query))
         return LeaderRow(*found) if found and found["epoch"] else None
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
@@ -125,8 +125,8 @@ class PostgresLedger(PostgresInbox):
             if shut_out is not None:
                 raise left_behind(self._address.shown, shut_out, known)
             raise FencedError("another server claimed first")
-        self._folder.leads = True
-        await self._mark.hold(Epoch(epoch))
+        self._projector.leads = True
+        await self._leader_lock.hold(Epoch(epoch))
         return Epoch(epoch)
 
     async def renew(self, epoch: Epoch) -> bool:
@@ -138,16 +138,16 @@ class PostgresLedger(PostgresInbox):
                 epoch,
             )
         )
-        self._folder.leads = bool(renewed)
+        self._projector.leads = bool(renewed)
         if renewed:
-            await self._mark.hold(epoch)
+            await self._leader_lock.hold(epoch)
         else:
-            self._mark.drop()
+            self._leader_lock.drop()
         return bool(renewed)
 
     async def resign(self, epoch: Epoch) -> None:
         """Lets the next one lead at once."""
-        self._mark.drop()
+        self._leader_lock.drop()
         await self._leader.write(
             lambda c: c.execute(
                 "UPDATE rota.leader SET nonce = nonce + 1, holder = '', address = ''"
@@ -155,20 +155,22 @@ class PostgresLedger(PostgresInbox):
                 epoch,
             )
         )
-        self._folder.leads = False
+        self._projector.leads = False
 
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
         """Folds what is left to fold, then reads all that is live."""
-        return await self._folder.load(kept)
+        return await self._projector.load(kept)
 
-    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(
+        self, wanted: Sequence[Refill], seen: Seq
+    ) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line."""
-        await self._folder.reached(seen)
-        known = self._folder.known.shelf
-        reading, rows_per_fetch = known.begin(), self._address.limits.shelf_rows_per_fetch
+        await self._projector.reached(seen)
+        known = self._projector.known.shelf
+        reading, rows_per_fetch = known.begin(), self._address.limits.spilled_rows_per_fetch
         try:
             found = await self._readers.run(
-                lambda c: read_shelves(c, wanted, self._bulk, rows_per_fetch)
+                lambda c: read_spill_queues(c, wanted, self._bulk, rows_per_fetch)
             )
         except BaseException:
             known.give_up(reading)
@@ -185,12 +187,12 @@ class PostgresLedger(PostgresInbox):
         consumed: Sequence[int] = (),
     ) -> None:
         """Durable when it returns."""
-        await self._folder.room()
+        await self._projector.wait_for_capacity()
         row = (seq, epoch, at, encode_record(writes))
         # The loop that appends ends after a turn, never in the middle of one.
         await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
-        self._folder.precedence.claim()
-        self._folder.note_appended(JournalRecord(seq, epoch, at, writes))
+        self._projector.precedence.claim()
+        self._projector.note_appended(JournalRecord(seq, epoch, at, writes))
 
     async def _append(
         self,
@@ -205,7 +207,7 @@ class PostgresLedger(PostgresInbox):
             else:
                 taken = await connection.fetchval(_APPEND, *row)
         except asyncpg.UniqueViolationError:
-            self._folder.leads = False
+            self._projector.leads = False
             raise FencedError(f"place {seq} in the journal is taken") from None
         if taken is None:
             why = await connection.fetchrow(_WHY_NOT)
@@ -213,7 +215,7 @@ class PostgresLedger(PostgresInbox):
                 raise StoreError(
                     f"the journal ends at {why[1] or 0}: a record at {seq} would leave a gap"
                 )
-            self._folder.leads = False
+            self._projector.leads = False
             raise FencedError(f"epoch {epoch} is over: another server leads")
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
@@ -230,7 +232,7 @@ class PostgresLedger(PostgresInbox):
 
     async def close(self) -> None:
         """Lets go of the connections."""
-        self._mark.drop()
+        self._leader_lock.drop()
         await self.glance.close()
         await self._follows.close()
         await self._appends.close()

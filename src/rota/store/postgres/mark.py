@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from rota.store.limits import MARK_RETRY_S
-from rota.store.postgres.connect import Connection, Line
+from rota.store.limits import LEADER_LOCK_RETRY_S
+from rota.store.postgres.connect import Connection, DedicatedConnection
 from rota.store.protocol import Epoch, StoreError
 
 _FAMILY = 0x526F7461
@@ -24,31 +24,31 @@ SELECT holder, epoch, nonce, address,
 FROM rota.leader
 """
 """The lock is let go with the statement. Shared: those who look do not take each other for it."""
-OBSERVE_UNMARKED = "SELECT holder, epoch, nonce, address FROM rota.leader"
+OBSERVE_WITHOUT_LOCK = "SELECT holder, epoch, nonce, address FROM rota.leader"
 
 
-class SeatMark:
+class LeaderLock:
     """The mark of one server; it has one only while it leads."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, line: DedicatedConnection) -> None:
+        self._connection = line
         self._epoch: Epoch | None = None
-        self._set: tuple[Connection, Epoch] | None = None
-        self._again: asyncio.Task[None] | None = None
+        self._held: tuple[Connection, Epoch] | None = None
+        self._retry: asyncio.Task[None] | None = None
         self._possible = not line.address.pgbouncer
         line.when_lost = self._lost
 
     @property
     def query(self) -> str:
         """How the row is read, with the mark where there can be one."""
-        return OBSERVE if self._possible else OBSERVE_UNMARKED
+        return OBSERVE if self._possible else OBSERVE_WITHOUT_LOCK
 
     async def hold(self, epoch: Epoch) -> None:
         """This server leads; costs nothing while the connection is the same."""
         self._epoch = epoch
         if self._possible:
             with suppress(StoreError):  # the next renewal tries again
-                await self._line.read(self._mark)
+                await self._connection.read(self._lock)
 
     def drop(self) -> None:
         """It leads no longer. What a connection still holds of an old epoch tells nobody anything.
@@ -56,27 +56,27 @@ class SeatMark:
         The epochs are never used again, and the seat's row says that this one is over.
         """
         self._epoch = None
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
-    async def _mark(self, connection: Connection) -> None:
+    async def _lock(self, connection: Connection) -> None:
         epoch = self._epoch
-        if epoch is None or self._set == (connection, epoch):
+        if epoch is None or self._held == (connection, epoch):
             return
         await connection.execute(_HOLD, _FAMILY, epoch)
-        self._set = (connection, epoch)
+        self._held = (connection, epoch)
 
     def _lost(self) -> None:
-        if self._epoch is not None and (self._again is None or self._again.done()):
-            self._again = asyncio.create_task(self._set_again(), name="rota-seat-mark")
+        if self._epoch is not None and (self._retry is None or self._retry.done()):
+            self._retry = asyncio.create_task(self._lock_again(), name="rota-seat-mark")
 
-    async def _set_again(self) -> None:
+    async def _lock_again(self) -> None:
         """At once: the others wait only a moment before one of them takes the seat."""
         while self._epoch is not None:
             try:
-                await self._line.read(self._mark)
+                await self._connection.read(self._lock)
             except StoreError:
-                await asyncio.sleep(MARK_RETRY_S)
+                await asyncio.sleep(LEADER_LOCK_RETRY_S)
             else:
                 return

@@ -21,9 +21,9 @@ from rota.store.migrate import (
     pending_migrations,
     step_from_0_1,
 )
-from rota.store.postgres.ahead import as_applied, build_ahead, drop_unfinished
+from rota.store.postgres.ahead import as_applied, build_indexes_online, drop_unfinished
 from rota.store.postgres.connect import Address, Connection, close, connect
-from rota.store.postgres.trouble import TROUBLE, told
+from rota.store.postgres.trouble import DATABASE_ERRORS, as_store_error
 from rota.store.protocol import SchemaError
 
 _LOCK = 0x726F7461
@@ -58,8 +58,8 @@ async def migrate_postgres(
         return await _migrate(connection, steps, address)
     except asyncpg.InsufficientPrivilegeError as error:
         raise NotOwnerError(f"{address.shown}: {error}: {_CURE}") from error
-    except TROUBLE as error:
-        raise told(error, address.shown) from error
+    except DATABASE_ERRORS as error:
+        raise as_store_error(error, address.shown) from error
     finally:
         await close(connection)
 
@@ -81,8 +81,8 @@ async def check_schema(address: Address, known: Sequence[Migration] | None = Non
         if not await _recorded(connection):
             raise SchemaError(f"{address.shown} has no tables of Rota yet: {_CURE}")
         missing = await _missing(connection, steps, address)
-    except TROUBLE as error:
-        raise told(error, address.shown) from error
+    except DATABASE_ERRORS as error:
+        raise as_store_error(error, address.shown) from error
     finally:
         await close(connection)
     if missing:
@@ -116,7 +116,7 @@ async def _migrate(connection: Connection, steps: Sequence[Migration], address: 
     tries = address.limits.migrate_tries
     for attempt in range(1, tries + 1):
         try:
-            await build_ahead(connection, missing, address)
+            await build_indexes_online(connection, missing, address)
             return await _migrate_at_once(connection, steps, address)
         except asyncpg.LockNotAvailableError:
             # Whoever waits for a table makes everybody behind it wait too: so not for long.

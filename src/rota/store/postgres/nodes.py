@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from rota.store.limits import NODE_KEPT_MS
-from rota.store.postgres.connect import Line
+from rota.store.postgres.connect import DedicatedConnection
 from rota.store.postgres.glance import Glance, Part
 from rota.store.protocols.nodes import Node, SeenNode
 
@@ -29,8 +29,8 @@ _decode = msgspec.msgpack.Decoder(Node).decode
 class PostgresNodes:
     """Writes without waiting for the disk: what a crash takes back is said again in a second."""
 
-    def __init__(self, line: Line, glance: Glance) -> None:
-        self._line = line
+    def __init__(self, line: DedicatedConnection, glance: Glance) -> None:
+        self._connection = line
         self._glance = glance
         self._has_forgotten = False
 
@@ -39,12 +39,14 @@ class PostgresNodes:
         await self._glance.tell(node.node, _encode(node))
         if not self._has_forgotten:
             # Once by each server that starts: nobody is shown those who are long gone.
-            await self._line.read(lambda c: c.execute(_FORGET))
+            await self._connection.read(lambda c: c.execute(_FORGET))
             self._has_forgotten = True
 
     async def leave(self, name: str) -> None:
         """It has stopped."""
-        await self._line.read(lambda c: c.execute("DELETE FROM rota.nodes WHERE node = $1", name))
+        await self._connection.read(
+            lambda c: c.execute("DELETE FROM rota.nodes WHERE node = $1", name)
+        )
 
     async def everyone(self) -> Sequence[SeenNode]:
         """All that spoke within a day, by name."""

@@ -7,66 +7,66 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from rota.core.model import ExecutionId, Instant
-from rota.store.files.blobs import BlobMissingError, Link, check_key
-from rota.store.files.spool import Draft
+from rota.store.files.blobs import BlobMissingError, DownloadLink, check_key
+from rota.store.files.spool import SpooledFile
 from rota.store.limits import BLOB_PIECE_BYTES, DATABASE_FILE_BYTES_MAX
-from rota.store.postgres.connect import Connection, Line
+from rota.store.postgres.connect import Connection, DedicatedConnection
 from rota.store.postgres.pool import ReaderPool
 from rota.store.protocol import StoreError
 from rota.store.protocols.objects import (
     Bundle,
     BundleQuery,
-    Kept,
+    LargeOutput,
     decode_bundle,
     encode_bundle,
-    kept_row,
+    to_large_output,
 )
 
-_DOOM = (
+_DELETE_LATER = (
     "INSERT INTO rota.doomed SELECT key, 0 FROM gone WHERE key <> ''"
     " ON CONFLICT (key) DO UPDATE SET at = 0"
 )
 
 
-class PostgresObjects:
+class PostgresObjectIndex:
     """The book, shared by all servers of a cell."""
 
-    def __init__(self, line: Line, readers: ReaderPool) -> None:
-        self._line = line
+    def __init__(self, line: DedicatedConnection, readers: ReaderPool) -> None:
+        self._connection = line
         self._readers = readers
 
     async def intend(self, key: str, until: Instant) -> None:
         """An object will be put there."""
         await self._do("INSERT INTO rota.doomed VALUES ($1, $2)", key, until)
 
-    async def keep(self, kept: Kept) -> None:
+    async def keep(self, kept: LargeOutput) -> None:
         """Takes up an output file, in place of one of the same name, which is doomed."""
-        await self._line.write(lambda c: _keep(c, kept))
+        await self._connection.write(lambda c: _keep_output(c, kept))
 
     async def forget(self, execution_id: ExecutionId, name: str) -> None:
         """Dooms one; none is no error."""
-        await self._line.write(lambda c: _forget(c, execution_id, name))
+        await self._connection.write(lambda c: _forget_output(c, execution_id, name))
 
-    async def kept(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Kept]:
+    async def large_outputs(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
         """The large output files of these, by name."""
         sql = (
             "SELECT execution_id, name, size, sha256, key FROM rota.objects"
             " WHERE execution_id = ANY ($1::text[]) ORDER BY 1, 2"
         )
-        return [kept_row(*row) for row in await self._ask(sql, list(execution_ids))]
+        return [to_large_output(*row) for row in await self._ask(sql, list(execution_ids))]
 
-    async def doomed(self, now: Instant, limit: int) -> Sequence[str]:
+    async def deletions_due(self, now: Instant, limit: int) -> Sequence[str]:
         """Keys of objects that are to be removed by now."""
         sql = "SELECT key FROM rota.doomed WHERE at <= $1 ORDER BY at, key LIMIT $2"
         return [row[0] for row in await self._ask(sql, now, limit)]
 
-    async def gone(self, keys: Sequence[str]) -> None:
+    async def confirm_deleted(self, keys: Sequence[str]) -> None:
         """These were removed."""
         await self._do("DELETE FROM rota.doomed WHERE key = ANY ($1::text[])", list(keys))
 
     async def add_bundle(self, bundle: Bundle) -> Bundle:
         """Takes it up; answers the one that is there if its tenant has the same content."""
-        return await self._line.write(lambda c: _add_bundle(c, bundle))
+        return await self._connection.write(lambda c: _add_bundle(c, bundle))
 
     async def bundles(self, bundle_ids: Sequence[str]) -> Sequence[Bundle]:
         """Those that exist."""
@@ -98,9 +98,9 @@ class PostgresObjects:
         """Forgets it, and dooms its content; False: there is none."""
         sql = (
             "WITH gone AS (DELETE FROM rota.bundles WHERE id = $1 RETURNING key),"
-            f" doom AS ({_DOOM}) SELECT count(*) FROM gone"
+            f" doom AS ({_DELETE_LATER}) SELECT count(*) FROM gone"
         )
-        return bool(await self._line.write(lambda c: c.fetchval(sql, bundle_id)))
+        return bool(await self._connection.write(lambda c: c.fetchval(sql, bundle_id)))
 
     async def mark_storage(self, mark: str, *, replace: bool = False) -> str:
         """Which storage the references lead to: the first one noted."""
@@ -109,32 +109,33 @@ class PostgresObjects:
         return str((await self._ask("SELECT mark FROM rota.storage"))[0][0])
 
     async def _do(self, sql: str, *args: Any) -> None:
-        await self._line.write(lambda c: c.execute(sql, *args))
+        await self._connection.write(lambda c: c.execute(sql, *args))
 
     async def _ask(self, sql: str, *args: Any) -> list[Any]:
         return await self._readers.run(lambda c: c.fetch(sql, *args))
 
 
-async def doom_outputs(connection: Connection, where: str, *args: Any) -> None:
+async def delete_outputs_later(connection: Connection, where: str, *args: Any) -> None:
     """Those of deleted jobs; in the caller's transaction."""
     await connection.execute(
-        f"WITH gone AS (DELETE FROM rota.objects WHERE {where} RETURNING key) {_DOOM}", *args
+        f"WITH gone AS (DELETE FROM rota.objects WHERE {where} RETURNING key) {_DELETE_LATER}",
+        *args,
     )
 
 
 async def remove_outputs(connection: Connection, execution_ids: list[str]) -> None:
     """All that executions of deleted jobs have left behind."""
     async with connection.transaction():
-        await doom_outputs(connection, "execution_id = ANY ($1)", execution_ids)
+        await delete_outputs_later(connection, "execution_id = ANY ($1)", execution_ids)
         for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
             await connection.execute(
                 f"DELETE FROM rota.{table} WHERE execution_id = ANY ($1)", execution_ids
             )
 
 
-async def _keep(connection: Connection, kept: Kept) -> None:
+async def _keep_output(connection: Connection, kept: LargeOutput) -> None:
     async with connection.transaction():
-        await _forget(connection, kept.execution_id, kept.name)
+        await _forget_output(connection, kept.execution_id, kept.name)
         await connection.execute(
             "INSERT INTO rota.objects VALUES ($1, $2, $3, $4, $5)",
             kept.execution_id,
@@ -146,8 +147,8 @@ async def _keep(connection: Connection, kept: Kept) -> None:
         await connection.execute("DELETE FROM rota.doomed WHERE key = $1", kept.key)
 
 
-async def _forget(connection: Connection, execution_id: ExecutionId, name: str) -> None:
-    await doom_outputs(connection, "execution_id = $1 AND name = $2", execution_id, name)
+async def _forget_output(connection: Connection, execution_id: ExecutionId, name: str) -> None:
+    await delete_outputs_later(connection, "execution_id = $1 AND name = $2", execution_id, name)
 
 
 async def _add_bundle(connection: Connection, bundle: Bundle) -> Bundle:
@@ -182,11 +183,11 @@ class PostgresBlobs:
 
     where = "the database"
 
-    def __init__(self, line: Line, readers: ReaderPool) -> None:
-        self._line = line
+    def __init__(self, line: DedicatedConnection, readers: ReaderPool) -> None:
+        self._connection = line
         self._readers = readers
 
-    async def put(self, key: str, draft: Draft) -> None:
+    async def put(self, key: str, draft: SpooledFile) -> None:
         """Row by row, each its own transaction: nobody reads it before it is taken up."""
         check_key(key)
         file = await asyncio.to_thread(draft.path.open, "rb")
@@ -200,7 +201,7 @@ class PostgresBlobs:
 
     async def _put(self, key: str, number: int, piece: bytes) -> None:
         sql = "INSERT INTO rota.object_pieces VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-        await self._line.write(lambda c: c.execute(sql, key, number, piece))
+        await self._connection.write(lambda c: c.execute(sql, key, number, piece))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
         """The bytes from `start` to before `end`."""
@@ -227,9 +228,9 @@ class PostgresBlobs:
     async def drop(self, keys: Sequence[str]) -> None:
         """Removes these."""
         sql = "DELETE FROM rota.object_pieces WHERE key = ANY ($1::text[])"
-        await self._line.write(lambda c: c.execute(sql, list(keys)))
+        await self._connection.write(lambda c: c.execute(sql, list(keys)))
 
-    async def link(self, key: str, expires_s: int) -> Link | None:
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
         """A database has no addresses for others."""
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.store.limits import FOLD_PLANS_FIRST_WRITES, FOLD_PLANS_TIMES, FOLD_PLANS_WRITES_MAX
+from rota.store.limits import PLAN_CACHE_FIRST_WRITES, PLAN_CACHE_GROWTH, PLAN_CACHE_WRITES_MAX
 from rota.store.postgres.connect import Connection
 
 PLANNED = """
@@ -21,7 +21,7 @@ through for each of its rows. A bitmap scan, which is left, cannot be made witho
 _FORGET = "DISCARD PLANS"
 
 
-class Plans:
+class PlanCache:
     """The plans of one connection, which the database makes at a statement's first use and keeps.
 
     In a table thought empty every index is as good as any other, one that has the key in its second
@@ -39,9 +39,9 @@ class Plans:
         """So much is about to be written; plans that have seen enough are forgotten first."""
         if connection.get_server_pid() != self._pid:
             self._pid, self._writes = connection.get_server_pid(), 0
-            self._due = FOLD_PLANS_FIRST_WRITES
+            self._due = PLAN_CACHE_FIRST_WRITES
         elif self._writes >= self._due:
             await connection.execute(_FORGET)
-            self._due = min(self._due * FOLD_PLANS_TIMES, FOLD_PLANS_WRITES_MAX)
+            self._due = min(self._due * PLAN_CACHE_GROWTH, PLAN_CACHE_WRITES_MAX)
             self._writes = 0
         self._writes += writes

@@ -11,10 +11,15 @@ import asyncpg
 
 from rota.store.limits import CONNECT_S, POSTGRES_READERS, READ_DEADLINE_S
 from rota.store.postgres.connect import Address, Connection, connect
-from rota.store.postgres.trouble import AWAY, TROUBLE, as_read, told
+from rota.store.postgres.trouble import (
+    CONNECTION_ERRORS,
+    DATABASE_ERRORS,
+    as_read_error,
+    as_store_error,
+)
 from rota.store.protocol import StoreError
 
-T = TypeVar("T")
+R = TypeVar("T")
 
 
 class ReaderPool:
@@ -34,25 +39,25 @@ class ReaderPool:
                 connect=self._connect,
                 reset=_reset,
             )
-        except TROUBLE as error:
-            raise as_read(told(error, self._address.shown)) from error
+        except DATABASE_ERRORS as error:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
 
     async def run(
-        self, read: Callable[[Connection], Awaitable[T]], within_s: float = READ_DEADLINE_S
-    ) -> T:
+        self, read: Callable[[Connection], Awaitable[R]], within_s: float = READ_DEADLINE_S
+    ) -> R:
         """What `read` answers."""
         try:
             return await self._run(read, within_s)
         except TimeoutError as error:
-            raise as_read(told(error, self._address.shown)) from error
-        except AWAY:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
+        except CONNECTION_ERRORS:
             pass
-        except TROUBLE as error:
-            raise as_read(told(error, self._address.shown)) from error
+        except DATABASE_ERRORS as error:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
         try:
             return await self._run(read, within_s)
-        except TROUBLE as error:
-            raise as_read(told(error, self._address.shown)) from error
+        except DATABASE_ERRORS as error:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
 
     async def close(self) -> None:
         """Gives the reads under way a moment, then lets go."""
@@ -64,7 +69,7 @@ class ReaderPool:
             except TimeoutError:
                 pool.terminate()
 
-    async def _run(self, read: Callable[[Connection], Awaitable[T]], within_s: float) -> T:
+    async def _run(self, read: Callable[[Connection], Awaitable[R]], within_s: float) -> R:
         if self._pool is None:
             raise StoreError("the store is closed")
         pool, now = self._pool, self._address.identity.timeline
@@ -83,7 +88,7 @@ class ReaderPool:
         finally:
             # After a cancelled read the pool waits for the server to hear of it. If it does not,
             # the connection is thrown away, and what the caller is told stays what it was.
-            with suppress(*TROUBLE):
+            with suppress(*DATABASE_ERRORS):
                 await pool.release(connection, timeout=self._address.limits.close_s)
 
     async def _connect(self, *_args: object, **_options: object) -> Connection:

@@ -7,7 +7,7 @@ import asyncpg
 
 from rota.store.protocol import StoreError, StoreFullError, UnknownFateError
 
-AWAY = (
+CONNECTION_ERRORS = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
@@ -16,7 +16,7 @@ AWAY = (
     asyncpg.PostgresConnectionError,
 )
 """What a connection that was lost, or never came to be, raises."""
-TROUBLE = (*AWAY, asyncpg.PostgresError)
+DATABASE_ERRORS = (*CONNECTION_ERRORS, asyncpg.PostgresError)
 """All that can go wrong between us and the database."""
 
 _DISK_FULL = "53100"
@@ -42,9 +42,9 @@ _ADVICE = {
 """By SQLSTATE, what to add to the database's own words."""
 
 
-def told(error: Exception, shown: str) -> StoreError:
+def as_store_error(error: Exception, shown: str) -> StoreError:
     """An error of a write, for its caller: refused for certain, or of unknown fate."""
-    text = in_words(error, shown)
+    text = describe(error, shown)
     if not isinstance(error, asyncpg.PostgresError) or error.severity_en in ("FATAL", "PANIC"):
         return UnknownFateError(text)
     if isinstance(error, asyncpg.PostgresConnectionError):
@@ -52,22 +52,22 @@ def told(error: Exception, shown: str) -> StoreError:
     return StoreFullError(text) if error.sqlstate == _DISK_FULL else StoreError(text)
 
 
-def spoils(error: Exception) -> bool:
+def breaks_connection(error: Exception) -> bool:
     """Whether the connection must not be used again, though it may look well.
 
     One that takes no writes leads to what was the primary once: the next may find the one of now.
     """
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _READ_ONLY:
         return True
-    return isinstance(told(error, ""), UnknownFateError)
+    return isinstance(as_store_error(error, ""), UnknownFateError)
 
 
-def as_read(error: StoreError) -> StoreError:
+def as_read_error(error: StoreError) -> StoreError:
     """The error of a read: whatever it was, nothing happened."""
     return StoreError(str(error)) if isinstance(error, UnknownFateError) else error
 
 
-def in_words(error: BaseException, shown: str) -> str:
+def describe(error: BaseException, shown: str) -> str:
     """What the database said, and what to do."""
     said = str(error) or (
         "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from rota.core.model import Instant
 from rota.core.outcome import AnyWrite
 from rota.store.journal import decode_record
-from rota.store.limits import POSTGRES_FOLD_WINDOW_WRITES
+from rota.store.limits import POSTGRES_PROJECTION_WINDOW_WRITES
 from rota.store.postgres.connect import Connection
-from rota.store.postgres.plans import BY_KEY, PLANNED, Plans
+from rota.store.postgres.plans import BY_KEY, PLANNED, PlanCache
 from rota.store.protocol import Epoch, JournalRecord, Seq
 
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")
@@ -54,7 +54,7 @@ class Before(msgspec.Struct):
         return self.folded == folded and window.epoch in (None, self.epoch)
 
 
-async def take_turn(connection: Connection, window: Window, plans: Plans) -> Before:
+async def take_turn(connection: Connection, window: Window, plans: PlanCache) -> Before:
     """Sets the transaction's planner right, and locks out whoever else folds."""
     await plans.age(connection, window.writes)
     await connection.execute(PLANNED)
@@ -85,7 +85,7 @@ def window_of(records: Sequence[JournalRecord]) -> Window:
 async def read_window(connection: Connection, after: Seq) -> Window | None:
     """The next stretch after `after`; a record is never split. None: there is nothing more."""
     window = Window([], 0, after, 0)
-    while window.writes < POSTGRES_FOLD_WINDOW_WRITES:
+    while window.writes < POSTGRES_PROJECTION_WINDOW_WRITES:
         # Records hold from one write to thousands: a few at first, then as many as it takes.
         size = 8 if not window.records else 64
         found = await connection.fetch(
@@ -98,7 +98,7 @@ async def read_window(connection: Connection, after: Seq) -> Window | None:
             window.records.append(record)
             window.writes += len(record)
             window.last_seq, window.last_at = Seq(seq), at
-            if window.writes >= POSTGRES_FOLD_WINDOW_WRITES:
+            if window.writes >= POSTGRES_PROJECTION_WINDOW_WRITES:
                 break
         if len(found) < size:
             break

@@ -25,13 +25,13 @@ class Role(StrEnum):
     VIEWER = "viewer"
 
 
-TAIL_CHARS = 17
+ID_SUFFIX_CHARS = 17
 """The last two groups of a UUID: what does not tell its time."""
 
 
-def tail_of(token_id: str) -> str:
+def id_suffix(token_id: str) -> str:
     """The end of a token's id, by which one that was made under a key is found again."""
-    return token_id[-TAIL_CHARS:]
+    return token_id[-ID_SUFFIX_CHARS:]
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-class AccessSnapshot(msgspec.Struct, frozen=True):
+class TokenSnapshot(msgspec.Struct, frozen=True):
     """All tokens, dead ones too, as of a revision."""
 
     revision: int
@@ -100,14 +100,14 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class AccessBook(Protocol):
+class TokenStore(Protocol):
     """Tokens and the audit trail."""
 
     async def revision(self) -> int:
         """Another number after every change of the tokens; cheap enough to ask twice a second."""
         ...
 
-    async def load(self, fresh_secret: bytes) -> AccessSnapshot:
+    async def load(self, fresh_secret: bytes) -> TokenSnapshot:
         """All tokens; `fresh_secret` becomes the shared secret if there was none."""
         ...
 

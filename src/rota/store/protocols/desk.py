@@ -16,27 +16,27 @@ class _Batch(Generic[K, F]):
     def __init__(self) -> None:
         self.keys: list[K] = []
         self.answer: asyncio.Future[F] = asyncio.get_running_loop().create_future()
-        self.answer.add_done_callback(_heard)
+        self.answer.add_done_callback(_ignore_unread_error)
 
 
-class Desk(Generic[K, F]):
+class BatchedLookup(Generic[K, F]):
     """One look at a time: a single caller waits for nobody, and a crowd costs a few reads."""
 
     def __init__(self, read: Callable[[Sequence[K]], Awaitable[F]], keys_max: int) -> None:
         self._read = read
         self._keys_max = keys_max
-        self._looking = False
+        self._is_reading = False
         self._next: deque[_Batch[K, F]] = deque()
 
     async def look(self, keys: Sequence[K]) -> F:
         """What is found of these, and of those of others, at a moment after this was asked."""
-        if self._looking:
+        if self._is_reading:
             return await self._join(keys)
-        self._looking = True
+        self._is_reading = True
         try:
             return await self._read(keys)
         finally:
-            self._go_on()
+            self._start_next()
 
     async def _join(self, keys: Sequence[K]) -> F:
         if not self._next or len(self._next[-1].keys) + len(keys) > self._keys_max:
@@ -46,10 +46,10 @@ class Desk(Generic[K, F]):
         # One who goes away must not take the answer from the others.
         return await asyncio.shield(batch.answer)
 
-    def _go_on(self) -> None:
+    def _start_next(self) -> None:
         """With those who came meanwhile."""
         if not self._next:
-            self._looking = False
+            self._is_reading = False
             return
         batch = self._next.popleft()
         looking = asyncio.ensure_future(self._read(batch.keys))
@@ -62,10 +62,10 @@ class Desk(Generic[K, F]):
             batch.answer.set_exception(error)
         else:
             batch.answer.set_result(found.result())
-        self._go_on()
+        self._start_next()
 
 
-def _heard(answer: asyncio.Future[F]) -> None:
+def _ignore_unread_error(answer: asyncio.Future[F]) -> None:
     """Whatever went wrong is told to those who wait; perhaps nobody does any more."""
     if not answer.cancelled():
         answer.exception()

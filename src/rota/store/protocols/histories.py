@@ -8,11 +8,11 @@ from typing import Protocol
 from rota.core.records.events import AcceptedEvent, TriggerDecision
 from rota.core.records.schedules import Occurrence
 from rota.store.protocols.queries import (
-    ArrivalQuery,
     EventQuery,
     OccurrenceQuery,
     Sampled,
     SampleQuery,
+    TriggerDecisionQuery,
 )
 
 
@@ -23,7 +23,7 @@ class Histories(Protocol):
         """A page of a schedule's ledger, newest (largest nominal instant) first."""
         ...
 
-    async def told(self, keys: Sequence[str]) -> list[AcceptedEvent]:
+    async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         """Those of these events that were accepted, in no particular order."""
         ...
 
@@ -31,7 +31,7 @@ class Histories(Protocol):
         """A page of accepted events, newest first."""
         ...
 
-    async def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
+    async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
         """A page of a trigger's ledger, newest first."""
         ...
 

@@ -53,15 +53,15 @@ class Hooks(Protocol):
         ...
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Hook).decode
+_encode_hook_body = msgspec.msgpack.Encoder().encode
+_decode_hook_body = msgspec.msgpack.Decoder(Hook).decode
 
 
 def encode_hook(hook: Hook) -> bytes:
     """For the table."""
-    return _encode(hook)
+    return _encode_hook_body(hook)
 
 
 def decode_hook(body: bytes) -> Hook:
     """From the table."""
-    return _decode(body)
+    return _decode_hook_body(body)

@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from rota.core.model import Instant, KeyRecord
-from rota.store.limits import KEYS_PER_LOOK
-from rota.store.protocols.desk import Desk
+from rota.store.limits import KEYS_PER_LOOKUP
+from rota.store.protocols.desk import BatchedLookup
 
 
-class KeyLook(msgspec.Struct, frozen=True):
+class KeyStatus(msgspec.Struct, frozen=True):
     """What the tables say of an idempotency key, and up to when they say everything."""
 
     record: KeyRecord | None
@@ -30,7 +30,7 @@ class Keys(Protocol):
         """What was answered to an idempotency key."""
         ...
 
-    async def key_at_once(self, key: str) -> KeyLook:
+    async def key_at_once(self, key: str) -> KeyStatus:
         """The same without waiting for what is on its way into the tables."""
         ...
 
@@ -43,7 +43,7 @@ class Keys(Protocol):
         ...
 
 
-class Found(NamedTuple):
+class FoundKeys(NamedTuple):
     """What a look comes to, all of it as of one moment."""
 
     behind_since: Instant | None
@@ -53,14 +53,14 @@ class Found(NamedTuple):
     """Those that are in the inbox; None: nobody has looked."""
 
 
-class KeyDesk:
+class KeyLookup:
     """Where they are looked up."""
 
-    def __init__(self, read: Callable[[Sequence[str]], Awaitable[Found]]) -> None:
-        self._desk = Desk(read, KEYS_PER_LOOK)
+    def __init__(self, read: Callable[[Sequence[str]], Awaitable[FoundKeys]]) -> None:
+        self._lookup = BatchedLookup(read, KEYS_PER_LOOKUP)
 
-    async def look(self, key: str) -> KeyLook:
+    async def look(self, key: str) -> KeyStatus:
         """What the tables say of the key, at a moment after this was asked."""
-        found = await self._desk.look([key])
+        found = await self._lookup.look([key])
         may_wait = found.waiting is None or key in found.waiting
-        return KeyLook(found.records.get(key), found.behind_since, may_wait)
+        return KeyStatus(found.records.get(key), found.behind_since, may_wait)

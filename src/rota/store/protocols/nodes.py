@@ -33,7 +33,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 class SeenNode(msgspec.Struct, frozen=True):
     """What it said last, and how long ago by the store's own clock."""
 
-    told: Node
+    announced: Node
     silent_ms: Millis
 
 
@@ -57,22 +57,25 @@ class MemoryNodes:
     """The same within one process: for SQLite, whose directory has one server, and for tests."""
 
     def __init__(self) -> None:
-        self._said: dict[str, tuple[Node, float]] = {}
+        self._last_announced: dict[str, tuple[Node, float]] = {}
 
     async def announce(self, node: Node) -> None:
         """Takes what it says."""
         now = asyncio.get_running_loop().time()
-        self._said[node.node] = (node, now)
+        self._last_announced[node.node] = (node, now)
         oldest = now - NODE_KEPT_MS / 1000
-        self._said = {name: said for name, said in self._said.items() if said[1] > oldest}
+        self._last_announced = {
+            name: said for name, said in self._last_announced.items() if said[1] > oldest
+        }
 
     async def leave(self, name: str) -> None:
         """It has stopped."""
-        self._said.pop(name, None)
+        self._last_announced.pop(name, None)
 
     async def everyone(self) -> Sequence[SeenNode]:
         """All of them, by name."""
         now = asyncio.get_running_loop().time()
         return [
-            SeenNode(node, int((now - at) * 1000)) for _, (node, at) in sorted(self._said.items())
+            SeenNode(node, int((now - at) * 1000))
+            for _, (node, at) in sorted(self._last_announced.items())
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-KIND = "note"
+NOTE_KIND = "note"
 """Of their rows: what the fold writes into the same table is of other kinds."""
 
 

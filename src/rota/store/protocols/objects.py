@@ -18,7 +18,7 @@ from rota.core.model import ExecutionId, Instant
 Format: TypeAlias = Literal["file", "zip", "tar"]
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class LargeOutput(msgspec.Struct, frozen=True, kw_only=True):
     """A large output file."""
 
     execution_id: ExecutionId
@@ -57,14 +57,14 @@ class BundleQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class ObjectBook(Protocol):
+class ObjectIndex(Protocol):
     """Every call goes to the store, so all servers of a cell agree."""
 
     async def intend(self, key: str, until: Instant) -> None:
         """An object will be put there; unless it is taken up, it is removed after `until`."""
         ...
 
-    async def keep(self, kept: Kept) -> None:
+    async def keep(self, kept: LargeOutput) -> None:
         """Takes up an output file, in place of one of the same name, which is doomed."""
         ...
 
@@ -72,15 +72,15 @@ class ObjectBook(Protocol):
         """Dooms one; none is no error."""
         ...
 
-    async def kept(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Kept]:
+    async def large_outputs(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
         """The large output files of these, by name."""
         ...
 
-    async def doomed(self, now: Instant, limit: int) -> Sequence[str]:
+    async def deletions_due(self, now: Instant, limit: int) -> Sequence[str]:
         """Keys of objects that are to be removed by now."""
         ...
 
-    async def gone(self, keys: Sequence[str]) -> None:
+    async def confirm_deleted(self, keys: Sequence[str]) -> None:
         """These were removed."""
         ...
 
@@ -109,9 +109,9 @@ class ObjectBook(Protocol):
         ...
 
 
-def kept_row(execution_id: str, name: str, size: int, sha256: str, key: str) -> Kept:
+def to_large_output(execution_id: str, name: str, size: int, sha256: str, key: str) -> LargeOutput:
     """From a row."""
-    return Kept(
+    return LargeOutput(
         execution_id=ExecutionId(execution_id), name=name, size=size, sha256=sha256, key=key
     )
 

@@ -104,11 +104,11 @@ class OccurrenceQuery(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class ArrivalQuery(msgspec.Struct, frozen=True, kw_only=True):
+class TriggerDecisionQuery(msgspec.Struct, frozen=True, kw_only=True):
     """What a trigger made of events, newest first; `before` is the id of the last already seen."""
 
     trigger_id: TriggerId
-    verdicts: tuple[EventDecision, ...] = ()
+    decisions: tuple[EventDecision, ...] = ()
     before: str | None = None
     limit: int = 50
 

@@ -8,7 +8,7 @@ import msgspec
 
 from rota.core.model import RuntimeStats, Tenant
 from rota.core.records.policy import Policy
-from rota.store.fold import Folded
+from rota.store.fold import TableChanges
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_policy = msgspec.msgpack.Decoder(Policy).decode
@@ -26,7 +26,7 @@ class Settings(msgspec.Struct, frozen=True):
     tenants: Sequence[Tenant] = ()
     runtimes: Sequence[RuntimeStats] = ()
 
-    def after(self, folded: Folded) -> Settings:
+    def after(self, folded: TableChanges) -> Settings:
         """The same with what was set since."""
         if folded.policy is None and not folded.tenants and not folded.runtimes:
             return self
@@ -39,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True):
         )
 
 
-def setting_rows(folded: Folded) -> list[tuple[str, str, bytes]]:
+def setting_rows(folded: TableChanges) -> list[tuple[str, str, bytes]]:
     """(kind, name, body) of all that was set."""
     found = [("tenant", name, _encode(one)) for name, one in folded.tenants.items()]
     found += [("runtime", _BETWEEN.join(key), _encode(one)) for key, one in folded.runtimes.items()]

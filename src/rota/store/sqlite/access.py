@@ -11,36 +11,36 @@ from rota.core.model import Instant
 from rota.store.access_rows import (
     AUDIT_COLUMNS,
     TOKEN_COLUMNS,
+    audit_drops_max,
     audit_row,
-    drops,
-    taken,
     to_audit,
     to_token,
     to_tokens,
     token_row,
+    token_taken,
     too_many_tokens,
 )
 from rota.store.limits import TOKEN_KEPT_MS, StoreLimits
 from rota.store.protocols.access import (
-    TAIL_CHARS,
-    AccessSnapshot,
+    ID_SUFFIX_CHARS,
     AuditEntry,
     AuditQuery,
     Token,
-    tail_of,
+    TokenSnapshot,
+    id_suffix,
 )
 from rota.store.sqlite.connect import fetch, run_in_bulk
-from rota.store.sqlite.writer import SqliteWriter
+from rota.store.sqlite.writer import SqliteJournalStore
 
 _LIVE = "revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)"
 _ALIKE = "SELECT 1 FROM tokens WHERE substr(id, ?) = ?"
 _CHANGED = "UPDATE access SET revision = revision + 1"
 
 
-class SqliteAccess:
+class SqliteTokenStore:
     """One server has the directory, so whoever changes a token is this process."""
 
-    def __init__(self, writer: SqliteWriter, limits: StoreLimits) -> None:
+    def __init__(self, writer: SqliteJournalStore, limits: StoreLimits) -> None:
         self._writer, self._limits = writer, limits
         self._changes = 0
         """How often somebody here began to change tokens."""
@@ -54,7 +54,7 @@ class SqliteAccess:
             self._known = (changes, await self._writer.run_durably(_revision))
         return self._known[1]
 
-    async def load(self, fresh_secret: bytes) -> AccessSnapshot:
+    async def load(self, fresh_secret: bytes) -> TokenSnapshot:
         """All tokens."""
         return await self._writer.run_durably(lambda c: _load(c, fresh_secret))
 
@@ -81,16 +81,16 @@ def _revision(connection: apsw.Connection) -> int:
     return int(fetch(connection, "SELECT revision FROM access")[0][0])
 
 
-def _load(connection: apsw.Connection, fresh_secret: bytes) -> AccessSnapshot:
+def _load(connection: apsw.Connection, fresh_secret: bytes) -> TokenSnapshot:
     connection.execute("UPDATE access SET secret = ? WHERE secret IS NULL", (fresh_secret,))
     revision, secret = fetch(connection, "SELECT revision, secret FROM access")[0]
     found = fetch(connection, f"SELECT {TOKEN_COLUMNS} FROM tokens ORDER BY id")
-    return AccessSnapshot(revision, secret, to_tokens(found))
+    return TokenSnapshot(revision, secret, to_tokens(found))
 
 
 def _add_token(connection: apsw.Connection, token: Token, limits: StoreLimits) -> None:
-    if fetch(connection, _ALIKE, (-TAIL_CHARS, tail_of(token.id))):
-        raise taken()
+    if fetch(connection, _ALIKE, (-ID_SUFFIX_CHARS, id_suffix(token.id))):
+        raise token_taken()
     now = token.created_at
     live = fetch(connection, f"SELECT count(*) FROM tokens WHERE {_LIVE}", (now,))[0][0]
     if live >= limits.tokens_max:
@@ -108,7 +108,7 @@ def _add_token(connection: apsw.Connection, token: Token, limits: StoreLimits) -
             )
             connection.execute(_CHANGED)
     except apsw.ConstraintError:
-        raise taken() from None
+        raise token_taken() from None
 
 
 def _revoke_token(connection: apsw.Connection, token_id: str, at: Instant) -> Token | None:
@@ -133,7 +133,7 @@ def _add_audit(
         run_in_bulk(connection, f"INSERT INTO audit ({AUDIT_COLUMNS}) VALUES", rows)
         connection.execute(
             "DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT ?) AND at < ?",
-            (drops(entries, limits), drop_before),
+            (audit_drops_max(entries, limits), drop_before),
         )
 
 

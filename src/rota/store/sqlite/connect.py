@@ -73,7 +73,7 @@ def open_reader(path: Path) -> apsw.Connection:
     return connection
 
 
-def told(error: apsw.Error, connection: apsw.Connection) -> StoreError:
+def as_store_error(error: apsw.Error, connection: apsw.Connection) -> StoreError:
     """The error for the caller; leaves the connection outside any transaction."""
     # Where the disk refused the bytes of a transaction, its commit mark was never whole, so it did
     # not happen. Any other error (a failed sync above all) may have come after the mark.
@@ -110,7 +110,7 @@ def run_in_bulk(
         connection.execute(f"{head} {', '.join([place] * len(part))} {tail}", values)
 
 
-def give_back(connection: apsw.Connection, limits: StoreLimits) -> bool:
+def release_free_pages(connection: apsw.Connection, limits: StoreLimits) -> bool:
     """Cuts some of the free pages off the file; answers whether there are more.
 
     Only a file that was made for it can be cut; in others the room is used again.

@@ -11,27 +11,29 @@ import msgspec
 from rota.core.model import Instant
 from rota.core.records.events import AcceptedEvent, BufferedEvent, Trigger
 from rota.store import event_rows
-from rota.store.fold_events import FoldedEvents
-from rota.store.limits import ARRIVAL_AGE_MS, EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD
-from rota.store.protocols.queries import ArrivalQuery, EventQuery
+from rota.store.fold_events import EventTableChanges
+from rota.store.limits import EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD, TRIGGER_DECISION_AGE_MS
+from rota.store.protocols.queries import EventQuery, TriggerDecisionQuery
 from rota.store.sqlite.connect import run_in_bulk
 
 _json = msgspec.json.Encoder()
 
 
-def write_events(connection: apsw.Connection, folded: FoldedEvents) -> None:
+def write_events(connection: apsw.Connection, folded: EventTableChanges) -> None:
     """What a window came to, inside the fold's transaction."""
     put = [event_rows.trigger_row(one) for one in folded.triggers.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO triggers VALUES", put)
     gone = [(trigger_id,) for trigger_id, one in folded.triggers.items() if one is None]
     run_in_bulk(connection, "DELETE FROM triggers WHERE id IN (VALUES", gone, ")")
-    told = [event_rows.told_row(one) for one in folded.told.values()]
+    told = [event_rows.accepted_event_row(one) for one in folded.accepted.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO events VALUES", told)
-    arrivals = [event_rows.arrival_row(one) for one in folded.arrivals.values()]
+    arrivals = [event_rows.trigger_decision_row(one) for one in folded.decisions.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO arrivals VALUES", arrivals)
-    held = [event_rows.held_row(one) for one in folded.held.values() if one is not None]
+    held = [
+        event_rows.buffered_event_row(one) for one in folded.buffered.values() if one is not None
+    ]
     run_in_bulk(connection, "INSERT OR REPLACE INTO held VALUES", held)
-    released = [(arrival_id,) for arrival_id, one in folded.held.items() if one is None]
+    released = [(arrival_id,) for arrival_id, one in folded.buffered.items() if one is None]
     run_in_bulk(connection, "DELETE FROM held WHERE id IN (VALUES", released, ")")
     run_in_bulk(
         connection,
@@ -41,19 +43,22 @@ def write_events(connection: apsw.Connection, folded: FoldedEvents) -> None:
     )
 
 
-def prune_events(connection: apsw.Connection, folded: FoldedEvents, now: Instant) -> None:
+def prune_events(connection: apsw.Connection, folded: EventTableChanges, now: Instant) -> None:
     """A little at each fold, in proportion to what came."""
-    if folded.told:
+    if folded.accepted:
         connection.execute(
             "DELETE FROM events WHERE key IN"
             " (SELECT key FROM events WHERE at < ? ORDER BY at LIMIT ?)",
-            (now - EVENT_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * len(folded.told)),
+            (now - EVENT_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * len(folded.accepted)),
         )
-    if folded.arrivals:
+    if folded.decisions:
         connection.execute(
             "DELETE FROM arrivals WHERE (trigger_id, id) IN"
             " (SELECT trigger_id, id FROM arrivals WHERE id < ? ORDER BY id LIMIT ?)",
-            (_id_at(now - ARRIVAL_AGE_MS), PRUNE_MIN + PRUNE_PER_RECORD * len(folded.arrivals)),
+            (
+                _id_at(now - TRIGGER_DECISION_AGE_MS),
+                PRUNE_MIN + PRUNE_PER_RECORD * len(folded.decisions),
+            ),
         )
 
 
@@ -69,17 +74,17 @@ def read_triggers(connection: apsw.Connection) -> list[Trigger]:
     return [event_rows.trigger(row) for row in found]
 
 
-def read_held(connection: apsw.Connection) -> list[BufferedEvent]:
+def read_buffered_events(connection: apsw.Connection) -> list[BufferedEvent]:
     """All events that wait, in order of arrival."""
-    held = [event_rows.held(row) for row in connection.execute("SELECT body FROM held")]
+    held = [event_rows.buffered_event(row) for row in connection.execute("SELECT body FROM held")]
     return sorted(held, key=lambda one: (one.at, one.id))
 
 
-def read_told(connection: apsw.Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
+def read_accepted_events(connection: apsw.Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
     """Those that were accepted."""
     sql = "SELECT body FROM events WHERE key IN (SELECT value FROM json_each(?))"
     found = connection.execute(sql, (_json.encode(keys).decode(),))
-    return [event_rows.told(row) for row in found]
+    return [event_rows.accepted_event(row) for row in found]
 
 
 def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
@@ -97,12 +102,12 @@ def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
     return sql, (*args, query.limit)
 
 
-def search_arrivals(query: ArrivalQuery) -> tuple[str, tuple[Any, ...]]:
+def search_trigger_decisions(query: TriggerDecisionQuery) -> tuple[str, tuple[Any, ...]]:
     """Rows of body. A trigger's ledger is read along its primary key."""
     where, args = ["trigger_id = ?"], [str(query.trigger_id)]
-    if query.verdicts:
-        where.append(f"verdict IN ({', '.join('?' * len(query.verdicts))})")
-        args += [one.value for one in query.verdicts]
+    if query.decisions:
+        where.append(f"verdict IN ({', '.join('?' * len(query.decisions))})")
+        args += [one.value for one in query.decisions]
     if query.before is not None:
         where.append("id < ?")
         args.append(query.before)

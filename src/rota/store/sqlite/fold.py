@@ -11,13 +11,13 @@ import msgspec
 from rota.core.model import Instant, JobId, Life, Spec
 from rota.core.outcome import AnyWrite
 from rota.store import rows
-from rota.store.fold import Folded, Standings, fold, jobs_touched, shelf_of
+from rota.store.fold import JobStandings, TableChanges, jobs_touched, project, spill_queue_of
 from rota.store.journal import decode_record
 from rota.store.limits import (
-    FOLD_WINDOW_WRITES,
     JOURNAL_AGE_MS,
     KEY_AGE_MS,
     OCCURRENCE_AGE_MS,
+    PROJECTION_WINDOW_WRITES,
     PRUNE_MIN,
     PRUNE_PER_RECORD,
     StoreLimits,
@@ -27,12 +27,12 @@ from rota.store.protocols.settings import setting_rows
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch, run_in_bulk
 from rota.store.sqlite.events import prune_events, write_events
-from rota.store.sqlite.queries import SHELVED
+from rota.store.sqlite.queries import SPILLED
 
 _json = msgspec.json.Encoder()
 
 
-class Window(msgspec.Struct):
+class JournalWindow(msgspec.Struct):
     """A stretch of the journal, to be folded."""
 
     records: list[Sequence[AnyWrite]]
@@ -41,15 +41,15 @@ class Window(msgspec.Struct):
     last_at: Instant
 
 
-def window_of(records: Sequence[JournalRecord]) -> Window:
+def window_of(records: Sequence[JournalRecord]) -> JournalWindow:
     """Of records that are at hand."""
     each = [record.writes for record in records]
-    return Window(each, sum(map(len, each)), records[-1].seq, records[-1].at)
+    return JournalWindow(each, sum(map(len, each)), records[-1].seq, records[-1].at)
 
 
-def read_window(connection: apsw.Connection, after: Seq) -> Window | None:
+def read_window(connection: apsw.Connection, after: Seq) -> JournalWindow | None:
     """The next stretch after `after`; a record is never split. None: there is nothing more."""
-    window = Window([], 0, after, 0)
+    window = JournalWindow([], 0, after, 0)
     found = connection.execute(
         "SELECT seq, at, body FROM journal WHERE seq > ? ORDER BY seq", (after,)
     )
@@ -58,13 +58,13 @@ def read_window(connection: apsw.Connection, after: Seq) -> Window | None:
         window.records.append(record)
         window.writes += len(record)
         window.last_seq, window.last_at = Seq(seq), at
-        if window.writes >= FOLD_WINDOW_WRITES:
+        if window.writes >= PROJECTION_WINDOW_WRITES:
             found.close()
             break
     return window if window.records else None
 
 
-def fold_window(connection: apsw.Connection, window: Window, limits: StoreLimits) -> bool:
+def project_window(connection: apsw.Connection, window: JournalWindow, limits: StoreLimits) -> bool:
     """One transaction; answers whether deleted jobs left logs and files behind."""
     # The journal can replay a fold that a power cut takes back, and `folded_seq` goes back with
     # it, so there is no need to wait for the disk: the next append's sync covers this one too.
@@ -73,13 +73,13 @@ def fold_window(connection: apsw.Connection, window: Window, limits: StoreLimits
     try:
         connection.execute("BEGIN IMMEDIATE")
         standings = _standings(connection, jobs_touched(window.records))
-        folded = fold(window.records, standings)
+        folded = project(window.records, standings)
         _unlink_jobs(connection, [*folded.dropped, *(x for x in folded.specs if x in standings)])
         leaves_behind = _drop_jobs(connection, folded)
         _write_jobs(connection, folded)
-        _leave_shelves(connection, folded, standings)
+        _leave_spill_queues(connection, folded, standings)
         _write_others(connection, folded)
-        _write_times(connection, folded)
+        _write_schedules(connection, folded)
         write_events(connection, folded.events)
         _write_figures(connection, folded, window.last_seq)
         _prune_journal(connection, window, limits.journal_records_max)
@@ -97,7 +97,7 @@ def _as_json(ids: Sequence[str]) -> str:
     return _json.encode(ids).decode()
 
 
-def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> Standings:
+def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStandings:
     # Ids mostly rise: what comes after all that is there is not looked for.
     newest = connection.execute("SELECT max(id) FROM jobs").get
     known = [] if newest is None else [job_id for job_id in job_ids if job_id <= newest]
@@ -137,10 +137,10 @@ def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
 def remove_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> bool:
     """All that jobs have in the tables; answers whether they left logs and files behind."""
     _unlink_jobs(connection, job_ids)
-    return _drop_jobs(connection, Folded(dropped=dict.fromkeys(job_ids)))
+    return _drop_jobs(connection, TableChanges(dropped=dict.fromkeys(job_ids)))
 
 
-def _drop_jobs(connection: apsw.Connection, folded: Folded) -> bool:
+def _drop_jobs(connection: apsw.Connection, folded: TableChanges) -> bool:
     if not folded.dropped:
         return False
     leftovers = [(execution_id,) for execution_id in folded.leftovers]
@@ -154,7 +154,7 @@ def _drop_jobs(connection: apsw.Connection, folded: Folded) -> bool:
     return True
 
 
-def _write_jobs(connection: apsw.Connection, folded: Folded) -> None:
+def _write_jobs(connection: apsw.Connection, folded: TableChanges) -> None:
     put = [_job_row(id_, spec, folded.lives[id_]) for id_, spec in folded.specs.items()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO jobs VALUES", put)
     moved = [rows.move_row(job_id, life) for job_id, life in folded.moves]
@@ -172,19 +172,21 @@ def _write_jobs(connection: apsw.Connection, folded: Folded) -> None:
 
 
 def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
-    row, line = rows.job_row(job_id, spec, life), shelf_of(life)
+    row, line = rows.job_row(job_id, spec, life), spill_queue_of(life)
     if line:
-        return (row[0], SHELVED, *row[2:], line, spec.arrival_number)
+        return (row[0], SPILLED, *row[2:], line, spec.arrival_number)
     return (*row, 0, 0)
 
 
-def _leave_shelves(connection: apsw.Connection, folded: Folded, standings: Standings) -> None:
+def _leave_spill_queues(
+    connection: apsw.Connection, folded: TableChanges, standings: JobStandings
+) -> None:
     """Apart from the moves: most jobs never were on a shelf, and theirs touch no more columns."""
     left = [(job_id,) for job_id, _ in folded.moves if standings[job_id].line]
     run_in_bulk(connection, "UPDATE jobs SET line = 0, ordinal = 0 WHERE id IN (VALUES", left, ")")
 
 
-def _write_others(connection: apsw.Connection, folded: Folded) -> None:
+def _write_others(connection: apsw.Connection, folded: TableChanges) -> None:
     executions = [rows.execution_row(execution) for execution in folded.executions.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO executions VALUES", executions)
     workers = [rows.worker_row(worker) for worker in folded.workers.values() if worker is not None]
@@ -198,7 +200,7 @@ def _write_others(connection: apsw.Connection, folded: Folded) -> None:
     run_in_bulk(connection, "INSERT OR REPLACE INTO keys VALUES", keys)
 
 
-def _write_times(connection: apsw.Connection, folded: Folded) -> None:
+def _write_schedules(connection: apsw.Connection, folded: TableChanges) -> None:
     """Schedules, their ledger, and calendars."""
     put = [rows.schedule_row(one) for one in folded.schedules.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO schedules VALUES", put)
@@ -207,7 +209,7 @@ def _write_times(connection: apsw.Connection, folded: Folded) -> None:
     run_in_bulk(
         connection,
         "UPDATE schedules SET course = v.column2 FROM (VALUES",
-        [rows.course_row(*moved) for moved in folded.courses.items()],
+        [rows.schedule_state_row(*moved) for moved in folded.schedule_states.items()],
         ") AS v WHERE schedules.id = v.column1",
     )
     decided = [rows.occurrence_row(one) for one in folded.occurrences.values()]
@@ -224,14 +226,14 @@ def _write_times(connection: apsw.Connection, folded: Folded) -> None:
     run_in_bulk(connection, "DELETE FROM calendars WHERE name IN (VALUES", dropped, ")")
 
 
-def _write_figures(connection: apsw.Connection, folded: Folded, last_seq: Seq) -> None:
+def _write_figures(connection: apsw.Connection, folded: TableChanges, last_seq: Seq) -> None:
     run_in_bulk(
         connection,
         "INSERT INTO totals VALUES",
         [(queue, state, count) for (queue, state), count in folded.finished.items()],
         "ON CONFLICT (queue, state) DO UPDATE SET count = count + excluded.count",
     )
-    counts = [(line, step) for line, step in folded.lines.items() if step]
+    counts = [(line, step) for line, step in folded.spill_counts.items() if step]
     add = "ON CONFLICT (line) DO UPDATE SET count = count + excluded.count"
     run_in_bulk(connection, "INSERT INTO lines VALUES", counts, add)
     if counts:
@@ -239,11 +241,11 @@ def _write_figures(connection: apsw.Connection, folded: Folded, last_seq: Seq) -
     connection.execute(
         "UPDATE meta SET folded_seq = ?, order_next = max(order_next, ?),"
         " submitted = submitted + ?",
-        (last_seq, folded.order_next, folded.submitted),
+        (last_seq, folded.next_arrival_number, folded.submitted),
     )
 
 
-def _prune_journal(connection: apsw.Connection, window: Window, records_max: int) -> None:
+def _prune_journal(connection: apsw.Connection, window: JournalWindow, records_max: int) -> None:
     """A little at each fold, in proportion to what came: never a mass delete."""
     connection.execute(
         "DELETE FROM journal WHERE seq IN ("

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rota.store.protocols.hooks import Hook, decode_hook, encode_hook
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
-from rota.store.sqlite.writer import SqliteWriter
+from rota.store.sqlite.writer import SqliteJournalStore
 
 
 class SqliteHooks:
     """Webhook endpoints, written durably by the one thread that writes."""
 
-    def __init__(self, writer: SqliteWriter) -> None:
+    def __init__(self, writer: SqliteJournalStore) -> None:
         self._writer = writer
 
     async def put(self, hook: Hook) -> None:

@@ -11,17 +11,19 @@ from msgspec.structs import replace
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
-from rota.store.folding.jobs_in_bulk import JobsInBulk
+from rota.store.folding.jobs_in_bulk import BulkDecoder
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.protocols.settings import read_settings
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
-from rota.store.sqlite.events import read_held, read_triggers
+from rota.store.sqlite.events import read_buffered_events, read_triggers
 
 _by_arrival = attrgetter("spec.arrival_number")
 
 
-def read_shelf(connection: apsw.Connection, line: int, after: int, limit: int) -> Iterator[Row]:
+def read_spill_queue(
+    connection: apsw.Connection, line: int, after: int, limit: int
+) -> Iterator[Row]:
     """Rows of id, life, spec: the next jobs of a line."""
     return connection.execute(
         "SELECT id, life, spec FROM jobs INDEXED BY jobs_by_line"
@@ -30,12 +32,12 @@ def read_shelf(connection: apsw.Connection, line: int, after: int, limit: int) -
     )
 
 
-def read_shelves(
-    connection: apsw.Connection, wanted: Sequence[Refill], bulk: JobsInBulk
+def read_spill_queues(
+    connection: apsw.Connection, wanted: Sequence[Refill], bulk: BulkDecoder
 ) -> list[tuple[JobRecord, ...]]:
     """The next jobs of each line."""
     return [
-        tuple(bulk.jobs(read_shelf(connection, one.spill_queue, one.after, one.limit)))
+        tuple(bulk.jobs(read_spill_queue(connection, one.spill_queue, one.after, one.limit)))
         for one in wanted
     ]
 
@@ -48,18 +50,18 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             connection, "SELECT folded_seq, order_next, submitted FROM meta"
         )[0]
         live_jobs = connection.execute(
-            f"SELECT id, life, spec FROM jobs WHERE state IN ({_places(rows.JOB_LIVE)})",
+            f"SELECT id, life, spec FROM jobs WHERE state IN ({_placeholders(rows.JOB_LIVE)})",
             rows.JOB_LIVE,
         )
-        bulk = JobsInBulk()
+        bulk = BulkDecoder()
         jobs = list(bulk.jobs(live_jobs))
         lines = fetch(connection, "SELECT line, count FROM lines")
         for line, _ in lines:
-            jobs += bulk.jobs(read_shelf(connection, line, -1, kept))
+            jobs += bulk.jobs(read_spill_queue(connection, line, -1, kept))
         # Nearly in order already, which Python's sort makes use of and SQLite's would not.
         jobs.sort(key=_by_arrival)
         live_executions = connection.execute(
-            f"SELECT body FROM executions WHERE state IN ({_places(rows.EXECUTION_LIVE)})"
+            f"SELECT body FROM executions WHERE state IN ({_placeholders(rows.EXECUTION_LIVE)})"
             " ORDER BY id",
             rows.EXECUTION_LIVE,
         )
@@ -72,16 +74,16 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             workers=[rows.worker(row) for row in connection.execute("SELECT body FROM workers")],
             queues=[rows.queue(row) for row in connection.execute("SELECT body FROM queues")],
             settings=read_settings((row[0], row[1]) for row in settings),
-            order_next=order_next,
+            next_arrival_number=order_next,
             totals=_totals(connection, submitted),
-            lines=[(line, count) for line, count in lines],
+            spill_counts=[(line, count) for line, count in lines],
         )
-        return _with_occasions(connection, plain)
+        return _with_schedules(connection, plain)
     finally:
         connection.execute("COMMIT")
 
 
-def _with_occasions(connection: apsw.Connection, plain: Snapshot) -> Snapshot:
+def _with_schedules(connection: apsw.Connection, plain: Snapshot) -> Snapshot:
     """The same with schedules and triggers, inside the caller's transaction."""
     schedules = connection.execute("SELECT course, body FROM schedules ORDER BY id")
     calendars = connection.execute("SELECT body FROM calendars")
@@ -90,7 +92,7 @@ def _with_occasions(connection: apsw.Connection, plain: Snapshot) -> Snapshot:
         schedules=[rows.schedule(row) for row in schedules],
         calendars=[rows.calendar(row) for row in calendars],
         triggers=read_triggers(connection),
-        held=read_held(connection),
+        buffered_events=read_buffered_events(connection),
     )
 
 
@@ -106,5 +108,5 @@ def _totals(connection: apsw.Connection, submitted: int) -> Totals:
     )
 
 
-def _places(values: tuple[str, ...]) -> str:
+def _placeholders(values: tuple[str, ...]) -> str:
     return ", ".join("?" * len(values))

@@ -10,11 +10,11 @@ from pathlib import Path
 import apsw
 
 from rota.core.model import ExecutionId
-from rota.store.files.log_pieces import LogSize
+from rota.store.files.log_pieces import LogExtent
 from rota.store.limits import LOG_PIECE_BYTES, LOG_READERS, StoreLimits
 from rota.store.protocol import LogPage, StoreError
-from rota.store.sqlite.connect import fetch, give_back, open_writer, told
-from rota.store.sqlite.reader import ReaderPool
+from rota.store.sqlite.connect import as_store_error, fetch, open_writer, release_free_pages
+from rota.store.sqlite.reader import ReaderThreads
 
 
 class SqliteLogs:
@@ -27,7 +27,7 @@ class SqliteLogs:
         # process loses nothing, a power cut perhaps the last moments.
         self._connection.pragma("synchronous", "normal")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rota-write-logs")
-        self._readers = ReaderPool(path, LOG_READERS)
+        self._readers = ReaderThreads(path, LOG_READERS)
 
     async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
         """Adds what is new; answers where the sender goes on."""
@@ -59,13 +59,13 @@ class SqliteLogs:
             end = self._place(execution_id, offset, data)
             self._connection.execute("COMMIT")
         except apsw.Error as error:
-            raise told(error, self._connection) from error
+            raise as_store_error(error, self._connection) from error
         return end
 
     def _place(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
         log_id, size = _find(self._connection, execution_id)
         placed = size.place(offset, data, self._bytes_max)
-        after = LogSize(size.stored + len(placed.kept), size.dropped + placed.dropped)
+        after = LogExtent(size.stored + len(placed.kept), size.dropped + placed.dropped)
         if after == size:
             return size.end
         log_id = self._connection.execute(
@@ -87,16 +87,16 @@ class SqliteLogs:
             # One log a transaction: a large one must not hold up the others for long.
             for execution_id in execution_ids:
                 self._connection.execute("DELETE FROM logs WHERE execution_id = ?", (execution_id,))
-            give_back(self._connection, self._limits)
+            release_free_pages(self._connection, self._limits)
         except apsw.Error as error:
-            raise told(error, self._connection) from error
+            raise as_store_error(error, self._connection) from error
 
 
-def _find(connection: apsw.Connection, execution_id: ExecutionId) -> tuple[int, LogSize]:
+def _find(connection: apsw.Connection, execution_id: ExecutionId) -> tuple[int, LogExtent]:
     found = fetch(
         connection, "SELECT id, size, dropped FROM logs WHERE execution_id = ?", (execution_id,)
     )
-    return (found[0][0], LogSize(found[0][1], found[0][2])) if found else (0, LogSize())
+    return (found[0][0], LogExtent(found[0][1], found[0][2])) if found else (0, LogExtent())
 
 
 def read_log(

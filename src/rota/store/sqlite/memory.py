@@ -14,23 +14,23 @@ import apsw
 
 from rota.core.model import ExecutionId, Instant, JobRecord
 from rota.core.outcome import AnyWrite, Refill
-from rota.store.cell_name import agreed
+from rota.store.cell_name import agreed_cell_name
 from rota.store.files.memory import MemoryArtifacts
 from rota.store.limits import LOG_BYTES_PER_EXECUTION, STORE_LIMITS, StoreLimits
 from rota.store.protocol import Epoch, LogPage, Seq, StoreFullError, UnknownFateError
 from rota.store.protocols.dropping import Dropped
 from rota.store.protocols.durability import ONE_DISK, Durability
 from rota.store.protocols.nodes import MemoryNodes
-from rota.store.sqlite.access import SqliteAccess
-from rota.store.sqlite.connect import MEMORY, fetch, told
+from rota.store.sqlite.access import SqliteTokenStore
+from rota.store.sqlite.connect import MEMORY, as_store_error, fetch
 from rota.store.sqlite.hooks import SqliteHooks
-from rota.store.sqlite.load import read_shelves
+from rota.store.sqlite.load import read_spill_queues
 from rota.store.sqlite.logs import SqliteLogs, read_log
 from rota.store.sqlite.notes import SqliteNotes
-from rota.store.sqlite.objects import SqliteObjects
-from rota.store.sqlite.reader import SqliteCatalog
+from rota.store.sqlite.objects import SqliteObjectIndex
+from rota.store.sqlite.reader import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
-from rota.store.sqlite.writer import SqliteWriter
+from rota.store.sqlite.writer import SqliteJournalStore
 
 T = TypeVar("T")
 
@@ -44,12 +44,12 @@ class MemoryStore:
         self._limits = limits
         self.logs = _MemoryLogs(log_bytes_max, limits)
         self.artifacts = MemoryArtifacts()
-        self.ledger = MemoryLedger(self._sweep, limits)
-        self.catalog = SqliteCatalog(self.ledger, self.ledger)
-        self.access = SqliteAccess(self.ledger, limits)
+        self.ledger = MemoryJournalStore(self._sweep, limits)
+        self.catalog = SqliteQueryStore(self.ledger, self.ledger)
+        self.access = SqliteTokenStore(self.ledger, limits)
         self.nodes = MemoryNodes()
         self.hooks = SqliteHooks(self.ledger)
-        self.objects = SqliteObjects(self.ledger, self.ledger)
+        self.objects = SqliteObjectIndex(self.ledger, self.ledger)
         self.notes = SqliteNotes(self.ledger)
 
     async def durability(self) -> Durability:
@@ -58,7 +58,7 @@ class MemoryStore:
 
     async def name_cell(self, name: str) -> str:
         """The cell's name; the first one given stays."""
-        return agreed(await self.ledger.name_cell(name), name)
+        return agreed_cell_name(await self.ledger.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Drops all finished work that is older."""
@@ -80,7 +80,7 @@ class MemoryStore:
             self.ledger.forget_leftovers(execution_ids).result()
 
 
-class MemoryLedger(SqliteWriter):
+class MemoryJournalStore(SqliteJournalStore):
     """The ledger and the readers' connection in one, with faults to order."""
 
     def __init__(
@@ -90,7 +90,7 @@ class MemoryLedger(SqliteWriter):
     ) -> None:
         super().__init__(MEMORY, on_leftovers, limits=limits)
         self._refuse_next = False
-        self._doubt_next: bool | None = None
+        self._uncertain_next: bool | None = None
 
     def _start(self) -> None:
         """No thread: what is submitted has been done when `submit` returns."""
@@ -106,7 +106,7 @@ class MemoryLedger(SqliteWriter):
         return int(fetch(self._connection, "SELECT count(*) FROM inbox")[0][0])
 
     @property
-    def folded(self) -> Seq:
+    def projected(self) -> Seq:
         """The newest record that is in the tables, which are folded when they are read."""
         return self._watermark.appended
 
@@ -114,9 +114,9 @@ class MemoryLedger(SqliteWriter):
         """The next append fails and nothing is written, as on a full disk."""
         self._refuse_next = True
 
-    def doubt_next_append(self, *, written: bool) -> None:
+    def leave_next_append_uncertain(self, *, written: bool) -> None:
         """The next append's fate is unknown to its caller; in truth it is as `written` says."""
-        self._doubt_next = written
+        self._uncertain_next = written
 
     def land_late(self, epoch: Epoch, at: Instant, body: bytes) -> None:
         """A record that was on its way when the leadership changed takes the next place."""
@@ -136,15 +136,17 @@ class MemoryLedger(SqliteWriter):
         if self._refuse_next:
             self._refuse_next = False
             raise StoreFullError("no space left, as the test asked")
-        doubt, self._doubt_next = self._doubt_next, None
+        doubt, self._uncertain_next = self._uncertain_next, None
         if doubt is not False:
             await super().append(epoch, seq, at, writes, consumed)
         if doubt is not None:
             raise UnknownFateError("fate unknown, as the test asked")
 
-    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(
+        self, wanted: Sequence[Refill], seen: Seq
+    ) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line."""
-        return await self.run(lambda c: read_shelves(c, wanted, self._bulk))
+        return await self.run(lambda c: read_spill_queues(c, wanted, self._bulk))
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
         """What `read` answers once the tables have caught up."""
@@ -154,7 +156,7 @@ class MemoryLedger(SqliteWriter):
     async def caught_up(self) -> None:
         """Folds what is left to fold."""
         while self._watermark.lags:
-            self._fold_next()
+            self._project_next()
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -165,7 +167,7 @@ class MemoryLedger(SqliteWriter):
         try:
             done.set_result(work())
         except apsw.Error as error:
-            done.set_exception(told(error, self._connection))
+            done.set_exception(as_store_error(error, self._connection))
         except Exception as error:  # noqa: BLE001  (goes to the caller)
             done.set_exception(error)
         return done
@@ -174,11 +176,11 @@ class MemoryLedger(SqliteWriter):
         return self.submit(work).result()
 
 
-class MemoryAccess(SqliteAccess):
+class MemoryTokenStore(SqliteTokenStore):
     """Tokens and the audit trail of a store that has nothing else."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryLedger(), STORE_LIMITS)
+        super().__init__(MemoryJournalStore(), STORE_LIMITS)
 
 
 class _MemoryLogs(SqliteLogs):

@@ -10,22 +10,22 @@ from rota.core.model import ExecutionId, Instant
 from rota.store.protocols.objects import (
     Bundle,
     BundleQuery,
-    Kept,
+    LargeOutput,
     decode_bundle,
     encode_bundle,
-    kept_row,
+    to_large_output,
 )
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
-from rota.store.sqlite.outputs import DOOM, places
+from rota.store.sqlite.outputs import DELETE_LATER, placeholders
 from rota.store.sqlite.reader import Readers
-from rota.store.sqlite.writer import SqliteWriter
+from rota.store.sqlite.writer import SqliteJournalStore
 
 
-class SqliteObjects:
+class SqliteObjectIndex:
     """The book, written durably by the one thread that writes."""
 
-    def __init__(self, readers: Readers, writer: SqliteWriter) -> None:
+    def __init__(self, readers: Readers, writer: SqliteJournalStore) -> None:
         self._writer = writer
         self._readers = readers
 
@@ -33,7 +33,7 @@ class SqliteObjects:
         """An object will be put there."""
         await self._ask("INSERT OR REPLACE INTO doomed VALUES (?, ?)", (key, until))
 
-    async def keep(self, kept: Kept) -> None:
+    async def keep(self, kept: LargeOutput) -> None:
         """Takes up an output file, in place of one of the same name, which is doomed."""
         await self._writer.run_durably(lambda c: _keep(c, kept))
 
@@ -41,19 +41,19 @@ class SqliteObjects:
         """Dooms one; none is no error."""
         await self._writer.run_durably(lambda c: _forget(c, execution_id, name))
 
-    async def kept(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Kept]:
+    async def large_outputs(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
         """The large output files of these, by name."""
-        sql = f"SELECT * FROM objects WHERE execution_id IN ({places(execution_ids)}) ORDER BY 1, 2"
-        return [kept_row(*row) for row in await self._read(sql, tuple(execution_ids))]
+        sql = f"SELECT * FROM objects WHERE execution_id IN ({placeholders(execution_ids)}) ORDER BY 1, 2"
+        return [to_large_output(*row) for row in await self._read(sql, tuple(execution_ids))]
 
-    async def doomed(self, now: Instant, limit: int) -> Sequence[str]:
+    async def deletions_due(self, now: Instant, limit: int) -> Sequence[str]:
         """Keys of objects that are to be removed by now."""
         sql = "SELECT key FROM doomed WHERE at <= ? ORDER BY at, key LIMIT ?"
         return [row[0] for row in await self._read(sql, (now, limit))]
 
-    async def gone(self, keys: Sequence[str]) -> None:
+    async def confirm_deleted(self, keys: Sequence[str]) -> None:
         """These were removed."""
-        await self._ask(f"DELETE FROM doomed WHERE key IN ({places(keys)})", tuple(keys))
+        await self._ask(f"DELETE FROM doomed WHERE key IN ({placeholders(keys)})", tuple(keys))
 
     async def add_bundle(self, bundle: Bundle) -> Bundle:
         """Takes it up; answers the one that is there if its tenant has the same content."""
@@ -61,7 +61,7 @@ class SqliteObjects:
 
     async def bundles(self, bundle_ids: Sequence[str]) -> Sequence[Bundle]:
         """Those that exist."""
-        sql = f"SELECT body, used_at FROM bundles WHERE id IN ({places(bundle_ids)})"
+        sql = f"SELECT body, used_at FROM bundles WHERE id IN ({placeholders(bundle_ids)})"
         return [decode_bundle(*row) for row in await self._read(sql, tuple(bundle_ids))]
 
     async def find_bundles(self, query: BundleQuery) -> Sequence[Bundle]:
@@ -82,7 +82,9 @@ class SqliteObjects:
 
     async def use_bundles(self, bundle_ids: Sequence[str], now: Instant) -> None:
         """Notes that they are of use."""
-        sql = f"UPDATE bundles SET used_at = max(used_at, ?) WHERE id IN ({places(bundle_ids)})"
+        sql = (
+            f"UPDATE bundles SET used_at = max(used_at, ?) WHERE id IN ({placeholders(bundle_ids)})"
+        )
         await self._ask(sql, (now, *bundle_ids))
 
     async def drop_bundle(self, bundle_id: str) -> bool:
@@ -106,7 +108,7 @@ class SqliteObjects:
         return await self._writer.run_durably(lambda c: fetch(c, sql, args))
 
 
-def _keep(connection: apsw.Connection, kept: Kept) -> None:
+def _keep(connection: apsw.Connection, kept: LargeOutput) -> None:
     with connection:
         _forget(connection, kept.execution_id, kept.name)
         row = (kept.execution_id, kept.name, kept.size, kept.sha256, kept.key)
@@ -119,7 +121,7 @@ def _forget(connection: apsw.Connection, execution_id: ExecutionId, name: str) -
     with connection:
         for (key,) in fetch(connection, sql, (execution_id, name)):
             if key:
-                fetch(connection, DOOM, (key,))
+                fetch(connection, DELETE_LATER, (key,))
 
 
 def _add_bundle(connection: apsw.Connection, bundle: Bundle) -> Bundle:
@@ -141,5 +143,5 @@ def _drop_bundle(connection: apsw.Connection, bundle_id: str) -> bool:
     with connection:
         found = fetch(connection, sql, (bundle_id,))
         for row in found:
-            fetch(connection, DOOM, (decode_bundle(*row).key,))
+            fetch(connection, DELETE_LATER, (decode_bundle(*row).key,))
     return bool(found)

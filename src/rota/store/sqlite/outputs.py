@@ -9,17 +9,17 @@ import apsw
 
 from rota.store.sqlite.connect import fetch
 
-DOOM = "INSERT OR REPLACE INTO doomed VALUES (?, 0)"
+DELETE_LATER = "INSERT OR REPLACE INTO doomed VALUES (?, 0)"
 
 
-def doom_outputs(connection: apsw.Connection, execution_ids: Sequence[Any]) -> None:
+def delete_outputs_later(connection: apsw.Connection, execution_ids: Sequence[Any]) -> None:
     """Their jobs were deleted; in the caller's transaction."""
-    sql = f"DELETE FROM objects WHERE execution_id IN ({places(execution_ids)}) RETURNING key"
+    sql = f"DELETE FROM objects WHERE execution_id IN ({placeholders(execution_ids)}) RETURNING key"
     for (key,) in fetch(connection, sql, tuple(execution_ids)):
         if key:
-            fetch(connection, DOOM, (key,))
+            fetch(connection, DELETE_LATER, (key,))
 
 
-def places(values: Sequence[Any]) -> str:
+def placeholders(values: Sequence[Any]) -> str:
     """As many question marks."""
     return ", ".join("?" * len(values))

@@ -21,13 +21,13 @@ from rota.store.rows import Row
 PAST_ALL_IDS = "\U0010ffff"
 """Sorts after every id."""
 
-SHELVED = "shelved"
+SPILLED = "shelved"
 """What the column says of the state of a job on the shelf, which is queued."""
 
 _HAS_LABEL = """
 EXISTS (SELECT 1 FROM labels WHERE key = ? AND value = ? AND labels.job_id = jobs.id)
 """
-_json = msgspec.json.Encoder()
+_search_json = msgspec.json.Encoder()
 
 
 class Facet(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Facet(msgspec.Struct, frozen=True):
         return sum(connection.execute(each, value).get for value in self.values)
 
 
-class Search(msgspec.Struct, frozen=True):
+class FacetSearch(msgspec.Struct, frozen=True):
     """A page to be found."""
 
     table: str
@@ -101,11 +101,11 @@ class Search(msgspec.Struct, frozen=True):
         where = " AND ".join(("id IN (SELECT value FROM json_each(?))", *self.where))
         return connection.execute(
             f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY id DESC LIMIT ?",
-            (_json.encode(ids).decode(), *self.args, limit),
+            (_search_json.encode(ids).decode(), *self.args, limit),
         ).fetchall()
 
 
-def search_jobs(query: JobQuery) -> Search:
+def search_jobs(query: JobQuery) -> FacetSearch:
     """Rows of id, life, spec."""
     facets = [_label_facet(label) for label in query.labels]
     where = [_HAS_LABEL] * len(query.labels)
@@ -119,7 +119,7 @@ def search_jobs(query: JobQuery) -> Search:
     if query.states:
         states = tuple(state.value for state in query.states)
         if JobState.QUEUED in query.states:
-            states = (*states, SHELVED)
+            states = (*states, SPILLED)
         facets.append(_column_facet("jobs", "state", states))
         where.append(f"state IN ({', '.join('?' * len(states))})")
         args += states
@@ -131,7 +131,7 @@ def search_jobs(query: JobQuery) -> Search:
         facets.append(_range_facet(query.after, before))
         where.append("id > ?")
         args.append(query.after)
-    return Search(
+    return FacetSearch(
         table="jobs",
         columns="id, life, spec",
         facets=tuple(facets),
@@ -154,7 +154,7 @@ def _unindexed(query: JobQuery) -> list[tuple[str, int]]:
     return [(clause, bound) for clause, bound in asked if bound is not None]
 
 
-def search_executions(query: ExecutionQuery) -> Search:
+def search_executions(query: ExecutionQuery) -> FacetSearch:
     """Rows of body."""
     facets, where, args = [], [], []
     for column, value in (("job_id", query.job_id), ("worker_id", query.worker_id)):
@@ -168,7 +168,7 @@ def search_executions(query: ExecutionQuery) -> Search:
         where.append(f"state IN ({', '.join('?' * len(states))})")
         args += states
     before = PAST_ALL_IDS if query.before is None else query.before
-    return Search(
+    return FacetSearch(
         table="executions",
         columns="body",
         facets=tuple(facets),

@@ -25,20 +25,26 @@ from rota.store.protocol import (
     Edge,
     ExecutionQuery,
     JobQuery,
-    KeyLook,
+    KeyStatus,
     OccurrenceQuery,
     Outline,
     Seq,
     StoreError,
 )
-from rota.store.protocols.key_desk import Found, KeyDesk
-from rota.store.protocols.queries import ArrivalQuery, EventQuery, Page, Sampled, SampleQuery
+from rota.store.protocols.key_desk import FoundKeys, KeyLookup
+from rota.store.protocols.queries import (
+    EventQuery,
+    Page,
+    Sampled,
+    SampleQuery,
+    TriggerDecisionQuery,
+)
 from rota.store.rows import Row
 from rota.store.samples import sample_sqlite
 from rota.store.sqlite.connect import fetch, open_reader
-from rota.store.sqlite.events import read_told, search_arrivals, search_events
+from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
 from rota.store.sqlite.queries import (
-    SHELVED,
+    SPILLED,
     search_executions,
     search_jobs,
     search_occurrences,
@@ -52,11 +58,11 @@ SELECT (SELECT at FROM journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
 FROM meta m LEFT JOIN keys k ON k.key IN (SELECT value FROM json_each(?))
 """
 """One statement, so one moment: a key is in the tables by then, or its record is not folded yet."""
-_STATE = f"iif(state = '{SHELVED}', 'queued', state)"
+_STATE = f"iif(state = '{SPILLED}', 'queued', state)"
 _json = msgspec.json.Encoder()
 
 
-class Folding(Protocol):
+class CatchesUp(Protocol):
     """Whoever keeps the tables."""
 
     async def caught_up(self) -> None:
@@ -76,7 +82,7 @@ class Readers(Protocol):
         ...
 
 
-class ReaderPool:
+class ReaderThreads:
     """A few threads, each with a connection that can only read."""
 
     def __init__(self, path: Path, threads: int) -> None:
@@ -110,13 +116,13 @@ class ReaderPool:
             raise StoreError(f"cannot read {self._path}: {error}") from error
 
 
-class SqliteCatalog:
+class SqliteQueryStore:
     """The readers' side of the store on SQLite."""
 
-    def __init__(self, readers: Readers, folding: Folding) -> None:
+    def __init__(self, readers: Readers, folding: CatchesUp) -> None:
         self._pool = readers
-        self._folding = folding
-        self._keys = KeyDesk(self._read_keys)
+        self._projection = folding
+        self._keys = KeyLookup(self._read_keys)
 
     async def close(self) -> None:
         """Waits for the reads under way."""
@@ -187,19 +193,23 @@ class SqliteCatalog:
         sql, args = search_occurrences(query)
         return await self._read(lambda c: [rows.occurrence(row) for row in c.execute(sql, args)])
 
-    async def told(self, keys: Sequence[str]) -> list[AcceptedEvent]:
+    async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         """Those of these events that were accepted."""
-        return await self._read(lambda c: read_told(c, keys))
+        return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
         """A page of accepted events, newest first."""
         sql, args = search_events(query)
-        return await self._read(lambda c: [event_rows.told(row) for row in c.execute(sql, args)])
+        return await self._read(
+            lambda c: [event_rows.accepted_event(row) for row in c.execute(sql, args)]
+        )
 
-    async def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
+    async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
         """A page of a trigger's ledger, newest first."""
-        sql, args = search_arrivals(query)
-        return await self._read(lambda c: [event_rows.arrival(row) for row in c.execute(sql, args)])
+        sql, args = search_trigger_decisions(query)
+        return await self._read(
+            lambda c: [event_rows.trigger_decision(row) for row in c.execute(sql, args)]
+        )
 
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""
@@ -207,7 +217,7 @@ class SqliteCatalog:
         found = await self._read(lambda c: fetch(c, sql, (key,)))
         return rows.key(found[0]) if found else None
 
-    async def key_at_once(self, key: str) -> KeyLook:
+    async def key_at_once(self, key: str) -> KeyStatus:
         """The same without waiting for the fold."""
         return await self._keys.look(key)
 
@@ -217,7 +227,7 @@ class SqliteCatalog:
         read = self._pool.run if key else self._read
         return [row[0] for row in await read(lambda c: fetch(c, sql, (key, limit)))]
 
-    async def _read_keys(self, keys: Sequence[str]) -> Found:
+    async def _read_keys(self, keys: Sequence[str]) -> FoundKeys:
         wanted = _json.encode(keys).decode()
         return rows.keys_found(await self._pool.run(lambda c: fetch(c, _KEYS_AT_ONCE, (wanted,))))
 
@@ -233,7 +243,7 @@ class SqliteCatalog:
         return Seq(oldest or 0), Seq(newest or 0)
 
     async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
-        await self._folding.caught_up()
+        await self._projection.caught_up()
         return await self._pool.run(read)
 
 

@@ -20,7 +20,7 @@ DELETE FROM occurrences WHERE (schedule_id, nominal) IN (
 """
 
 
-class Step(msgspec.Struct, frozen=True):
+class RetentionStep(msgspec.Struct, frozen=True):
     """What one piece of the way came to."""
 
     dropped: int
@@ -31,7 +31,7 @@ class Step(msgspec.Struct, frozen=True):
 
 def drop_some(
     connection: apsw.Connection, before: Instant, after: str, limits: StoreLimits
-) -> Step:
+) -> RetentionStep:
     """Looks at the next few jobs that were submitted before `before`, and drops those that ended;
     and some of what became of schedules' instants before then.
 
@@ -53,7 +53,7 @@ def drop_some(
         decided = fetch(connection, _DROP_OCCURRENCES, (before, most))
     reached = found[-1][0] if found else after
     was_last = len(found) < most and len(decided) < most
-    return Step(len(old), "" if was_last else reached, leaves_behind)
+    return RetentionStep(len(old), "" if was_last else reached, leaves_behind)
 
 
 def _is_old(state: str, life: bytes, before: Instant) -> bool:

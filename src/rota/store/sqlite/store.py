@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from rota.core.model import Instant
-from rota.store.cell_name import agreed
+from rota.store.cell_name import agreed_cell_name
 from rota.store.files.artifacts import DiskArtifacts
 from rota.store.limits import LOG_BYTES_PER_EXECUTION, READERS, STORE_LIMITS, StoreLimits
 from rota.store.lock import DirectoryLock
@@ -16,15 +16,15 @@ from rota.store.protocol import StoreError
 from rota.store.protocols.dropping import Dropped
 from rota.store.protocols.durability import ONE_DISK, Durability
 from rota.store.protocols.nodes import MemoryNodes
-from rota.store.sqlite.access import SqliteAccess
-from rota.store.sqlite.connect import give_back, open_writer
+from rota.store.sqlite.access import SqliteTokenStore
+from rota.store.sqlite.connect import open_writer, release_free_pages
 from rota.store.sqlite.hooks import SqliteHooks
 from rota.store.sqlite.logs import SqliteLogs
 from rota.store.sqlite.notes import SqliteNotes
-from rota.store.sqlite.objects import SqliteObjects
-from rota.store.sqlite.reader import ReaderPool, SqliteCatalog
+from rota.store.sqlite.objects import SqliteObjectIndex
+from rota.store.sqlite.reader import ReaderThreads, SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
-from rota.store.sqlite.writer import SqliteWriter
+from rota.store.sqlite.writer import SqliteJournalStore
 
 DATABASES = {"rota.db": "sqlite", "logs.db": "sqlite_logs"}
 """The files of a data directory, and which schema each has."""
@@ -75,14 +75,14 @@ class SqliteStore:
         self.logs = SqliteLogs(data_dir / "logs.db", log_bytes_max, limits)
         self.artifacts = DiskArtifacts(data_dir / "artifacts")
         self._sweeper = ThreadPoolExecutor(1, thread_name_prefix="rota-sweep")
-        self.ledger = SqliteWriter(path, self._sweep_soon, limits=limits)
-        self.catalog = SqliteCatalog(ReaderPool(path, READERS), self.ledger)
-        self.access = SqliteAccess(self.ledger, limits)
+        self.ledger = SqliteJournalStore(path, self._sweep_soon, limits=limits)
+        self.catalog = SqliteQueryStore(ReaderThreads(path, READERS), self.ledger)
+        self.access = SqliteTokenStore(self.ledger, limits)
         # The directory is this server's alone, so nobody else could read who is there.
         self.nodes = MemoryNodes()
         self._dropped_to = ""
         self.hooks = SqliteHooks(self.ledger)
-        self.objects = SqliteObjects(ReaderPool(path, 1), self.ledger)
+        self.objects = SqliteObjectIndex(ReaderThreads(path, 1), self.ledger)
         self.notes = SqliteNotes(self.ledger)
         self._sweep_soon()
 
@@ -92,7 +92,7 @@ class SqliteStore:
 
     async def name_cell(self, name: str) -> str:
         """The cell's name; the first one given stays."""
-        return agreed(await self.ledger.name_cell(name), name)
+        return agreed_cell_name(await self.ledger.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Looks at the next few old jobs, and drops those that ended."""
@@ -102,7 +102,9 @@ class SqliteStore:
         if step.leaves_behind:
             self._sweep_soon()
         # Not between the pieces: what goes next would only move the pages about.
-        more = bool(step.after) or await self.ledger.run_durably(lambda c: give_back(c, limits))
+        more = bool(step.after) or await self.ledger.run_durably(
+            lambda c: release_free_pages(c, limits)
+        )
         return Dropped(step.dropped, more)
 
     async def close(self) -> None:

@@ -15,16 +15,16 @@ import apsw
 from rota.core.limits import FIFO_GROUP_KEPT
 from rota.core.model import ExecutionId, Instant, JobId, JobRecord
 from rota.core.outcome import AnyWrite, Refill
-from rota.store.folding.jobs_in_bulk import JobsInBulk
+from rota.store.folding.jobs_in_bulk import BulkDecoder
 from rota.store.folding.unfolded import Unfolded
 from rota.store.folding.watermark import Watermark
 from rota.store.journal import encode_record
 from rota.store.limits import (
     CHECKPOINT_PAGES,
-    FOLD_BACKLOG_WRITES,
-    FOLD_IDLE_S,
-    FOLD_RETRY_S,
-    FOLD_WINDOW_WRITES,
+    PROJECTION_BACKLOG_WRITES,
+    PROJECTION_IDLE_S,
+    PROJECTION_RETRY_S,
+    PROJECTION_WINDOW_WRITES,
     STORE_LIMITS,
     SWEEP_EXECUTIONS,
     StoreLimits,
@@ -42,11 +42,11 @@ from rota.store.protocol import (
 from rota.store.protocols.inbox import InboxEntry
 from rota.store.rows import Row
 from rota.store.sqlite import leadership
-from rota.store.sqlite.connect import fetch, open_writer, run_in_bulk, told
-from rota.store.sqlite.fold import fold_window, read_window, window_of
-from rota.store.sqlite.load import read_shelves, read_snapshot
-from rota.store.sqlite.outputs import doom_outputs
-from rota.store.sqlite.reader import ReaderPool
+from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
+from rota.store.sqlite.fold import project_window, read_window, window_of
+from rota.store.sqlite.load import read_snapshot, read_spill_queues
+from rota.store.sqlite.outputs import delete_outputs_later
+from rota.store.sqlite.reader import ReaderThreads
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ INSERT INTO journal (seq, epoch, at, body) SELECT ?1, ?2, ?3, ?4 FROM leader WHE
 """
 
 
-class SqliteWriter:
+class SqliteJournalStore:
     """The ledger on SQLite. Also tells readers when the tables have caught up."""
 
     def __init__(
@@ -72,18 +72,18 @@ class SqliteWriter:
         self._connection.set_wal_hook(self._note_wal)
         self._wal_pages = 0
         self._watermark = self._read_watermark()
-        self._shelves = ReaderPool(path, 1)
-        self._bulk = JobsInBulk()
+        self._spill_readers = ReaderThreads(path, 1)
+        self._bulk = BulkDecoder()
         self._on_leftovers = on_leftovers
         self._unfolded = Unfolded()
-        self._unfolded_writes = 0
-        self._fold_failed = False
+        self._unprojected_writes = 0
+        self._projection_failed = False
         self._retrying = False
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._puts, self._emptied_at = 0, -1
         """How often an entry was put for the next leader, and that number when none was left."""
         self._closed = False
-        self._door = threading.Lock()
+        self._submit_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
         self._start()
 
@@ -91,9 +91,9 @@ class SqliteWriter:
         self._thread.start()
 
     @property
-    def folded(self) -> Seq:
+    def projected(self) -> Seq:
         """The newest record that is in the tables."""
-        return self._watermark.folded
+        return self._watermark.projected
 
     def deciding(self) -> None:
         """The writer's thread has to append as well: it gives way to nobody."""
@@ -155,10 +155,12 @@ class SqliteWriter:
         """Folds what is left to fold, then reads all that is live."""
         return await self._soon(lambda: self._load(kept))
 
-    async def shelved(self, wanted: Sequence[Refill], seen: Seq) -> list[tuple[JobRecord, ...]]:
+    async def read_spilled(
+        self, wanted: Sequence[Refill], seen: Seq
+    ) -> list[tuple[JobRecord, ...]]:
         """The next jobs of each line, read beside the thread that writes."""
         await self._reached(seen)
-        return await self._shelves.run(lambda c: read_shelves(c, wanted, self._bulk))
+        return await self._spill_readers.run(lambda c: read_spill_queues(c, wanted, self._bulk))
 
     async def append(
         self,
@@ -178,16 +180,16 @@ class SqliteWriter:
     async def _reached(self, seq: Seq) -> None:
         waiter = self._watermark.reached(seq)
         if waiter is not None:
-            self.submit(_nothing)  # wakes the thread, which then sees that somebody waits
+            self.submit(_do_nothing)  # wakes the thread, which then sees that somebody waits
             await asyncio.wrap_future(waiter)
 
     async def close(self) -> None:
         """Finishes what was asked before, folds the rest and lets go of the file."""
-        with self._door:
+        with self._submit_lock:
             if not self._closed:
                 self._closed = True
                 self._inbox.put(None)
-        await self._shelves.close()
+        await self._spill_readers.close()
         await asyncio.to_thread(self._thread.join)
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
@@ -200,11 +202,11 @@ class SqliteWriter:
             try:
                 done.set_result(work())
             except apsw.Error as error:
-                done.set_exception(told(error, self._connection))
+                done.set_exception(as_store_error(error, self._connection))
             except Exception as error:  # noqa: BLE001  (the top of the thread's loop: goes to the caller)
                 done.set_exception(error)
 
-        with self._door:
+        with self._submit_lock:
             if self._closed:
                 done.set_exception(StoreError("the store is closed"))
             else:
@@ -231,7 +233,7 @@ class SqliteWriter:
         delete = "DELETE FROM leftovers WHERE execution_id IN (VALUES"
         # Both or neither: what an execution had in object storage must be known until it is gone.
         with self._connection:
-            doom_outputs(self._connection, execution_ids)
+            delete_outputs_later(self._connection, execution_ids)
             run_in_bulk(self._connection, delete, gone, ")")
 
     def _run(self) -> None:
@@ -239,25 +241,25 @@ class SqliteWriter:
             try:
                 work = self._inbox.get(timeout=self._patience())
             except queue.Empty:
-                self._fold_once()
+                self._project_once()
                 continue
             if work is None:
                 break
             work()
-        while self._watermark.lags and not self._fold_failed:
-            self._fold_once()
+        while self._watermark.lags and not self._projection_failed:
+            self._project_once()
         self._watermark.fail(StoreError("the store is closed"))
         self._connection.close()
 
     def _patience(self) -> float | None:
         """How long to wait for more work before folding; None: there is nothing to fold."""
-        if not self._watermark.lags or self._fold_failed:
+        if not self._watermark.lags or self._projection_failed:
             return None
-        if self._unfolded_writes >= FOLD_BACKLOG_WRITES:
-            self._fold_once()
-        if self._watermark.awaited or self._unfolded_writes >= FOLD_WINDOW_WRITES:
+        if self._unprojected_writes >= PROJECTION_BACKLOG_WRITES:
+            self._project_once()
+        if self._watermark.awaited or self._unprojected_writes >= PROJECTION_WINDOW_WRITES:
             return 0
-        return FOLD_IDLE_S
+        return PROJECTION_IDLE_S
 
     async def run_durably(self, work: Callable[[apsw.Connection], T]) -> T:
         """What `work` answers, once what it wrote is on the disk."""
@@ -276,7 +278,7 @@ class SqliteWriter:
         # After an append of unknown fate only the file knows where the journal ends.
         self._unfolded.clear()
         self._watermark.set_appended(self._read_watermark().appended)
-        while self._fold_next():
+        while self._project_next():
             pass
         return read_snapshot(self._connection, kept)
 
@@ -306,8 +308,8 @@ class SqliteWriter:
             raise FencedError(f"epoch {epoch} is over: another server leads")
         self._unfolded.add(JournalRecord(seq, epoch, at, writes))
         self._watermark.set_appended(seq)
-        self._unfolded_writes += len(writes)
-        self._fold_failed = False  # the disk takes bytes again: worth another try
+        self._unprojected_writes += len(writes)
+        self._projection_failed = False  # the disk takes bytes again: worth another try
 
     def _append_consuming(self, row: Row, consumed: Sequence[int]) -> bool:
         # `with` is a savepoint: both happen, or neither.
@@ -322,15 +324,17 @@ class SqliteWriter:
         """Commits wait for the disk from here on; the fold's do not."""
         self._connection.pragma("synchronous", "full")
 
-    def _fold_once(self) -> None:
+    def _project_once(self) -> None:
         try:
-            self._fold_next()
+            self._project_next()
             self._checkpoint()
-            self._fold_failed = False
+            self._projection_failed = False
         except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
             # Nothing is lost: the journal has it. Readers hear of it, and it is tried again.
-            self._fold_failed = True
-            trouble = told(error, self._connection) if isinstance(error, apsw.Error) else error
+            self._projection_failed = True
+            trouble = (
+                as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
+            )
             kind = StoreFullError if isinstance(trouble, StoreFullError) else StoreError
             self._watermark.fail(kind(f"the tables cannot follow the journal: {trouble}"))
             self._try_again_later()
@@ -339,25 +343,25 @@ class SqliteWriter:
         """By a clock of its own: the thread may have other work all the time meanwhile."""
         if not self._retrying:
             self._retrying = True
-            alarm = threading.Timer(FOLD_RETRY_S, self.submit, (self._try_again,))
+            alarm = threading.Timer(PROJECTION_RETRY_S, self.submit, (self._try_again,))
             alarm.daemon = True
             alarm.start()
 
     def _try_again(self) -> None:
         self._retrying = False
         if self._watermark.lags:
-            self._fold_once()
+            self._project_once()
 
-    def _fold_next(self) -> bool:
-        folded = self._watermark.folded
-        at_hand = self._unfolded.after(folded, FOLD_WINDOW_WRITES)
+    def _project_next(self) -> bool:
+        folded = self._watermark.projected
+        at_hand = self._unfolded.after(folded, PROJECTION_WINDOW_WRITES)
         window = window_of(at_hand) if at_hand else read_window(self._connection, folded)
         if window is None:
-            self._unfolded_writes = 0
+            self._unprojected_writes = 0
             return False
-        leaves_behind = fold_window(self._connection, window, self._limits)
-        self._unfolded_writes = max(0, self._unfolded_writes - window.writes)
-        self._watermark.set_folded(window.last_seq)
+        leaves_behind = project_window(self._connection, window, self._limits)
+        self._unprojected_writes = max(0, self._unprojected_writes - window.writes)
+        self._watermark.set_projected(window.last_seq)
         if leaves_behind and self._on_leftovers is not None:
             self._on_leftovers()
         return True
@@ -378,5 +382,5 @@ class SqliteWriter:
         return Watermark(Seq(folded), Seq(newest or folded))
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -11,14 +11,14 @@ import msgspec
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import Execution, ExecutionId, JobId, Life, Spec
 from rota.store import rows
-from rota.store.fold import Folded, jobs_touched, shelf_of
+from rota.store.fold import TableChanges, jobs_touched, spill_queue_of
 from rota.store.folding.known import Stored
 from rota.store.folding.precedence import GiveWay, in_slices
 from rota.store.folding.tail import Tail
 from rota.store.limits import FOLD_SLICE_ROWS
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.tables.events import write_events
-from rota.store.postgres.tables.times import write_times
+from rota.store.postgres.tables.times import write_schedules
 from rota.store.postgres.window import Window
 from rota.store.protocol import Seq
 from rota.store.protocols.settings import setting_rows
@@ -29,7 +29,7 @@ _Job: TypeAlias = tuple[JobId, Spec, Life, bytes | None]
 _JOB_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "queue": "text", "tenant": "text",
                 "name": "text", "priority": "int8", "created_at": "int8", "life": "bytea",
                 "spec": "bytea", "finished_at": "int8"}  # fmt: skip
-_SHELF_COLUMNS = {
+_SPILLED_COLUMNS = {
     **{name: _JOB_COLUMNS[name] for name in _JOB_COLUMNS if name not in ("state", "finished_at")},
     "line": "int8",
     "ordinal": "int8",
@@ -64,27 +64,29 @@ INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, cre
 """
 
 
-class Way(msgspec.Struct, frozen=True):
+class ProjectionOptions(msgspec.Struct, frozen=True):
     """How it is done: what the database can be asked to do, and who goes first."""
 
     copies: bool
     give_way: GiveWay
 
 
-class Done(msgspec.Struct, frozen=True):
+class WindowResult(msgspec.Struct, frozen=True):
     """What is in the tables, once the transaction is."""
 
-    folded: Folded
+    changes: TableChanges
     whole: bool
     """All of the tail; otherwise jobs that have ended, and `folded_seq` is what it was."""
     leaves_behind: bool
     """Whether deleted jobs left logs and files."""
 
 
-class WindowFold:
+class WindowProjection:
     """One window on its way into the tail and the tables, inside the caller's transaction."""
 
-    def __init__(self, connection: Connection, window: Window, tail: Tail, way: Way) -> None:
+    def __init__(
+        self, connection: Connection, window: Window, tail: Tail, way: ProjectionOptions
+    ) -> None:
         self._connection = connection
         self._window = window
         self._tail = tail
@@ -94,28 +96,28 @@ class WindowFold:
         self._tables: tuple[str, ...] = ()
         """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
 
-    async def run(self, newest: Mapping[str, str | None], *, whole: bool) -> Done:
+    async def run(self, newest: Mapping[str, str | None], *, whole: bool) -> WindowResult:
         """Writes all of the tail, or what can leave it.
 
         `newest` is the greatest id of each table before that.
         """
         self._newest = newest
-        shelf = ("jobs_shelved",) if await self._shelf_in_use() else ()
+        shelf = ("jobs_shelved",) if await self._has_spilled() else ()
         # Where there is a shelf, most of those that are not known come from it.
         self._tables = (*shelf, "jobs_live", "jobs_done")
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
         tail.take_window(window.records, window.writes, self._give_way)
         whole = whole or tail.tangled
-        folded = tail.folded if whole else tail.leave()
+        folded = tail.changes if whole else tail.leave()
         leaves_behind = await self._write(folded)
         if whole:
-            await self._write_rarer(folded)
+            await self._write_rare_changes(folded)
         await self._write_figures(folded, window.last_seq if whole else None)
-        await self._count_lines(folded)
-        return Done(folded, whole, leaves_behind)
+        await self._count_spilled(folded)
+        return WindowResult(folded, whole, leaves_behind)
 
-    async def _write(self, folded: Folded) -> bool:
+    async def _write(self, folded: TableChanges) -> bool:
         """Jobs and executions; answers whether deleted ones left logs and files."""
         replaced = [job_id for job_id in folded.specs if job_id in self._tail.standings]
         await self._remove_jobs([*folded.dropped, *replaced])
@@ -125,12 +127,12 @@ class WindowFold:
         await self._write_executions(folded.executions)
         return leaves_behind
 
-    async def _write_rarer(self, folded: Folded) -> None:
+    async def _write_rare_changes(self, folded: TableChanges) -> None:
         await self._write_others(folded)
-        await write_times(self._connection, folded)
+        await write_schedules(self._connection, folded)
         await write_events(self._connection, folded.events)
 
-    async def _shelf_in_use(self) -> bool:
+    async def _has_spilled(self) -> bool:
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
     async def _find(self, job_ids: Sequence[JobId]) -> None:
@@ -167,7 +169,7 @@ class WindowFold:
             "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
         )
 
-    async def _drop_executions(self, folded: Folded) -> bool:
+    async def _drop_executions(self, folded: TableChanges) -> bool:
         if not folded.dropped:
             return False
         gone = list(folded.leftovers)
@@ -183,7 +185,7 @@ class WindowFold:
         )
         return bool(gone)
 
-    async def _write_jobs(self, folded: Folded) -> None:
+    async def _write_jobs(self, folded: TableChanges) -> None:
         live: list[_Job] = []
         done: list[_Job] = []
         shelved: list[Row] = []
@@ -194,7 +196,7 @@ class WindowFold:
         put = ((*job, None) for job in folded.specs.items())
         for job_id, spec, encoded in chain(put, moved, unshelved):
             life = folded.lives[job_id]
-            if life.line and (line := shelf_of(life)):
+            if life.line and (line := spill_queue_of(life)):
                 row = rows.job_row(job_id, spec, life, encoded)
                 shelved.append((row[0], *row[2:], line, spec.arrival_number))
                 continue
@@ -203,7 +205,7 @@ class WindowFold:
         await self._insert("jobs_live", _JOB_COLUMNS, live, _job_row)
         await self._insert("jobs_done", _JOB_COLUMNS, done, _job_row)
         if shelved:
-            await self._insert("jobs_shelved", _SHELF_COLUMNS, shelved)
+            await self._insert("jobs_shelved", _SPILLED_COLUMNS, shelved)
         jobs = folded.specs.items()
         labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
         edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
@@ -211,7 +213,7 @@ class WindowFold:
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
-    def _known_moves(self, folded: Folded) -> tuple[list[Stored], list[Stored]]:
+    def _known_moves(self, folded: TableChanges) -> tuple[list[Stored], list[Stored]]:
         """Those of the live ones, and those of the shelf."""
         known, looked_up = self._tail.known, self._tail.tables
         moves = [id_ for id_, _ in folded.moves if id_ not in looked_up]
@@ -219,7 +221,7 @@ class WindowFold:
         assert len(live) + len(shelved) == len(moves), "where a job is, is known or was looked up"
         return live, shelved
 
-    async def _move_jobs(self, folded: Folded) -> None:
+    async def _move_jobs(self, folded: TableChanges) -> None:
         ways: dict[tuple[str, str], list[Row]] = {}
         tables = self._tail.tables
         for job_id, life in folded.moves if tables else ():
@@ -263,7 +265,7 @@ class WindowFold:
                 *_columns(changed, _EXECUTION_COLUMNS),
             )
 
-    async def _write_others(self, folded: Folded) -> None:
+    async def _write_others(self, folded: TableChanges) -> None:
         for table, key, bodies in (
             ("workers", "id", [rows.worker_row(x) for x in folded.workers.values() if x]),
             ("queues", "name", [rows.queue_row(x) for x in folded.queues.values()]),
@@ -290,7 +292,7 @@ class WindowFold:
             keys = [rows.key_row(record) for record in folded.keys.values()]
             await self._insert("keys", _KEY_COLUMNS, keys)
 
-    async def _write_figures(self, folded: Folded, passed: Seq | None) -> None:
+    async def _write_figures(self, folded: TableChanges, passed: Seq | None) -> None:
         ended = [(*what, count) for what, count in folded.finished.items() if count]
         if ended:
             await self._connection.execute(
@@ -302,12 +304,12 @@ class WindowFold:
             "UPDATE rota.meta SET folded_seq = coalesce($1, folded_seq),"
             " order_next = greatest(order_next, $2), submitted = submitted + $3",
             passed,
-            folded.order_next,
+            folded.next_arrival_number,
             folded.submitted,
         )
 
-    async def _count_lines(self, folded: Folded) -> None:
-        counts = [(line, step) for line, step in folded.lines.items() if step]
+    async def _count_spilled(self, folded: TableChanges) -> None:
+        counts = [(line, step) for line, step in folded.spill_counts.items() if step]
         if counts:
             await self._connection.execute(
                 f"INSERT INTO rota.lines AS l SELECT v.* FROM {_unnest(_LINE_COLUMNS)}"

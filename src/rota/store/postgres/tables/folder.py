@@ -22,27 +22,27 @@ from rota.store.folding.tail import Tail
 from rota.store.folding.unfolded import Unfolded
 from rota.store.folding.watermark import Watermark
 from rota.store.limits import (
-    FOLD_BACKLOG_WRITES,
-    FOLD_DEADLINE_S,
-    FOLD_FEW_WRITES,
     FOLD_JOBS_KNOWN,
-    FOLD_RETRY_S,
     FOLD_TAIL_JOBS,
     FOLD_TAIL_S,
     FOLD_TAIL_WRITES,
     FOLLOWER_LOOK_S,
     FOLLOWER_PATIENCE_S,
-    POSTGRES_FOLD_WINDOW_WRITES,
+    POSTGRES_PROJECTION_WINDOW_WRITES,
+    PROJECTION_BACKLOG_WRITES,
+    PROJECTION_DEADLINE_S,
+    PROJECTION_FEW_WRITES,
+    PROJECTION_RETRY_S,
     SWEEP_EXECUTIONS,
     UPKEEP_EVERY_MS,
 )
-from rota.store.postgres.connect import Address, Connection, Line
+from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.postgres.objects import remove_outputs
-from rota.store.postgres.plans import Plans
-from rota.store.postgres.tables.fold import Done, Way, WindowFold
+from rota.store.postgres.plans import PlanCache
+from rota.store.postgres.tables.fold import ProjectionOptions, WindowProjection, WindowResult
 from rota.store.postgres.tables.load import read_snapshot
 from rota.store.postgres.tables.partitions import drop_old, drop_old_journal, make_partitions
-from rota.store.postgres.tables.stalled import Turn
+from rota.store.postgres.tables.stalled import ProjectionLock
 from rota.store.postgres.window import Before, Window, read_window, stamp_of, take_turn, window_of
 from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, StoreFullError
 from rota.store.protocols.dropping import Dropped
@@ -50,7 +50,7 @@ from rota.store.protocols.dropping import Dropped
 T = TypeVar("T")
 
 
-class PostgresFolder:
+class Projector:
     """Asked from the server's loop; works in its own thread."""
 
     def __init__(self, address: Address) -> None:
@@ -64,23 +64,23 @@ class PostgresFolder:
         self._taken: Window | None = None
         self._tail_since = self._company_until = 0.0
         self._stamp = ""  # of the transaction in which this process last folded
-        self._unfolded_writes = 0
+        self._unprojected_writes = 0
         self._lags_since = 0.0
         """By the clock of the thread's loop: the first of those writes came, or were left over."""
         self._appended_at = 0.0
         """By the same clock."""
-        self._rousing: asyncio.TimerHandle | None = None
+        self._wake_up_timer: asyncio.TimerHandle | None = None
         self._counting = threading.Lock()
         # Not waiting for the disk is safe: the journal can replay what a crash takes back.
-        self._line = Line(
+        self._connection = DedicatedConnection(
             address,
             "fold",
-            FOLD_DEADLINE_S,
+            PROJECTION_DEADLINE_S,
             {"synchronous_commit": "off"},
-            statement_s=self._limits.fold_statement_s,
+            statement_s=self._limits.projection_statement_s,
         )
-        self._waits = Turn(address)
-        self._plans = Plans()
+        self._lock = ProjectionLock(address)
+        self._plans = PlanCache()
         self.precedence = Precedence(self.watermark, self._limits)
         self._loop = type(asyncio.get_running_loop())()  # of the kind that the server has chosen
         self._wake = asyncio.Event()
@@ -89,9 +89,11 @@ class PostgresFolder:
         self._to_sweep = True
         self._made_until = Seq(0)
         self._upkeep_due: Instant = 0
-        self._thread = threading.Thread(target=self._live, name="rota-store-fold", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run_thread, name="rota-store-fold", daemon=True
+        )
         self._thread.start()
-        self._folding = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
+        self._projecting = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
     async def start(self) -> None:
         """Finds out how far journal and tables are, and makes room for the next records."""
@@ -103,25 +105,27 @@ class PostgresFolder:
         self.watermark.set_appended(record.seq)
         with self._counting:
             self._appended_at = self._loop.time()
-            if not self._unfolded_writes:
+            if not self._unprojected_writes:
                 self._lags_since = self._appended_at
-            self._unfolded_writes += len(record.writes)
-        if self._unfolded_writes >= self._limits.fold_begin_writes:
-            self._rouse()
-        elif self._rousing is None:
+            self._unprojected_writes += len(record.writes)
+        if self._unprojected_writes >= self._limits.projection_begin_writes:
+            self._wake_up()
+        elif self._wake_up_timer is None:
             loop = asyncio.get_running_loop()
-            self._rousing = loop.call_later(self._limits.postgres_fold_idle_s, self._rouse)
+            self._wake_up_timer = loop.call_later(
+                self._limits.postgres_projection_idle_s, self._wake_up
+            )
 
-    async def room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Returns when the tables are near enough behind the journal for another append."""
-        while self._unfolded_writes >= FOLD_BACKLOG_WRITES and self.watermark.lags:
-            await self.reached(Seq(self.watermark.folded + 1))
+        while self._unprojected_writes >= PROJECTION_BACKLOG_WRITES and self.watermark.lags:
+            await self.reached(Seq(self.watermark.projected + 1))
 
     async def reached(self, seq: Seq) -> None:
         """Returns when record `seq` is in the tables."""
         waiter = self.watermark.reached(seq)
         if waiter is not None:
-            self._rouse()
+            self._wake_up()
             await asyncio.wrap_future(waiter)
 
     async def load(self, kept: int) -> Snapshot:
@@ -130,9 +134,9 @@ class PostgresFolder:
 
     async def drop_before(self, before: Instant) -> Dropped:
         """Drops a day of finished work, or some of the rest."""
-        dropped = await self._in_thread(self._line.write(lambda c: drop_old(c, before)))
+        dropped = await self._in_thread(self._connection.write(lambda c: drop_old(c, before)))
         self._to_sweep = True
-        self._rouse()
+        self._wake_up()
         return dropped
 
     async def close(self) -> None:
@@ -140,19 +144,19 @@ class PostgresFolder:
         if self._closing:
             return
         self._closing = True
-        self._rouse()
-        folding = asyncio.wrap_future(self._folding)
-        await asyncio.wait({folding}, timeout=self._limits.fold_close_s)
+        self._wake_up()
+        folding = asyncio.wrap_future(self._projecting)
+        await asyncio.wait({folding}, timeout=self._limits.projection_close_s)
         # Where the database is away: the journal has the rest, and the next server folds it.
         folding.cancel()
-        for each in (self._line.close(), self._waits.close()):
+        for each in (self._connection.close(), self._lock.close()):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(each, self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
 
     # In the server's loop above, in the thread below
 
-    def _live(self) -> None:
+    def _run_thread(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
         self._loop.close()
@@ -163,10 +167,10 @@ class PostgresFolder:
             raise StoreError("the store is closed")
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    def _rouse(self) -> None:
-        if self._rousing is not None:
-            self._rousing.cancel()
-            self._rousing = None
+    def _wake_up(self) -> None:
+        if self._wake_up_timer is not None:
+            self._wake_up_timer.cancel()
+            self._wake_up_timer = None
         self._loop.call_soon_threadsafe(self._wake.set)
 
     async def _run(self) -> None:
@@ -174,7 +178,7 @@ class PostgresFolder:
             while not self._closing:
                 if self._failed:
                     # Whatever wakes it meanwhile: whoever asks all the time must not put it off.
-                    await asyncio.sleep(FOLD_RETRY_S)
+                    await asyncio.sleep(PROJECTION_RETRY_S)
                 elif await self._woken_within(self._patience()) or self._patience() != 0:
                     continue  # more has come since, of which it was not told
                 await self._work_once()
@@ -199,20 +203,20 @@ class PostgresFolder:
         awaited = self.watermark.awaited
         if not (awaited or (self.leads and (self.watermark.lags or self._to_sweep))):
             return None
-        if awaited or self._unfolded_writes >= self._limits.fold_begin_writes:
+        if awaited or self._unprojected_writes >= self._limits.projection_begin_writes:
             return 0
-        left_s = max(0.0, self._lags_since + self._limits.fold_lag_s - self._loop.time())
-        if self._unfolded_writes < FOLD_FEW_WRITES:
+        left_s = max(0.0, self._lags_since + self._limits.projection_lag_s - self._loop.time())
+        if self._unprojected_writes < PROJECTION_FEW_WRITES:
             last = max(self._appended_at, self._lags_since)
             return max(
-                0.0, min(last + self._limits.postgres_fold_idle_s - self._loop.time(), left_s)
+                0.0, min(last + self._limits.postgres_projection_idle_s - self._loop.time(), left_s)
             )
         return left_s
 
     async def _work_once(self) -> None:
         try:
-            if self.watermark.lags and (self.leads or not await self._others_folded()):
-                await self._fold_next()
+            if self.watermark.lags and (self.leads or not await self._others_projected()):
+                await self._project_next()
             elif self._to_sweep:
                 await self._sweep()
             self._failed = False
@@ -222,43 +226,43 @@ class PostgresFolder:
             kind = StoreFullError if isinstance(error, StoreFullError) else StoreError
             self.watermark.fail(kind(f"the tables cannot follow the journal: {error}"))
 
-    async def _others_folded(self) -> bool:
+    async def _others_projected(self) -> bool:
         """Gives the leader a moment; False: it folds nothing, somebody should."""
         looks = int(FOLLOWER_PATIENCE_S / FOLLOWER_LOOK_S)
         for _ in range(looks):
-            before = self.watermark.folded
-            await self._look()
-            if self.watermark.folded > before:
+            before = self.watermark.projected
+            await self._read_projected()
+            if self.watermark.projected > before:
                 return True
             await asyncio.sleep(FOLLOWER_LOOK_S)
         return False
 
-    async def _look(self) -> None:
-        folded = await self._line.read(
+    async def _read_projected(self) -> None:
+        folded = await self._connection.read(
             lambda c: c.fetchval("SELECT folded_seq FROM rota.meta WHERE id = 1")
         )
-        self.watermark.set_folded(Seq(folded))
+        self.watermark.set_projected(Seq(folded))
 
-    async def _fold_next(self) -> bool:
+    async def _project_next(self) -> bool:
         """One window; answers whether there was any."""
         async with self._turn:  # a load folds too
-            return await self._fold_window()
+            return await self._project_window()
 
-    async def _fold_window(self) -> bool:
+    async def _project_window(self) -> bool:
         tail = self._tail
         if tail is None:
-            tail, self._tail_since = Tail(self.known, self.watermark.folded), self._loop.time()
+            tail, self._tail_since = Tail(self.known, self.watermark.projected), self._loop.time()
         window, whole = await self._next_window(tail)
         if window is None:
-            self.watermark.set_appended(self.watermark.folded)
-            self._count_folded(self._unfolded_writes)
+            self.watermark.set_appended(self.watermark.projected)
+            self._count_projected(self._unprojected_writes)
             return False
         # A long report may keep us from the tables' structure; the fold needs none of it yet.
         with suppress(StoreError):
             await self._upkeep(window)
         try:
-            done = await self._waits.until(
-                self._line.write(lambda c: self._apply(c, window, tail, whole=whole))
+            done = await self._lock.until(
+                self._connection.write(lambda c: self._apply(c, window, tail, whole=whole))
             )
         except BaseException:
             self._forget()  # it may have happened after all
@@ -266,16 +270,16 @@ class PostgresFolder:
         if done is None:
             self._unfolded.clear()
             self._forget()
-            self._count_folded(0)
+            self._count_projected(0)
             self._company_until = self._loop.time() + self._limits.fold_company_s
-            await self._look()
+            await self._read_projected()
             return True
-        self.known.learn(done.folded, self._stamp)
+        self.known.learn(done.changes, self._stamp)
         self._to_sweep |= done.leaves_behind
-        self._count_folded(window.writes)
+        self._count_projected(window.writes)
         if done.whole:
             self._tail = self._taken = None
-            self.watermark.set_folded(window.last_seq)
+            self.watermark.set_projected(window.last_seq)
         else:
             tail.in_use = False
             self._tail, self._taken = tail, window.end
@@ -284,12 +288,12 @@ class PostgresFolder:
     async def _next_window(self, tail: Tail) -> tuple[Window | None, bool]:
         """What is to be taken next, and whether nothing of the tail may be left for later."""
         after = tail.after if self._taken is None else self._taken.last_seq
-        if at_hand := self._unfolded.after(after, POSTGRES_FOLD_WINDOW_WRITES):
+        if at_hand := self._unfolded.after(after, POSTGRES_PROJECTION_WINDOW_WRITES):
             window = window_of(at_hand)
             return window, not self._may_wait(tail, window)
         if self._taken is not None:
             return self._taken, True
-        return await self._line.read(lambda c: read_window(c, after)), True
+        return await self._connection.read(lambda c: read_window(c, after)), True
 
     def _may_wait(self, tail: Tail, window: Window) -> bool:
         """Whether what has not ended can be left for later."""
@@ -298,7 +302,7 @@ class PostgresFolder:
             self.leads
             and not self._closing
             and not self.watermark.awaited
-            and window.writes >= FOLD_FEW_WRITES
+            and window.writes >= PROJECTION_FEW_WRITES
             and tail.jobs < FOLD_TAIL_JOBS
             and tail.writes + window.writes < FOLD_TAIL_WRITES
             and now < self._tail_since + FOLD_TAIL_S
@@ -310,25 +314,25 @@ class PostgresFolder:
         self.known.clear()
         self._tail = self._taken = None
 
-    def _count_folded(self, writes: int) -> None:
+    def _count_projected(self, writes: int) -> None:
         with self._counting:
-            self._unfolded_writes = max(0, self._unfolded_writes - writes)
+            self._unprojected_writes = max(0, self._unprojected_writes - writes)
             self._lags_since = self._loop.time()
 
     async def _apply(
         self, connection: Connection, window: Window, tail: Tail, *, whole: bool
-    ) -> Done | None:
+    ) -> WindowResult | None:
         """None: another server folded meanwhile, or the journal or the tail is not what it was."""
         if tail.in_use:
             return None  # tried again after a rollback, which the tail knows nothing of
         tail.in_use = True
-        self._waits.taken_by(connection)
+        self._lock.taken_by(connection)
         async with connection.transaction():
             before = await take_turn(connection, window, self._plans)
             if not before.fits(window, tail.after) or not self._is_newest(before, tail):
                 return None
-            way = Way(not self._address.pgbouncer, self.precedence.give_way)
-            fold = WindowFold(connection, window, tail, way)
+            way = ProjectionOptions(not self._address.pgbouncer, self.precedence.give_way)
+            fold = WindowProjection(connection, window, tail, way)
             done = await fold.run(before.newest, whole=whole)
             self._stamp = await stamp_of(connection)
             return done
@@ -345,20 +349,22 @@ class PostgresFolder:
         if due or window.last_seq >= self._made_until:
             await self._make_partitions(window.last_seq, window.last_at)
         if due:
-            await self._line.write(lambda c: drop_old_journal(c, window.last_at, self._limits))
+            await self._connection.write(
+                lambda c: drop_old_journal(c, window.last_at, self._limits)
+            )
             self._upkeep_due = window.last_at
 
     async def _make_partitions(self, newest: Seq, now: Instant | None) -> None:
-        await self._line.write(lambda c: make_partitions(c, newest, now, self._limits))
+        await self._connection.write(lambda c: make_partitions(c, newest, now, self._limits))
         self._made_until = Seq(newest + self._limits.journal_partition_records // 2)
 
     async def _prepare(self) -> None:
-        folded, newest = await self._line.read(
+        folded, newest = await self._connection.read(
             lambda c: c.fetchrow(
                 "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
             )
         ) or (0, 0)
-        self.watermark.set_folded(Seq(folded))
+        self.watermark.set_projected(Seq(folded))
         self.watermark.set_appended(Seq(newest or folded))
         await self._make_partitions(Seq(newest or folded), None)
 
@@ -370,16 +376,16 @@ class PostgresFolder:
             await self._prepare()
         snapshot: Snapshot | None = None
         while snapshot is None:
-            stamp = await self._line.read(stamp_of)
+            stamp = await self._connection.read(stamp_of)
             # Where nothing is left to fold, nothing was written ahead of it either.
-            if not await self._fold_next():
+            if not await self._project_next():
                 read = partial(read_snapshot, kept=kept, stamp=stamp)
-                snapshot = await self._line.read(read)
+                snapshot = await self._connection.read(read)
         return snapshot
 
     async def _sweep(self) -> None:
         """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
-        found = await self._line.read(
+        found = await self._connection.read(
             lambda c: c.fetch(
                 "SELECT execution_id FROM rota.leftovers ORDER BY 1 LIMIT $1", SWEEP_EXECUTIONS
             )
@@ -387,4 +393,4 @@ class PostgresFolder:
         self._to_sweep = len(found) == SWEEP_EXECUTIONS
         if found:
             ids = [row[0] for row in found]
-            await self._line.write(lambda c: remove_outputs(c, ids))
+            await self._connection.write(lambda c: remove_outputs(c, ids))

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
-from rota.store.fold import Standing
-from rota.store.folding.jobs_in_bulk import Alike, Form, JobsInBulk
+from rota.store.fold import JobStanding
+from rota.store.folding.jobs_in_bulk import BulkDecoder, EncodedBatch, EncodedSpec
 from rota.store.folding.known_shelf import ShelfRow
 from rota.store.limits import LOAD_ROWS_PER_FETCH
 from rota.store.postgres.connect import Connection
-from rota.store.postgres.tables.events import read_held, read_triggers
+from rota.store.postgres.tables.events import read_buffered_events, read_triggers
 from rota.store.postgres.window import stamp_of
 from rota.store.protocol import Seq, Snapshot, Totals
 from rota.store.protocols.settings import read_settings
@@ -28,7 +28,7 @@ _by_number = itemgetter(3)
 BATCH_MIN = 8
 """Jobs that are alike, on average, for which it pays to have the database put them together."""
 
-_SHELF = """
+_SPILL_QUEUE = """
 SELECT id, life, spec FROM rota.jobs_shelved
 WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """
@@ -47,7 +47,7 @@ spec behind so many bytes, and so many bytes long."""
 _AS_INDEXED = "SET LOCAL enable_sort = off"
 """Before the table is analysed, its planner takes a shelf for short, and would read and sort all of
 it for each stretch."""
-_SHELVES = """
+_SPILL_QUEUES = """
 SELECT j.id, j.life, j.spec, v.number
 FROM unnest($1::int8[], $2::int8[], $3::int8[])
     WITH ORDINALITY AS v (line, place, size, number)
@@ -59,7 +59,7 @@ ORDER BY v.number, j.ordinal
 """
 
 
-class Shelves(msgspec.Struct):
+class SpilledJobs(msgspec.Struct):
     """What is on some shelves, in one view of the tables."""
 
     jobs: list[tuple[JobRecord, ...]]
@@ -70,22 +70,22 @@ class Shelves(msgspec.Struct):
     """The same jobs, for the next fold."""
 
 
-async def read_shelves(
-    connection: Connection, wanted: Sequence[Refill], bulk: JobsInBulk, rows_per_fetch: int
-) -> Shelves:
+async def read_spill_queues(
+    connection: Connection, wanted: Sequence[Refill], bulk: BulkDecoder, rows_per_fetch: int
+) -> SpilledJobs:
     """The next jobs of each line."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         stamp = await stamp_of(connection)
         if len(wanted) == 1:
-            jobs, found = await read_shelf(connection, wanted[0], bulk, rows_per_fetch)
-            return Shelves([tuple(jobs)], stamp, found)
-        stored = await _fetch_shelves(connection, wanted)
-    shelves = _jobs_on(stored, wanted, bulk)
-    return Shelves(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), stored)))
+            jobs, found = await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch)
+            return SpilledJobs([tuple(jobs)], stamp, found)
+        stored = await _fetch_spill_queues(connection, wanted)
+    shelves = _jobs_of_each(stored, wanted, bulk)
+    return SpilledJobs(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), stored)))
 
 
-async def read_shelf(
-    connection: Connection, wanted: Refill, bulk: JobsInBulk, rows_per_fetch: int
+async def read_spill_queue(
+    connection: Connection, wanted: Refill, bulk: BulkDecoder, rows_per_fetch: int
 ) -> tuple[list[JobRecord], list[ShelfRow]]:
     """In stretches that the processor's caches hold while records are made of them."""
     await connection.execute(_AS_INDEXED)
@@ -95,11 +95,11 @@ async def read_shelf(
     while left > 0:
         size = min(left, rows_per_fetch)
         place, found = (wanted.spill_queue, after, size), None
-        if came_in_batches and bulk.cut is not None:
+        if came_in_batches and bulk.number_position is not None:
             found = await _read_alike(connection, place, bulk)
             came_in_batches = found is not None
         if found is None:
-            stored = await connection.fetch(_SHELF, *place)
+            stored = await connection.fetch(_SPILL_QUEUE, *place)
             stretch = list(bulk.jobs(stored))
             found = stretch, list(_rows_of(stretch, stored))
         jobs += found[0]
@@ -112,30 +112,30 @@ async def read_shelf(
 
 
 async def _read_alike(
-    connection: Connection, place: tuple[int, int, int], bulk: JobsInBulk
+    connection: Connection, place: tuple[int, int, int], bulk: BulkDecoder
 ) -> tuple[list[JobRecord], list[ShelfRow]] | None:
     """A stretch of jobs that came in batches, as those before it did; None: they did not."""
-    assert bulk.cut is not None
-    start, width = bulk.cut
+    assert bulk.number_position is not None
+    start, width = bulk.number_position
     found = await connection.fetch(_ALIKE, *place, start, width)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
     for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_place):
-        form = Form(len(head) + width + len(tail), head, width, tail)
-        batch = bulk.batch(Alike(life, form, ids.split(","), orders)) if fits else None
+        form = EncodedSpec(len(head) + width + len(tail), head, width, tail)
+        batch = bulk.batch(EncodedBatch(life, form, ids.split(","), orders)) if fits else None
         # Nothing but the index says that they come in order.
         if (
             batch is None
             or orders != sorted(orders)
             or (jobs and jobs[-1].spec.arrival_number > orders[0])
         ):
-            bulk.cut = None
+            bulk.number_position = None
             return None
         jobs += batch
         standing = _standing_of(batch[0])
         rows_ += [ShelfRow(job.id, job.spec, form, standing) for job in batch]
     if len(found) > len(jobs) // BATCH_MIN:
-        bulk.cut = None
+        bulk.number_position = None
     return jobs, rows_
 
 
@@ -146,12 +146,12 @@ def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfR
         if standing is None or job.life is not life or job.spec.terms.queue != queue:
             life, queue = job.life, job.spec.terms.queue
             standing = _standing_of(job)
-        yield ShelfRow(job.id, job.spec, Form(len(row[2]), row[2]), standing)
+        yield ShelfRow(job.id, job.spec, EncodedSpec(len(row[2]), row[2]), standing)
 
 
-def _standing_of(job: JobRecord) -> Standing:
+def _standing_of(job: JobRecord) -> JobStanding:
     life = job.life
-    return Standing(life.state, life.lives, job.spec.terms.queue, life.line)
+    return JobStanding(life.state, life.lives, job.spec.terms.queue, life.line)
 
 
 def _by_first_place(alike: Any) -> int:
@@ -159,16 +159,16 @@ def _by_first_place(alike: Any) -> int:
     return place
 
 
-async def _fetch_shelves(connection: Connection, wanted: Sequence[Refill]) -> Sequence[Any]:
+async def _fetch_spill_queues(connection: Connection, wanted: Sequence[Refill]) -> Sequence[Any]:
     lines, places = [one.spill_queue for one in wanted], [one.after for one in wanted]
     found: Sequence[Any] = await connection.fetch(
-        _SHELVES, lines, places, [one.limit for one in wanted]
+        _SPILL_QUEUES, lines, places, [one.limit for one in wanted]
     )
     return found
 
 
-def _jobs_on(
-    found: Sequence[Any], wanted: Sequence[Refill], bulk: JobsInBulk
+def _jobs_of_each(
+    found: Sequence[Any], wanted: Sequence[Refill], bulk: BulkDecoder
 ) -> list[tuple[JobRecord, ...]]:
     shelves: list[tuple[JobRecord, ...]] = [()] * len(wanted)
     for number, shelf in groupby(found, _by_number):
@@ -191,8 +191,8 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
         found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
         lines = [(row[0], row[1]) for row in found]
         wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
-        shelved = await _fetch_shelves(connection, wanted)
-        jobs += chain.from_iterable(_jobs_on(shelved, wanted, JobsInBulk()))
+        shelved = await _fetch_spill_queues(connection, wanted)
+        jobs += chain.from_iterable(_jobs_of_each(shelved, wanted, BulkDecoder()))
         # Nearly in order already, which Python's sort makes use of.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
@@ -207,14 +207,14 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
             workers=[rows.worker(tuple(row)) for row in workers],
             queues=[rows.queue(tuple(row)) for row in queues],
             settings=read_settings((row[0], row[1]) for row in settings),
-            order_next=meta[1],
+            next_arrival_number=meta[1],
             totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
-            lines=lines,
+            spill_counts=lines,
         )
-        return await _with_occasions(connection, plain)
+        return await _with_schedules(connection, plain)
 
 
-async def _with_occasions(connection: Connection, plain: Snapshot) -> Snapshot:
+async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:
     """The same with schedules and triggers, inside the caller's transaction."""
     decided = await connection.fetch("SELECT decision, why, count FROM rota.decided")
     reacted = await connection.fetch("SELECT word, count FROM rota.reacted")
@@ -230,13 +230,13 @@ async def _with_occasions(connection: Connection, plain: Snapshot) -> Snapshot:
         schedules=[rows.schedule(tuple(row)) for row in schedules],
         calendars=[rows.calendar(tuple(row)) for row in calendars],
         triggers=await read_triggers(connection),
-        held=await read_held(connection),
+        buffered_events=await read_buffered_events(connection),
     )
 
 
 async def _live_jobs(connection: Connection) -> list[JobRecord]:
     """In pages by id, not by a cursor: that is a named thing, which PgBouncer would lose."""
-    bulk = JobsInBulk()
+    bulk = BulkDecoder()
     jobs: list[JobRecord] = []
     after = ""
     while True:

@@ -17,18 +17,18 @@ from rota.store.postgres.tables.queries import (
     astray_jobs,
     execution_bodies,
     execution_search,
+    id_ranges,
     is_any_astray,
     job_bodies,
+    job_id_range,
     job_search,
-    job_span,
-    spans,
 )
 from rota.store.postgres.tables.search import (
+    FilterSearch,
+    IdRange,
     Route,
-    Search,
-    Span,
+    SearchStep,
     Statement,
-    Step,
     choose,
     cost,
     matches,
@@ -57,32 +57,32 @@ async def find_job_ids(connection: Connection, query: JobQuery, now: Instant) ->
 
 async def find_executions(connection: Connection, query: ExecutionQuery, now: Instant) -> Page[Row]:
     """Rows of id, body, newest first."""
-    whole = Span(None, query.before)
+    whole = IdRange(None, query.before)
     # Those of one job are few: one look everywhere costs less than several.
-    parts = iter((whole,)) if query.job_id is not None else spans(whole, now)
+    parts = iter((whole,)) if query.job_id is not None else id_ranges(whole, now)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        hunt = _Hunt(connection, execution_search(query), query.limit, query.look, now)
+        hunt = _PageSearch(connection, execution_search(query), query.limit, query.look, now)
         ids = await hunt.run(parts)
         return Page(await _in_order(connection, execution_bodies(ids)) if ids else (), ids.rest)
 
 
 async def _job_ids(connection: Connection, query: JobQuery, now: Instant) -> Page[str]:
     search = job_search(query)
-    hunt = _Hunt(connection, search, query.limit, query.look, now)
+    hunt = _PageSearch(connection, search, query.limit, query.look, now)
     if query.created_after is not None or query.created_before is not None:
         probe = is_any_astray(query)
         if await connection.fetchval(probe.sql, *probe.args):
             await hunt.take(astray_jobs(query, search, query.limit))
-    return await hunt.run(spans(job_span(query), now))
+    return await hunt.run(id_ranges(job_id_range(query), now))
 
 
-class _Hunt:
+class _PageSearch:
     """One page being found."""
 
     def __init__(
         self,
         connection: Connection,
-        search: Search,
+        search: FilterSearch,
         limit: int,
         look: int | None,
         now: Instant,
@@ -90,7 +90,7 @@ class _Hunt:
         self._connection = connection
         self._search = search
         self._limit = limit
-        self._look = look
+        self._work_max = look
         self._now = now
         self._found: dict[str, None] = {}
         self._spent = 0
@@ -102,7 +102,7 @@ class _Hunt:
         rows = await self._connection.fetch(statement.sql, *statement.args)
         self._found |= {row[0]: None for row in rows}
 
-    async def run(self, parts: Iterator[Span]) -> Page[str]:
+    async def run(self, parts: Iterator[IdRange]) -> Page[str]:
         """Goes on until no older match can belong to the page, or enough was looked at."""
         for span in parts:
             if self._search.is_plain:
@@ -113,22 +113,24 @@ class _Hunt:
                 break
         return Page(self._newest(""))
 
-    async def _go_through(self, span: Span) -> str | None:
+    async def _go_through(self, span: IdRange) -> str | None:
         """Step by step; where it ended, if that was before the span's end."""
         if self._route is None or self._route.is_rare:
             self._route = await self._choose(span)
         route, high = self._route, span.high
         while route is not None:
-            step = Step(route, Span(span.low, high), route.entries(self._units()), self._limit)
+            step = SearchStep(
+                route, IdRange(span.low, high), route.entries(self._units()), self._limit
+            )
             low = await self._walk(step)
             if low is None or self._is_full(low):
                 return None
-            if self._look is not None and self._spent >= self._look:
+            if self._work_max is not None and self._spent >= self._work_max:
                 return low
             high = low
         return None
 
-    async def _choose(self, span: Span) -> Route | None:
+    async def _choose(self, span: IdRange) -> Route | None:
         """None: one of the filters has nothing here."""
         walkable = self._search.walkable
         if len(walkable) == 1:
@@ -146,7 +148,7 @@ class _Hunt:
         told = None if span.high is None else time_in(span.high)
         return choose(self._search, reached, self._now if told is None else told)
 
-    async def _walk(self, step: Step) -> str | None:
+    async def _walk(self, step: SearchStep) -> str | None:
         """Takes what it finds; down to where that is all there is, or None: to the span's end."""
         asked = matches(self._search, step)
         rows = await self._connection.fetch(asked.sql, *asked.args)
@@ -159,7 +161,7 @@ class _Hunt:
         """Of the next step: small ones first, for most pages are full soon."""
         step = self._step
         self._step = min(4 * step, SEARCH_STEP_UNITS)
-        return step if self._look is None else max(1, min(step, self._look))
+        return step if self._work_max is None else max(1, min(step, self._work_max))
 
     def _is_full(self, low: str | None) -> bool:
         return low is not None and sum(one >= low for one in self._found) >= self._limit

@@ -16,7 +16,6 @@ import msgspec
 
 from rota.core.model import Instant
 from rota.store.limits import (
-    ARRIVAL_AGE_MS,
     EVENT_AGE_MS,
     JOURNAL_AGE_MS,
     JOURNAL_PARTITIONS_AHEAD,
@@ -25,10 +24,11 @@ from rota.store.limits import (
     PRUNE_MIN,
     REST_ROWS_PER_DROP,
     STORE_LIMITS,
+    TRIGGER_DECISION_AGE_MS,
     StoreLimits,
 )
 from rota.store.postgres.connect import Connection
-from rota.store.postgres.objects import doom_outputs
+from rota.store.postgres.objects import delete_outputs_later
 from rota.store.protocol import Seq
 from rota.store.protocols.dropping import Dropped
 
@@ -73,8 +73,8 @@ EXECUTIONS_DONE = Daily("executions_done", "id", f"id {_OF_KEPT_EXECUTION}")
 KEYS = Daily("keys", "at")
 OCCURRENCES = Daily("occurrences", "nominal")
 EVENTS = Daily("events", "at")
-ARRIVALS = Daily("arrivals", "id")
-AGED = {KEYS: KEY_AGE_MS, EVENTS: EVENT_AGE_MS, ARRIVALS: ARRIVAL_AGE_MS}
+TRIGGER_DECISIONS = Daily("arrivals", "id")
+AGED = {KEYS: KEY_AGE_MS, EVENTS: EVENT_AGE_MS, TRIGGER_DECISIONS: TRIGGER_DECISION_AGE_MS}
 """What goes by its own age, and not with the finished work of its day."""
 DAILY = (
     JOBS_DONE,
@@ -208,7 +208,7 @@ async def _drop_day(
         f" UNION ALL SELECT id FROM rota.{EXECUTIONS_DONE.partition(day)}"
         f" WHERE job_id {_OF_KEPT_JOB}"
     )
-    await doom_outputs(
+    await delete_outputs_later(
         connection, f"execution_id < {end} AND NOT execution_id {_OF_KEPT_EXECUTION}"
     )
     for daily in DAILY:

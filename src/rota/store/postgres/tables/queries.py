@@ -21,8 +21,8 @@ from rota.store.postgres.tables.partitions import DAY_MS
 from rota.store.postgres.tables.search import (
     STATE,
     Branch,
-    Search,
-    Span,
+    FilterSearch,
+    IdRange,
     Statement,
     Term,
     label_term,
@@ -58,7 +58,7 @@ def id_at(at: Instant) -> str:
     return f"{digits[:8]}-{digits[8:]}"
 
 
-def job_span(query: JobQuery) -> Span:
+def job_id_range(query: JobQuery) -> IdRange:
     """Where all matches are, but for those whose ids tell another time."""
     low, high = query.after, query.before
     if query.created_after is not None:
@@ -66,10 +66,10 @@ def job_span(query: JobQuery) -> Span:
     if query.created_before is not None:
         bound = id_at(query.created_before + ID_SLACK_MS + 1)
         high = bound if high is None else min(high, bound)
-    return Span(low, high)
+    return IdRange(low, high)
 
 
-def spans(whole: Span, now: Instant) -> Iterator[Span]:
+def id_ranges(whole: IdRange, now: Instant) -> Iterator[IdRange]:
     """The whole in ever longer pieces, newest first: a day or two, then twice as much each time."""
     newest = now // DAY_MS
     if whole.high is not None:
@@ -79,16 +79,16 @@ def spans(whole: Span, now: Instant) -> Iterator[Span]:
     for back in count():
         low = id_at((newest - days) * DAY_MS)
         if whole.low is not None and low <= whole.low:
-            yield Span(whole.low, high)
+            yield IdRange(whole.low, high)
             return
         if days > _SPAN_DAYS_MAX or newest <= days:
-            yield Span(None, high)
+            yield IdRange(None, high)
             return
-        yield Span(low, high)
+        yield IdRange(low, high)
         high, days = low, days + (2 << back)
 
 
-def job_search(query: JobQuery) -> Search:
+def job_search(query: JobQuery) -> FilterSearch:
     """What a list of jobs asks."""
     branches = _branches("jobs_live", query.states, JobState, is_final=False)
     if not query.states or JobState.QUEUED in query.states:
@@ -101,10 +101,10 @@ def job_search(query: JobQuery) -> Search:
         elif (value := getattr(query, column)) is not None:
             terms.append(Term(f"{{row}}.{column} = {{}}", (value,), column, beside))
     terms += _other_terms(query)
-    return Search(tuple(branches), tuple(terms), everywhere=not query.states)
+    return FilterSearch(tuple(branches), tuple(terms), everywhere=not query.states)
 
 
-def execution_search(query: ExecutionQuery) -> Search:
+def execution_search(query: ExecutionQuery) -> FilterSearch:
     """What a list of executions asks."""
     branches = _branches("executions_live", query.states, ExecutionState, is_final=False)
     branches += _branches("executions_done", query.states, ExecutionState, is_final=True)
@@ -114,7 +114,7 @@ def execution_search(query: ExecutionQuery) -> Search:
         if value is not None
     ]
     terms += _state_terms(branches, ())
-    return Search(tuple(branches), tuple(terms), everywhere=not query.states)
+    return FilterSearch(tuple(branches), tuple(terms), everywhere=not query.states)
 
 
 def _other_terms(query: JobQuery) -> Iterator[Term]:
@@ -169,9 +169,9 @@ def is_any_astray(query: JobQuery) -> Statement:
     return Statement(f"SELECT {each}", [after, before])
 
 
-def astray_jobs(query: JobQuery, search: Search, limit: int) -> Statement:
+def astray_jobs(query: JobQuery, search: FilterSearch, limit: int) -> Statement:
     """Ids of matches whose ids tell another time."""
-    return plain(search, Span(query.after, query.before), limit, _ASTRAY)
+    return plain(search, IdRange(query.after, query.before), limit, _ASTRAY)
 
 
 def job_bodies(job_ids: Sequence[str], columns: Sequence[str]) -> Statement:

@@ -18,11 +18,15 @@ from rota.core.records.events import AcceptedEvent, TriggerDecision
 from rota.core.records.schedules import Occurrence
 from rota.store import rows
 from rota.store.journal import decode_record
-from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOK
-from rota.store.postgres.connect import Address, Connection, Line
+from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP
+from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.postgres.pool import ReaderPool
-from rota.store.postgres.tables.events import find_arrivals, find_events, read_told
-from rota.store.postgres.tables.folder import PostgresFolder
+from rota.store.postgres.tables.events import (
+    find_events,
+    find_trigger_decisions,
+    read_accepted_events,
+)
+from rota.store.postgres.tables.folder import Projector
 from rota.store.postgres.tables.pages import find_executions, find_job_ids, find_jobs
 from rota.store.postgres.tables.queries import execution_bodies, job_bodies
 from rota.store.postgres.tables.times import find_occurrences
@@ -32,15 +36,21 @@ from rota.store.protocol import (
     Edge,
     ExecutionQuery,
     JobQuery,
-    KeyLook,
+    KeyStatus,
     OccurrenceQuery,
     Outline,
     Seq,
     StoreError,
 )
-from rota.store.protocols.desk import Desk
-from rota.store.protocols.key_desk import Found, KeyDesk
-from rota.store.protocols.queries import ArrivalQuery, EventQuery, Page, Sampled, SampleQuery
+from rota.store.protocols.desk import BatchedLookup
+from rota.store.protocols.key_desk import FoundKeys, KeyLookup
+from rota.store.protocols.queries import (
+    EventQuery,
+    Page,
+    Sampled,
+    SampleQuery,
+    TriggerDecisionQuery,
+)
 from rota.store.samples import postgres_sample, read_sample
 
 T = TypeVar("T")
@@ -71,9 +81,9 @@ _PLANNED_ONCE = {
 }
 
 
-def keys_line(address: Address) -> Line:
+def key_connection(address: Address) -> DedicatedConnection:
     """The connection on which keys are looked up: one look at a time, for all who ask."""
-    return Line(address, "keys", address.limits.follow_deadline_s, _PLANNED_ONCE)
+    return DedicatedConnection(address, "keys", address.limits.follow_deadline_s, _PLANNED_ONCE)
 
 
 _DOWNSTREAM = """
@@ -92,16 +102,16 @@ SELECT state, count(*) FROM (
 """
 
 
-class PostgresCatalog:
+class PostgresQueryStore:
     """The readers' side of the store, the same on leader and followers."""
 
-    def __init__(self, readers: ReaderPool, keys: Line, folder: PostgresFolder) -> None:
+    def __init__(self, readers: ReaderPool, keys: DedicatedConnection, folder: Projector) -> None:
         self._readers = readers
-        self._keys_line = keys
-        self._folder = folder
-        self._keys = KeyDesk(self._read_keys)
-        self._single_jobs = Desk(self._read_jobs, JOBS_PER_LOOK)
-        self._below_single_jobs = Desk(self._read_below, JOBS_PER_LOOK)
+        self._key_connection = keys
+        self._projector = folder
+        self._keys = KeyLookup(self._read_keys)
+        self._single_jobs = BatchedLookup(self._read_jobs, JOBS_PER_LOOKUP)
+        self._below_single_jobs = BatchedLookup(self._read_below, JOBS_PER_LOOKUP)
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
         """Those that exist; callers that ask for one each are answered together."""
@@ -164,17 +174,17 @@ class PostgresCatalog:
         """A page of a schedule's ledger, newest first."""
         return await self._read(lambda c: find_occurrences(c, query))
 
-    async def told(self, keys: Sequence[str]) -> list[AcceptedEvent]:
+    async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
         """Those of these events that were accepted."""
-        return await self._read(lambda c: read_told(c, keys))
+        return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
         """A page of accepted events, newest first."""
         return await self._read(lambda c: find_events(c, query))
 
-    async def find_arrivals(self, query: ArrivalQuery) -> list[TriggerDecision]:
+    async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
         """A page of a trigger's ledger, newest first."""
-        return await self._read(lambda c: find_arrivals(c, query))
+        return await self._read(lambda c: find_trigger_decisions(c, query))
 
     async def key(self, key: str) -> KeyRecord | None:
         """What was answered to an idempotency key."""
@@ -185,7 +195,7 @@ class PostgresCatalog:
         )
         return rows.key(tuple(found)) if found else None
 
-    async def key_at_once(self, key: str) -> KeyLook:
+    async def key_at_once(self, key: str) -> KeyStatus:
         """The same without waiting for the fold."""
         return await self._keys.look(key)
 
@@ -195,12 +205,12 @@ class PostgresCatalog:
         read = self._readers.run if key else self._read
         return [row[0] for row in await read(lambda c: c.fetch(sql, key, limit))]
 
-    async def _read_keys(self, keys: Sequence[str]) -> Found:
+    async def _read_keys(self, keys: Sequence[str]) -> FoundKeys:
         def look(connection: Connection) -> Awaitable[Sequence[Any]]:
             return connection.fetch(_KEYS_AT_ONCE, keys)
 
         try:
-            found = await self._keys_line.read(look)
+            found = await self._key_connection.read(look)
         except StoreError:
             # A connection that was lost is made again for the next; the readers have others.
             found = await self._readers.run(look)
@@ -255,5 +265,5 @@ class PostgresCatalog:
         assert lag is not None
         folded, newest, now = lag
         if newest is not None and newest > folded:
-            await self._folder.reached(newest)
+            await self._projector.reached(newest)
         return int(now)

@@ -31,7 +31,7 @@ class Statement(msgspec.Struct):
     args: list[Any]
 
 
-class Span(msgspec.Struct, frozen=True):
+class IdRange(msgspec.Struct, frozen=True):
     """Ids from `low` on, and before `high`; None: without a bound."""
 
     low: str | None = None
@@ -58,7 +58,7 @@ EVERY = Term("true", column="id", beside=())
 """No filter: the table by its ids."""
 
 
-class Search(msgspec.Struct, frozen=True):
+class FilterSearch(msgspec.Struct, frozen=True):
     """What is looked for: matches of all terms in any of the branches."""
 
     branches: tuple[Branch, ...]
@@ -96,16 +96,16 @@ class Route(msgspec.Struct, frozen=True):
         return SEARCH_SAMPLE if self.is_rare else max(1, units // self.cost)
 
 
-class Step(msgspec.Struct, frozen=True):
+class SearchStep(msgspec.Struct, frozen=True):
     """How many of the newest entries in a span are walked, and how many matches are enough."""
 
     route: Route
-    span: Span
+    span: IdRange
     entries: int
     limit: int
 
 
-class Args:
+class StatementArgs:
     """The arguments of one statement, each once."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Args:
         """A filter, about this row."""
         return term.clause.format(*map(self.place, term.values), row=row)
 
-    def within(self, column: str, span: Span) -> list[str]:
+    def within(self, column: str, span: IdRange) -> list[str]:
         """Only ids of the span."""
         low = [] if span.low is None else [f"{column} >= {self.place(span.low)}"]
         return low if span.high is None else [*low, f"{column} < {self.place(span.high)}"]
@@ -134,9 +134,9 @@ def label_term(key: str, value: str) -> Term:
     return Term("{row}.key = {} AND {row}.value = {}", (key, value), beside=())
 
 
-def plain(search: Search, span: Span, limit: int, *more: str) -> Statement:
+def plain(search: FilterSearch, span: IdRange, limit: int, *more: str) -> Statement:
     """Ids of matches, newest first, by a scan of each branch."""
-    args = Args()
+    args = StatementArgs()
     labels = [term for term in search.terms if term.is_label]
     if search.is_plain and labels:
         return args.statement(_walk(args, search, labels[0], span, limit))
@@ -151,9 +151,9 @@ def plain(search: Search, span: Span, limit: int, *more: str) -> Statement:
     return args.statement(_merged(selects, limit))
 
 
-def reaches(search: Search, terms: Sequence[Term], span: Span, entries: int) -> Statement:
+def reaches(search: FilterSearch, terms: Sequence[Term], span: IdRange, entries: int) -> Statement:
     """One row: of each term the oldest of its newest entries, and how many of them there are."""
-    args = Args()
+    args = StatementArgs()
     each = [
         f"(SELECT min(id) AS a{n}, count(*) AS b{n}"
         f" FROM ({_walk(args, search, term, span, entries)}) w) r{n}"
@@ -162,13 +162,13 @@ def reaches(search: Search, terms: Sequence[Term], span: Span, entries: int) -> 
     return args.statement(f"SELECT * FROM {', '.join(each)}")
 
 
-def matches(search: Search, step: Step) -> Statement:
+def matches(search: FilterSearch, step: SearchStep) -> Statement:
     """Rows of an id and null: matches, newest first; then one of each that was walked.
 
     That one has the oldest of its entries, and how many they are. Matches that are older than one
     of these are not all there are.
     """
-    args, walked = Args(), step.route.walked
+    args, walked = StatementArgs(), step.route.walked
     alone = len(walked) == 1 and not walked[0].is_label
     found = _filtered(args, search, step) if alone else _joined(args, search, step)
     ends = [] if step.route.is_rare else [
@@ -179,7 +179,7 @@ def matches(search: Search, step: Step) -> Statement:
     return args.statement(" UNION ALL ".join([rows, *ends]))
 
 
-def choose(search: Search, reached: Sequence[str | None], high: Instant) -> Route:
+def choose(search: FilterSearch, reached: Sequence[str | None], high: Instant) -> Route:
     """By how far back the same number of entries reaches; None: the span has fewer of them."""
     # The one that reaches furthest has the fewest; of two that have few, the first.
     order = sorted(zip(reached, search.walkable, strict=True), key=lambda one: one[0] or "")
@@ -197,7 +197,7 @@ def choose(search: Search, reached: Sequence[str | None], high: Instant) -> Rout
     return Route(walked, 2 if all(term in walked for term in search.terms) else LOOKUP_COST // 2)
 
 
-def cost(search: Search, walked: Term) -> int:
+def cost(search: FilterSearch, walked: Term) -> int:
     """Of walking it, each entry compared to one that its index is enough for."""
     rest = [term for term in search.terms if term is not walked]
     alone = search.everywhere and not rest
@@ -223,7 +223,7 @@ def _times_apart(far: str, near: str, high: Instant) -> float | None:
     return (high - start) / (high - middle)
 
 
-def _walk(args: Args, search: Search, term: Term, span: Span, limit: int) -> str:
+def _walk(args: StatementArgs, search: FilterSearch, term: Term, span: IdRange, limit: int) -> str:
     """Ids of one term's entries, newest first."""
     if term.is_label:
         where = _where(args.clause(term, "l"), *args.within("l.job_id", span))
@@ -237,7 +237,7 @@ def _walk(args: Args, search: Search, term: Term, span: Span, limit: int) -> str
     )
 
 
-def _filtered(args: Args, search: Search, step: Step) -> str:
+def _filtered(args: StatementArgs, search: FilterSearch, step: SearchStep) -> str:
     """The entries of the one term that is walked, the others asked of the same rows.
 
     The limit inside keeps the planner to the index that was chosen.
@@ -256,7 +256,7 @@ def _filtered(args: Args, search: Search, step: Step) -> str:
     return _merged(selects, step.limit)
 
 
-def _joined(args: Args, search: Search, step: Step) -> str:
+def _joined(args: StatementArgs, search: FilterSearch, step: SearchStep) -> str:
     """What is among the entries of all that are walked; the others are looked up."""
     walked, span = step.route.walked, step.span
     rest = [term for term in search.terms if term not in walked]
@@ -270,7 +270,9 @@ def _joined(args: Args, search: Search, step: Step) -> str:
     return f"SELECT w0.id FROM {found}{_where(*has)} {_newest('w0.id', step.limit)}"
 
 
-def _looked_up(args: Args, search: Search, rest: Sequence[Term], span: Span) -> str:
+def _looked_up(
+    args: StatementArgs, search: FilterSearch, rest: Sequence[Term], span: IdRange
+) -> str:
     """The row of an id that was found, if it matches."""
     each = []
     for branch in search.branches:
@@ -280,13 +282,13 @@ def _looked_up(args: Args, search: Search, rest: Sequence[Term], span: Span) -> 
     return f"{' UNION ALL '.join(each)} LIMIT 1"
 
 
-def _has_label(args: Args, term: Term, one_id: str, span: Span) -> str:
+def _has_label(args: StatementArgs, term: Term, one_id: str, span: IdRange) -> str:
     # Without the offset it might become a join with all that have the label.
     where = _where(args.clause(term, "o"), f"o.job_id = {one_id}", *args.within("o.job_id", span))
     return f"EXISTS (SELECT FROM rota.labels o{where} OFFSET 0)"
 
 
-def _checks(args: Args, terms: Sequence[Term], branch: Branch, row: str) -> list[str]:
+def _checks(args: StatementArgs, terms: Sequence[Term], branch: Branch, row: str) -> list[str]:
     words = ", ".join(f"'{state}'" for state in branch[1])
     in_state = f"{row}.state IN ({words})" if words else ""
     return [in_state if term.column == STATE else args.clause(term, row) for term in terms]
@@ -296,7 +298,7 @@ def _columns(terms: Sequence[Term]) -> list[Term]:
     return [term for term in terms if not term.is_label]
 
 
-def _parts(search: Search, term: Term) -> Iterator[tuple[Branch, str | None]]:
+def _parts(search: FilterSearch, term: Term) -> Iterator[tuple[Branch, str | None]]:
     if term.column == STATE:
         yield from _split(search.branches)
     else:
@@ -310,7 +312,7 @@ def _split(branches: Sequence[Branch]) -> Iterator[tuple[Branch, str | None]]:
             yield branch, state
 
 
-def _source(args: Args, term: Term, part: tuple[Branch, str | None], span: Span) -> str:
+def _source(args: StatementArgs, term: Term, part: tuple[Branch, str | None], span: IdRange) -> str:
     (table, _), state = part
     # The states are ours, and written out so that the planner can use the partial indexes.
     own = args.clause(term, "j") if state is None else f"j.state = '{state}'"

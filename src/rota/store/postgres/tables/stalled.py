@@ -13,13 +13,13 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from rota.store.limits import FOLD_STALLED_LOOK_S
-from rota.store.postgres.connect import Address, Connection, Line
+from rota.store.limits import PROJECTION_STALLED_LOOK_S
+from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.protocol import StoreError
 
-T = TypeVar("T")
+R = TypeVar("T")
 
-_END = """
+_END_STALLED = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE pid = ANY (pg_blocking_pids($1)) AND application_name LIKE 'rota %'
     AND state <> 'idle' AND wait_event = 'ClientRead'
@@ -29,24 +29,24 @@ WHERE pid = ANY (pg_blocking_pids($1)) AND application_name LIKE 'rota %'
 alone. A role may end what is its own, so no right is needed that the servers do not have."""
 
 
-class Turn:
+class ProjectionLock:
     """Waits for the turn of one connection, on another one."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._aside = Line(address, "aside", address.limits.follow_deadline_s, {})
+        self._aside = DedicatedConnection(address, "aside", address.limits.follow_deadline_s, {})
         self._pid = 0
 
     def taken_by(self, connection: Connection) -> None:
         """This connection is about to wait."""
         self._pid = connection.get_server_pid()
 
-    async def until(self, work: Coroutine[Any, Any, T]) -> T:
+    async def until(self, work: Coroutine[Any, Any, R]) -> R:
         """What comes of it; meanwhile those are ended that stand still in its way."""
         waiting = asyncio.ensure_future(work)
         try:
             while True:
-                await asyncio.wait({waiting}, timeout=FOLD_STALLED_LOOK_S)
+                await asyncio.wait({waiting}, timeout=PROJECTION_STALLED_LOOK_S)
                 if waiting.done():
                     return waiting.result()
                 with suppress(StoreError):
@@ -61,5 +61,5 @@ class Turn:
     async def _end_stalled(self) -> None:
         # Behind PgBouncer nobody knows which connection of the database is whose.
         if self._pid and not self._address.pgbouncer:
-            stalled_s = self._address.limits.fold_stalled_s
-            await self._aside.read(lambda c: c.fetchval(_END, self._pid, stalled_s))
+            stalled_s = self._address.limits.projection_stalled_s
+            await self._aside.read(lambda c: c.fetchval(_END_STALLED, self._pid, stalled_s))

@@ -7,7 +7,7 @@ from typing import Any
 
 from rota.core.records.schedules import Occurrence
 from rota.store import rows
-from rota.store.fold import Folded
+from rota.store.fold import TableChanges
 from rota.store.postgres.connect import Connection
 from rota.store.protocol import OccurrenceQuery
 from rota.store.rows import Row
@@ -36,34 +36,40 @@ ON CONFLICT (name) DO UPDATE SET body = excluded.body
 """
 
 
-async def write_times(connection: Connection, folded: Folded) -> None:
+async def write_schedules(connection: Connection, folded: TableChanges) -> None:
     """What a window came to, inside the fold's transaction."""
     schedules = folded.schedules
-    await _run(
+    await _run_on_schedules(
         connection, _PUT_SCHEDULES, [rows.schedule_row(one) for one in schedules.values() if one]
     )
-    await _run(
-        connection, _MOVE_SCHEDULES, [rows.course_row(*one) for one in folded.courses.items()]
+    await _run_on_schedules(
+        connection,
+        _MOVE_SCHEDULES,
+        [rows.schedule_state_row(*one) for one in folded.schedule_states.items()],
     )
     gone = [(schedule_id,) for schedule_id, one in schedules.items() if one is None]
-    await _run(connection, "DELETE FROM rota.schedules WHERE id = ANY ($1::text[])", gone)
-    await _run(
+    await _run_on_schedules(
+        connection, "DELETE FROM rota.schedules WHERE id = ANY ($1::text[])", gone
+    )
+    await _run_on_schedules(
         connection,
         _PUT_OCCURRENCES,
         [rows.occurrence_row(one) for one in folded.occurrences.values()],
     )
-    await _run(
+    await _run_on_schedules(
         connection, _COUNT_DECIDED, [(*word, count) for word, count in folded.decided.items()]
     )
     calendars = folded.calendars
-    await _run(
+    await _run_on_schedules(
         connection, _PUT_CALENDARS, [rows.calendar_row(one) for one in calendars.values() if one]
     )
     dropped = [(name,) for name, one in calendars.items() if one is None]
-    await _run(connection, "DELETE FROM rota.calendars WHERE name = ANY ($1::text[])", dropped)
+    await _run_on_schedules(
+        connection, "DELETE FROM rota.calendars WHERE name = ANY ($1::text[])", dropped
+    )
 
 
-async def _run(connection: Connection, sql: str, given: Sequence[Row]) -> None:
+async def _run_on_schedules(connection: Connection, sql: str, given: Sequence[Row]) -> None:
     """One statement for all rows, a parameter a column."""
     if given:
         await connection.execute(sql, *(list(column) for column in zip(*given, strict=True)))
