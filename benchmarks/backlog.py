@@ -28,8 +28,8 @@ from rota.core.limits import WINDOW_JOBS
 from rota.core.model import JobId, Needs, Resources, RetryPolicy, Spec, Terms, WorkerId
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
-from rota.engine.observe import Counts
-from rota.engine.seat import Member
+from rota.engine.observe import Metrics
+from rota.engine.seat import CellMember
 from rota.store.postgres.store import open_postgres
 from rota.store.protocol import Store
 from rota.store.sqlite.store import open_sqlite
@@ -142,7 +142,7 @@ async def serving(place: Place) -> AsyncIterator[tuple[Engine, Store]]:
     else:
         store = open_sqlite(Path(place.address))
     timing = Timing(lease_ttl_ms=HOUR_MS, window=MemoryWindow(jobs=place.window))
-    engine = Engine(store, SystemClock(), timing, Counts(), Member(node="bench"))
+    engine = Engine(store, SystemClock(), timing, Metrics(), CellMember(node="bench"))
     await engine.start()
     try:
         yield engine, store

@@ -19,22 +19,22 @@ from benchmarks.table import Row, Scale
 from rota.core.inputs import AnyInput, SetPolicy
 from rota.core.model import Execution, Instant, JobId
 from rota.core.records.policy import PRESETS
-from rota.engine.calibration import Calibration, Foretold, promised
+from rota.engine.calibration import Calibration, GivenEstimate, with_interval
 from rota.engine.clock import SystemClock
 from rota.engine.estimates import FORWARD_RUN
 from rota.engine.forward import Budget, ForwardRun
 from rota.simulate.diary import NOT_YET
-from rota.simulate.fleet import pool
+from rota.simulate.fleet import single_machine_fleet
 from rota.simulate.posting import job_id
 from rota.simulate.swf import read_swf
-from rota.simulate.world import World
+from rota.simulate.world import Simulation
 
 POLICIES = ("default", "easy")
 EVERY = 20
 """Arrivals between two questions."""
 
 
-class AskedWorld(World):
+class AskedWorld(Simulation):
     """A replay in which somebody asks when jobs will start."""
 
     def __init__(self, processors: int, policy: str, every: int) -> None:
@@ -43,12 +43,12 @@ class AskedWorld(World):
         """(expected, real) of every job that was told."""
         self.widths: list[float] = []
         """Of each interval, against the wait that was expected."""
-        self._told: dict[JobId, Foretold] = {}
+        self._told: dict[JobId, GivenEstimate] = {}
         self._every = every
         self._asked = 0
         self._clock = SystemClock()
         setup: list[AnyInput] = [SetPolicy(policy=PRESETS[policy])]
-        super().__init__(pool(processors), setup, self._clock)
+        super().__init__(single_machine_fleet(processors), setup, self._clock)
 
     def _begin(self, execution: Execution, now: Instant) -> None:
         super()._begin(execution, now)
@@ -62,8 +62,8 @@ class AskedWorld(World):
     def _decide(self, events: Sequence[AnyInput], now: Instant) -> None:
         super()._decide(events, now)
         # Those of this instant have been let in already.
-        arrived = len(self.diary)
-        if arrived // self._every > self._asked and self.diary.start[arrived - 1] == NOT_YET:
+        arrived = len(self.job_history)
+        if arrived // self._every > self._asked and self.job_history.start[arrived - 1] == NOT_YET:
             self._asked = arrived // self._every
             self._ask(job_id(arrived - 1), now)
 
@@ -72,9 +72,9 @@ class AskedWorld(World):
         course = ForwardRun(picture, Budget(self._clock, inf)).play([newest])
         start = course.starts.get(newest)
         if start is not None and start[0] > now:
-            told = promised(self.calibration, FORWARD_RUN, start[0], now)
+            told = with_interval(self.calibration, FORWARD_RUN, start[0], now)
             self._told[newest] = told
-            self.calibration.foretold(newest, told)
+            self.calibration.note_estimate(newest, told)
 
 
 def measure(scale: Scale) -> Iterator[Row]:

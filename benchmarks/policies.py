@@ -16,8 +16,8 @@ from benchmarks.aside import aside
 from benchmarks.table import Row, Scale
 from rota.core.records.policy import PRESETS
 from rota.engine.clock import SystemClock
-from rota.simulate.fleet import pool
-from rota.simulate.study import Setting, load, shaken_trial
+from rota.simulate.fleet import single_machine_fleet
+from rota.simulate.study import StudySetup, evaluate_policy_shaken, load
 from rota.simulate.swf import read_swf
 from rota.simulate.workload import Workload, paced
 
@@ -82,11 +82,12 @@ def _rows(
 def figures_of(path: Path, wanted: float | None, runs: int) -> dict[str, dict[str, float]]:
     """The mean figures of each policy on a log."""
     name = path.name.removesuffix(".swf.gz")
-    fleet = pool(LOGS[name])
+    fleet = single_machine_fleet(LOGS[name])
     workload: Workload = read_swf(path, cpus=LOGS[name])
     if wanted is not None:
         workload = paced(workload, load(workload, fleet) / wanted)
-    setting = Setting(workload, fleet, SystemClock())
+    setting = StudySetup(workload, fleet, SystemClock())
     return {
-        policy: shaken_trial(PRESETS[policy], setting, SHAKE_MS, runs).mean() for policy in POLICIES
+        policy: evaluate_policy_shaken(PRESETS[policy], setting, SHAKE_MS, runs).mean()
+        for policy in POLICIES
     }

@@ -13,9 +13,9 @@ from benchmarks.aside import aside
 from benchmarks.table import Row, Scale, count
 from rota.core.inputs import SetPolicy
 from rota.core.records.policy import DEFAULT
-from rota.simulate.fleet import uniform
-from rota.simulate.synthetic import Recipe, Synthetic
-from rota.simulate.world import World
+from rota.simulate.fleet import uniform_fleet
+from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
+from rota.simulate.world import Simulation
 
 WORKERS = 10_000
 JOBS_A_SECOND = 100_000_000 / 86_400
@@ -52,7 +52,7 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 def an_hour(span_s: int) -> tuple[float, float, float]:
     """(processor seconds, decisions a second of the scheduler, MiB) of so long a simulation."""
-    recipe = Recipe(
+    recipe = SyntheticSpec(
         jobs=round(span_s * JOBS_A_SECOND),
         rate=JOBS_A_SECOND,
         run_ms=LOAD_RUN_MS,
@@ -62,15 +62,15 @@ def an_hour(span_s: int) -> tuple[float, float, float]:
     )
     began = time.process_time()
     world = _world(WORKERS)
-    world.expect(Synthetic(recipe))
+    world.expect(SyntheticWorkload(recipe))
     world.run_until(span_s * 1000)
     spent = time.process_time() - began
-    return spent, world.diary.decisions / world.diary.engine_s, _peak_mib()
+    return spent, world.job_history.decisions / world.job_history.engine_s, _peak_mib()
 
 
 def with_backlog(waiting: int, decisions: int) -> tuple[float, float]:
     """(decisions a second of the scheduler, MiB) while so many jobs wait."""
-    recipe = Recipe(
+    recipe = SyntheticSpec(
         jobs=waiting + 8 * BACKLOG_WORKERS,
         rate=1000.0 * ARRIVALS_A_MS,
         run_ms=LOAD_RUN_MS,
@@ -79,10 +79,10 @@ def with_backlog(waiting: int, decisions: int) -> tuple[float, float]:
         overestimate=None,
     )
     world = _world(BACKLOG_WORKERS)
-    world.expect(Synthetic(recipe))
+    world.expect(SyntheticWorkload(recipe))
     at = 2 * recipe.jobs // ARRIVALS_A_MS
     world.run_until(at)
-    diary = world.diary
+    diary = world.job_history
     decided, spent = diary.decisions, diary.engine_s
     while diary.decisions < decided + decisions and world.is_busy:
         at += SLICE_MS
@@ -98,8 +98,8 @@ class Processor:
         return time.process_time()
 
 
-def _world(workers: int) -> World:
-    return World(uniform(workers, 8000), [SetPolicy(policy=DEFAULT)], Processor())
+def _world(workers: int) -> Simulation:
+    return Simulation(uniform_fleet(workers, 8000), [SetPolicy(policy=DEFAULT)], Processor())
 
 
 def _peak_mib() -> float:

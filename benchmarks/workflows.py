@@ -18,9 +18,9 @@ from benchmarks.table import Row, Scale, count
 from rota.core.ids import fraction
 from rota.core.records.policy import PRESETS
 from rota.engine.clock import SystemClock
-from rota.simulate.fleet import pool
+from rota.simulate.fleet import single_machine_fleet
 from rota.simulate.metrics import makespan_ms
-from rota.simulate.study import Setting, shortest_ms, trial
+from rota.simulate.study import StudySetup, evaluate_policy, shortest_ms
 from rota.simulate.wfcommons import read_workflow
 from rota.simulate.workload import Trace, Work
 
@@ -54,8 +54,12 @@ def alone(paths: Sequence[Path], policy: str, cores: int) -> float:
     ratios = []
     for path in paths:
         graph = read_workflow(path)
-        made = trial(PRESETS[policy], Setting(graph, pool(cores), SystemClock()))
-        ratios.append(makespan_ms(made.diary) / shortest_ms(graph, pool(cores)))
+        made = evaluate_policy(
+            PRESETS[policy], StudySetup(graph, single_machine_fleet(cores), SystemClock())
+        )
+        ratios.append(
+            makespan_ms(made.job_history) / shortest_ms(graph, single_machine_fleet(cores))
+        )
     return exp(fmean(log(ratio) for ratio in ratios))
 
 
@@ -63,13 +67,14 @@ def together(paths: Sequence[Path], policy: str, graphs: int, seed: int) -> floa
     """Mean over graphs of the time from arrival to end against what no order can beat."""
     known = [list(read_workflow(path)) for path in paths]
     works, graph_of, arrivals, kinds = _stream(known, graphs, seed)
-    made = trial(
-        PRESETS[policy], Setting(Trace("stream", works), pool(STREAM_CORES), SystemClock())
+    made = evaluate_policy(
+        PRESETS[policy],
+        StudySetup(Trace("stream", works), single_machine_fleet(STREAM_CORES), SystemClock()),
     )
     ends = [0] * graphs
     for place, graph in enumerate(graph_of):
-        ends[graph] = max(ends[graph], made.diary.start[place] + made.diary.run[place])
-    bounds = [shortest_ms(Trace("", graph), pool(STREAM_CORES)) for graph in known]
+        ends[graph] = max(ends[graph], made.job_history.start[place] + made.job_history.run[place])
+    bounds = [shortest_ms(Trace("", graph), single_machine_fleet(STREAM_CORES)) for graph in known]
     return fmean((end - arrivals[graph]) / bounds[kinds[graph]] for graph, end in enumerate(ends))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rota.alerts.figures import History, Look, QueueLook
+from rota.alerts.figures import QueueSample, Sample, SampleHistory
 from rota.engine.observe import LONG_SECONDS, SECONDS, Histogram
 
 STEP_MS = 10_000
@@ -17,12 +17,12 @@ class Scene:
     """A history that a test writes."""
 
     def __init__(self) -> None:
-        self.history = History()
+        self.history = SampleHistory()
         self.appends = Histogram(SECONDS)
         self.lateness = Histogram(LONG_SECONDS)
         self.now = 0
         self._last: dict[str, Any] = {
-            "queues": {"": QueueLook()}, "online": 1, "lost": (), "missed": 0, "at_risk": 0,
+            "queues": {"": QueueSample()}, "online": 1, "lost": (), "missed": 0, "at_risk": 0,
             "overdue": 0, "behind_s": 0.0, "disk_free": 1 << 40,
         }  # fmt: skip
 
@@ -36,14 +36,14 @@ class Scene:
 
     def queue(self, name: str = "", **given: Any) -> None:
         """The same with other figures of a queue."""
-        queues: Mapping[str, QueueLook] = self._last["queues"]
+        queues: Mapping[str, QueueSample] = self._last["queues"]
         self._last["queues"] = {
-            **queues, name: replace(queues.get(name, QueueLook()), **given)
+            **queues, name: replace(queues.get(name, QueueSample()), **given)
         }  # fmt: skip
         self.pass_by()
 
-    def _look(self) -> Look:
-        return Look(
+    def _look(self) -> Sample:
+        return Sample(
             at=self.now,
             wall=self.now,
             appends=self.appends.buckets(),

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from rota.alerts.conditions import in_words, judge
-from rota.alerts.rules import DEFAULTS, SENSES, Condition
+from rota.alerts.conditions import describe, evaluate_rule
+from rota.alerts.rules import CONDITION_INFOS, DEFAULT_RULES, Condition
 from tests.alerts.seen import Scene
 
 Deed = Callable[[Scene], None]
@@ -43,7 +43,7 @@ HOLDS: dict[Condition, Deed] = {
     Condition.SCHEDULE_MISSED: lambda scene: scene.pass_by(missed=1),
     Condition.DEADLINE_AT_RISK: lambda scene: scene.pass_by(at_risk=1),
     Condition.DEADLINE_MISSED: lambda scene: scene.pass_by(overdue=1),
-    Condition.LEADER_CHANGED: lambda scene: scene.history.leaders.append(scene.now),
+    Condition.LEADER_CHANGED: lambda scene: scene.history.leader_changes.append(scene.now),
     Condition.STORE_SLOW: _slow,
     Condition.TABLES_BEHIND: lambda scene: scene.pass_by(behind_s=20.0),
     Condition.DISK_LOW: lambda scene: scene.pass_by(disk_free=1 << 29),
@@ -59,7 +59,9 @@ HOLDS_NOT: dict[Condition, Deed] = {
     Condition.SCHEDULE_MISSED: lambda scene: scene.pass_by(),
     Condition.DEADLINE_AT_RISK: lambda scene: scene.pass_by(overdue=1),
     Condition.DEADLINE_MISSED: lambda scene: scene.pass_by(at_risk=1),
-    Condition.LEADER_CHANGED: lambda scene: scene.history.leaders.append(scene.now - 3_600_000),
+    Condition.LEADER_CHANGED: lambda scene: scene.history.leader_changes.append(
+        scene.now - 3_600_000
+    ),
     Condition.STORE_SLOW: _quick_with_one_hiccup,
     Condition.TABLES_BEHIND: lambda scene: scene.pass_by(behind_s=2.0),
     Condition.DISK_LOW: lambda scene: scene.pass_by(disk_free=1 << 33),
@@ -68,22 +70,22 @@ HOLDS_NOT: dict[Condition, Deed] = {
 
 @pytest.mark.parametrize("condition", Condition)
 def test_a_condition_holds_when_it_should_and_not_before(condition: Condition) -> None:
-    rule = DEFAULTS[condition.value]
+    rule = DEFAULT_RULES[condition.value]
     for deed, holds in ((HOLDS[condition], True), (HOLDS_NOT[condition], False)):
         scene = Scene()
         scene.pass_by(700)
         deed(scene)
-        finding = judge(rule, scene.history)
+        finding = evaluate_rule(rule, scene.history)
         assert finding is not None
         assert finding.holds is holds, finding.said
-        assert SENSES[condition].meaning in finding.said
+        assert CONDITION_INFOS[condition].meaning in finding.said
 
 
 def test_what_grew_before_the_window_counts_no_more() -> None:
     scene = Scene()
     scene.queue(waiting=5_000)
     scene.pass_by(900)
-    finding = judge(DEFAULTS["backlog_grows"], scene.history)
+    finding = evaluate_rule(DEFAULT_RULES["backlog_grows"], scene.history)
     assert finding is not None
     assert not finding.holds
 
@@ -93,12 +95,12 @@ def test_a_rule_for_one_queue_looks_at_no_other() -> None:
     scene.pass_by(700)
     scene.queue("gpu", ready_ms=0)
     scene.queue(ready_ms=9_000_000)
-    rule = replace(DEFAULTS["wait"], queue="gpu")
-    finding = judge(rule, scene.history)
+    rule = replace(DEFAULT_RULES["wait"], queue="gpu")
+    finding = evaluate_rule(rule, scene.history)
     assert finding is not None
     assert not finding.holds
     scene.queue("gpu", ready_ms=9_000_000)
-    finding = judge(rule, scene.history)
+    finding = evaluate_rule(rule, scene.history)
     assert finding is not None
     assert finding.holds
     assert "of queue gpu: 9,000 s" in finding.said
@@ -108,23 +110,25 @@ def test_a_queue_that_is_named_only_now_does_not_seem_to_grow() -> None:
     scene = Scene()
     scene.pass_by(700)
     scene.queue("old", waiting=100_000)
-    rule = replace(DEFAULTS["backlog_grows"], queue="old")
-    assert judge(rule, scene.history) is None, "what it was at the window's beginning is not known"
+    rule = replace(DEFAULT_RULES["backlog_grows"], queue="old")
+    assert evaluate_rule(rule, scene.history) is None, (
+        "what it was at the window's beginning is not known"
+    )
 
 
 def test_a_new_leader_cannot_say_that_something_is_over() -> None:
     scene = Scene()
     scene.pass_by(60)
-    assert judge(DEFAULTS["dead_letters"], scene.history) is None
+    assert evaluate_rule(DEFAULT_RULES["dead_letters"], scene.history) is None
     scene.queue(ended=1, failed=1)
-    finding = judge(DEFAULTS["dead_letters"], scene.history)
+    finding = evaluate_rule(DEFAULT_RULES["dead_letters"], scene.history)
     assert finding is not None
     assert finding.holds
 
 
 def test_one_of_something_is_not_told_as_many() -> None:
-    told = in_words(DEFAULTS["dead_letters"], 42)
+    told = describe(DEFAULT_RULES["dead_letters"], 42)
     assert told.startswith("dead letters: 42 jobs (from 1 job);")
-    assert in_words(replace(DEFAULTS["schedule_late"], threshold=1), 3).startswith(
+    assert describe(replace(DEFAULT_RULES["schedule_late"], threshold=1), 3).startswith(
         "schedule late: 3 s (from 1 s);"
     )

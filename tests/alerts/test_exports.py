@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rota.alerts.rules import DEFAULTS, Condition
+from rota.alerts.rules import DEFAULT_RULES, Condition
 from tests.alerts.promtool import promtool
 from tests.api.house import House, open_house
 
@@ -62,7 +62,7 @@ def test_there_is_a_rule_for_each_condition_and_promtool_takes_them(tmp_path: Pa
 def test_a_rule_of_the_file_is_the_built_in_one_as_it_is_before_anybody_sets_it(
     condition: Condition,
 ) -> None:
-    rule = DEFAULTS[condition.value]
+    rule = DEFAULT_RULES[condition.value]
     name = "".join(word.capitalize() for word in rule.name.split("_"))
     _, _, after = rule_file().partition(f"- alert: Rota{name}\n")
     entry, _, _ = after.partition("- alert: ")

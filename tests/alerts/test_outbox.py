@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.alerts.board import News, Notice
+from rota.alerts.board import Notification, NotificationKind
 from rota.alerts.limits import DELIVERIES_KEPT, GIVE_UP_MS, OUTBOX_MAX, RETRY_MS_MAX
 from rota.alerts.outbox import TOO_MANY, Outbox
-from rota.alerts.rules import DEFAULTS, Book, Channel, Severity
+from rota.alerts.rules import DEFAULT_RULES, AlertSettings, Channel, Severity
 
-BOOK = Book(
+BOOK = AlertSettings(
     channels={
         "mail": Channel("mail", "mailto://a"),
         "pager": Channel("pager", "https://b", severity=Severity.CRITICAL),
@@ -18,9 +18,11 @@ BOOK = Book(
 )
 
 
-def notice(rule: str = "wait", at: int = 0) -> Notice:
-    severity = DEFAULTS[rule].severity
-    return Notice(f"{rule}/{at}", rule, News.FIRING, severity, "", "", 1.0, 1.0, at, at)
+def notice(rule: str = "wait", at: int = 0) -> Notification:
+    severity = DEFAULT_RULES[rule].severity
+    return Notification(
+        f"{rule}/{at}", rule, NotificationKind.FIRING, severity, "", "", 1.0, 1.0, at, at
+    )
 
 
 def addresses(outbox: Outbox) -> list[str]:
@@ -35,7 +37,7 @@ def test_everybody_is_told_what_matters_enough_to_them() -> None:
 
 def test_a_rule_that_names_its_channels_tells_no_other() -> None:
     outbox = Outbox()
-    rule = replace(DEFAULTS["no_workers"], channels=("pager",))
+    rule = replace(DEFAULT_RULES["no_workers"], channels=("pager",))
     outbox.put([notice("no_workers")], replace(BOOK, rules={"no_workers": rule}))
     assert addresses(outbox) == ["pager"]
 
@@ -49,7 +51,7 @@ def test_notices_to_one_address_stay_in_order() -> None:
     assert outbox.due(now=6) == []
     (again,) = outbox.due(now=5 + RETRY_MS_MAX)
     assert (again.notice.at, again.tries) == (1, 1)
-    outbox.taken(again, now=6)
+    outbox.delivered(again, now=6)
     assert [one.notice.at for one in outbox.due(now=6)] == [2]
 
 
@@ -83,6 +85,6 @@ def test_what_became_of_notices_is_kept_for_those_that_are_shown() -> None:
     outbox = Outbox()
     for at in range(DELIVERIES_KEPT + 5):
         outbox.put([notice(at=at)], BOOK)
-        outbox.taken(outbox.letters[0], now=at)
+        outbox.delivered(outbox.letters[0], now=at)
     assert len(outbox.past) == DELIVERIES_KEPT
     assert (outbox.past[0].notice_id, outbox.past[0].tries) == ("wait/5", 1)

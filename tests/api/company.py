@@ -19,11 +19,11 @@ from rota.cli.start.cluster import join_cluster
 from rota.cli.start.hosting import EmbeddedServer, listen
 from rota.cli.start.up import ServerOptions
 from rota.core.inputs import Timing
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.clock import SystemClock
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
-from rota.engine.seat import Member
+from rota.engine.seat import CellMember
 from rota.store.protocol import LeaderRow
 from rota.store.protocols.durability import DurabilityLevel
 from rota.store.sqlite.memory import MemoryStore
@@ -54,7 +54,9 @@ class Server:
         self._listening = listen("127.0.0.1", 0)
         self.host = f"127.0.0.1:{self._listening.getsockname()[1]}"
         self.url = f"http://{self.host}"
-        member = Member(node=self.node, address=address or self.url, ttl_ms=ttl_ms, limits=limits)
+        member = CellMember(
+            node=self.node, address=address or self.url, ttl_ms=ttl_ms, limits=limits
+        )
         figures = Figures()
         timing = Timing(lease_ttl_ms=60_000, handover_ms=ttl_ms)
         self.engine = Engine(self.store, self.clock, timing, figures, member)  # type: ignore[arg-type]
@@ -69,13 +71,13 @@ class Server:
             logs=self.store.logs,
             files=memory_files(self.store),
             hooks=self.store.hooks,
-            feed=self.engine.feed,
+            feed=self.engine.journal_notifier,
             access=Access(roster=self.roster),
             audit=self.audit,
             figures=figures,
             alerts=watch_of(self.engine, figures, self.store),  # type: ignore[arg-type]
             node=self.node,
-            assurance=Assurance(self.store, self._required),  # type: ignore[arg-type]
+            assurance=DurabilityMonitor(self.store, self._required),  # type: ignore[arg-type]
             version="0.0.0",
             started_at=self.clock.now(),
         )

@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 from starlette.types import ASGIApp
 
-from rota.alerts.channels import Carrier
-from rota.alerts.figures import Watcher
-from rota.alerts.watch import Watch
+from rota.alerts.channels import Notifier
+from rota.alerts.figures import Sampler
+from rota.alerts.watch import AlertEvaluator
 from rota.api.app import Parts, create_app
 from rota.api.door.auth import Access
 from rota.api.door.roster import Roster, digest
@@ -22,11 +22,11 @@ from rota.api.door.throttle import Throttle
 from rota.api.door.trail import AuditTrail
 from rota.api.limits import API_LIMITS, ApiLimits
 from rota.core.inputs import Timing
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
-from rota.engine.observe import Counts
-from rota.engine.seat import Member
+from rota.engine.observe import Metrics
+from rota.engine.seat import CellMember
 from rota.store.protocols.access import Role, Token
 from rota.store.sqlite.memory import MemoryStore
 from tests.api.files import memory_files
@@ -46,13 +46,13 @@ ADMIN = Token(
 )
 
 
-class Figures(Counts):
+class Figures(Metrics):
     """What the engine counts; the tables of the store in memory never lag."""
 
     def estimates(self) -> Mapping[str, int]:
         return {"inside": 0, "outside": 0}
 
-    def fold_lag_seconds(self) -> float:
+    def projection_lag_seconds(self) -> float:
         return 0.0
 
 
@@ -123,10 +123,10 @@ class House:
         return answer
 
 
-def watch_of(engine: Engine, figures: Figures, store: MemoryStore) -> Watch:
+def watch_of(engine: Engine, figures: Figures, store: MemoryStore) -> AlertEvaluator:
     """The real watch; it looks when a test says so."""
-    watcher = Watcher(engine, figures, lambda: 1 << 40)
-    return Watch(engine, watcher, store.notes, Carrier("here"))
+    watcher = Sampler(engine, figures, lambda: 1 << 40)
+    return AlertEvaluator(engine, watcher, store.notes, Notifier("here"))
 
 
 def _parts(
@@ -138,13 +138,13 @@ def _parts(
         logs=store.logs,
         files=memory_files(store),
         hooks=store.hooks,
-        feed=engine.feed,
+        feed=engine.journal_notifier,
         access=access,
         audit=audit,
         figures=figures,
         alerts=watch_of(engine, figures, store),
         node="node-a",
-        assurance=Assurance(store),
+        assurance=DurabilityMonitor(store),
         version="0.0.0",
         started_at=engine.clock.now(),
         disk_free=lambda: 1234,
@@ -163,7 +163,7 @@ async def open_house(
 ) -> AsyncIterator[House]:
     """Starts it, and stops it whatever happens; `others` are fields of Parts."""
     store, clock, figures = store or MemoryStore(), SystemClock(), Figures()
-    engine = Engine(store, clock, timing or Timing(), figures, Member(node="node-a"))
+    engine = Engine(store, clock, timing or Timing(), figures, CellMember(node="node-a"))
     roster = Roster(store.access, clock, limits)
     audit = AuditTrail(store.access, clock, limits=limits)
     await store.access.add_token(ADMIN)

@@ -84,10 +84,10 @@ async def fail_one(house: House) -> None:
 async def test_a_dead_letter_is_told_by_a_signed_webhook_once(house: House, ear: Ear) -> None:
     watch = house.parts.alerts
     await add_channel(house, f"http://127.0.0.1:{ear.port}/in", secret=SECRET)
-    await watch.look()
+    await watch.evaluate()
     await fail_one(house)
     for _ in range(3):
-        await watch.look()
+        await watch.evaluate()
         await watch.deliver()
     ((path, headers, body),) = ear.heard
     told = json.loads(body)
@@ -112,11 +112,11 @@ async def test_a_wait_is_told_and_is_over_when_somebody_takes_the_job(
     await add_channel(house, f"http://127.0.0.1:{ear.port}/")
     await house.submit(queue="slow")
     await until(lambda: house.engine.clock.now() - house.engine.ready_since()["slow"] > 5)
-    await watch.look()
+    await watch.evaluate()
     await watch.deliver()
     await house.lease(await house.register())
-    await watch.look()
-    await watch.look()
+    await watch.evaluate()
+    await watch.evaluate()
     await watch.deliver()
     assert [(one["rule"], one["status"]) for one in ear.documents] == [
         ("slow-queue", "firing"),
@@ -128,7 +128,7 @@ async def test_a_paused_queue_waits_on_purpose(house: House) -> None:
     await house.ask("PUT", "/alerts/wait", {"threshold": 0, "for": 0}, expect=200)
     await house.submit(queue="later")
     await house.ask("POST", "/queues/later/pause", expect=200)
-    look = house.parts.alerts._watcher.look(["later"])
+    look = house.parts.alerts._sampler.sample(["later"])
     assert (look.queues[""].waiting, look.queues[""].ready_ms) == (0, 0)
     assert look.queues["later"].waiting == 1
 
@@ -139,11 +139,11 @@ async def test_a_worker_that_falls_silent_is_told_of_and_one_that_leaves_is_not(
         await add_channel(house, f"http://127.0.0.1:{ear.port}/")
         leaver = await house.register("leaver")
         await house.ask("DELETE", f"/workers/{leaver}")
-        await watch.look()
-        assert watch.kept.board.places == {}
+        await watch.evaluate()
+        assert watch.saved.board.places == {}
         await house.register("sleeper")
         await until(lambda: all(one.worker.gone_at is not None for one in house.engine.workers()))
-        await watch.look()
+        await watch.evaluate()
         await watch.deliver()
         assert [one["rule"] for one in ear.documents] == ["worker_lost"]
         assert ear.documents[0]["value"] == 1
@@ -152,10 +152,10 @@ async def test_a_worker_that_falls_silent_is_told_of_and_one_that_leaves_is_not(
 async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> None:
     watch = house.parts.alerts
     await add_channel(house, f"http://127.0.0.1:{ear.port}/")
-    await watch.look()
+    await watch.evaluate()
     await fail_one(house)
     ear.status = 503
-    await watch.look()
+    await watch.evaluate()
     await watch.deliver()
     (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
     assert (channel["waiting"], channel["last"]["error"]) == (1, "it answered 503")
@@ -166,7 +166,7 @@ async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> 
     await watch.deliver()
     assert len(ear.heard) == 1, "it is not due yet"
     ear.status = 204
-    outbox = watch.kept.outbox
+    outbox = watch.saved.outbox
     outbox.letters = [replace(one, due_at=0) for one in outbox.letters]
     await watch.deliver()
     assert len(ear.heard) == 2
@@ -176,7 +176,7 @@ async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> 
     assert (sent["status"], sent["tries"], sent["error"]) == ("taken", 2, None)
     again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
     await again.open()
-    assert again.kept.outbox.past == outbox.past, "the next leader knows it too"
+    assert again.saved.outbox.past == outbox.past, "the next leader knows it too"
 
 
 async def test_a_test_of_a_channel_is_its_last_try(house: House, ear: Ear) -> None:
@@ -216,15 +216,15 @@ async def test_the_next_leader_goes_on_without_telling_twice(ear: Ear) -> None:
         # Asked of a follower, done by the leader.
         answer = await second.http.put(path, json={"url": url})
         assert answer.status_code == 200, answer.text
-        await first.parts.alerts.look()
+        await first.parts.alerts.evaluate()
         (await second.http.put("/alerts/disk_low", json={"threshold": 1e17})).raise_for_status()
-        await first.parts.alerts.look()
+        await first.parts.alerts.evaluate()
         await first.parts.alerts.deliver()
         assert [one["rule"] for one in ear.documents] == ["disk_low"]
         await first.crash()
         await until(lambda: second.engine.standing().leads)
         for _ in range(2):
-            await second.parts.alerts.look()
+            await second.parts.alerts.evaluate()
             await second.parts.alerts.deliver()
         assert [one["rule"] for one in ear.documents] == ["disk_low", "leader_changed"]
         shown = (await second.http.get("/alerts?status=firing")).json()["items"]
@@ -232,17 +232,17 @@ async def test_the_next_leader_goes_on_without_telling_twice(ear: Ear) -> None:
 
 
 async def test_a_server_that_only_starts_again_is_no_other_leader(house: House) -> None:
-    await house.parts.alerts.look()
+    await house.parts.alerts.evaluate()
     again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
-    await again.look()
-    assert again.kept.board.places == {}
+    await again.evaluate()
+    assert again.saved.board.places == {}
 
 
 async def test_a_server_that_does_not_lead_tells_nobody(house: House) -> None:
     watch = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
     await house.engine.stop()
-    await watch.look()
-    assert watch.kept.board.epoch == 0
+    await watch.evaluate()
+    assert watch.saved.board.epoch == 0
     answer = await house.http.get("/alerts")
     assert answer.status_code == 503
 
@@ -253,7 +253,7 @@ async def test_what_was_set_is_there_after_a_restart(house: House) -> None:
     await add_channel(house, "https://hooks.example/T0/B0/hush", secret=SECRET)
     again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
     await again.open()
-    assert again.book == house.parts.alerts.book
+    assert again.settings == house.parts.alerts.settings
     shown = await house.ask("GET", "/alerts/wait", expect=200)
     assert (shown["threshold"], shown["severity"], shown["silence"]["reason"]) == (
         42,
@@ -278,7 +278,7 @@ async def test_what_was_set_is_there_after_a_restart(house: House) -> None:
 async def test_no_address_or_secret_is_ever_shown_again(house: House, url: str) -> None:
     made = await add_channel(house, url, secret=SECRET)
     listed = await house.http.get("/alert-channels")
-    for text in (json.dumps(made), listed.text, repr(house.parts.alerts.book)):
+    for text in (json.dumps(made), listed.text, repr(house.parts.alerts.settings)):
         for word in ("hush", SECRET, "T1JJ3T3L2", "TIiajkdnlazkcOXrIdevi7FQ"):
             assert word not in text
     assert made["signed"]

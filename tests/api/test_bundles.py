@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import httpx2
 import pytest
 
-from rota.engine.retention import Sweeping
+from rota.engine.retention import StorageSweep
 from rota.store.files.memory import MemoryBlobs
 from rota.store.limits import OBJECT_BYTES_MIN
 from rota.store.protocol import StoreError
@@ -317,7 +317,7 @@ async def test_an_output_file_goes_on_after_a_break(house: House) -> None:
 async def test_what_nobody_needs_any_more_leaves_the_storage(house: House) -> None:
     files = house.parts.files
     assert isinstance(files.blobs, MemoryBlobs)
-    sweeping = Sweeping(files.book, files.blobs, files.spool, house.engine, None)
+    sweeping = StorageSweep(files.book, files.blobs, files.spool, house.engine, None)
     bundle = await pushed(house, LARGE)
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
@@ -335,7 +335,7 @@ async def test_unused_bundles_go_when_the_operator_said_so(house: House) -> None
     files = house.parts.files
     bundle = await pushed(house)
     day = 24 * 3600 * 1000
-    sweeping = Sweeping(files.book, files.blobs, files.spool, house.engine, day)
+    sweeping = StorageSweep(files.book, files.blobs, files.spool, house.engine, day)
     now = house.engine.clock.now()
     await sweeping.sweep(now + day - 1000)
     await house.ask("GET", f"/bundles/{bundle['bundle_id']}")

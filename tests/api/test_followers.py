@@ -231,8 +231,8 @@ async def test_a_leader_that_one_server_reaches_goes_on() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         await cell.start("third")
-        await follower.company.membership.cannot_reach(leader.engine.epoch)
-        await leader.company.membership.heed()
+        await follower.company.membership.report_unreachable(leader.engine.epoch)
+        await leader.company.membership.check_reachability()
         await follower.submit()
         assert leader.engine.ready
 
@@ -352,7 +352,7 @@ async def test_every_server_shows_the_same_cluster() -> None:
         leader, follower = await cell.pair()
         await leader.submit()
         for server in (leader, follower):
-            await server.parts.presence.tell()  # type: ignore[union-attr]
+            await server.parts.presence.announce()  # type: ignore[union-attr]
         views = [await server.ask("GET", "/cluster", expect=200) for server in cell.servers]
         for view in views:
             assert (view["leader"], view["durability"], view["warnings"]) == ("a", "single", [])

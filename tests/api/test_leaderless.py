@@ -275,7 +275,7 @@ async def alone(server: Server) -> None:
     """It leads, has seen that nobody else is there, and would know a new key for one."""
     await until(lambda: server.engine.ready)
     assert server.company.membership is not None
-    await server.company.membership.heed()
+    await server.company.membership.check_reachability()
     assert server.company.membership.is_alone
     await until(lambda: server.engine.is_new_key("never used"))
 
@@ -328,7 +328,7 @@ async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken
         await somebody_leads(server)
         await until(lambda: takes > 1)
         assert server.company.membership is not None
-        await server.company.membership.heed()
+        await server.company.membership.check_reachability()
         await asyncio.sleep(0.05)  # in which the keys in the tables are read
         assert (await key_used(server, "k")).json()["job_id"] == first
         may_go.set()

@@ -21,7 +21,7 @@ async def house() -> AsyncIterator[House]:
     ) as opened:
         for number in range(WAITING):
             await opened.submit(f"j{number:02}", queue="q", payload={"number": number})
-        assert opened.engine._brain().live_jobs() == 3
+        assert opened.engine._ready_scheduler().live_jobs() == 3
         yield opened
 
 

@@ -12,7 +12,7 @@ from prometheus_client.samples import Sample
 
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.api.metrics import HISTOGRAMS, OTHERS
-from rota.engine.observe import Counts
+from rota.engine.observe import Metrics
 from tests.api.house import NOOP, House
 
 PROMISED = (
@@ -128,7 +128,7 @@ async def _calls_of_a_scrape(house: House) -> int:
 
 
 def test_every_histogram_reaches_from_what_is_quick_to_what_is_stuck() -> None:
-    histograms = Counts().histograms()
+    histograms = Metrics().histograms()
     assert list(HISTOGRAMS) == [*histograms, "estimate_error_seconds"]  # the calibration's
     for name, one in histograms.items():
         bounds = [bound for bound, _ in one.buckets()]

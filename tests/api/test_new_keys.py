@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.engine.presence import Presence
+from rota.engine.presence import Membership
 from rota.store.protocol import KeyStatus
 from rota.store.protocols.nodes import Node
 from tests.api.house import NOOP, House
@@ -39,7 +39,9 @@ async def test_a_new_key_is_not_looked_up_and_a_repeat_is(
     await until(lambda: house.engine.is_new_key("k"))
     first = await submit(house, "k")
     assert looked_for == []
-    house.engine._brain()._t.recently_finished._keys.shard("k").clear()  # as after a while
+    house.engine._ready_scheduler()._t.recently_finished._keys.shard(
+        "k"
+    ).clear()  # as after a while
     again = await submit(house, "k")
     assert (again["job_id"], looked_for) == (first["job_id"], ["k"])
 
@@ -49,12 +51,12 @@ async def test_where_there_are_other_servers_every_key_is_looked_up(
 ) -> None:
     """One of them may have promised something under it."""
     await until(lambda: house.engine.is_new_key("k"))
-    presence = Presence(house.store, house.engine, Node(node="node-a"))
+    presence = Membership(house.store, house.engine, Node(node="node-a"))
     house.change(presence=presence)
     await submit(house, "before anybody looked")
-    await presence.heed()
+    await presence.check_reachability()
     await submit(house, "alone")
     await house.store.nodes.announce(Node(node="node-b"))
-    await presence.heed()
+    await presence.check_reachability()
     await submit(house, "in company")
     assert looked_for == ["before anybody looked", "in company"]

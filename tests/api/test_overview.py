@@ -183,7 +183,7 @@ async def test_what_needs_attention_is_named_with_where_to_look(house: House) ->
 
 async def test_what_fires_needs_attention(house: House) -> None:
     await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
-    await house.parts.alerts.look()
+    await house.parts.alerts.evaluate()
     (item,) = (await house.ask("GET", "/attention", expect=200))["items"]
     assert (item["kind"], item["about"]) == ("alert", "disk_low")
     assert item["message"].startswith("fires (critical): disk low")
@@ -191,7 +191,7 @@ async def test_what_fires_needs_attention(house: House) -> None:
 
 async def test_what_fires_and_is_silenced_is_known_already(house: House) -> None:
     await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
-    await house.parts.alerts.look()
+    await house.parts.alerts.evaluate()
     await house.ask("PUT", "/alerts/disk_low/silence", {"for": "1h"}, expect=200)
     assert (await house.ask("GET", "/attention", expect=200))["items"] == []
 

@@ -42,7 +42,7 @@ async def fired(house: House, schedule_id: str, count: int = 1) -> list[dict[str
     async with asyncio.timeout(20):
         seen = 0
         while len(found := await ledger(house, schedule_id)) < count:
-            seen = await house.engine.feed.wait_beyond(seen)
+            seen = await house.engine.journal_notifier.wait_beyond(seen)
     return found
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from rota.api.peers.succession import Succession
-from rota.engine.ports import Standing
+from rota.engine.ports import LeadershipStatus
 from tests.engine.rig import until
 
 
@@ -21,9 +21,9 @@ class Servers:
     def elect(self, leader: str) -> None:
         self.leader, self.epoch = leader, self.epoch + 1
 
-    def standing(self) -> Standing:
+    def standing(self) -> LeadershipStatus:
         self.asked += 1
-        return Standing(*(False, self.leader, f"http://{self.leader}", self.epoch, 0))
+        return LeadershipStatus(*(False, self.leader, f"http://{self.leader}", self.epoch, 0))
 
 
 def watching(servers: Any, told: list[int]) -> Succession:

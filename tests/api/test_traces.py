@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from rota.traces.follower import Follower
-from rota.traces.naming import Recorded
+from rota.traces.follower import TraceFollower
+from rota.traces.naming import RecordingPropagator
 from rota.traces.otlp import Otlp
 from tests.api.company import a_cell
 from tests.api.house import NOOP, House, open_house
@@ -30,17 +30,19 @@ class Traced:
     def __init__(self, sampler: Callable[[str], bool] | None = None) -> None:
         self._kept = InMemorySpanExporter()
         self._otlp = Otlp(SimpleSpanProcessor(self._kept), "node-a")
-        self.naming = Recorded(sampler or self._otlp.samples)
+        self.naming = RecordingPropagator(sampler or self._otlp.samples)
         self._seq = 0
 
     def follow(self, house: House) -> None:
         self.house = house
         engine = house.engine
-        self._follower = Follower(engine, engine.feed, house.parts.catalog, self.naming, self._otlp)
+        self._follower = TraceFollower(
+            engine, engine.journal_notifier, house.parts.catalog, self.naming, self._otlp
+        )
 
     async def spans(self, name: str = "") -> list[ReadableSpan]:
         """All that ended so far, or those of this name."""
-        self._seq = await self._follower.follow(self._seq, self.house.engine.feed.seq)
+        self._seq = await self._follower.follow(self._seq, self.house.engine.journal_notifier.seq)
         return [one for one in self._kept.get_finished_spans() if one.name == name or not name]
 
     async def span(self, name: str) -> ReadableSpan:

@@ -9,15 +9,15 @@ import pytest
 
 from rota.cli.start import cluster
 from rota.cli.start.cluster import refuse_duplicate_name
-from rota.engine.seat import Member
+from rota.engine.seat import CellMember
 from rota.store.protocols.nodes import Node
 from rota.store.sqlite.memory import MemoryStore
 
 TTL_MS = 3_000
 
 
-def me(address: str) -> Member:
-    return Member(node="a", address=address, ttl_ms=TTL_MS)
+def me(address: str) -> CellMember:
+    return CellMember(node="a", address=address, ttl_ms=TTL_MS)
 
 
 async def speak_on(store: MemoryStore) -> None:

@@ -23,9 +23,9 @@ from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState,
 from rota.core.outcome import AnyReceipt, AnyWrite, Order, PollAnswer, Refill
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
-from rota.engine.observe import Counts
-from rota.engine.ports import Clerk, Clock
-from rota.engine.seat import Member
+from rota.engine.observe import Metrics
+from rota.engine.ports import AnswerEncoder, Clock
+from rota.engine.seat import CellMember
 from rota.store.protocol import (
     Epoch,
     FencedError,
@@ -215,7 +215,7 @@ class Rig:
         self,
         clock: Clock | None = None,
         store: MemoryStore | None = None,
-        member: Member | None = None,
+        member: CellMember | None = None,
         window: MemoryWindow | None = None,
         limits: EngineLimits = ENGINE_LIMITS,
     ) -> None:
@@ -224,9 +224,9 @@ class Rig:
         self.ledger = self.slow.ledger
         self.hands = FakeClock()
         self.clock = clock or self.hands
-        self.counts = Counts()
+        self.counts = Metrics()
         timing = Timing(window=window or MemoryWindow())
-        member = replace(member or Member(node="node-1"), limits=limits)
+        member = replace(member or CellMember(node="node-1"), limits=limits)
         self.engine = Engine(self.slow, self.clock, timing, self.counts, member)
 
     async def submit(self, job_id: str, **asked: Any) -> AnyReceipt:
@@ -247,7 +247,7 @@ class Rig:
 
     def poll(self, worker_id: str = "w1", **said: Any) -> asyncio.Task[PollAnswer]:
         """A worker waits for work."""
-        clerk: Clerk | None = said.pop("clerk", None)
+        clerk: AnswerEncoder | None = said.pop("clerk", None)
         event = Poll(
             poll_id=self.engine.next_poll_id(),
             worker_id=WorkerId(worker_id),

@@ -9,9 +9,9 @@ from rota.core.errors import Conflict
 from rota.core.inputs import Key, Preloaded, Retry, Submit
 from rota.core.model import JobState, KeyRecord
 from rota.core.outcome import JobsAccepted
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.pickup import encode_submission
-from rota.engine.presence import LagMeter, Presence
+from rota.engine.presence import LagMeter, Membership
 from rota.store.protocol import StoreError
 from rota.store.protocols.durability import Durability, DurabilityLevel
 from rota.store.protocols.nodes import Node
@@ -38,22 +38,22 @@ async def test_a_follower_says_how_far_behind_it_is_and_a_leader_that_it_leads()
         first = await leading(await it.join("a"))
         second = await it.join("b")
         told = [
-            Presence(it.store, rig.engine, Node(node=rig.engine.node, version="1"))
+            Membership(it.store, rig.engine, Node(node=rig.engine.node, version="1"))
             for rig in (first, second)
         ]
         await first.submit("x")
         seq = first.engine.standing().seq
         second.ledger.is_away = True
         for one in told:
-            await one.tell()
-        behind = told[1].me.behind_records
-        assert (told[0].me.leads, told[0].me.behind_records) == (True, 0)
-        assert (told[1].me.leads, told[1].me.seq + behind) == (False, seq)
+            await one.announce()
+        behind = told[1].announced.behind_records
+        assert (told[0].announced.leads, told[0].announced.behind_records) == (True, 0)
+        assert (told[1].announced.leads, told[1].announced.seq + behind) == (False, seq)
         second.ledger.is_away = False
         await until(lambda: second.engine.standing().seq == seq)
-        await told[1].tell()
-        assert told[1].me.behind_records == 0
-        assert [seen.announced.node for seen in await told[0].everyone()] == ["a", "b"]
+        await told[1].announce()
+        assert told[1].announced.behind_records == 0
+        assert [seen.announced.node for seen in await told[0].all_nodes()] == ["a", "b"]
 
 
 class Database(MemoryStore):
@@ -72,7 +72,7 @@ class Database(MemoryStore):
 
 async def test_a_durability_that_drops_is_said_and_refuses_what_asked_for_more() -> None:
     store = Database()
-    assurance = Assurance(store, DurabilityLevel.SYNC_HA)
+    assurance = DurabilityMonitor(store, DurabilityLevel.SYNC_HA)
     await assurance.look()
     assert (assurance.level, assurance.refusal) == (DurabilityLevel.SYNC_HA, "")
     store.worth = Durability(DurabilityLevel.ASYNC_HA, ("one standby is left",))
@@ -104,7 +104,7 @@ async def test_what_is_accepted_at_which_level(
 ) -> None:
     store = Database()
     store.worth = Durability(DurabilityLevel(level))
-    assurance = Assurance(store, DurabilityLevel(required))
+    assurance = DurabilityMonitor(store, DurabilityLevel(required))
     await assurance.look()
     assert (assurance.refusal == "") is is_accepted
 
@@ -157,9 +157,9 @@ async def test_a_leader_tells_of_itself_without_asking_where_its_own_journal_end
 
         noted = stand_in(it.store, catalog=stand_in(it.store.catalog, head=head))
         presences = [
-            Presence(noted, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
+            Membership(noted, rig.engine, Node(node=rig.engine.node)) for rig in (leader, follower)
         ]
-        await presences[0].tell()
-        assert (asked, presences[0].me.leads) == ([], True)
-        await presences[1].tell()
-        assert (asked, presences[1].me.leads) == ([True], False)
+        await presences[0].announce()
+        assert (asked, presences[0].announced.leads) == ([], True)
+        await presences[1].announce()
+        assert (asked, presences[1].announced.leads) == ([True], False)

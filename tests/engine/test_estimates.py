@@ -8,7 +8,7 @@ from rota.core.inputs import Complete, Heartbeat, MemoryWindow, Running, Submit
 from rota.core.model import JobId, JobRecord, WorkerId
 from rota.core.outcome import Order
 from rota.core.records.policy import DEFAULT
-from rota.engine.calibration import AIMED_AT, Calibration, promised
+from rota.engine.calibration import AIMED_AT, Calibration, with_interval
 from rota.engine.estimates import FORWARD_RUN
 from rota.engine.forward import Budget, ForwardRun
 from rota.engine.limits import SAMPLE_EVERY_MS
@@ -23,8 +23,8 @@ MINUTE = 60 * SECOND
 def tell(calibration: Calibration, number: int, expected: int, real: int) -> tuple[int, int]:
     """A job is told to wait so long, and waits otherwise; the interval it was told."""
     job_id, now = JobId(f"j{number}"), NOON + number * HOUR
-    told = promised(calibration, FORWARD_RUN, now + expected, now)
-    calibration.foretold(job_id, told)
+    told = with_interval(calibration, FORWARD_RUN, now + expected, now)
+    calibration.note_estimate(job_id, told)
     calibration.started([job_id], now + real)
     return told.low - now, told.high - now
 
@@ -59,10 +59,10 @@ def test_four_of_five_starts_fall_inside_whatever_the_errors_look_like() -> None
 
 def test_the_first_word_counts_and_what_never_starts_is_forgotten() -> None:
     calibration = Calibration()
-    early = promised(calibration, FORWARD_RUN, NOON + HOUR, NOON)
-    late = promised(calibration, FORWARD_RUN, NOON + 60 * MINUTE, NOON + 59 * MINUTE)
-    calibration.foretold(JobId("a"), early)
-    calibration.foretold(JobId("a"), late)
+    early = with_interval(calibration, FORWARD_RUN, NOON + HOUR, NOON)
+    late = with_interval(calibration, FORWARD_RUN, NOON + 60 * MINUTE, NOON + 59 * MINUTE)
+    calibration.note_estimate(JobId("a"), early)
+    calibration.note_estimate(JobId("a"), late)
     calibration.started([JobId("a"), JobId("unknown")], NOON + 2 * HOUR)
     assert calibration.starts == 1
     error = dict(calibration.errors_s.buckets())
@@ -162,7 +162,7 @@ async def test_a_job_that_runs_or_is_gone_has_no_outlook() -> None:
         assert await rig.engine.outlook(record) is None
 
 
-async def test_a_job_far_back_is_reckoned_from_those_before_it_on_the_shelf_too() -> None:
+async def test_a_job_far_back_is_reckoned_from_the_spilled_ones_before_it_too() -> None:
     async with running(window=MemoryWindow(jobs=50, fifo_group=5, refill=10)) as rig:
         await rig.register()
         names = [f"j{n:03}" for n in range(200)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rota.core.inputs import Cancel, Key, Preloaded, Submit
 from rota.core.model import JobId, KeyRecord
 from rota.core.outcome import PutKey
-from rota.engine.fresh_keys import FreshKeys
+from rota.engine.fresh_keys import KeyFilter
 from rota.engine.limits import ENGINE_LIMITS, KEY_MARKS, EngineLimits
 from rota.store.limits import KEY_AGE_MS
 from rota.store.protocol import QueryStore, Seq, StoreError
@@ -39,8 +39,8 @@ async def store_with(keys: list[str]) -> MemoryStore:
 
 async def begun(
     store: MemoryStore, clock: FakeClock | None = None, limits: EngineLimits = ENGINE_LIMITS
-) -> FreshKeys:
-    keys = FreshKeys(store.catalog, clock or FakeClock(), limits)
+) -> KeyFilter:
+    keys = KeyFilter(store.catalog, clock or FakeClock(), limits)
     keys.begin(has_inbox=False)
     await settle()
     return keys
@@ -50,7 +50,7 @@ def test_marks_that_nobody_set_take_no_memory() -> None:
     """Followers have them, too, and may never lead."""
     process, store, count = psutil.Process(), MemoryStore(), 32
     before = process.memory_info().rss
-    kept = [FreshKeys(store.catalog, FakeClock()) for _ in range(count)]
+    kept = [KeyFilter(store.catalog, FakeClock()) for _ in range(count)]
     assert process.memory_info().rss - before < len(kept) * KEY_MARKS // 8 // 4
 
 
@@ -100,7 +100,7 @@ class Shut:
 async def test_no_key_is_new_before_all_used_ones_could_be_read() -> None:
     catalog = Shut((await store_with(["used"])).catalog)
     limits = EngineLimits(used_keys_retry_s=0)
-    keys = FreshKeys(catalog, FakeClock(), limits)  # type: ignore[arg-type]  # all that it asks for
+    keys = KeyFilter(catalog, FakeClock(), limits)  # type: ignore[arg-type]  # all that it asks for
     assert not keys.is_new("x"), "this server does not lead"
     keys.begin(has_inbox=False)
     await until(lambda: catalog.asked > 1)
@@ -130,11 +130,11 @@ async def test_where_too_many_were_used_to_be_read_their_age_has_to_pass() -> No
 
 
 async def test_no_key_is_new_before_the_inbox_was_empty_once() -> None:
-    keys = FreshKeys((await store_with([])).catalog, FakeClock())
+    keys = KeyFilter((await store_with([])).catalog, FakeClock())
     keys.begin(has_inbox=True)
     await until(lambda: keys._complete)
     assert not keys.is_new("x")
-    keys.took_inbox()
+    keys.inbox_drained()
     assert keys.is_new("x")
     await keys.end()
     keys.begin(has_inbox=True)
@@ -143,8 +143,8 @@ async def test_no_key_is_new_before_the_inbox_was_empty_once() -> None:
     await keys.end()
 
 
-async def test_what_was_promised_without_a_leader_is_not_new_to_the_next_reign() -> None:
-    keys = FreshKeys((await store_with([])).catalog, FakeClock())
+async def test_what_was_promised_without_a_leader_is_not_new_to_the_next_leader() -> None:
+    keys = KeyFilter((await store_with([])).catalog, FakeClock())
     keys.promise("promised")
     keys.begin(has_inbox=False)
     await until(lambda: keys.is_new("x"))

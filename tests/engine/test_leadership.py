@@ -16,7 +16,7 @@ from rota.engine.limits import EngineLimits
 from rota.engine.pickup import encode_submission
 from rota.engine.ports import UnavailableError
 from rota.engine.recovery import build_scheduler
-from rota.engine.seat import Member
+from rota.engine.seat import CellMember
 from rota.store.journal import encode_record
 from rota.store.protocol import Epoch
 from rota.store.sqlite.memory import MemoryStore
@@ -42,7 +42,7 @@ class Cell:
 
     async def join(self, node: str, window: MemoryWindow | None = None, **limits: Any) -> Rig:
         """One more server."""
-        member = Member(node=node, address=f"http://{node}", ttl_ms=TTL_MS)
+        member = CellMember(node=node, address=f"http://{node}", ttl_ms=TTL_MS)
         rig = Rig(self.clock, self.store, member, window, EngineLimits(**limits))
         rig.hands = self.clock
         self.rigs.append(rig)
@@ -110,7 +110,7 @@ async def test_a_leader_that_says_nothing_for_the_ttl_is_replaced() -> None:
         assert second.counts.submitted() == 2
 
 
-async def test_a_leader_that_cannot_renew_stops_answering_before_its_seat_is_free() -> None:
+async def test_a_leader_that_cannot_renew_stops_answering_before_another_may_lead() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         second = await it.join("b")
@@ -220,7 +220,7 @@ async def test_on_a_clean_stop_the_next_server_leads_without_waiting() -> None:
         assert second.engine.why(JobId("x")) is not None
 
 
-async def test_a_backlog_on_the_shelf_is_taken_over_in_its_order() -> None:
+async def test_a_spilled_backlog_is_taken_over_in_its_order() -> None:
     async with cell() as it:
         small = MemoryWindow(jobs=5, fifo_group=2, refill=3)
         first = await leading(await it.join("a", small))
@@ -239,7 +239,7 @@ async def test_a_backlog_on_the_shelf_is_taken_over_in_its_order() -> None:
         assert second.counts.submitted() == len(names)
 
 
-async def test_a_follower_keeps_a_copy_again_when_the_shelf_is_empty() -> None:
+async def test_a_follower_keeps_a_copy_again_when_no_job_is_spilled() -> None:
     async with cell() as it:
         small = MemoryWindow(jobs=2, fifo_group=1, refill=2)
         first = await leading(await it.join("a", small, cold_ms=0))
@@ -318,7 +318,7 @@ async def test_a_promised_job_that_turns_out_to_be_impossible_fails_and_says_why
         assert await it.store.ledger.take_inbox(10) == []
 
 
-async def test_an_entry_is_taken_once_although_the_record_that_took_it_was_in_doubt() -> None:
+async def test_an_entry_is_taken_once_although_the_fate_of_its_record_was_unknown() -> None:
     async with cell() as it:
         await it.store.ledger.put_inbox(encode_submission(Submit(jobs=(job("x"),))))
         first = await it.join("a")
@@ -331,7 +331,7 @@ async def test_an_entry_is_taken_once_although_the_record_that_took_it_was_in_do
         assert first.counts.submitted() == 2
 
 
-async def test_a_server_that_takes_over_many_jobs_can_renew_its_seat_meanwhile() -> None:
+async def test_a_server_that_takes_over_many_jobs_can_renew_its_leadership_meanwhile() -> None:
     async with cell() as it:
         first = await leading(await it.join("a"))
         await first.engine.post(Submit(jobs=tuple(job(f"j{n}") for n in range(5_000))))

@@ -29,7 +29,7 @@ async def test_a_long_line_runs_in_order_with_few_of_it_in_memory() -> None:
         await rig.register()
         for number in range(40):
             await rig.submit(f"j{number:02}", cpu=4)
-        assert rig.engine._brain().live_jobs() < 8
+        assert rig.engine._ready_scheduler().live_jobs() < 8
         assert await run_all(rig, 40) == [f"j{number:02}" for number in range(40)]
         assert rig.ledger.refills
 

@@ -28,7 +28,7 @@ async def lines(rig: Rig, count: int) -> list[Occurrence]:
     query, seen = OccurrenceQuery(schedule_id=SCHEDULE), 0
     async with asyncio.timeout(PATIENCE_S):
         while len(found := await rig.store.catalog.find_occurrences(query)) < count:
-            seen = await rig.engine.feed.wait_beyond(seen)
+            seen = await rig.engine.journal_notifier.wait_beyond(seen)
     return found
 
 
@@ -41,7 +41,7 @@ async def test_a_clock_that_is_set_forward_during_a_sleep_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_an_instant_whose_append_is_in_doubt_is_decided_once(written: bool) -> None:
+async def test_an_instant_whose_append_has_an_unknown_fate_is_decided_once(written: bool) -> None:
     async with running(clock_look_s=0.01) as rig:
         await hourly(rig)
         rig.store.ledger.leave_next_append_uncertain(written=written)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from rota.engine.seat import Member, Seat
+from rota.engine.seat import CellMember, LeaderElection
 from rota.store.protocol import LeaderRow
 from rota.store.sqlite.memory import MemoryJournalStore
 from tests.engine.clocks import FakeClock
@@ -29,11 +29,11 @@ class Two:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.database = Database()
-        self.leader = self._seat("leader")
-        self.other = self._seat("other")
+        self.leader = self._election("leader")
+        self.other = self._election("other")
 
-    def _seat(self, node: str) -> Seat:
-        return Seat(self.database, self.clock, Member(node=node, ttl_ms=TTL_MS))
+    def _election(self, node: str) -> LeaderElection:
+        return LeaderElection(self.database, self.clock, CellMember(node=node, ttl_ms=TTL_MS))
 
     async def begin(self) -> None:
         """The first one leads, and the other has seen it."""
@@ -83,31 +83,31 @@ async def test_a_leader_that_never_showed_a_connection_is_judged_by_its_silence(
 async def test_a_leader_that_is_silent_to_everybody_is_replaced_in_a_third_of_the_ttl() -> None:
     two = Two()
     await two.begin()
-    two.other.doubted = two.leader.epoch
+    two.other.suspected = two.leader.epoch
     assert not await two.is_free_after(TTL_MS // 3 - 1)
     assert await two.is_free_after(1)
 
 
-async def test_a_leader_that_renews_keeps_its_seat_though_one_server_cannot_reach_it() -> None:
+async def test_a_leader_that_renews_goes_on_leading_though_one_server_cannot_reach_it() -> None:
     two = Two()
     await two.begin()
-    two.other.doubted = two.leader.epoch
+    two.other.suspected = two.leader.epoch
     for _ in range(8):
         await two.leader.renew()
         assert not await two.is_free_after(TTL_MS // 4)
 
 
-async def test_who_was_not_reached_in_another_epoch_is_not_doubted_in_this_one() -> None:
+async def test_a_leader_not_reached_in_another_epoch_is_not_suspected_in_this_one() -> None:
     two = Two()
     await two.begin()
-    two.other.doubted = two.leader.epoch - 1
+    two.other.suspected = two.leader.epoch - 1
     assert not await two.is_free_after(TTL_MS - 1)
 
 
 async def test_a_server_that_starts_again_does_not_wait_for_itself() -> None:
     two = Two()
     await two.begin()
-    again = Seat(two.database, two.clock, Member(node="leader", ttl_ms=TTL_MS))
+    again = LeaderElection(two.database, two.clock, CellMember(node="leader", ttl_ms=TTL_MS))
     await again.look()
     assert again.is_free
     assert not two.other.is_free

@@ -11,7 +11,7 @@ from rota.core.inputs import Cancel, Key, Preloaded, Submit
 from rota.core.model import JobId, JobState
 from rota.core.outcome import JobsAccepted
 from rota.engine.ports import UnavailableError
-from rota.engine.seat import Member
+from rota.engine.seat import CellMember
 from rota.store.protocol import StoreError
 from tests.core.asking import job
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
@@ -122,7 +122,7 @@ async def test_a_failure_leaves_no_answer_that_nobody_fetches() -> None:
     async with running() as rig:
         await rig.register()
         rig.ledger.inner.leave_next_append_uncertain(written=False)
-        await rig.engine.feed.wait_beyond(0)
+        await rig.engine.journal_notifier.wait_beyond(0)
         poll, caller = rig.poll(), asyncio.create_task(rig.submit("a"))
         await asyncio.gather(poll, caller, return_exceptions=True)
         del poll, caller
@@ -205,7 +205,7 @@ async def test_a_second_engine_on_the_same_store_knows_all_that_was_answered() -
         await rig.submit("a")
         await rig.submit("b", after=["a"])
         answer = await rig.poll()
-    later = Rig(rig.clock, rig.store, Member(node="node-2"))
+    later = Rig(rig.clock, rig.store, CellMember(node="node-2"))
     await later.engine.start()
     assert later.counts.submitted() == 2
     await later.poll(completed=(succeeded(answer.orders[0]),), wait_ms=0)

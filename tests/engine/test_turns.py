@@ -18,7 +18,7 @@ from rota.store.protocol import Seq
 from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
 
 
-class Scribe:
+class RecordingEncoder:
     """A clerk who keeps what is written and what leaves; `sees` is called as it does."""
 
     def __init__(self, sees: Callable[[], None] = lambda: None) -> None:
@@ -75,7 +75,7 @@ async def test_the_store_is_told_of_a_turn_before_there_is_anything_to_append() 
 async def test_an_answer_is_put_into_words_while_it_becomes_durable_and_given_after() -> None:
     async with running() as rig:
         await rig.register()
-        clerk = Scribe()
+        clerk = RecordingEncoder()
         poll = rig.poll(clerk=clerk)
         await settle()
         assert not clerk.written
@@ -97,7 +97,7 @@ async def test_what_is_in_words_leaves_before_anybody_is_told_and_before_it_is_c
     async with running() as rig:
         await rig.register()
         seen: list[tuple[bool, int]] = []
-        clerk = Scribe(lambda: seen.append((poll.done(), rig.counts.submitted())))
+        clerk = RecordingEncoder(lambda: seen.append((poll.done(), rig.counts.submitted())))
         poll = rig.poll(clerk=clerk)
         await settle()
         await rig.submit("a")
@@ -109,7 +109,7 @@ async def test_what_is_in_words_leaves_before_anybody_is_told_and_before_it_is_c
 async def test_what_was_put_into_words_and_did_not_become_durable_is_not_given() -> None:
     async with running() as rig:
         await rig.register()
-        clerk = Scribe()
+        clerk = RecordingEncoder()
         poll = rig.poll(clerk=clerk)
         await settle()
         rig.ledger.shut()
@@ -133,7 +133,7 @@ async def test_who_is_told_finds_itself_counted_and_goes_on_before_the_rest_is()
         before = appends.buckets()[-1][1]
         await rig.submit("a")
         assert rig.counts.submitted() == 1
-        assert rig.engine.feed.seq == rig.engine.standing().seq
+        assert rig.engine.journal_notifier.seq == rig.engine.standing().seq
         assert appends.buckets()[-1][1] == before
         await asyncio.sleep(0)
         assert appends.buckets()[-1][1] == before + 1
@@ -320,8 +320,8 @@ async def test_a_superseded_worker_hears_it_in_its_poll() -> None:
 
 async def test_watchers_are_woken_by_what_is_durable_and_by_nothing_else() -> None:
     async with running() as rig:
-        at = rig.engine.feed.seq
-        watcher = asyncio.create_task(rig.engine.feed.wait_beyond(at))
+        at = rig.engine.journal_notifier.seq
+        watcher = asyncio.create_task(rig.engine.journal_notifier.wait_beyond(at))
         with pytest.raises(NotFound):
             await rig.engine.post(Cancel(job_id=JobId("ghost")))
         await settle()
@@ -334,7 +334,9 @@ async def test_watchers_are_woken_by_what_is_durable_and_by_nothing_else() -> No
         rig.ledger.let_go()
         assert await watcher == at + 1
         await caller
-        assert await rig.engine.feed.wait_beyond(at) == at + 1, "one that is behind need not wait"
+        assert await rig.engine.journal_notifier.wait_beyond(at) == at + 1, (
+            "one that is behind need not wait"
+        )
         changes = await rig.store.catalog.changes_after(Seq(0), 10)
         assert [change.seq for change in changes] == [1, 1]
 
@@ -342,8 +344,8 @@ async def test_watchers_are_woken_by_what_is_durable_and_by_nothing_else() -> No
 async def test_what_is_due_happens_by_itself() -> None:
     async with running(SystemClock()) as rig:
         await rig.submit("a", run_at=rig.clock.now() + 60)
-        seq = rig.engine.feed.seq
-        await asyncio.wait_for(rig.engine.feed.wait_beyond(seq), PATIENCE_S)
+        seq = rig.engine.journal_notifier.seq
+        await asyncio.wait_for(rig.engine.journal_notifier.wait_beyond(seq), PATIENCE_S)
         assert await rig.state("a") is JobState.QUEUED
 
 
@@ -388,5 +390,5 @@ async def test_the_figures_hear_of_every_turn() -> None:
     assert rig.counts.submitted() == 1
     assert rig.counts.finished() == {("default", "succeeded"): 1}
     assert [len(rig.engine.workers()), len(rig.engine.queues())] == [1, 1]
-    assert rig.engine.fold_lag_s() == 0.0
+    assert rig.engine.projection_lag_s() == 0.0
     await rig.engine.stop()

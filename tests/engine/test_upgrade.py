@@ -39,7 +39,7 @@ async def test_an_older_follower_says_so_and_still_knows_who_leads() -> None:
             await older.submit("job")
 
 
-async def test_an_older_server_leaves_the_seat_to_those_who_can_read_the_journal() -> None:
+async def test_an_older_server_leaves_leadership_to_those_who_can_read_the_journal() -> None:
     async with cell() as it:
         newer, older = await overtaken(it)
         newer.ledger.is_away = True

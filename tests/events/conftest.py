@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rota.events.positions import Positions
-from rota.events.telling import Teller
+from rota.events.positions import Offsets
+from rota.events.telling import Publisher
 from rota.sdk import AsyncClient, Patience
 from tests.api.house import TOKEN
 from tests.sdk.real_server import real_server
@@ -31,13 +31,13 @@ async def client(url: str) -> AsyncIterator[AsyncClient]:
 
 
 @pytest.fixture
-def positions(tmp_path: Path) -> Positions:
-    return Positions(tmp_path / "state")
+def positions(tmp_path: Path) -> Offsets:
+    return Offsets(tmp_path / "state")
 
 
 @pytest.fixture
-def teller(client: AsyncClient, positions: Positions) -> Teller:
-    return Teller(client, positions, "here")
+def teller(client: AsyncClient, positions: Offsets) -> Publisher:
+    return Publisher(client, positions, "here")
 
 
 async def until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], Any]) -> T:

@@ -16,8 +16,8 @@ from rota.api.reading.signatures import check_signature
 from rota.engine.clock import SystemClock
 from rota.events.config import NatsSink, RedisSink, WebhookSink
 from rota.events.limits import EventLimits
-from rota.events.outlets import Outlet, open_outlet
-from rota.events.positions import Positions
+from rota.events.outlets import EventTransport, open_transport
+from rota.events.positions import Offsets
 from rota.events.sinks import Follower
 from rota.sdk import AsyncClient
 from rota.store.protocols.hooks import Hook
@@ -76,10 +76,10 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @asynccontextmanager
 async def following(
-    sink: Any, client: AsyncClient, positions: Positions, outlet: Outlet | None = None
+    sink: Any, client: AsyncClient, positions: Offsets, outlet: EventTransport | None = None
 ) -> AsyncIterator[None]:
     hurried = EventLimits(pause_s_first=0.01)
-    follower = Follower(sink, client, outlet or open_outlet(sink), positions, hurried)
+    follower = Follower(sink, client, outlet or open_transport(sink), positions, hurried)
     task = asyncio.create_task(follower.run())
 
     async def look() -> Any:
@@ -113,7 +113,7 @@ def webhook(receiver: Receiver, **given: Any) -> WebhookSink:
 
 
 async def test_changes_of_a_job_are_told_in_order_and_signed(
-    client: AsyncClient, positions: Positions, receiver: Receiver
+    client: AsyncClient, positions: Offsets, receiver: Receiver
 ) -> None:
     async with following(webhook(receiver), client, positions):
         job_id = await submit(client)
@@ -134,7 +134,7 @@ async def test_changes_of_a_job_are_told_in_order_and_signed(
 
 
 async def test_a_sink_goes_on_where_it_was(
-    client: AsyncClient, positions: Positions, receiver: Receiver
+    client: AsyncClient, positions: Offsets, receiver: Receiver
 ) -> None:
     async with following(webhook(receiver), client, positions):
         await submit(client, "first")
@@ -147,7 +147,7 @@ async def test_a_sink_goes_on_where_it_was(
 
 
 async def test_a_receiver_that_fails_is_tried_again_and_nothing_overtakes(
-    client: AsyncClient, positions: Positions, receiver: Receiver
+    client: AsyncClient, positions: Offsets, receiver: Receiver
 ) -> None:
     receiver.answers = [500, 429, 302, 204]
     async with following(webhook(receiver), client, positions):
@@ -157,7 +157,7 @@ async def test_a_receiver_that_fails_is_tried_again_and_nothing_overtakes(
 
 
 async def test_what_cannot_be_delivered_is_kept_and_sets_off_an_alarm(
-    client: AsyncClient, positions: Positions, receiver: Receiver, tmp_path: Path
+    client: AsyncClient, positions: Offsets, receiver: Receiver, tmp_path: Path
 ) -> None:
     receiver.answers = [500, 500]
     async with following(webhook(receiver, attempts=2), client, positions):
@@ -171,7 +171,7 @@ async def test_what_cannot_be_delivered_is_kept_and_sets_off_an_alarm(
 
 
 async def test_a_sink_tells_only_what_it_was_asked_for(
-    client: AsyncClient, positions: Positions, receiver: Receiver
+    client: AsyncClient, positions: Offsets, receiver: Receiver
 ) -> None:
     sink = webhook(receiver, events=["rota.job.cancelled", "rota.queue.*"])
     async with following(sink, client, positions):
@@ -181,7 +181,7 @@ async def test_a_sink_tells_only_what_it_was_asked_for(
 
 @pytest.mark.process
 async def test_a_redis_stream_gets_the_changes(
-    client: AsyncClient, positions: Positions, tmp_path: Path
+    client: AsyncClient, positions: Offsets, tmp_path: Path
 ) -> None:
     from redis.asyncio import Redis
 
@@ -199,7 +199,7 @@ async def test_a_redis_stream_gets_the_changes(
 
 @pytest.mark.process
 async def test_a_nats_stream_gets_the_changes(
-    client: AsyncClient, positions: Positions, tmp_path: Path
+    client: AsyncClient, positions: Offsets, tmp_path: Path
 ) -> None:
     import nats
 

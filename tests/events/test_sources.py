@@ -20,9 +20,9 @@ from rota.events.config import (
     RabbitSource,
     RedisSource,
 )
-from rota.events.folder import Folder
-from rota.events.positions import Positions
-from rota.events.telling import Teller, event_of
+from rota.events.folder import FolderWatcher
+from rota.events.positions import Offsets
+from rota.events.telling import Publisher, event_of_message
 from rota.sdk import AsyncClient
 from tests.events.brokers import nats_server, rabbitmq_server, redis_server
 from tests.events.conftest import told, until
@@ -44,7 +44,9 @@ async def going(run: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 def test_a_message_that_is_an_event_is_told_as_it_is() -> None:
     event = {"specversion": "1.0", "id": "x", "source": "/o", "type": "u"}
-    assert event_of(b'{"specversion":"1.0","id":"x","source":"/o","type":"u"}', PLAIN) == event
+    assert (
+        event_of_message(b'{"specversion":"1.0","id":"x","source":"/o","type":"u"}', PLAIN) == event
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,23 +59,23 @@ def test_a_message_that_is_an_event_is_told_as_it_is() -> None:
     ],
 )
 def test_any_other_message_is_the_data_of_one(body: bytes, more: dict[str, Any]) -> None:
-    assert event_of(body, PLAIN) == {**PLAIN, **more}
+    assert event_of_message(body, PLAIN) == {**PLAIN, **more}
 
 
 async def test_what_the_server_refuses_is_buried_and_holds_up_nobody(
-    client: AsyncClient, teller: Teller, tmp_path: Path
+    client: AsyncClient, teller: Publisher, tmp_path: Path
 ) -> None:
-    await teller.tell([{**PLAIN, "id": "a"}, {**PLAIN, "type": "rota.x"}, {**PLAIN, "id": "b"}])
+    await teller.publish([{**PLAIN, "id": "a"}, {**PLAIN, "type": "rota.x"}, {**PLAIN, "id": "b"}])
     assert [one.id for one in await told(client, 2)] == ["a", "b"]
     assert b"rota.x" in (tmp_path / "state" / "here.dead.jsonl").read_bytes()
 
 
 async def test_a_file_is_told_of_once_it_stops_growing(
-    client: AsyncClient, teller: Teller, positions: Positions, tmp_path: Path
+    client: AsyncClient, teller: Publisher, positions: Offsets, tmp_path: Path
 ) -> None:
     inbox = tmp_path / "in"
     inbox.mkdir()
-    folder = Folder(FolderSource(name="in", path=inbox, pattern="*.csv"), teller, positions)
+    folder = FolderWatcher(FolderSource(name="in", path=inbox, pattern="*.csv"), teller, positions)
     seen = await folder.look_once({})
     (inbox / "a.csv").write_text("1")
     (inbox / "b.txt").write_text("1")
@@ -93,25 +95,25 @@ async def test_a_file_is_told_of_once_it_stops_growing(
 
 
 async def test_a_folder_goes_on_where_it_was(
-    client: AsyncClient, teller: Teller, positions: Positions, tmp_path: Path
+    client: AsyncClient, teller: Publisher, positions: Offsets, tmp_path: Path
 ) -> None:
     inbox = tmp_path / "in"
     (inbox / "deep").mkdir(parents=True)
     (inbox / "old.csv").write_text("x")
     source = FolderSource(name="in", path=inbox, every=0.01, recursive=True, type="drop")
-    async with going(Folder(source, teller, positions).run()):
+    async with going(FolderWatcher(source, teller, positions).run()):
         await until(_loaded(positions), lambda seen: seen is not None)
         (inbox / "deep" / "new.csv").write_text("x")
         await told(client, 1)
     (inbox / "late.csv").write_text("x")
-    async with going(Folder(source, teller, positions).run()):
+    async with going(FolderWatcher(source, teller, positions).run()):
         events = await told(client, 2)
     assert [one.type for one in events] == ["drop.created"] * 2
     assert events[0].id.startswith("deep/new.csv:")
     assert events[1].id.startswith("late.csv:")
 
 
-def _loaded(positions: Positions) -> Any:
+def _loaded(positions: Offsets) -> Any:
     async def look() -> Any:
         return positions.load("in")
 
@@ -120,18 +122,18 @@ def _loaded(positions: Positions) -> Any:
 
 @pytest.mark.process
 async def test_messages_of_a_redis_stream_are_confirmed_when_they_are_durable(
-    client: AsyncClient, teller: Teller, tmp_path: Path
+    client: AsyncClient, teller: Publisher, tmp_path: Path
 ) -> None:
     from redis.asyncio import Redis
 
-    from rota.events.redis_streams import RedisStream
+    from rota.events.redis_streams import RedisSubscription
 
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
         await redis.xadd("orders", {"data": '{"n": 1}'})
         await redis.xadd("orders", {"customer": "7", "total": "3"})
         source = RedisSource(name="shop", url=url, stream="orders")
-        async with going(RedisStream(source, teller).run()):
+        async with going(RedisSubscription(source, teller).run()):
             events = await told(client, 2)
             pending = await until(
                 lambda: redis.xpending("orders", "rota"), lambda seen: seen["pending"] == 0
@@ -143,12 +145,12 @@ async def test_messages_of_a_redis_stream_are_confirmed_when_they_are_durable(
 
 @pytest.mark.process
 async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
-    client: AsyncClient, teller: Teller, tmp_path: Path
+    client: AsyncClient, teller: Publisher, tmp_path: Path
 ) -> None:
     """The client loses a cancel that comes along with an answer."""
     from redis.asyncio import Redis
 
-    from rota.events.redis_streams import RedisStream
+    from rota.events.redis_streams import RedisSubscription
 
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
@@ -156,7 +158,7 @@ async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
         ends = []
         for steps in range(40):
             await redis.xadd("orders", {"data": "1"})
-            ends.append(asyncio.create_task(RedisStream(source, teller).run()))
+            ends.append(asyncio.create_task(RedisSubscription(source, teller).run()))
             for _ in range(steps):
                 await asyncio.sleep(0)
             ends[-1].cancel()
@@ -170,22 +172,22 @@ async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
 
 @pytest.mark.process
 async def test_what_redis_handed_out_before_a_crash_comes_again_and_counts_once(
-    client: AsyncClient, teller: Teller, tmp_path: Path
+    client: AsyncClient, teller: Publisher, tmp_path: Path
 ) -> None:
     from redis.asyncio import Redis
 
-    from rota.events.redis_streams import RedisStream
+    from rota.events.redis_streams import RedisSubscription
 
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
         source = RedisSource(name="shop", url=url, stream="orders")
-        stream = RedisStream(source, teller)
+        stream = RedisSubscription(source, teller)
         await stream._join(redis)
         await redis.xadd("orders", {"data": '{"n": 1}'})
         # Taken, told, and not confirmed: as if it had been killed between the two.
         answer = await redis.xreadgroup("rota", stream._consumer, {"orders": ">"})
         ((key, fields),) = answer[0][1]
-        await teller.tell([stream._event(key, fields)])
+        await teller.publish([stream._event(key, fields)])
         async with going(stream.run()):
             await until(lambda: redis.xpending("orders", "rota"), lambda seen: not seen["pending"])
         (event,) = await told(client, 1)
@@ -195,7 +197,7 @@ async def test_what_redis_handed_out_before_a_crash_comes_again_and_counts_once(
 
 @pytest.mark.process
 async def test_messages_of_a_nats_stream_are_confirmed_when_they_are_durable(
-    client: AsyncClient, teller: Teller, tmp_path: Path
+    client: AsyncClient, teller: Publisher, tmp_path: Path
 ) -> None:
     import nats
 
@@ -223,7 +225,7 @@ async def test_messages_of_a_nats_stream_are_confirmed_when_they_are_durable(
 
 @pytest.mark.process
 async def test_a_nats_message_is_not_confirmed_while_the_server_is_away(
-    positions: Positions, tmp_path: Path
+    positions: Offsets, tmp_path: Path
 ) -> None:
     import nats
 
@@ -238,7 +240,7 @@ async def test_a_nats_message_is_not_confirmed_while_the_server_is_away(
         source = NatsSource(name="shop", url=url, stream="ORDERS", subject="orders.>")
         nobody = f"http://127.0.0.1:{free_port()}"
         async with AsyncClient(nobody, "token") as away:
-            async with going(subscription(source, Teller(away, positions, "x")).run()):
+            async with going(subscription(source, Publisher(away, positions, "x")).run()):
                 info = await until(
                     lambda: _consumer(stream), lambda seen: seen and seen.num_ack_pending == 1
                 )
@@ -259,7 +261,7 @@ async def _consumer(stream: Any) -> Any:
 @pytest.mark.process
 @pytest.mark.slow
 async def test_messages_of_a_kafka_topic_are_taken_from_where_they_were_left(
-    client: AsyncClient, teller: Teller
+    client: AsyncClient, teller: Publisher
 ) -> None:
     from confluent_kafka import Producer
 
@@ -283,7 +285,7 @@ async def test_messages_of_a_kafka_topic_are_taken_from_where_they_were_left(
 @pytest.mark.process
 @pytest.mark.slow
 async def test_a_rabbitmq_message_comes_again_until_it_is_durable(
-    client: AsyncClient, teller: Teller, positions: Positions, tmp_path: Path
+    client: AsyncClient, teller: Publisher, positions: Offsets, tmp_path: Path
 ) -> None:
     import aio_pika
 
@@ -300,7 +302,7 @@ async def test_a_rabbitmq_message_comes_again_until_it_is_durable(
         nobody = f"http://127.0.0.1:{free_port()}"
         async with (
             AsyncClient(nobody, "token") as away,
-            going(subscription(source, Teller(away, positions, "x")).run()),
+            going(subscription(source, Publisher(away, positions, "x")).run()),
         ):
             await until(lambda: _waiting(channel), lambda count: count == 0)
         async with going(subscription(source, teller).run()):
@@ -332,14 +334,14 @@ async def _waiting(channel: Any) -> int:
 
 @pytest.mark.postgres
 async def test_a_notification_of_postgresql_is_an_event(
-    client: AsyncClient, teller: Teller
+    client: AsyncClient, teller: Publisher
 ) -> None:
-    from rota.events.notify import Channel
+    from rota.events.notify import PostgresListener
     from tests.postgres.cell import Cell
 
     cell = Cell()
     source = PostgresSource(name="db", dsn=cell.dsn, channel="orders")
-    async with going(Channel(source, teller).run()), cell.connected() as admin:
+    async with going(PostgresListener(source, teller).run()), cell.connected() as admin:
 
         async def notify() -> Any:
             await admin.execute("""NOTIFY orders, '{"n": 1}'""")

@@ -37,7 +37,7 @@ from rota.core.triggers.filter_text import parse_filter, parse_path
 from rota.core.triggers.filters import StepLimitError, passes, read_filter
 from rota.events.config import ConfigError, read_config
 from rota.gateway import merge, stream
-from rota.simulate.fleet import pool
+from rota.simulate.fleet import single_machine_fleet
 from rota.simulate.history import read_history
 from rota.simulate.reading import TraceError
 from rota.simulate.swf import read_swf
@@ -137,9 +137,9 @@ PARSERS = [
            ValueError),
     Parser("cursor of a list", read_cursor, texts(make_cursor("x")), ProblemError),
     Parser("cursor of ids", read_id_cursor, texts(make_cursor("0" * 36)), ProblemError),
-    Parser("cursor of a gateway", merge.read_places,
-           texts(str(merge.write_places({"north": "x"}))), ValueError),
-    Parser("place in a gateway's stream", stream.read_places, texts("north=42.0,south=1"),
+    Parser("cursor of a gateway", merge.read_cursor,
+           texts(str(merge.write_cursor({"north": "x"}))), ValueError),
+    Parser("place in a gateway's stream", stream.read_event_id, texts("north=42.0,south=1"),
            ProblemError),
     Parser("traceparent", parse_traceparent, texts(f"00-{'a' * 32}-{'b' * 16}-01"), ()),
     Parser("cell of an id", tag_in, texts("01a1e084-e300-7000-98ef-464423f46e12"), ()),
@@ -163,7 +163,7 @@ PARSERS = [
     Parser("deadline of a command", options.deadline, texts("2h", "2026-03-01"),
            click.BadParameter),
     Parser("rate", options.request_rate, texts("1000/1s", "none", "5/m"), click.BadParameter),
-    Parser("synthetic work", lambda text: simulate.recipe_of(text, pool(8, 0)),
+    Parser("synthetic work", lambda text: simulate.recipe_of(text, single_machine_fleet(8, 0)),
            texts(RECIPE, "jobs=5,load=0.8,estimates=exact"), click.BadParameter),
 ]  # fmt: skip
 
@@ -315,7 +315,7 @@ def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1).filter(encodable))
 def test_a_gateways_cursor_leads_back_to_every_cell(places: dict[str, str | None]) -> None:
-    assert merge.read_places(str(merge.write_places(places))) == places
+    assert merge.read_cursor(str(merge.write_cursor(places))) == places
 
 
 @given(

@@ -15,10 +15,10 @@ from uvicorn.server import ServerState
 from rota.api.app import create_app as create_cell_app
 from rota.api.connections import BoundedProtocol
 from rota.gateway.app import create_app
-from rota.gateway.desk import Desk
-from rota.gateway.fleet import Fleet
-from rota.gateway.lines import Lines
-from rota.gateway.plan import Plan, make_plan
+from rota.gateway.desk import GatewayContext
+from rota.gateway.fleet import CellDirectory
+from rota.gateway.lines import Connections
+from rota.gateway.plan import GatewayConfig, make_config
 from tests.api.house import NOOP, TOKEN, House, open_house
 
 T = TypeVar("T")
@@ -123,17 +123,17 @@ class TestFleet:
         """All at once: each takes its time."""
         await asyncio.gather(*(one.stop() for one in self._listening))
 
-    def plan(self, pins: Mapping[str, str] | None = None) -> Plan:
+    def plan(self, pins: Mapping[str, str] | None = None) -> GatewayConfig:
         cells = [(name, cell.listening.url) for name, cell in self.cells.items()]
-        return make_plan(cells, pins=(pins or {}).items())
+        return make_config(cells, pins=(pins or {}).items())
 
     async def gateway(self, pins: Mapping[str, str] | None = None) -> Gateway:
         """Another gateway in front of all cells there are now."""
-        fleet = Fleet(self.plan(pins), Lines())
-        self._stack.push_async_callback(fleet.lines.close)
+        fleet = CellDirectory(self.plan(pins), Connections())
+        self._stack.push_async_callback(fleet.connections.close)
         await fleet.start()
         self._stack.push_async_callback(fleet.stop)
-        desk = Desk(fleet)
+        desk = GatewayContext(fleet)
         listening = await self._listen(create_app(desk, ["127.0.0.1"]))
         self._stack.callback(desk.closing.set)
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -148,7 +148,7 @@ class TestFleet:
 class Gateway:
     """A gateway, and who asks it."""
 
-    desk: Desk
+    desk: GatewayContext
     http: httpx2.AsyncClient
 
     async def ask(
@@ -166,8 +166,8 @@ class Gateway:
 
     def tenant_of(self, cell: str) -> str:
         """A tenant whose home this is."""
-        ring = self.desk.fleet.ring
-        return next(name for n in range(1000) if ring.home(name := f"tenant-{n}") == cell)
+        ring = self.desk.directory.router
+        return next(name for n in range(1000) if ring.cell_of(name := f"tenant-{n}") == cell)
 
     async def pages(self, path: str, **query: Any) -> AsyncIterator[dict[str, Any]]:
         """Every page of a list; waits where a cell is down."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.datastructures import Headers
 
-from rota.gateway.headers import passed_in, passed_out
+from rota.gateway.headers import request_headers, response_headers
 from tests.gateway.fleet import Gateway
 
 
@@ -14,8 +14,8 @@ def headers(**given: str) -> Headers:
 
 def test_a_cell_gets_its_own_cookies_only() -> None:
     given = headers(cookie="north.s=1; south.s=2; other=3")
-    assert dict(passed_in({"type": "http"}, given, "south")) == {"cookie": "s=2"}
-    assert passed_in({"type": "http"}, given, "west") == []
+    assert dict(request_headers({"type": "http"}, given, "south")) == {"cookie": "s=2"}
+    assert request_headers({"type": "http"}, given, "west") == []
 
 
 def test_the_clients_word_on_addresses_and_lines_is_not_passed_on() -> None:
@@ -23,7 +23,7 @@ def test_the_clients_word_on_addresses_and_lines_is_not_passed_on() -> None:
         x_forwarded_for="10.0.0.1", connection="x", origin="http://a", host="b", authorization="c"
     )
     scope = {"type": "http", "client": ("192.0.2.7", 1)}
-    assert dict(passed_in(scope, given, "south")) == {
+    assert dict(request_headers(scope, given, "south")) == {
         "authorization": "c",
         "x-forwarded-for": "192.0.2.7",
     }
@@ -31,12 +31,12 @@ def test_the_clients_word_on_addresses_and_lines_is_not_passed_on() -> None:
 
 def test_cookies_say_whose_they_are_and_are_for_https_where_that_is_used() -> None:
     answer = [("Set-Cookie", "s=1; HttpOnly"), ("Connection", "close"), ("X-A", "b")]
-    assert passed_out(answer, "north", secure=False) == [
+    assert response_headers(answer, "north", secure=False) == [
         (b"rota-cell", b"north"),
         (b"set-cookie", b"north.s=1; HttpOnly"),
         (b"x-a", b"b"),
     ]
-    assert (b"set-cookie", b"north.s=1; HttpOnly; Secure") in passed_out(
+    assert (b"set-cookie", b"north.s=1; HttpOnly; Secure") in response_headers(
         answer, "north", secure=True
     )
 

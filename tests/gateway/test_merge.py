@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.gateway.merge import Part, Places, add_up, merge_pages, read_places, write_places
+from rota.gateway.merge import Part, Places, add_up, merge_pages, read_cursor, write_cursor
 
 CELLS = ("a", "b", "c")
 HELD = st.dictionaries(st.sampled_from(CELLS), st.sets(st.integers(0, 60), max_size=25), min_size=1)
@@ -51,8 +51,8 @@ def test_pages_put_one_after_the_other_are_the_whole_sorted_list(
         assert len(page.groups) <= limit
         assert items or not page.rest, "a page that brings nothing must be the last"
         seen += items
-        cursor = write_places(page.rest)
-        places = read_places(cursor) if cursor else {}
+        cursor = write_cursor(page.rest)
+        places = read_cursor(cursor) if cursor else {}
     assert seen == sorted((one for some in fleet.values() for one in some), reverse=falling)
 
 
@@ -119,7 +119,7 @@ def test_items_of_the_same_key_stay_together() -> None:
 @pytest.mark.parametrize("cursor", ["", "x", "!!!", "WzFd", "MQ", "eyJhIjoxfQ"])
 def test_a_cursor_of_somebody_else_is_refused(cursor: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        read_places(cursor)
+        read_cursor(cursor)
 
 
 def test_figures_are_added_at_every_depth_and_words_are_the_first_ones() -> None:

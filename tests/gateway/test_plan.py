@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from rota.gateway.plan import PlanError, make_plan
+from rota.gateway.plan import ConfigError, make_config
 from rota.wire.cells import cell_tag
 
 A, B = ("a", "http://127.0.0.1:1"), ("b", "https://b.example:7070/")
@@ -23,19 +23,19 @@ def two_of_one_tag() -> tuple[str, str]:
 
 
 def test_cells_have_servers_weights_and_pins() -> None:
-    plan = make_plan([A, B, ("a", "http://127.0.0.1:2")], [("b", "2.5")], [("acme", "a")])
+    plan = make_config([A, B, ("a", "http://127.0.0.1:2")], [("b", "2.5")], [("acme", "a")])
     assert plan.cells == {
         "a": ["http://127.0.0.1:1", "http://127.0.0.1:2"],
         "b": ["https://b.example:7070"],
     }
-    assert plan.ring.weights == {"a": 1.0, "b": 2.5}
-    assert plan.ring.home("acme") == "a"
+    assert plan.router.weights == {"a": 1.0, "b": 2.5}
+    assert plan.router.cell_of("acme") == "a"
 
 
 def test_two_cells_that_ids_cannot_tell_apart_are_refused() -> None:
     one, other = two_of_one_tag()
-    with pytest.raises(PlanError, match=f"{one} and {other} have the same tag"):
-        make_plan([(one, A[1]), (other, A[1])])
+    with pytest.raises(ConfigError, match=f"{one} and {other} have the same tag"):
+        make_config([(one, A[1]), (other, A[1])])
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_what_cannot_be_is_refused_in_words(
     pins: list[tuple[str, str]],
     words: str,
 ) -> None:
-    with pytest.raises(PlanError, match=words):
-        make_plan(cells, weights, pins)
+    with pytest.raises(ConfigError, match=words):
+        make_config(cells, weights, pins)

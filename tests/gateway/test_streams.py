@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from rota.gateway.stream import Weaver, read_places
+from rota.gateway.stream import StreamMerge, read_event_id
 from rota.wire.problems import ProblemError
 from tests.gateway.fleet import PATIENCE_S, Gateway, TestFleet
 
@@ -52,19 +52,19 @@ async def reading(gateway: Gateway, path: str, **headers: str) -> AsyncIterator[
 
 
 def test_an_event_carries_a_place_in_every_cell() -> None:
-    weaver = Weaver({"a": "1.0"})
-    assert weaver.weave("b", b"id: 7.2\ndata: {}") == b"id: a=1.0,b=7.2\ndata: {}\n\n"
-    assert weaver.weave("a", b"event: reset\nid: 9.0\ndata: x\ndata: y") == (
+    weaver = StreamMerge({"a": "1.0"})
+    assert weaver.merge("b", b"id: 7.2\ndata: {}") == b"id: a=1.0,b=7.2\ndata: {}\n\n"
+    assert weaver.merge("a", b"event: reset\nid: 9.0\ndata: x\ndata: y") == (
         b"id: a=9.0,b=7.2\nevent: reset\ndata: x\ndata: y\n\n"
     )
-    assert weaver.weave("a", b": still here") == b""
-    assert weaver.weave("a", b"retry: 1000") == b""
+    assert weaver.merge("a", b": still here") == b""
+    assert weaver.merge("a", b"retry: 1000") == b""
 
 
 @pytest.mark.parametrize("text", ["x", "1.0", "a=", "a=1.0,", "a=1.0;b=2", "A=1"])
 def test_a_place_of_another_stream_is_refused(text: str) -> None:
     with pytest.raises(ProblemError):
-        read_places(text)
+        read_event_id(text)
 
 
 async def test_changes_of_all_cells_come_in_one_stream_and_go_on_where_it_was_left(
@@ -108,11 +108,11 @@ async def test_a_closing_gateway_ends_its_streams(gateway: Gateway) -> None:
         await stream.until("north=")
         gateway.desk.closing.set()
         await stream.to_end()
-    assert gateway.desk.seats.taken == 0
+    assert gateway.desk.streams.taken == 0
 
 
 async def test_only_so_many_streams_are_open(gateway: Gateway) -> None:
-    gateway.desk.seats.taken = 256
+    gateway.desk.streams.taken = 256
     problem = await gateway.ask("GET", "/stream", expect=429)
     assert "streams are open" in problem["detail"]
     head = await gateway.http.head("/stream")

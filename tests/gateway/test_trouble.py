@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from rota.gateway.fleet import Fleet
+from rota.gateway.fleet import CellDirectory
 from rota.gateway.limits import PROBE_ANSWER_S
-from rota.gateway.lines import Lines
-from rota.gateway.plan import make_plan
+from rota.gateway.lines import Connections
+from rota.gateway.plan import make_config
 from tests.api.house import ADMIN, NOOP
 from tests.gateway.fleet import Gateway, TestFleet, until
 
@@ -66,7 +66,7 @@ async def test_another_server_of_the_cell_is_asked_where_one_is_gone(fleet: Test
         nobody.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{nobody.getsockname()[1]}"
     south = fleet.cells["south"].listening.url
-    two = Fleet(make_plan([("south", dead), ("south", south)]), Lines())
+    two = CellDirectory(make_config([("south", dead), ("south", south)]), Connections())
     cell = two.cells["south"]
     try:
         assert [server.url for server in cell.candidates()] == [dead, south]
@@ -75,14 +75,14 @@ async def test_another_server_of_the_cell_is_asked_where_one_is_gone(fleet: Test
         assert cell.ready
     finally:
         await two.stop()
-        await two.lines.close()
+        await two.connections.close()
 
 
 async def test_a_server_of_another_cell_is_not_used(fleet: TestFleet) -> None:
     await fleet.add_cell("west", called="east")
     await fleet.add_cell("void", called="")
     gateway = await fleet.gateway()
-    cells = gateway.desk.fleet.cells
+    cells = gateway.desk.directory.cells
     assert not cells["west"].up
     assert "it is of the cell east: start its servers with --cell west" in cells["west"].why
     assert "it has no cell name" in cells["void"].why

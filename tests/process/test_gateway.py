@@ -11,20 +11,20 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from rota.gateway.plan import make_plan
+from rota.gateway.plan import make_config
 from rota.sdk import Client, Endpoint, Patience
 from tests.process.cell import PATIENCE_S, UP, Cell, Daemon, shell, until
 
 pytestmark = pytest.mark.process
 
 NAMES = ("north", "south")
-PLAN = make_plan([(name, "http://127.0.0.1:1") for name in NAMES])
+PLAN = make_config([(name, "http://127.0.0.1:1") for name in NAMES])
 """Tenants go by the names of cells, not by their addresses."""
 
 
 def tenants_of(cell: str, count: int) -> list[str]:
     names = (f"tenant-{number}" for number in range(1000))
-    return [name for name in names if PLAN.ring.home(name) == cell][:count]
+    return [name for name in names if PLAN.router.cell_of(name) == cell][:count]
 
 
 class Fleet:

@@ -35,7 +35,7 @@ GROWS = ("append", "put_inbox")
 DEADLINES_S = {"append": 10.0, "claim": 1.5, "renew": 1.5, "observe": 1.5, "resign": 1.5}
 DEADLINE_S = 5.0
 """Of all other calls."""
-UNFOLDED_S = 2.0
+UNPROJECTED_S = 2.0
 """So long an older program cannot read past a newer one's record: then it is in the tables."""
 
 
@@ -100,7 +100,7 @@ class Database:
 
     def unreadable_after(self, seq: int) -> bool:
         """Whether an older program that has read up to there cannot go on."""
-        fresh = self.loop.true_s - UNFOLDED_S
+        fresh = self.loop.true_s - UNPROJECTED_S
         return any(place > seq and at > fresh for place, at in self.newer.items())
 
 

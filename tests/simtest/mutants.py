@@ -22,7 +22,7 @@ from rota.core.steps import attendance, control, reports
 from rota.core.tables import SchedulerState
 from rota.engine.callers import Callers
 from rota.engine.loop import Engine
-from rota.engine.seat import Seat
+from rota.engine.seat import LeaderElection
 from rota.store.journal import encode_record
 from rota.store.protocol import KeyStatus, UnknownFateError
 from rota.store.sqlite.memory import MemoryJournalStore
@@ -132,7 +132,7 @@ def _lease_from_receipt() -> list[Patch]:
 
 
 def _trusts_for_ever() -> list[Patch]:
-    return [(Seat, "trusted", property(lambda self: self._held))]
+    return [(LeaderElection, "trusted", property(lambda self: self._held))]
 
 
 def _unknown_fate_ignored() -> list[Patch]:
@@ -192,14 +192,14 @@ def _watermark_unwritten() -> list[Patch]:
 
 
 def _memory_kept() -> list[Patch]:
-    stumble = Engine._stumble
+    stumble = Engine._reset
 
     async def stubbornly(self: Engine, error: Exception) -> None:
         kept = self._scheduler
         await stumble(self, error)
         if isinstance(error, UnknownFateError) and kept is not None:
             self._scheduler = kept
-            self._keeper.start()
+            self._renewal.start()
             self._open()
 
     return [(Engine, "_stumble", stubbornly)]

@@ -47,7 +47,7 @@ FAULTS: Mapping[str, tuple[float, float]] = {
 }
 """Kinds of faults, with how long each may last, in seconds. Their names are part of the trace."""
 
-ACTS: Mapping[str, int] = {
+ACTIONS: Mapping[str, int] = {
     "plain": 6,
     "long": 5,
     "hog": 2,
@@ -62,7 +62,7 @@ ACTS: Mapping[str, int] = {
     "cancel": 4,
 }
 """Kinds of actions of users, with their weights. Their names are part of the trace."""
-SHORT_ACTS: Mapping[str, int] = {"burst": 3}
+SHORT_ACTIONS: Mapping[str, int] = {"burst": 3}
 """Further actions where workers prefetch."""
 
 PROFILES: Mapping[str, tuple[str, ...]] = {
@@ -253,7 +253,7 @@ def draw(seed: int, *, profile: str = "all", storm_s: float | None = None) -> Si
         kinds=kinds,
     )
     options = msgspec.structs.replace(options, **FIXED.get(profile, {}))
-    return SimulationPlan(seed, options, _acts(seed, options), _faults(seed, options))
+    return SimulationPlan(seed, options, _actions(seed, options), _faults(seed, options))
 
 
 def _moments(rng: Rng, per_s: float, end_s: float) -> list[float]:
@@ -265,12 +265,12 @@ def _moments(rng: Rng, per_s: float, end_s: float) -> list[float]:
     return moments
 
 
-def _acts(seed: int, options: Options) -> tuple[Action, ...]:
+def _actions(seed: int, options: Options) -> tuple[Action, ...]:
     moments = _moments(rng_for(seed, "when to act"), options.acts_per_s, options.storm_s)
     rng = rng_for(seed, "how to act")
-    every = {"long": 1} if options.acts_per_s == QUIET_ACTS_PER_S else ACTS
+    every = {"long": 1} if options.acts_per_s == QUIET_ACTS_PER_S else ACTIONS
     if options.spare:
-        every = {**every, **SHORT_ACTS}
+        every = {**every, **SHORT_ACTIONS}
     return tuple(
         Action(number, rng.choices(list(every), list(every.values()))[0], at)
         for number, at in enumerate(moments)

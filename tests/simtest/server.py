@@ -11,9 +11,9 @@ from typing import cast
 
 import aiohttp
 
-from rota.alerts.channels import Carrier
-from rota.alerts.figures import Watcher
-from rota.alerts.watch import Watch
+from rota.alerts.channels import Notifier
+from rota.alerts.figures import Sampler
+from rota.alerts.watch import AlertEvaluator
 from rota.api.app import Parts, create_app
 from rota.api.door.auth import Access
 from rota.api.door.roster import Roster
@@ -27,12 +27,12 @@ from rota.api.peers.submitted import SubmittedSpecs
 from rota.core.inputs import Timing
 from rota.core.model import Millis
 from rota.core.outcome import Outcome
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
-from rota.engine.observe import Counts
-from rota.engine.presence import Presence
-from rota.engine.seat import Member
+from rota.engine.observe import Metrics
+from rota.engine.presence import Membership
+from rota.engine.seat import CellMember
 from rota.store.files.memory import MemoryBlobs
 from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
@@ -46,7 +46,7 @@ RESTART_S = 0.5
 """A server that could not start is started again after so long."""
 
 
-class SimulatedMetrics(Counts):
+class SimulatedMetrics(Metrics):
     """Metrics of an engine; also checks the scheduler's invariants after each turn."""
 
     def __init__(self, server: SimulatedServer) -> None:
@@ -57,12 +57,12 @@ class SimulatedMetrics(Counts):
         """None: nobody asks for forecasts."""
         return {}
 
-    def fold_lag_seconds(self) -> float:
+    def projection_lag_seconds(self) -> float:
         """Zero: the in-memory store's tables never lag."""
         return 0.0
 
-    def turned(self, outcome: Outcome) -> None:
-        super().turned(outcome)
+    def turn_committed(self, outcome: Outcome) -> None:
+        super().turn_committed(outcome)
         self._server.check_memory()
 
 
@@ -125,7 +125,7 @@ class SimulatedServer:
     async def _live(self) -> None:
         clock = MachineClock(self.machine, self._network.loop)
         store = self._database.as_seen_by(self.machine, newer=self.newer, older=self.older)
-        member = Member(node=self.machine.name, address=self.address, ttl_ms=self.ttl_ms)
+        member = CellMember(node=self.machine.name, address=self.address, ttl_ms=self.ttl_ms)
         figures = SimulatedMetrics(self)
         self.engine = engine = Engine(store, clock, self.timing, figures, member)
         try:
@@ -145,7 +145,7 @@ class SimulatedServer:
         forwarder = Forwarder(engine, roster, member.node, self._closing, http)
         presence = None
         if not self.older:
-            presence = Presence(store, engine, Node(node=member.node, address=self.address))
+            presence = Membership(store, engine, Node(node=member.node, address=self.address))
             await presence.start()
             Reach(engine, presence, http)  # its task ends with the machine
         mailbox = Mailbox(store, clock)
@@ -165,13 +165,15 @@ class SimulatedServer:
             logs=store.logs,
             files=_files(store),
             hooks=store.hooks,
-            feed=engine.feed,
+            feed=engine.journal_notifier,
             access=Access(roster=roster, no_auth=True, throttle=Throttle()),
             audit=AuditTrail(store.access, clock),
             figures=figures,
-            alerts=Watch(engine, Watcher(engine, figures, lambda: None), store.notes, Carrier()),
+            alerts=AlertEvaluator(
+                engine, Sampler(engine, figures, lambda: None), store.notes, Notifier()
+            ),
             node=self.machine.name,
-            assurance=Assurance(store),
+            assurance=DurabilityMonitor(store),
             version="0.0.0",
             started_at=clock.now(),
             closing=self._closing,

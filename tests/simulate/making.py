@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from rota.core.inputs import MemoryWindow, SetPolicy
 from rota.core.model import Terms
 from rota.core.records.policy import PRESETS
-from rota.simulate.diary import Diary
-from rota.simulate.fleet import FleetPlan, pool
+from rota.simulate.diary import JobHistory
+from rota.simulate.fleet import FleetPlan, single_machine_fleet
 from rota.simulate.workload import ONCE, Trace, Work, cpu_needs
-from rota.simulate.world import World
+from rota.simulate.world import Simulation
 from tests.simulate.oracle import Rigid
 
 
@@ -48,14 +48,14 @@ def simulated(
     fleet: FleetPlan | int,
     policy: str = "easy",
     window: MemoryWindow | None = None,
-) -> Diary:
+) -> JobHistory:
     """What becomes of them."""
-    plan = pool(fleet) if isinstance(fleet, int) else fleet
-    world = World(plan, [SetPolicy(policy=PRESETS[policy])], Ticks(), window)
+    plan = single_machine_fleet(fleet) if isinstance(fleet, int) else fleet
+    world = Simulation(plan, [SetPolicy(policy=PRESETS[policy])], Ticks(), window)
     return world.run(Trace("by hand", works))
 
 
-def starts_s(diary: Diary) -> list[float]:
+def starts_s(diary: JobHistory) -> list[float]:
     """When each job started."""
     return [start / 1000 for start in diary.start]
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.simulate.diary import Diary
-from rota.simulate.fleet import pool
-from rota.simulate.metrics import figures
+from rota.simulate.diary import JobHistory
+from rota.simulate.fleet import single_machine_fleet
+from rota.simulate.metrics import simulation_metrics
 from rota.simulate.swf import read_swf
 from rota.simulate.workload import Trace, Work
 from tests.simulate import oracle
@@ -95,9 +95,9 @@ def log(name: str, procs: int) -> Trace:
     return read_swf(Path(str(TRACES)) / f"{name}.swf.gz", cpus=procs)
 
 
-def replayed(name: str, procs: int, policy: str) -> Diary:
+def replayed(name: str, procs: int, policy: str) -> JobHistory:
     """The log under a policy."""
-    return simulated(list(log(name, procs)), pool(procs), policy)
+    return simulated(list(log(name, procs)), single_machine_fleet(procs), policy)
 
 
 @needs_traces
@@ -107,7 +107,7 @@ def test_a_log_gives_the_published_figures_and_the_textbooks_starts(
     name: str, procs: int, policy: str
 ) -> None:
     diary = replayed(name, procs, policy)
-    found = figures(diary, 1000 * procs)
+    found = simulation_metrics(diary, 1000 * procs)
     jobs, wait, slowdown, longest = PUBLISHED[name, procs, policy]
     assert found.jobs == jobs
     assert f"{found.avg_wait_s:.{len(wait.partition('.')[2])}f}" == wait

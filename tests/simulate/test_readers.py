@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rota.simulate.history import History, read_history
+from rota.simulate.history import RecordedHistory, read_history
 from rota.simulate.reading import TraceError
 from rota.simulate.swf import read_swf
 from rota.simulate.wfcommons import read_workflow
@@ -200,7 +200,7 @@ def ran(job_id: str, submitted: str, seconds: int, **more: Any) -> dict[str, Any
     }
 
 
-def recorded(folder: Path, *rows: object) -> History:
+def recorded(folder: Path, *rows: object) -> RecordedHistory:
     """Reads these lines."""
     path = folder / "history.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -7,24 +7,30 @@ from statistics import fmean
 import pytest
 
 from rota.core.records.policy import PRESETS
-from rota.simulate.fleet import pool, uniform
-from rota.simulate.study import Setting, load, shaken_trial, shortest_ms, trial
-from rota.simulate.synthetic import Recipe, Synthetic
+from rota.simulate.fleet import single_machine_fleet, uniform_fleet
+from rota.simulate.study import (
+    StudySetup,
+    evaluate_policy,
+    evaluate_policy_shaken,
+    load,
+    shortest_ms,
+)
+from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
 from rota.simulate.workload import GraphError, Trace, arranged, fitting, paced, shaken
 from tests.simulate.making import Ticks, work
 
-FLAT = Recipe(jobs=4_000, rate=10.0, run_ms=30_000, cpu_min=2, cpu_max=5, tenants=4)
+FLAT = SyntheticSpec(jobs=4_000, rate=10.0, run_ms=30_000, cpu_min=2, cpu_max=5, tenants=4)
 
 
 def test_a_recipe_makes_the_same_workload_each_time() -> None:
-    made = Synthetic(FLAT)
+    made = SyntheticWorkload(FLAT)
     assert list(made) == list(made)
-    assert list(made) != list(Synthetic(Recipe(jobs=4_000, seed=2)))
+    assert list(made) != list(SyntheticWorkload(SyntheticSpec(jobs=4_000, seed=2)))
 
 
 def test_a_made_up_workload_is_as_its_recipe_says() -> None:
-    works = list(Synthetic(FLAT))
-    assert len(works) == len(Synthetic(FLAT)) == 4_000
+    works = list(SyntheticWorkload(FLAT))
+    assert len(works) == len(SyntheticWorkload(FLAT)) == 4_000
     assert works[-1].submit_ms / 4_000 == pytest.approx(100, rel=0.1)
     assert fmean(one.run_ms for one in works) == pytest.approx(30_000, rel=0.15)
     sizes = {one.terms.needs.resources.cpu_milli for one in works}
@@ -34,16 +40,16 @@ def test_a_made_up_workload_is_as_its_recipe_says() -> None:
 
 
 def test_estimates_may_be_too_long_or_missing() -> None:
-    doubled = list(Synthetic(Recipe(jobs=2_000, overestimate=2.0)))
+    doubled = list(SyntheticWorkload(SyntheticSpec(jobs=2_000, overestimate=2.0)))
     ratios = [(one.terms.expected_runtime_ms or 0) / one.run_ms for one in doubled]
     assert fmean(ratios) == pytest.approx(2.0, rel=0.05)
     assert min(ratios) >= 0.999
-    silent = Synthetic(Recipe(jobs=5, overestimate=None))
+    silent = SyntheticWorkload(SyntheticSpec(jobs=5, overestimate=None))
     assert all(one.terms.expected_runtime_ms is None for one in silent)
 
 
 def test_without_a_rate_all_come_at_once_and_without_a_spread_all_run_alike() -> None:
-    works = list(Synthetic(Recipe(jobs=20, rate=0.0, spread=0.0, run_ms=7_000)))
+    works = list(SyntheticWorkload(SyntheticSpec(jobs=20, rate=0.0, spread=0.0, run_ms=7_000)))
     assert {(one.submit_ms, one.run_ms) for one in works} == {(0, 7_000)}
 
 
@@ -70,20 +76,20 @@ def test_nobody_is_shaken_before_the_jobs_it_waits_for() -> None:
 
 def test_a_pace_below_one_raises_the_load() -> None:
     slow = Trace("by hand", [work(10 * n, 10, 2) for n in range(11)])
-    assert load(slow, pool(4)) == pytest.approx(0.55)
-    assert load(paced(slow, 0.5), pool(4)) == pytest.approx(1.1)
-    assert load(Trace("at once", [work(0, 1)]), pool(4)) == float("inf")
+    assert load(slow, single_machine_fleet(4)) == pytest.approx(0.55)
+    assert load(paced(slow, 0.5), single_machine_fleet(4)) == pytest.approx(1.1)
+    assert load(Trace("at once", [work(0, 1)]), single_machine_fleet(4)) == float("inf")
 
 
 def test_no_order_ends_before_the_longest_chain_and_all_the_work() -> None:
     chain = Trace("by hand", [work(0, 5), work(0, 5, parents=(0,)), work(0, 1, 4)])
-    assert shortest_ms(chain, pool(4)) == 10_000
-    assert shortest_ms(chain, pool(1)) == 14_000
+    assert shortest_ms(chain, single_machine_fleet(4)) == 10_000
+    assert shortest_ms(chain, single_machine_fleet(1)) == 14_000
 
 
 def test_what_fits_no_machine_is_left_out_with_all_that_waits_for_it() -> None:
     works = [work(0, 1, 2), work(0, 1, 9), work(1, 1, 1, parents=(1,)), work(2, 1, 1, parents=(0,))]
-    kept = fitting(Trace("by hand", works, dropped=3), uniform(4, 4000).can_run)
+    kept = fitting(Trace("by hand", works, dropped=3), uniform_fleet(4, 4000).can_run)
     assert [one.submit_ms for one in kept] == [0, 2000]
     assert [one.parents for one in kept] == [(), (0,)]
     assert kept.dropped == 5
@@ -95,12 +101,16 @@ def test_jobs_that_wait_for_each_other_are_refused() -> None:
 
 
 def test_shaken_runs_are_summed_up_as_means_and_deviations() -> None:
-    setting = Setting(Synthetic(Recipe(jobs=60, rate=1.0, run_ms=3_000)), pool(2), Ticks())
-    once = trial(PRESETS["easy"], setting)
+    setting = StudySetup(
+        SyntheticWorkload(SyntheticSpec(jobs=60, rate=1.0, run_ms=3_000)),
+        single_machine_fleet(2),
+        Ticks(),
+    )
+    once = evaluate_policy(PRESETS["easy"], setting)
     assert once.is_single
     assert once.deviation() == {}
     assert once.mean()["jobs"] == 60
-    thrice = shaken_trial(PRESETS["easy"], setting, 30_000, 3)
+    thrice = evaluate_policy_shaken(PRESETS["easy"], setting, 30_000, 3)
     waits = [one.avg_wait_s for one in thrice.runs]
     assert len(waits) == 3
     assert thrice.mean()["avg_wait_s"] == pytest.approx(fmean(waits))

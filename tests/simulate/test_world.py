@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 from rota.core.inputs import MemoryWindow, PutQueueSettings
 from rota.core.model import RateLimit
 from rota.core.records.policy import PRESETS
-from rota.simulate.diary import Diary
-from rota.simulate.fleet import FleetPlan, Machines, pool, uniform
-from rota.simulate.metrics import figures
-from rota.simulate.synthetic import Recipe, Synthetic
+from rota.simulate.diary import JobHistory
+from rota.simulate.fleet import FleetPlan, MachineGroup, single_machine_fleet, uniform_fleet
+from rota.simulate.metrics import simulation_metrics
+from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
 from rota.simulate.workload import Trace
-from rota.simulate.world import SimulationError, World
+from rota.simulate.world import Simulation, SimulationError
 from tests.simulate.making import Ticks, simulated, starts_s, work
 
 
-def test_a_job_starts_when_it_comes_if_there_is_room() -> None:
+def test_a_job_starts_when_it_comes_if_capacity_is_free() -> None:
     diary = simulated([work(0, 10), work(3, 10)], 2)
     assert starts_s(diary) == [0, 3]
 
 
-def test_a_job_starts_in_the_instant_in_which_room_is_made() -> None:
+def test_a_job_starts_in_the_instant_in_which_capacity_becomes_free() -> None:
     diary = simulated([work(0, 7.5, 2), work(1, 1, 2), work(1, 1, 1)], 2)
     assert starts_s(diary) == [0, 7.5, 8.5]
 
@@ -52,8 +52,8 @@ def test_a_job_whose_upstream_ended_before_it_came_does_not_wait() -> None:
     assert starts_s(diary) == [0, 5]
 
 
-def test_jobs_go_to_any_machine_with_room() -> None:
-    diary = simulated([work(0, 10, 2), work(0, 10, 2), work(0, 1, 2)], uniform(2, 2000))
+def test_jobs_go_to_any_machine_with_free_capacity() -> None:
+    diary = simulated([work(0, 10, 2), work(0, 10, 2), work(0, 1, 2)], uniform_fleet(2, 2000))
     assert starts_s(diary) == [0, 0, 10]
 
 
@@ -66,7 +66,7 @@ def test_peak_waiting_counts_what_is_left_when_all_is_decided() -> None:
 def test_a_queue_keeps_its_limits_in_the_simulation() -> None:
     limit = PutQueueSettings(name="default", rate_limit=RateLimit(1, 60_000))
     works = [work(0, 1), work(0, 1), work(0, 1)]
-    diary = World(pool(10), [limit], Ticks()).run(Trace("by hand", works))
+    diary = Simulation(single_machine_fleet(10), [limit], Ticks()).run(Trace("by hand", works))
     assert starts_s(diary) == [0, 60, 120]
 
 
@@ -82,20 +82,20 @@ def test_an_evicted_job_begins_anew_and_what_it_did_is_lost() -> None:
     urgent = diary.start[1]
     assert 100_000 <= urgent < 200_000, "it waited for a job that had to make room"
     assert diary.start[0] == urgent + 50_000
-    assert figures(diary, 4000).makespan_s >= (urgent + 1_050_000) / 1000
+    assert simulation_metrics(diary, 4000).makespan_s >= (urgent + 1_050_000) / 1000
 
 
 def test_jobs_that_can_never_start_are_told_not_waited_for() -> None:
     paused = PutQueueSettings(name="default", paused=True)
-    world = World(pool(1), [paused], Ticks())
+    world = Simulation(single_machine_fleet(1), [paused], Ticks())
     with pytest.raises(SimulationError, match=r"2 jobs never start.*number 1 of the workload"):
         world.run(Trace("by hand", [work(0, 1), work(4, 1)]))
 
 
 def test_a_window_of_memory_changes_no_start() -> None:
     """Beyond it the world serves what the scheduler left to a store."""
-    recipe = Recipe(jobs=600, rate=20.0, run_ms=4_000, cpu_max=3, overestimate=None)
-    works = list(Synthetic(recipe))
+    recipe = SyntheticSpec(jobs=600, rate=20.0, run_ms=4_000, cpu_max=3, overestimate=None)
+    works = list(SyntheticWorkload(recipe))
     whole = simulated(works, 6, "strict")
     small = simulated(works, 6, "strict", MemoryWindow(jobs=20, fifo_group=2, refill=7))
     assert whole.peak_waiting > 300, "the workload is too light to tell anything"
@@ -103,7 +103,7 @@ def test_a_window_of_memory_changes_no_start() -> None:
 
 
 def test_the_same_workload_gives_the_same_starts() -> None:
-    works = list(Synthetic(Recipe(jobs=300, rate=5.0, run_ms=4_000, cpu_max=4)))
+    works = list(SyntheticWorkload(SyntheticSpec(jobs=300, rate=5.0, run_ms=4_000, cpu_max=4)))
     assert list(simulated(works, 8).start) == list(simulated(works, 8).start)
 
 
@@ -111,7 +111,7 @@ def test_the_figures_are_those_of_the_textbook() -> None:
     # 4 cpus; waits 0, 90 and 99 s; all is delivered but the last job's 10 s after the last arrival.
     diary = simulated([work(0, 100, 4), work(10, 5, 2), work(101, 20, 4)], 4)
     assert starts_s(diary) == [0, 100, 105]
-    found = figures(diary, 4000)
+    found = simulation_metrics(diary, 4000)
     assert (found.jobs, found.makespan_s) == (3, 125.0)
     assert found.avg_wait_s == pytest.approx((0 + 90 + 4) / 3)
     assert (found.p50_wait_s, found.p95_wait_s, found.max_wait_s) == (4.0, 90.0, 90.0)
@@ -120,8 +120,8 @@ def test_the_figures_are_those_of_the_textbook() -> None:
 
 
 def test_a_fleet_knows_what_it_could_ever_run() -> None:
-    small, odd = uniform(3, 2000, 1 << 30).machines[0], uniform(1, 8000).machines[0]
-    plan = FleetPlan((small, Machines(1, odd.capacity, ("gpu",), ("video",))))
+    small, odd = uniform_fleet(3, 2000, 1 << 30).machines[0], uniform_fleet(1, 8000).machines[0]
+    plan = FleetPlan((small, MachineGroup(1, odd.capacity, ("gpu",), ("video",))))
     needs = work(0, 1, 4).terms.needs
     assert not plan.can_run("default", needs)
     assert plan.can_run("video", needs)
@@ -129,7 +129,7 @@ def test_a_fleet_knows_what_it_could_ever_run() -> None:
     assert [one.worker_id for one in plan.registrations()] == ["w1", "w2", "w3", "w4"]
 
 
-def most_in_use(diary: Diary) -> int:
+def most_in_use(diary: JobHistory) -> int:
     """The most thousandths of processors that ran at any instant."""
     steps = [(start, cpus) for start, cpus in zip(diary.start, diary.cpu_milli, strict=True)]
     steps += [
@@ -149,10 +149,10 @@ def most_in_use(diary: Diary) -> int:
 def test_every_job_starts_once_and_no_processor_is_used_twice(
     policy: str, seed: int, doubt: float | None
 ) -> None:
-    recipe = Recipe(
+    recipe = SyntheticSpec(
         jobs=60, rate=1.0, run_ms=9_000, cpu_max=8, tenants=3, overestimate=doubt, seed=seed
     )
-    works = list(Synthetic(recipe))
+    works = list(SyntheticWorkload(recipe))
     diary = simulated(works, 10, policy)
     assert diary.unstarted() == []
     assert all(start >= ready for start, ready in zip(diary.start, diary.ready, strict=True))

@@ -20,8 +20,8 @@ from rota.core.model import (
 )
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
-from rota.engine.observe import Counts
-from rota.engine.seat import Member
+from rota.engine.observe import Metrics
+from rota.engine.seat import CellMember
 
 TERMS = Terms("noop", "default", "default", 0, Needs(Resources(cpu_milli=1000)), RetryPolicy())
 WORKER = WorkerId("of-0.1")
@@ -44,7 +44,7 @@ async def live(where: str, name: str, count: int) -> None:
     store = await _opened(where)
     clock = SystemClock()
     timing = Timing(window=MemoryWindow(jobs=IN_MEMORY, fifo_group=2))
-    engine: Any = Engine(store, clock, timing, Counts(), Member(node="of-0.1", ttl_ms=3_000))
+    engine: Any = Engine(store, clock, timing, Metrics(), CellMember(node="of-0.1", ttl_ms=3_000))
     await engine.start()
     try:
         async with asyncio.timeout(30):

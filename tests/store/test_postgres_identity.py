@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.engine.trouble import in_words
+from rota.engine.trouble import unready_reason
 from rota.store.postgres.connect import Address, DedicatedConnection, Identity, parse_address
 from rota.store.protocol import OtherDatabaseError
 from tests.postgres.cell import Cell
@@ -23,7 +23,7 @@ async def test_another_database_behind_the_same_address_is_refused_in_plain_word
         moved = DedicatedConnection(Address(other.dsn(), identity=known.identity), "test", 5, {})
         with pytest.raises(OtherDatabaseError, match="another database now") as refused:
             await moved.read(lambda c: c.fetchval("SELECT 1"))
-        assert in_words(refused.value) == str(refused.value)
+        assert unready_reason(refused.value) == str(refused.value)
         await moved.close()
     finally:
         other.remove()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from rota.alerts.board import News, Notice
+from rota.alerts.board import Notification, NotificationKind
 from rota.alerts.limits import ANSWER_BYTES_MAX, SEND_S_MAX
 from rota.alerts.rules import Channel, Severity
 from rota.core.model import Instant
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     import aiohttp
 
 SIGNATURE = "Rota-Signature"
-WEBHOOK = ("http://", "https://")
-MISSING = "apprise is not installed: pip install 'rota[notify]', or use an https:// address"
-_FIRST_WORD: Mapping[News, str] = {
-    News.FIRING: "FIRING",
-    News.RESOLVED: "resolved",
-    News.TEST: "test",
+WEBHOOK_SCHEMES = ("http://", "https://")
+APPRISE_MISSING = "apprise is not installed: pip install 'rota[notify]', or use an https:// address"
+_FIRST_WORD: Mapping[NotificationKind, str] = {
+    NotificationKind.FIRING: "FIRING",
+    NotificationKind.RESOLVED: "resolved",
+    NotificationKind.TEST: "test",
 }
 
 
-class NotTakenError(Exception):
+class DeliveryError(Exception):
     """Nobody took it; the text says why, and names nothing secret."""
 
 
-class Post(Protocol):
+class NotificationSender(Protocol):
     """A way to tell somebody."""
 
-    async def send(self, channel: Channel, notice: Notice, now: Instant) -> None:
+    async def send(self, channel: Channel, notice: Notification, now: Instant) -> None:
         """Returns when it was taken; raises NotTakenError."""
         ...
 
 
 def check_address(url: str) -> None:
     """Raises ValueError that says what is wrong with it."""
-    if url.startswith(WEBHOOK):
+    if url.startswith(WEBHOOK_SCHEMES):
         from yarl import URL  # loaded only by who has a webhook
 
         try:
@@ -60,7 +60,7 @@ def check_address(url: str) -> None:
         return
     apprise = _apprise()
     if apprise is None:
-        raise ValueError(MISSING)
+        raise ValueError(APPRISE_MISSING)
     # Never the address itself: it is the secret.
     if apprise.Apprise.instantiate(url, suppress_exceptions=True) is None:
         raise ValueError(
@@ -69,13 +69,13 @@ def check_address(url: str) -> None:
         )
 
 
-def title_of(notice: Notice, cell: str) -> str:
+def title_of(notice: Notification, cell: str) -> str:
     """One line that says it all on a phone."""
     where = f" {cell}:" if cell else ""
     return f"[Rota]{where} {_FIRST_WORD[notice.news]} {notice.rule} ({notice.severity.value})"
 
 
-def document_of(notice: Notice, cell: str) -> dict[str, Any]:
+def webhook_body(notice: Notification, cell: str) -> dict[str, Any]:
     """What a webhook gets."""
     told = msgspec.to_builtins(notice)
     told["status"] = told.pop("news")
@@ -84,25 +84,25 @@ def document_of(notice: Notice, cell: str) -> dict[str, Any]:
     return {"version": 1, "cell": cell, **told}
 
 
-class Carrier:
+class Notifier:
     """Sends for real."""
 
     def __init__(self, cell: str = "") -> None:
         self._cell = cell
 
-    async def send(self, channel: Channel, notice: Notice, now: Instant) -> None:
+    async def send(self, channel: Channel, notice: Notification, now: Instant) -> None:
         """One notice to one address."""
-        way = self._post if channel.url.startswith(WEBHOOK) else self._notify
+        way = self._send_webhook if channel.url.startswith(WEBHOOK_SCHEMES) else self._send_apprise
         try:
             async with asyncio.timeout(SEND_S_MAX):
                 await way(channel, notice, now)
         except TimeoutError:
-            raise NotTakenError(f"no answer within {SEND_S_MAX:g} s") from None
+            raise DeliveryError(f"no answer within {SEND_S_MAX:g} s") from None
 
-    async def _post(self, channel: Channel, notice: Notice, now: Instant) -> None:
+    async def _send_webhook(self, channel: Channel, notice: Notification, now: Instant) -> None:
         import aiohttp  # slow to load, and most servers have nobody to tell
 
-        body = msgspec.json.encode(document_of(notice, self._cell))
+        body = msgspec.json.encode(webhook_body(notice, self._cell))
         headers = {"Content-Type": "application/json"}
         if channel.secret:
             headers[SIGNATURE] = signature(channel.secret, now // 1000, body)
@@ -112,19 +112,19 @@ class Carrier:
                 aiohttp.ClientSession(auto_decompress=False, trust_env=True) as http,
                 http.post(channel.url, data=body, headers=headers, allow_redirects=False) as answer,
             ):
-                await _swallow(answer)
+                await _read_answer(answer)
         except aiohttp.ClientError as error:
-            raise NotTakenError(f"it cannot be reached: {_reason(error)}") from error
+            raise DeliveryError(f"it cannot be reached: {_reason(error)}") from error
         if not 200 <= answer.status < 300:
-            raise NotTakenError(f"it answered {answer.status}")
+            raise DeliveryError(f"it answered {answer.status}")
 
-    async def _notify(self, channel: Channel, notice: Notice, now: Instant) -> None:
+    async def _send_apprise(self, channel: Channel, notice: Notification, now: Instant) -> None:
         title = title_of(notice, self._cell)
         text = f"{notice.said}\nsince {from_instant(notice.since)}"
         # The library waits for sockets: beside the loop, never in it.
-        taken = await asyncio.to_thread(_tell, channel.url, title, text, notice)
+        taken = await asyncio.to_thread(_send_by_apprise, channel.url, title, text, notice)
         if not taken:
-            raise NotTakenError("the service did not take it, or cannot be reached")
+            raise DeliveryError("the service did not take it, or cannot be reached")
 
 
 def signature(secret: str, stamp_s: int, body: bytes) -> str:
@@ -140,7 +140,7 @@ def _reason(error: aiohttp.ClientError) -> str:
     return type(error).__name__
 
 
-async def _swallow(answer: aiohttp.ClientResponse) -> None:
+async def _read_answer(answer: aiohttp.ClientResponse) -> None:
     size = 0
     async for piece in answer.content.iter_any():
         size += len(piece)
@@ -148,15 +148,15 @@ async def _swallow(answer: aiohttp.ClientResponse) -> None:
             return
 
 
-def _tell(url: str, title: str, text: str, notice: Notice) -> bool:
+def _send_by_apprise(url: str, title: str, text: str, notice: Notification) -> bool:
     apprise = _apprise()
     if apprise is None:
-        raise NotTakenError(MISSING)
+        raise DeliveryError(APPRISE_MISSING)
     told = apprise.Apprise()
     kind = apprise.NotifyType.INFO
-    if notice.news is News.RESOLVED:
+    if notice.news is NotificationKind.RESOLVED:
         kind = apprise.NotifyType.SUCCESS
-    elif notice.news is News.FIRING:
+    elif notice.news is NotificationKind.FIRING:
         critical = notice.severity is Severity.CRITICAL
         kind = apprise.NotifyType.FAILURE if critical else apprise.NotifyType.WARNING
     return bool(told.add(url)) and bool(told.notify(body=text, title=title, notify_type=kind))

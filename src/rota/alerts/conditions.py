@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from rota.alerts.figures import History, QueueLook, exceeded_by, measured_between
-from rota.alerts.rules import SENSES, Condition, Rule
+from rota.alerts.figures import QueueSample, SampleHistory, exceeded_by, measured_between
+from rota.alerts.rules import CONDITION_INFOS, AlertRule, Condition
 
 ONE_IN_TWENTY = 0.05
 ANY = 0.0
@@ -24,13 +24,13 @@ class Finding(msgspec.Struct, frozen=True):
     """For people."""
 
 
-Figure = Callable[[Rule, History], float | None]
+Measure = Callable[[AlertRule, SampleHistory], float | None]
 """A rule's figure; None: there is too little to tell."""
 
 
-def judge(rule: Rule, history: History) -> Finding | None:
+def evaluate_rule(rule: AlertRule, history: SampleHistory) -> Finding | None:
     """None: nothing can be said yet."""
-    value = _FIGURES[rule.condition](rule, history)
+    value = _MEASURES[rule.condition](rule, history)
     if value is None:
         return None
     below = rule.condition is Condition.DISK_LOW
@@ -40,12 +40,12 @@ def judge(rule: Rule, history: History) -> Finding | None:
         # A new leader has not seen what an old one saw, nor anybody a queue that no rule named
         # before: that it is over cannot be said yet.
         return None
-    return Finding(value, holds, in_words(rule, value))
+    return Finding(value, holds, describe(rule, value))
 
 
-def in_words(rule: Rule, value: float) -> str:
+def describe(rule: AlertRule, value: float) -> str:
     """One line: what is watched for, where, the figure and the threshold."""
-    sense = SENSES[rule.condition]
+    sense = CONDITION_INFOS[rule.condition]
     place = f" of queue {rule.queue}" if rule.queue else ""
     limit = "at most" if rule.condition is Condition.DISK_LOW else "from"
     figure = f"{_amount(value, sense.unit)} ({limit} {_amount(rule.threshold, sense.unit)})"
@@ -63,84 +63,84 @@ def _amount(value: float, unit: str) -> str:
     return f"{shown} {unit}"
 
 
-def _queue(rule: Rule, history: History) -> tuple[QueueLook, QueueLook]:
-    nothing = QueueLook()
+def _queue(rule: AlertRule, history: SampleHistory) -> tuple[QueueSample, QueueSample]:
+    nothing = QueueSample()
     now = history.newest.queues.get(rule.queue, nothing)
     # A queue that was not looked at then begins with what it is now.
     return history.before(rule.window_ms).queues.get(rule.queue, now), now
 
 
-def _growth(rule: Rule, history: History) -> float | None:
+def _growth(rule: AlertRule, history: SampleHistory) -> float | None:
     then, now = _queue(rule, history)
     return now.waiting - then.waiting
 
 
-def _wait(rule: Rule, history: History) -> float | None:
+def _wait(rule: AlertRule, history: SampleHistory) -> float | None:
     return _queue(rule, history)[1].ready_ms / 1000
 
 
-def _failure_rate(rule: Rule, history: History) -> float | None:
+def _failure_rate(rule: AlertRule, history: SampleHistory) -> float | None:
     then, now = _queue(rule, history)
     ended = now.ended - then.ended
     return 0.0 if ended < rule.at_least else (now.failed - then.failed) / ended
 
 
-def _dead_letters(rule: Rule, history: History) -> float | None:
+def _exhausted_jobs(rule: AlertRule, history: SampleHistory) -> float | None:
     then, now = _queue(rule, history)
     return now.failed - then.failed
 
 
-def _lost_workers(rule: Rule, history: History) -> float | None:
+def _lost_workers(rule: AlertRule, history: SampleHistory) -> float | None:
     edge = history.newest.wall - rule.window_ms
     return sum(at >= edge for at in history.newest.lost)
 
 
-def _unserved(rule: Rule, history: History) -> float | None:
+def _unserved(rule: AlertRule, history: SampleHistory) -> float | None:
     newest = history.newest
     return 0 if newest.online else newest.queues[""].waiting
 
 
-def _lateness(rule: Rule, history: History) -> float | None:
+def _lateness(rule: AlertRule, history: SampleHistory) -> float | None:
     then = history.before(rule.window_ms)
     return exceeded_by(measured_between(then.lateness, history.newest.lateness), ANY)
 
 
-def _missed(rule: Rule, history: History) -> float | None:
+def _missed(rule: AlertRule, history: SampleHistory) -> float | None:
     return history.newest.missed - history.before(rule.window_ms).missed
 
 
-def _at_risk(rule: Rule, history: History) -> float | None:
+def _at_risk(rule: AlertRule, history: SampleHistory) -> float | None:
     return history.newest.at_risk - history.before(rule.window_ms).at_risk
 
 
-def _overdue(rule: Rule, history: History) -> float | None:
+def _overdue(rule: AlertRule, history: SampleHistory) -> float | None:
     return history.newest.overdue - history.before(rule.window_ms).overdue
 
 
-def _leaders(rule: Rule, history: History) -> float | None:
-    return history.changes_of_leader(rule.window_ms)
+def _leaders(rule: AlertRule, history: SampleHistory) -> float | None:
+    return history.leader_changes_within(rule.window_ms)
 
 
-def _slow_appends(rule: Rule, history: History) -> float | None:
+def _slow_appends(rule: AlertRule, history: SampleHistory) -> float | None:
     then = history.before(rule.window_ms)
     found = measured_between(then.appends, history.newest.appends)
     enough = sum(count for _, count in found) >= rule.at_least
     return exceeded_by(found, ONE_IN_TWENTY) if enough else 0.0
 
 
-def _behind(rule: Rule, history: History) -> float | None:
+def _behind(rule: AlertRule, history: SampleHistory) -> float | None:
     return history.newest.behind_s
 
 
-def _disk(rule: Rule, history: History) -> float | None:
+def _disk(rule: AlertRule, history: SampleHistory) -> float | None:
     return history.newest.disk_free
 
 
-_FIGURES: Mapping[Condition, Figure] = {
+_MEASURES: Mapping[Condition, Measure] = {
     Condition.BACKLOG_GROWS: _growth,
     Condition.WAIT: _wait,
     Condition.FAILURE_RATE: _failure_rate,
-    Condition.DEAD_LETTERS: _dead_letters,
+    Condition.DEAD_LETTERS: _exhausted_jobs,
     Condition.WORKER_LOST: _lost_workers,
     Condition.NO_WORKERS: _unserved,
     Condition.SCHEDULE_LATE: _lateness,

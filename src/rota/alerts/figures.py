@@ -20,13 +20,13 @@ from rota.engine.observe import Histogram
 from rota.engine.ports import Brain
 
 _ENDED = (JobState.SUCCEEDED.value, JobState.FAILED.value)
-LEFT_OUT = (SkipReason.MISSED, SkipReason.TOO_OLD, SkipReason.BACKLOG)
+COUNTED_SKIPS = (SkipReason.MISSED, SkipReason.TOO_OLD, SkipReason.BACKLOG)
 """Why runs of schedules are skipped that somebody may have counted on."""
 
 Buckets = Sequence[tuple[float, int]]
 
 
-class Counted(Protocol):
+class MetricsSource(Protocol):
     """What the engine counts."""
 
     def finished(self) -> Mapping[tuple[str, str], int]:
@@ -45,12 +45,12 @@ class Counted(Protocol):
         """By name."""
         ...
 
-    def fold_lag_seconds(self) -> float:
+    def projection_lag_seconds(self) -> float:
         """How far the tables are behind the journal."""
         ...
 
 
-class QueueLook(msgspec.Struct, frozen=True):
+class QueueSample(msgspec.Struct, frozen=True):
     """One queue, or all of them."""
 
     waiting: int = 0
@@ -61,12 +61,12 @@ class QueueLook(msgspec.Struct, frozen=True):
     """How long the longest waiting of those that come next has been ready."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class Sample(msgspec.Struct, frozen=True):
     """The figures of one moment."""
 
     at: Millis
     """By the steady clock."""
-    queues: Mapping[str, QueueLook]
+    queues: Mapping[str, QueueSample]
     """"" is all of them; others only if a rule names them."""
     online: int
     lost: tuple[Instant, ...]
@@ -83,51 +83,54 @@ class Look(msgspec.Struct, frozen=True):
     wall: Instant
 
 
-class Watcher:
+class Sampler:
     """Takes looks."""
 
-    def __init__(self, brain: Brain, counted: Counted, disk_free: Callable[[], int | None]) -> None:
+    def __init__(
+        self, brain: Brain, counted: MetricsSource, disk_free: Callable[[], int | None]
+    ) -> None:
         self._brain = brain
-        self._counted = counted
+        self._metrics = counted
         self._disk_free = disk_free
 
-    def look(self, named: Iterable[str]) -> Look:
+    def sample(self, named: Iterable[str]) -> Sample:
         """Now; the brain must be settled. `named` are the queues that rules ask for."""
         now = self._brain.clock.now()
         workers = self._brain.workers()
-        measured = self._counted.histograms()
-        decided = self._counted.decided()
-        deadlines = self._counted.deadlines()
-        return Look(
+        measured = self._metrics.histograms()
+        decided = self._metrics.decided()
+        deadlines = self._metrics.deadlines()
+        return Sample(
             at=self._brain.clock.steady(),
             queues=self._queues(now, dict.fromkeys(named)),
             online=sum(one.worker.state is not WorkerState.OFFLINE for one in workers),
             lost=tuple(lost_at(workers, self._brain.timing.lease_ttl_ms)),
             missed=sum(
-                decided.get((OccurrenceDecision.SKIPPED.value, why.value), 0) for why in LEFT_OUT
+                decided.get((OccurrenceDecision.SKIPPED.value, why.value), 0)
+                for why in COUNTED_SKIPS
             ),
             at_risk=deadlines.get(AT_RISK, 0),
             overdue=deadlines.get(MISSED, 0),
             appends=measured["append_seconds"].buckets(),
             lateness=measured["schedule_lateness_seconds"].buckets(),
-            behind_s=self._counted.fold_lag_seconds(),
+            behind_s=self._metrics.projection_lag_seconds(),
             disk_free=self._disk_free(),
             wall=now,
         )
 
-    def _queues(self, now: Instant, named: Mapping[str, None]) -> dict[str, QueueLook]:
+    def _queues(self, now: Instant, named: Mapping[str, None]) -> dict[str, QueueSample]:
         queues = self._brain.queues()
         waiting = {one.queue.name: one.depth.get(JobState.QUEUED, 0) for one in queues}
         ready = ready_ms(queues, self._brain.ready_since(), now)
-        ended = self._counted.finished()
-        everybody = QueueLook(
+        ended = self._metrics.finished()
+        everybody = QueueSample(
             sum(waiting[one.queue.name] for one in queues if not one.queue.paused),
             sum(count for (_, state), count in ended.items() if state in _ENDED),
             sum(count for (_, state), count in ended.items() if state == JobState.FAILED.value),
             max(ready.values(), default=0),
         )
         return {"": everybody} | {
-            name: QueueLook(
+            name: QueueSample(
                 waiting.get(name, 0),
                 sum(ended.get((name, state), 0) for state in _ENDED),
                 ended.get((name, JobState.FAILED.value), 0),
@@ -160,46 +163,46 @@ def lost_at(workers: Sequence[WorkerInfo], patience: Millis) -> Iterator[Instant
             yield gone
 
 
-class History:
+class SampleHistory:
     """The looks of the longest window, oldest first."""
 
     def __init__(self) -> None:
-        self._looks: deque[Look] = deque()
-        self.leaders: deque[Millis] = deque(maxlen=100)
+        self._samples: deque[Sample] = deque()
+        self.leader_changes: deque[Millis] = deque(maxlen=100)
         """When, by the steady clock, another server was found to lead."""
 
-    def add(self, look: Look) -> None:
+    def add(self, look: Sample) -> None:
         """The newest; those that no window reaches go."""
-        self._looks.append(look)
-        while look.at - self._looks[0].at > WINDOW_MS_MAX:
-            self._looks.popleft()
+        self._samples.append(look)
+        while look.at - self._samples[0].at > WINDOW_MS_MAX:
+            self._samples.popleft()
 
     @property
-    def newest(self) -> Look:
+    def newest(self) -> Sample:
         """The last one."""
-        return self._looks[-1]
+        return self._samples[-1]
 
-    def before(self, window_ms: Millis) -> Look:
+    def before(self, window_ms: Millis) -> Sample:
         """The oldest that is no older than the window."""
         edge = self.newest.at - window_ms
-        return next(one for one in self._looks if one.at >= edge)
+        return next(one for one in self._samples if one.at >= edge)
 
     def covers(self, window_ms: Millis, queue: str = "") -> bool:
         """Whether a whole window was seen, of this queue too if one is named."""
-        seen = self.newest.at - self._looks[0].at >= window_ms
+        seen = self.newest.at - self._samples[0].at >= window_ms
         return seen and (not queue or queue in self.before(window_ms).queues)
 
-    def with_one_more(self, look: Look) -> History:
+    def with_one_more(self, look: Sample) -> SampleHistory:
         """The same and another look, for a question that is not to be remembered."""
-        made = History()
-        made._looks.extend(self._looks)
-        made.leaders.extend(self.leaders)
+        made = SampleHistory()
+        made._samples.extend(self._samples)
+        made.leader_changes.extend(self.leader_changes)
         made.add(look)
         return made
 
-    def changes_of_leader(self, window_ms: Millis) -> int:
+    def leader_changes_within(self, window_ms: Millis) -> int:
         """How many there were within the window."""
-        return sum(self.newest.at - at <= window_ms for at in self.leaders)
+        return sum(self.newest.at - at <= window_ms for at in self.leader_changes)
 
 
 def measured_between(earlier: Buckets, later: Buckets) -> list[tuple[float, int]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from rota.alerts.board import Notice
+from rota.alerts.board import Notification
 from rota.alerts.limits import (
     DELIVERIES_KEPT,
     GIVE_UP_MS,
@@ -15,15 +15,15 @@ from rota.alerts.limits import (
     RETRY_MS_FIRST,
     RETRY_MS_MAX,
 )
-from rota.alerts.rules import RANK, Book, Rule
+from rota.alerts.rules import RANK, AlertRule, AlertSettings
 from rota.core.model import Instant
 
 
-class Letter(msgspec.Struct, frozen=True):
+class OutboxEntry(msgspec.Struct, frozen=True):
     """One notice for one address."""
 
     channel: str
-    notice: Notice
+    notice: Notification
     tries: int = 0
     due_at: Instant = 0
     tried_at: Instant | None = None
@@ -48,37 +48,37 @@ TOO_MANY = "too many notices waited for this address"
 class Outbox(msgspec.Struct):
     """Those that were not taken yet, oldest first, and what became of others."""
 
-    letters: list[Letter] = []
+    letters: list[OutboxEntry] = []
     past: list[Delivery] = []
     """Newest last."""
 
-    def put(self, notices: Sequence[Notice], book: Book) -> None:
+    def put(self, notices: Sequence[Notification], book: AlertSettings) -> None:
         """For everybody who is to be told."""
         for notice in notices:
             rule = book.rule(notice.rule)
             if rule is not None:
-                self.letters += [Letter(name, notice) for name in told(rule, book)]
+                self.letters += [OutboxEntry(name, notice) for name in recipients(rule, book)]
         for letter in self.letters[:-OUTBOX_MAX]:
             self._note(letter, letter.notice.at, TOO_MANY)
         del self.letters[:-OUTBOX_MAX]
 
-    def due(self, now: Instant) -> list[Letter]:
+    def due(self, now: Instant) -> list[OutboxEntry]:
         """The first of each address, if it is time: what follows waits, so they stay in order."""
-        first: dict[str, Letter] = {}
+        first: dict[str, OutboxEntry] = {}
         for letter in self.letters:
             first.setdefault(letter.channel, letter)
         return [letter for letter in first.values() if letter.due_at <= now]
 
-    def taken(self, letter: Letter, now: Instant) -> None:
+    def delivered(self, letter: OutboxEntry, now: Instant) -> None:
         """It has arrived."""
         self.drop(letter)
         self._note(replace(letter, tries=letter.tries + 1), now)
 
-    def drop(self, letter: Letter) -> None:
+    def drop(self, letter: OutboxEntry) -> None:
         """Nobody is there to take it."""
         self.letters = [one for one in self.letters if one is not letter]
 
-    def failed(self, letter: Letter, now: Instant, error: str) -> bool:
+    def failed(self, letter: OutboxEntry, now: Instant, error: str) -> bool:
         """To be tried again later; False: it is given up."""
         tries = letter.tries + 1
         if now - letter.notice.at >= GIVE_UP_MS:
@@ -90,7 +90,7 @@ class Outbox(msgspec.Struct):
         self.letters = [later if one is letter else one for one in self.letters]
         return True
 
-    def tried(self, letter: Letter, now: Instant, error: str = "") -> None:
+    def tried(self, letter: OutboxEntry, now: Instant, error: str = "") -> None:
         """One that was sent only to try the address; it is not kept for later."""
         self._note(replace(letter, tries=1), now, error)
 
@@ -98,12 +98,12 @@ class Outbox(msgspec.Struct):
         """The address is gone."""
         self.letters = [one for one in self.letters if one.channel != channel]
 
-    def _note(self, letter: Letter, now: Instant, error: str = "") -> None:
+    def _note(self, letter: OutboxEntry, now: Instant, error: str = "") -> None:
         done = Delivery(letter.notice.id, letter.channel, now, letter.tries, error)
         self.past = [*self.past, done][-DELIVERIES_KEPT:]
 
 
-def told(rule: Rule, book: Book) -> list[str]:
+def recipients(rule: AlertRule, book: AlertSettings) -> list[str]:
     """Who hears of a rule."""
     return [
         channel.name

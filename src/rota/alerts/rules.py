@@ -42,7 +42,7 @@ class Condition(StrEnum):
     DISK_LOW = "disk_low"
 
 
-class Sense(msgspec.Struct, frozen=True):
+class ConditionInfo(msgspec.Struct, frozen=True):
     """What a condition's figure is, and with what a rule begins that says nothing else."""
 
     meaning: str
@@ -56,53 +56,53 @@ class Sense(msgspec.Struct, frozen=True):
     """Whether it can be watched for one queue."""
 
 
-SENSES: Mapping[Condition, Sense] = {
-    Condition.BACKLOG_GROWS: Sense(
+CONDITION_INFOS: Mapping[Condition, ConditionInfo] = {
+    Condition.BACKLOG_GROWS: ConditionInfo(
         "more jobs wait than at the beginning of the window, by so many",
         "jobs", 1_000, for_ms=5 * MINUTE_MS, by_queue=True,
     ),
-    Condition.WAIT: Sense(
+    Condition.WAIT: ConditionInfo(
         "a job that comes next has been ready for so long",
         "s", 600, for_ms=MINUTE_MS, by_queue=True,
     ),
-    Condition.FAILURE_RATE: Sense(
+    Condition.FAILURE_RATE: ConditionInfo(
         "this part of the jobs that ended in the window failed",
         "ratio", 0.2, at_least=20, by_queue=True,
     ),
-    Condition.DEAD_LETTERS: Sense(
+    Condition.DEAD_LETTERS: ConditionInfo(
         "so many jobs used up their attempts in the window", "jobs", 1, by_queue=True
     ),
-    Condition.WORKER_LOST: Sense("so many workers fell silent in the window", "workers", 1),
-    Condition.NO_WORKERS: Sense(
+    Condition.WORKER_LOST: ConditionInfo("so many workers fell silent in the window", "workers", 1),
+    Condition.NO_WORKERS: ConditionInfo(
         "so many jobs wait while no worker is online",
         "jobs", 1, for_ms=MINUTE_MS, severity=Severity.CRITICAL,
     ),
-    Condition.SCHEDULE_LATE: Sense("a schedule's run was made so much too late", "s", 10),
-    Condition.SCHEDULE_MISSED: Sense(
+    Condition.SCHEDULE_LATE: ConditionInfo("a schedule's run was made so much too late", "s", 10),
+    Condition.SCHEDULE_MISSED: ConditionInfo(
         "so many runs of schedules were left out because their time was over", "runs", 1
     ),
-    Condition.DEADLINE_AT_RISK: Sense(
+    Condition.DEADLINE_AT_RISK: ConditionInfo(
         "so many jobs came to be at risk to miss their deadline in the window", "jobs", 1
     ),
-    Condition.DEADLINE_MISSED: Sense(
+    Condition.DEADLINE_MISSED: ConditionInfo(
         "the deadlines of so many jobs passed in the window before they had ended", "jobs", 1
     ),
-    Condition.LEADER_CHANGED: Sense("another server led, so many times in the window", "times", 1),
-    Condition.STORE_SLOW: Sense(
+    Condition.LEADER_CHANGED: ConditionInfo("another server led, so many times in the window", "times", 1),
+    Condition.STORE_SLOW: ConditionInfo(
         "one in twenty appends to the journal took at least so long",
         "s", 0.5, window_ms=5 * MINUTE_MS, for_ms=MINUTE_MS, at_least=20,
     ),
-    Condition.TABLES_BEHIND: Sense(
+    Condition.TABLES_BEHIND: ConditionInfo(
         "the tables are so far behind the journal", "s", 15, for_ms=MINUTE_MS
     ),
-    Condition.DISK_LOW: Sense(
+    Condition.DISK_LOW: ConditionInfo(
         "less than so much is free on the data disk",
         "bytes", float(1 << 30), severity=Severity.CRITICAL,
     ),
 }  # fmt: skip
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+class AlertRule(msgspec.Struct, frozen=True, kw_only=True):
     """When to tell whom."""
 
     name: str
@@ -123,10 +123,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
 
 
-def usual(condition: Condition, name: str) -> Rule:
+def default_rule(condition: Condition, name: str) -> AlertRule:
     """A rule that says nothing but what it watches for."""
-    sense = SENSES[condition]
-    return Rule(
+    sense = CONDITION_INFOS[condition]
+    return AlertRule(
         name=name,
         condition=condition,
         threshold=sense.threshold,
@@ -137,7 +137,9 @@ def usual(condition: Condition, name: str) -> Rule:
     )
 
 
-DEFAULTS: Mapping[str, Rule] = {one.value: usual(one, one.value) for one in Condition}
+DEFAULT_RULES: Mapping[str, AlertRule] = {
+    one.value: default_rule(one, one.value) for one in Condition
+}
 """The rules that are there before anybody sets one: one of each kind, named like it."""
 
 
@@ -173,22 +175,22 @@ class Silence(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class Book(msgspec.Struct, frozen=True):
+class AlertSettings(msgspec.Struct, frozen=True):
     """All that people have set."""
 
-    rules: Mapping[str, Rule] = {}
+    rules: Mapping[str, AlertRule] = {}
     """Those that differ from the defaults."""
     channels: Mapping[str, Channel] = {}
     silences: Mapping[str, Silence] = {}
 
-    def all_rules(self) -> list[Rule]:
+    def all_rules(self) -> list[AlertRule]:
         """Defaults and others, by name."""
-        found = {**DEFAULTS, **self.rules}
+        found = {**DEFAULT_RULES, **self.rules}
         return [found[name] for name in sorted(found)]
 
-    def rule(self, name: str) -> Rule | None:
+    def rule(self, name: str) -> AlertRule | None:
         """One of them."""
-        return self.rules.get(name) or DEFAULTS.get(name)
+        return self.rules.get(name) or DEFAULT_RULES.get(name)
 
     def silenced(self, rule: str, now: Instant) -> bool:
         """Whether nobody is to be told of it now."""

@@ -15,61 +15,63 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from rota.alerts.board import Board, Notice, State
-from rota.alerts.channels import NotTakenError, Post
-from rota.alerts.conditions import Finding, judge
-from rota.alerts.figures import History, Watcher
+from rota.alerts.board import AlertState, Notification, RuleStatus
+from rota.alerts.channels import DeliveryError, NotificationSender
+from rota.alerts.conditions import Finding, evaluate_rule
+from rota.alerts.figures import SampleHistory, Sampler
 from rota.alerts.limits import ERROR_CHARS_MAX, LOOK_S
-from rota.alerts.outbox import Letter, Outbox
-from rota.alerts.rules import Book, Rule
+from rota.alerts.outbox import Outbox, OutboxEntry
+from rota.alerts.rules import AlertRule, AlertSettings
 from rota.engine.ports import Brain, UnavailableError
 from rota.store.protocol import StoreError
 from rota.store.protocols.notes import Notes
 
 log = structlog.get_logger("rota.alerts")
 
-BOOK = "alerts.book"
-STATE = "alerts.state"
+SETTINGS_KEY = "alerts.book"
+STATE_KEY = "alerts.state"
 NEVER = 1 << 62
 PAUSE_S_MIN = 0.05
 T = TypeVar("T")
 
 
-class Kept(msgspec.Struct):
+class SavedAlerts(msgspec.Struct):
     """What the watch itself remembers through a change of the leader."""
 
-    board: Board = msgspec.field(default_factory=Board)
+    board: AlertState = msgspec.field(default_factory=AlertState)
     outbox: Outbox = msgspec.field(default_factory=Outbox)
 
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Watch:
+class AlertEvaluator:
     """One for each server; it acts only while its server leads."""
 
-    def __init__(self, brain: Brain, watcher: Watcher, notes: Notes, post: Post) -> None:
+    def __init__(
+        self, brain: Brain, watcher: Sampler, notes: Notes, post: NotificationSender
+    ) -> None:
         self._brain = brain
-        self._watcher = watcher
+        self._sampler = watcher
         self._notes = notes
-        self._post = post
+        self._sender = post
         self._epoch: int | None = None
         """The leadership for which the notes were read; None: they have to be."""
         self._led = 0
         """The last leadership of this server."""
         self._lock = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
-        self._letters = asyncio.Event()
-        self.book = Book()
-        self.kept = Kept()
-        self.history = History()
+        self._outbox_changed = asyncio.Event()
+        self.settings = AlertSettings()
+        self.saved = SavedAlerts()
+        self.history = SampleHistory()
         self.findings: dict[str, Finding | None] = {}
 
     def start(self) -> None:
         """From now on."""
         self._tasks = [
-            asyncio.create_task(self._look_on(), name="rota-alerts"),
-            asyncio.create_task(self._deliver_on(), name="rota-alerts-post"),
+            asyncio.create_task(self._evaluate_periodically(), name="rota-alerts"),
+            asyncio.create_task(self._deliver_periodically(), name="rota-alerts-post"),
         ]
 
     async def stop(self) -> None:
@@ -87,98 +89,106 @@ class Watch:
             epoch = self._brain.epoch
             if self._epoch == epoch:
                 return
-            self.book = _decoded(await self._notes.get(BOOK), Book) or Book()
-            self.kept = _decoded(await self._notes.get(STATE), Kept) or Kept()
-            board, leader = self.kept.board, self._brain.standing().leader or ""
+            self.settings = (
+                _decoded(await self._notes.get(SETTINGS_KEY), AlertSettings) or AlertSettings()
+            )
+            self.saved = _decoded(await self._notes.get(STATE_KEY), SavedAlerts) or SavedAlerts()
+            board, leader = self.saved.board, self._brain.standing().leader or ""
             if board.epoch != self._led:
                 # Somebody else led, or this server has just started: what it saw is no whole.
-                self.history = History()
+                self.history = SampleHistory()
                 self.findings = {}
                 if board.leader not in ("", leader):
-                    self.history.leaders.append(self._brain.clock.steady())
+                    self.history.leader_changes.append(self._brain.clock.steady())
             board.epoch, board.leader = epoch, leader
-            await self._notes.put(STATE, _encode(self.kept))
+            await self._notes.put(STATE_KEY, _encode(self.saved))
             self._epoch = self._led = epoch
-            self._letters.set()
+            self._outbox_changed.set()
 
-    def firing(self) -> list[Rule]:
+    def firing(self) -> list[AlertRule]:
         """The rules that fire now, silenced or not."""
-        places = self.kept.board.places
-        found = [(rule, places.get(rule.name)) for rule in self.book.all_rules()]
-        return [rule for rule, place in found if place and place.state is State.FIRING]
+        places = self.saved.board.places
+        found = [(rule, places.get(rule.name)) for rule in self.settings.all_rules()]
+        return [rule for rule, place in found if place and place.state is RuleStatus.FIRING]
 
-    async def change(self, changed: Callable[[Book], Book]) -> Book:
+    async def change(self, changed: Callable[[AlertSettings], AlertSettings]) -> AlertSettings:
         """Sets something; durable when it returns."""
         await self.open()
         async with self._lock:
-            book = changed(self.book)
-            await self._notes.put(BOOK, _encode(book))
-            for gone in [name for name in self.book.channels if name not in book.channels]:
-                self.kept.outbox.forget(gone)
-            self.book = book
+            book = changed(self.settings)
+            await self._notes.put(SETTINGS_KEY, _encode(book))
+            for gone in [name for name in self.settings.channels if name not in book.channels]:
+                self.saved.outbox.forget(gone)
+            self.settings = book
         return book
 
-    async def try_channel(self, channel: str, notice: Notice) -> None:
+    async def try_channel(self, channel: str, notice: Notification) -> None:
         """Sends it to one address, now, and remembers what came of it; raises NotTakenError."""
-        letter, error = Letter(channel, notice), ""
+        letter, error = OutboxEntry(channel, notice), ""
         try:
-            await self._post.send(self.book.channels[channel], notice, self._brain.clock.now())
-        except NotTakenError as caught:
+            await self._sender.send(
+                self.settings.channels[channel], notice, self._brain.clock.now()
+            )
+        except DeliveryError as caught:
             error = str(caught)[:ERROR_CHARS_MAX]
             raise
         finally:
             async with self._lock:
-                self.kept.outbox.tried(letter, self._brain.clock.now(), error)
-                await self._notes.put(STATE, _encode(self.kept))
+                self.saved.outbox.tried(letter, self._brain.clock.now(), error)
+                await self._notes.put(STATE_KEY, _encode(self.saved))
 
-    async def try_rule(self, rule: Rule) -> Finding | None:
+    async def try_rule(self, rule: AlertRule) -> Finding | None:
         """What it would find now; None: nothing can be said yet. Changes nothing."""
         await self.open()
         await self._brain.settled()
-        look = self._watcher.look((rule.queue,) if rule.queue else ())
-        return judge(rule, self.history.with_one_more(look))
+        look = self._sampler.sample((rule.queue,) if rule.queue else ())
+        return evaluate_rule(rule, self.history.with_one_more(look))
 
-    async def look(self) -> None:
+    async def evaluate(self) -> None:
         """Once, if this server leads."""
         if not self._brain.standing().leads:
             self._epoch = None
             return
         await self.open()
         await self._brain.settled()
-        rules = self.book.all_rules()
-        self.history.add(self._watcher.look(rule.queue for rule in rules if rule.queue))
-        self.findings = {rule.name: judge(rule, self.history) for rule in rules if rule.enabled}
+        rules = self.settings.all_rules()
+        self.history.add(self._sampler.sample(rule.queue for rule in rules if rule.queue))
+        self.findings = {
+            rule.name: evaluate_rule(rule, self.history) for rule in rules if rule.enabled
+        }
         async with self._lock:
-            before = self.kept.board.mark()
-            notices = self.kept.board.look(self.book, self.findings, self._brain.clock.now())
-            self.kept.outbox.put(notices, self.book)
-            if notices or before != self.kept.board.mark():
-                await self._notes.put(STATE, _encode(self.kept))
+            before = self.saved.board.fingerprint()
+            notices = self.saved.board.advance(
+                self.settings, self.findings, self._brain.clock.now()
+            )
+            self.saved.outbox.put(notices, self.settings)
+            if notices or before != self.saved.board.fingerprint():
+                await self._notes.put(STATE_KEY, _encode(self.saved))
         for notice in notices:
             log.warning("alert", rule=notice.rule, status=notice.news.value, message=notice.said)
         if notices:
-            self._letters.set()
+            self._outbox_changed.set()
 
     async def deliver(self) -> None:
         """Sends what is due, if this server leads; addresses do not wait for each other."""
         if self._epoch is None or not self._brain.standing().leads:
             return
         async with self._lock:  # what a look has just found is written down by then
-            due = self.kept.outbox.due(self._brain.clock.now())
+            due = self.saved.outbox.due(self._brain.clock.now())
         if due:
-            await asyncio.gather(*(self._carry(letter) for letter in due))
+            await asyncio.gather(*(self._send(letter) for letter in due))
 
-    async def _carry(self, letter: Letter) -> None:
-        channel = self.book.channels.get(letter.channel)
-        outbox = self.kept.outbox
+    async def _send(self, letter: OutboxEntry) -> None:
+        channel = self.settings.channels.get(letter.channel)
+        outbox = self.saved.outbox
         if channel is None:
             outbox.drop(letter)
             return
         now = self._brain.clock.now()
         try:
-            await self._post.send(channel, letter.notice, now)
-            outbox.taken(letter, self._brain.clock.now())
-        except NotTakenError as error:
+            await self._sender.send(channel, letter.notice, now)
+            outbox.delivered(letter, self._brain.clock.now())
+        except DeliveryError as error:
             reason = str(error)[:ERROR_CHARS_MAX]
             about = {"rule": letter.notice.rule, "channel": channel.name, "reason": reason}
             if outbox.failed(letter, now, reason):
@@ -186,25 +196,25 @@ class Watch:
             else:
                 log.error("alert_given_up", **about)
         async with self._lock:
-            if outbox is self.kept.outbox:
-                await self._notes.put(STATE, _encode(self.kept))
+            if outbox is self.saved.outbox:
+                await self._notes.put(STATE_KEY, _encode(self.saved))
 
-    async def _look_on(self) -> None:
+    async def _evaluate_periodically(self) -> None:
         while True:
-            await _try(self.look)
+            await _try(self.evaluate)
             await asyncio.sleep(LOOK_S)
 
-    async def _deliver_on(self) -> None:
+    async def _deliver_periodically(self) -> None:
         while True:
             await _try(self.deliver)
-            self._letters.clear()
-            waiting = self.kept.outbox.due(NEVER)
+            self._outbox_changed.clear()
+            waiting = self.saved.outbox.due(NEVER)
             now = self._brain.clock.now()
             pause_ms = min((letter.due_at - now for letter in waiting), default=NEVER)
             with contextlib.suppress(TimeoutError):
                 pause_s = min(max(pause_ms / 1000, PAUSE_S_MIN), LOOK_S)
                 async with asyncio.timeout(pause_s):
-                    await self._letters.wait()
+                    await self._outbox_changed.wait()
 
 
 async def _try(deed: Callable[[], Awaitable[None]]) -> None:

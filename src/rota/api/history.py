@@ -26,7 +26,7 @@ from rota.api.limits import (
 )
 from rota.api.metrics import Figures, amounts
 from rota.core.model import Instant, JobState, WorkerState
-from rota.engine.chore import Chore
+from rota.engine.chore import BackgroundTask
 from rota.engine.ports import Brain, UnavailableError
 from rota.wire.overview import SampleView
 from rota.wire.units import from_instant
@@ -103,7 +103,7 @@ class Recorder:
         self._ended: deque[tuple[Instant, Counter[str]]] = deque(maxlen=RATE_STEPS + 1)
         self._last: Totals | None = None
         self._last_coarse: Totals | None = None
-        self._chore = Chore("rota-history")
+        self._chore = BackgroundTask("rota-history")
 
     def start(self) -> None:
         """From now on."""

@@ -13,19 +13,19 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from rota.alerts.figures import LEFT_OUT, lost_at, ready_ms
+from rota.alerts.figures import COUNTED_SKIPS, lost_at, ready_ms
 from rota.alerts.rules import Severity
-from rota.alerts.watch import Watch
+from rota.alerts.watch import AlertEvaluator
 from rota.api.door.lobby import Lobby
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
 from rota.core.records.glance import QueueInfo, WorkerInfo
 from rota.core.records.schedules import OccurrenceDecision
 from rota.core.times.slack import AT_RISK, MET, MISSED
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.observe import Histogram
 from rota.engine.ports import Brain
-from rota.engine.presence import Presence
+from rota.engine.presence import Membership
 from rota.store.protocols.durability import DurabilityLevel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -74,7 +74,7 @@ class Figures(Protocol):
         """By the names in HISTOGRAMS."""
         ...
 
-    def fold_lag_seconds(self) -> float:
+    def projection_lag_seconds(self) -> float:
         """How far the tables are behind the journal."""
         ...
 
@@ -139,7 +139,7 @@ class ServerCollector(Collector):
             yield _gauge(
                 "rota_fold_lag_seconds",
                 "How far the tables are behind the journal",
-                self.figures.fold_lag_seconds(),
+                self.figures.projection_lag_seconds(),
             )
         yield from self._histograms()
         if (free := self.disk_free()) is not None:
@@ -159,7 +159,7 @@ class ServerCollector(Collector):
             "Instants of schedules, by what became of them and why they were skipped",
             labels=["outcome", "reason"],
         )
-        left_out = {(OccurrenceDecision.SKIPPED.value, why.value): 0 for why in LEFT_OUT}
+        left_out = {(OccurrenceDecision.SKIPPED.value, why.value): 0 for why in COUNTED_SKIPS}
         for (decision, why), count in (left_out | dict(self.figures.decided())).items():
             decided.add_metric([decision, why], count)
         yield decided
@@ -276,7 +276,7 @@ class AlertCollector(Collector):
     """What the built-in alerts say; the leader's alone."""
 
     brain: Brain
-    watch: Watch
+    watch: AlertEvaluator
 
     def collect(self) -> Iterator[Metric]:
         """Those that fire, by how much they matter."""
@@ -285,7 +285,7 @@ class AlertCollector(Collector):
             for rule in self.watch.firing():
                 firing[rule.severity.value] += 1
             yield _by_label("rota_alerts", "Alerts that fire", "severity", firing)
-            unsent = len(self.watch.kept.outbox.letters)
+            unsent = len(self.watch.saved.outbox.letters)
             yield _gauge("rota_alert_notices_waiting", "Notices that nobody took yet", unsent)
 
 
@@ -294,8 +294,8 @@ class StandingCollector(Collector):
     """This server's part in its cell."""
 
     brain: Brain
-    assurance: Assurance
-    presence: Presence | None
+    assurance: DurabilityMonitor
+    presence: Membership | None
 
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
@@ -307,7 +307,7 @@ class StandingCollector(Collector):
         levels = {level.value: float(level is self.assurance.level) for level in DurabilityLevel}
         yield _by_label("rota_durability_level", "1 for what a commit is worth", "level", levels)
         if self.presence is not None:
-            me = self.presence.me
+            me = self.presence.announced
             yield _gauge("rota_standby_lag_records", "Records a follower lacks", me.behind_records)
             yield _gauge(
                 "rota_standby_lag_seconds", "For how long it lacks them", me.behind_ms / 1000

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rota.alerts.watch import Watch
+from rota.alerts.watch import AlertEvaluator
 from rota.api.door.auth import Access
 from rota.api.door.cargo import Hold
 from rota.api.door.lobby import Lobby
@@ -34,12 +34,12 @@ from rota.api.metrics import Figures
 from rota.api.peers.mailbox import Mailbox
 from rota.core.inputs import Key
 from rota.core.model import Instant, WorkerId
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.ports import Brain
-from rota.engine.presence import Presence
+from rota.engine.presence import Membership
 from rota.store.protocol import Logs, QueryStore
 from rota.store.protocols.hooks import Hooks
-from rota.traces.naming import PASSED_ON, Naming
+from rota.traces.naming import PASS_THROUGH, TracePropagator
 from rota.wire.jobs import BulkAnswer
 from rota.wire.overview import AttentionView
 from rota.wire.problems import ProblemError
@@ -81,15 +81,15 @@ class Parts:
     access: Access
     audit: AuditTrail
     figures: Figures
-    alerts: Watch
+    alerts: AlertEvaluator
     node: str
     """This server's name in the cluster."""
-    assurance: Assurance
+    assurance: DurabilityMonitor
     """What an answer rests on."""
     version: str
     started_at: Instant
     limits: ApiLimits = API_LIMITS
-    naming: Naming = PASSED_ON
+    naming: TracePropagator = PASS_THROUGH
     """How runs are named in traces."""
     disk_free: Callable[[], int | None] = lambda: None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -100,7 +100,7 @@ class Parts:
     """The way to the leader; None: there are no other servers."""
     mailbox: Mailbox | None = None
     """Where submissions wait while nobody leads; None: there are no other servers."""
-    presence: Presence | None = None
+    presence: Membership | None = None
     """Who is there; None: there are no other servers."""
     recorder: Recorder | None = None
     """How the figures moved; None: nobody notes them."""

@@ -102,7 +102,7 @@ async def make_known(parts: Parts, key: Key, *, settles_ids: bool) -> None:
     if settles_ids or parts.presence is None:
         return
     if parts.brain.standing().leader is not None:
-        await parts.presence.be_seen()
+        await parts.presence.wait_until_seen()
 
 
 async def promised_to(call: Call[Any, Any], key: Key) -> JobsAccepted | None:

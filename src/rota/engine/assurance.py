@@ -9,7 +9,7 @@ from __future__ import annotations
 import structlog
 
 from rota.engine.beat import beat
-from rota.engine.chore import Chore
+from rota.engine.chore import BackgroundTask
 from rota.engine.limits import DURABILITY_LOOK_S
 from rota.store.protocol import Store, StoreError
 from rota.store.protocols.durability import ONE_DISK, DurabilityLevel
@@ -17,14 +17,14 @@ from rota.store.protocols.durability import ONE_DISK, DurabilityLevel
 log = structlog.get_logger("rota.engine")
 
 
-class Assurance:
+class DurabilityMonitor:
     """The durability level as of the last look, and what follows from it."""
 
     def __init__(self, store: Store, required: DurabilityLevel = DurabilityLevel.SINGLE) -> None:
         self.required = required
         self._store = store
         self._found = ONE_DISK
-        self._chore = Chore("rota-durability")
+        self._task = BackgroundTask("rota-durability")
 
     @property
     def level(self) -> DurabilityLevel:
@@ -49,11 +49,11 @@ class Assurance:
     async def start(self) -> None:
         """Asks once, and goes on asking."""
         await self.look()
-        self._chore.start(self._watch())
+        self._task.start(self._watch())
 
     async def stop(self) -> None:
         """Asks no more."""
-        await self._chore.stop()
+        await self._task.stop()
 
     async def look(self) -> None:
         """Asks the store now."""

@@ -15,7 +15,7 @@ import msgspec
 
 from rota.core.model import Instant, JobId, Millis
 from rota.engine.estimates import Accuracy
-from rota.engine.limits import ERRORS_KEPT, FORETOLD_KEPT
+from rota.engine.limits import ERRORS_KEPT, ESTIMATES_KEPT
 from rota.engine.observe import Histogram
 
 AIMED_AT = 0.8
@@ -33,7 +33,7 @@ ERROR_SECONDS = (-86_400, -14_400, -3_600, -900, -300, -60, -10, -1, 0, 1, 10, 6
 ERROR_SECONDS_LATE = (300, 900, 3_600, 14_400, 86_400)
 
 
-class Foretold(msgspec.Struct, frozen=True):
+class GivenEstimate(msgspec.Struct, frozen=True):
     """An estimate that was given."""
 
     made_at: Instant
@@ -47,7 +47,7 @@ class Calibration:
     """Errors of the past, and what follows from them."""
 
     def __init__(self) -> None:
-        self._open: dict[JobId, Foretold] = {}
+        self._open: dict[JobId, GivenEstimate] = {}
         self._errors: dict[tuple[str, int], deque[float]] = {}
         self._all: deque[float] = deque(maxlen=ERRORS_KEPT)
         self._miss = 1 - AIMED_AT
@@ -73,10 +73,10 @@ class Calibration:
         shortest = min(wait, max(0, int(flat * exp(low)) - _FLAT_MS))
         return shortest, max(wait, int(flat * exp(high)) - _FLAT_MS)
 
-    def foretold(self, job_id: JobId, estimate: Foretold) -> None:
+    def note_estimate(self, job_id: JobId, estimate: GivenEstimate) -> None:
         """Somebody was told; the first word counts, or else waiting would make it better."""
         if job_id not in self._open:
-            if len(self._open) >= FORETOLD_KEPT:
+            if len(self._open) >= ESTIMATES_KEPT:
                 del self._open[next(iter(self._open))]
             self._open[job_id] = estimate
 
@@ -87,7 +87,7 @@ class Calibration:
             if estimate is not None:
                 self._judge(estimate, now)
 
-    def _judge(self, estimate: Foretold, now: Instant) -> None:
+    def _judge(self, estimate: GivenEstimate, now: Instant) -> None:
         is_inside = estimate.low <= now <= estimate.high
         self.starts += 1
         self.inside += is_inside
@@ -115,10 +115,12 @@ class Calibration:
         return {"inside": self.inside, "outside": self.starts - self.inside}
 
 
-def promised(calibration: Calibration, method: str, at: Instant, now: Instant) -> Foretold:
+def with_interval(
+    calibration: Calibration, method: str, at: Instant, now: Instant
+) -> GivenEstimate:
     """An estimate with the interval that its kind deserves."""
     low, high = calibration.interval(method, max(0, at - now))
-    return Foretold(now, at, now + low, now + high, method)
+    return GivenEstimate(now, at, now + low, now + high, method)
 
 
 def _size(wait: Millis) -> int:

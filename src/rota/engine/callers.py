@@ -14,7 +14,7 @@ from rota.core.model import PollId
 from rota.core.outcome import AnyReceipt, Outcome, PollAnswer
 from rota.core.records.event_inputs import ReceiveEvents
 from rota.engine.limits import EngineLimits
-from rota.engine.ports import BusyError, Clerk
+from rota.engine.ports import AnswerEncoder, BusyError
 
 
 class Pending(NamedTuple):
@@ -30,7 +30,7 @@ class OpenPoll(NamedTuple):
     """A worker that waits for its answer."""
 
     future: asyncio.Future[PollAnswer]
-    clerk: Clerk | None
+    clerk: AnswerEncoder | None
 
 
 class Callers:
@@ -59,7 +59,7 @@ class Callers:
         """A number no other poll of this process has."""
         return PollId(next(self._poll_ids))
 
-    def open_poll(self, poll_id: PollId, clerk: Clerk | None) -> asyncio.Future[PollAnswer]:
+    def open_poll(self, poll_id: PollId, clerk: AnswerEncoder | None) -> asyncio.Future[PollAnswer]:
         """What ends when the poll is answered."""
         future: asyncio.Future[PollAnswer] = asyncio.get_running_loop().create_future()
         self._polls[poll_id] = OpenPoll(future, clerk)

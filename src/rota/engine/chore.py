@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-class Chore:
+class BackgroundTask:
     """One task, ended by whoever began it."""
 
     def __init__(self, name: str) -> None:

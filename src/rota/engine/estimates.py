@@ -39,7 +39,7 @@ class Estimate(msgspec.Struct, frozen=True):
     """How many jobs start before it, of all lines."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ObservedCause(msgspec.Struct, frozen=True):
     """What kept a job waiting, when somebody asked."""
 
     code: str
@@ -56,5 +56,5 @@ class Outlook(msgspec.Struct, frozen=True):
     reliefs: tuple[Remedy, ...] = ()
     deadline: DeadlineInfo | None = None
     accuracy: Accuracy | None = None
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[ObservedCause, ...] = ()
     """The first causes that others were told before, the newest last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Feed:
+class JournalNotifier:
     """The newest committed position. A slow watcher costs nothing: it only waits for a number."""
 
     def __init__(self) -> None:

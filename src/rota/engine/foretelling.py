@@ -20,7 +20,7 @@ from rota.core.outlook.rehearsal import ForecastInput
 from rota.core.outlook.relief import Remedy
 from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
-from rota.engine.calibration import Calibration, promised
+from rota.engine.calibration import Calibration, with_interval
 from rota.engine.estimates import (
     FLUID,
     FORWARD_RUN,
@@ -30,9 +30,9 @@ from rota.engine.estimates import (
     UNKNOWN,
     Estimate,
 )
-from rota.engine.forward import Budget, Course, ForwardRun
+from rota.engine.forward import Budget, ForwardPlan, ForwardRun
 from rota.engine.limits import (
-    COURSE_FRESH_MS,
+    FORWARD_PLAN_FRESH_MS,
     FORWARD_S,
     FORWARD_STATE_MAX,
     SAMPLE_EVERY_MS,
@@ -40,11 +40,11 @@ from rota.engine.limits import (
 )
 from rota.engine.ports import Clock
 
-_UP_TO_PEOPLE = ("queue_paused", "no_workers", "no_function", "workers_away")
+_NEEDS_OPERATOR = ("queue_paused", "no_workers", "no_function", "workers_away")
 """Causes that no run of what is there can lift."""
 
 
-def is_never(explanation: Explanation) -> bool:
+def can_never_start(explanation: Explanation) -> bool:
     """Whether no worker that is known could ever run it, or not all of it at once."""
     return any(
         cause.code == "impossible"
@@ -53,7 +53,7 @@ def is_never(explanation: Explanation) -> bool:
     )
 
 
-class Foretelling:
+class Forecaster:
     """Estimates for those who ask, and the record of those that came true."""
 
     def __init__(self, clock: Clock, look: Callable[[], Awaitable[Scheduler]]) -> None:
@@ -62,9 +62,9 @@ class Foretelling:
         self._look = look
         """The scheduler, at a moment when it says no more than what is durable."""
         self._one_at_a_time = asyncio.Lock()
-        self._last: tuple[Millis, Instant, Course] | None = None
+        self._last: tuple[Millis, Instant, ForwardPlan] | None = None
         """(when by the steady clock, when by the wall clock, what it came to)."""
-        self._sampled = clock.steady()
+        self._sampled_at = clock.steady()
         self._sampling: asyncio.Task[None] | None = None
 
     # Asking
@@ -77,15 +77,15 @@ class Foretelling:
     ) -> Estimate:
         """When a job that waits will start; it is remembered, to be compared with the truth."""
         now, codes = self._clock.now(), [cause.code for cause in explanation.causes]
-        if is_never(explanation):
+        if can_never_start(explanation):
             return Estimate(None, None, None, NEVER, now)
-        if any(code in _UP_TO_PEOPLE for code in codes):
+        if any(code in _NEEDS_OPERATOR for code in codes):
             return Estimate(None, None, None, UNKNOWN, now)
-        found = await self._foretell(scheduler, job, explanation)
+        found = await self._forecast(scheduler, job, explanation)
         self._remember(job[0], found)
         return found
 
-    async def _foretell(
+    async def _forecast(
         self,
         scheduler: Scheduler,
         job: tuple[JobId, JobRecord | None],
@@ -99,45 +99,45 @@ class Foretelling:
         position = scheduler.position(job_id, record)
         is_near = position is None or position.ahead < FORECAST_QUEUE_JOBS
         if record is None and is_near and scheduler.forecast_size() <= FORWARD_STATE_MAX:
-            computed_at, course = await self._course(job_id)
+            computed_at, course = await self._forward_plan(job_id)
             start = course.starts.get(job_id)
             if start is not None:
-                return self._from_course(course, job_id, computed_at, explanation)
+                return self._from_plan(course, job_id, computed_at, explanation)
             if not course.is_spent:
                 return Estimate(None, None, None, UNKNOWN, computed_at)
         if fluid is None:
             return Estimate(None, None, None, UNKNOWN, now)
         return self._likely(FLUID, fluid, now)
 
-    def _from_course(
-        self, course: Course, job_id: JobId, computed_at: Instant, explanation: Explanation
+    def _from_plan(
+        self, course: ForwardPlan, job_id: JobId, computed_at: Instant, explanation: Explanation
     ) -> Estimate:
         at, worker_id = course.starts[job_id]
         ahead = list(course.starts).index(job_id)
         times = (cause.figures.get("at") for cause in explanation.causes)
         if at == max((time for time in times if isinstance(time, int)), default=None):
             return Estimate(at, at, at, KNOWN_TIMES, computed_at, worker_id, ahead)
-        told = promised(self.calibration, FORWARD_RUN, at, computed_at)
+        told = with_interval(self.calibration, FORWARD_RUN, at, computed_at)
         return Estimate(at, told.low, told.high, FORWARD_RUN, computed_at, worker_id, ahead)
 
     def _likely(self, method: str, at: Instant, now: Instant) -> Estimate:
-        told = promised(self.calibration, method, at, now)
+        told = with_interval(self.calibration, method, at, now)
         return Estimate(at, told.low, told.high, method, now)
 
     def _remember(self, job_id: JobId, found: Estimate) -> None:
         if found.at is not None and found.at > found.computed_at and found.method != KNOWN_TIMES:
-            told = promised(self.calibration, found.method, found.at, found.computed_at)
-            self.calibration.foretold(job_id, told)
+            told = with_interval(self.calibration, found.method, found.at, found.computed_at)
+            self.calibration.note_estimate(job_id, told)
 
     # Playing
 
-    async def _course(self, job_id: JobId) -> tuple[Instant, Course]:
+    async def _forward_plan(self, job_id: JobId) -> tuple[Instant, ForwardPlan]:
         """A run that is a moment old will do, if it came as far as this job."""
         is_busy = self._one_at_a_time.locked()
         async with self._one_at_a_time:
             if self._last is not None:
                 made, computed_at, course = self._last
-                fresh = self._clock.steady() - made <= COURSE_FRESH_MS
+                fresh = self._clock.steady() - made <= FORWARD_PLAN_FRESH_MS
                 if fresh and job_id in course.starts:
                     return computed_at, course
             scheduler = await self._look()
@@ -149,10 +149,10 @@ class Foretelling:
             self._last = (self._clock.steady(), now, course)
             return now, course
 
-    def _play(self, picture: ForecastInput, wanted: Sequence[JobId]) -> Course:
+    def _play(self, picture: ForecastInput, wanted: Sequence[JobId]) -> ForwardPlan:
         return ForwardRun(picture, Budget(self._clock, FORWARD_S)).play(wanted)
 
-    async def tried(
+    async def try_reliefs(
         self, picture: ForecastInput, job_id: JobId, reliefs: Sequence[Remedy]
     ) -> tuple[Remedy, ...]:
         """What would help, and whether each alone is enough: tried on a copy, one after another."""
@@ -173,27 +173,29 @@ class Foretelling:
                 found.append(relief)
         return tuple(found)
 
-    async def rehearse(self, picture: ForecastInput, jobs: Sequence[NewJob]) -> Course | Refusal:
+    async def rehearse(
+        self, picture: ForecastInput, jobs: Sequence[NewJob]
+    ) -> ForwardPlan | Refusal:
         """How it would go on if these jobs came now."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(self._play_with, picture, jobs)
 
-    def _play_with(self, picture: ForecastInput, jobs: Sequence[NewJob]) -> Course | Refusal:
+    def _play_with(self, picture: ForecastInput, jobs: Sequence[NewJob]) -> ForwardPlan | Refusal:
         run = ForwardRun(picture, Budget(self._clock, FORWARD_S))
         refusal = run.submit(jobs)
         return run.play([new.id for new in jobs]) if refusal is None else refusal
 
     # The record
 
-    def saw(self, outcome: Outcome, scheduler: Scheduler, now: Instant) -> None:
+    def observe_turn(self, outcome: Outcome, scheduler: Scheduler, now: Instant) -> None:
         """A turn is durable: what it starts was foretold, or not."""
         if self.calibration.is_waiting:
             self.calibration.started(
                 (order.execution.job_id for answer in outcome.answers for order in answer.orders),
                 now,
             )
-        if self._clock.steady() - self._sampled >= SAMPLE_EVERY_MS:
-            self._sampled = self._clock.steady()
+        if self._clock.steady() - self._sampled_at >= SAMPLE_EVERY_MS:
+            self._sampled_at = self._clock.steady()
             is_free = self._sampling is None or self._sampling.done()
             if is_free and scheduler.forecast_size() <= FORWARD_STATE_MAX:
                 sampling = self._sample(scheduler.forecast_input((), now))
@@ -205,8 +207,8 @@ class Foretelling:
         now = picture.taken_at
         later = [(job_id, at) for job_id, (at, _) in course.starts.items() if at > now]
         for job_id, at in later[:: max(1, len(later) // SAMPLED_JOBS)]:
-            told = promised(self.calibration, FORWARD_RUN, at, now)
-            self.calibration.foretold(job_id, told)
+            told = with_interval(self.calibration, FORWARD_RUN, at, now)
+            self.calibration.note_estimate(job_id, told)
 
     async def close(self) -> None:
         """What is under way is let end: it is short."""

@@ -42,12 +42,12 @@ from rota.core.scheduler import Scheduler
 from rota.engine.limits import FORWARD_STARTS_MAX, FORWARD_TURNS_MAX
 from rota.engine.ports import Clock
 
-NEVER: Millis = 1 << 50
+FAR_FUTURE_MS: Millis = 1 << 50
 """No lease ends and no poll is given up within a forward run."""
 _ORDERS_MAX = 1 << 30
 
 
-class Course(msgspec.Struct, frozen=True):
+class ForwardPlan(msgspec.Struct, frozen=True):
     """How it would go on."""
 
     starts: Mapping[JobId, tuple[Instant, WorkerId]]
@@ -75,7 +75,7 @@ class ForwardRun:
         self._budget = budget
         self._until_s = budget.clock.fine_s() + budget.seconds
         self._now = picture.taken_at
-        timing = Timing(lease_ttl_ms=NEVER)
+        timing = Timing(lease_ttl_ms=FAR_FUTURE_MS)
         self._scheduler = Scheduler(timing, self._now)
         self._scheduler.restore(picture.stored, self._now)
         self._polls = 0
@@ -109,18 +109,18 @@ class ForwardRun:
         self._turn({})
         return job_id in self._starts
 
-    def play(self, wanted: Sequence[JobId]) -> Course:
+    def play(self, wanted: Sequence[JobId]) -> ForwardPlan:
         """Until all of these have started, nothing more happens, or the budget is spent."""
         missing = dict.fromkeys(wanted)
         self._turn(missing)
         causes = self._explain(list(missing)[:EXPLAINED_MAX])
         for _ in range(FORWARD_TURNS_MAX):
             if (wanted and not missing) or not self._pass_time():
-                return Course(self._starts, self._now, is_spent=False, causes=causes)
+                return ForwardPlan(self._starts, self._now, is_spent=False, causes=causes)
             if len(self._starts) >= self._budget.starts or self._is_late():
                 break
             self._turn(missing)
-        return Course(self._starts, self._now, is_spent=True, causes=causes)
+        return ForwardPlan(self._starts, self._now, is_spent=True, causes=causes)
 
     def _explain(self, job_ids: Sequence[JobId]) -> dict[JobId, Explanation]:
         found = ((job_id, self._scheduler.why(job_id, self._now)) for job_id in job_ids)
@@ -136,7 +136,7 @@ class ForwardRun:
             return True
         due = self._scheduler.next_due()
         instants = [self._ends[0][0]] if self._ends else []
-        if due is not None and due < self._now + NEVER // 2:
+        if due is not None and due < self._now + FAR_FUTURE_MS // 2:
             instants.append(due)
         if not instants:
             return bool(self._next)
@@ -183,7 +183,7 @@ class ForwardRun:
         self._polls += 1
         poll_id = PollId(self._polls)
         self._asking[poll_id] = worker_id
-        until = self._now + NEVER + self._polls
+        until = self._now + FAR_FUTURE_MS + self._polls
         return Poll(poll_id=poll_id, worker_id=worker_id, max_orders=_ORDERS_MAX, until=until)
 
 

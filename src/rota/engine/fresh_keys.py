@@ -8,14 +8,14 @@ from zlib import crc32
 
 from rota.core.inputs import AnyInput
 from rota.core.records.keyed import Idempotent
-from rota.engine.chore import Chore
+from rota.engine.chore import BackgroundTask
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.ports import Clock
 from rota.store.limits import KEY_AGE_MS
 from rota.store.protocol import QueryStore, StoreError
 
 
-class FreshKeys:
+class KeyFilter:
     """Every key that may have been used has a mark here. Others may share it: then the key is
     looked up for nothing. One without a mark is new, and that is certain.
 
@@ -30,8 +30,8 @@ class FreshKeys:
         self._limits = limits
         self._catalog = catalog
         self._clock = clock
-        self._reading = Chore("rota-used-keys")
-        self._complete = self._took_inbox = False
+        self._reading = BackgroundTask("rota-used-keys")
+        self._complete = self._inbox_drained = False
         self._young, self._old = _no_marks(limits.key_marks), _no_marks(limits.key_marks)
         self._young_since = clock.steady()
 
@@ -40,7 +40,7 @@ class FreshKeys:
 
         Marks stay: what it promised before may still be on its way into the inbox.
         """
-        self._complete, self._took_inbox = False, not has_inbox
+        self._complete, self._inbox_drained = False, not has_inbox
         self._young_since = self._clock.steady()
         self._reading.start(self._read())
 
@@ -52,22 +52,22 @@ class FreshKeys:
     def note(self, event: AnyInput) -> None:
         """It is about to be decided, and what key it has is used then."""
         if isinstance(event, Idempotent) and event.key is not None:
-            self._grow_old()
+            self._rotate()
             self._mark(event.key.key)
 
     def promise(self, key: str) -> None:
         """It is about to be used by this server though it does not lead."""
         self._mark(key)
 
-    def took_inbox(self) -> None:
+    def inbox_drained(self) -> None:
         """All that was there when this server began to lead has been decided."""
-        self._took_inbox = True
+        self._inbox_drained = True
 
     def is_new(self, key: str) -> bool:
         """Whether it is certain that nobody has used this key; False: who knows."""
         byte, bit = self._place(key)
         is_marked = (self._young[byte] | self._old[byte]) & bit
-        return self._complete and self._took_inbox and not is_marked
+        return self._complete and self._inbox_drained and not is_marked
 
     def _mark(self, key: str) -> None:
         byte, bit = self._place(key)
@@ -77,7 +77,7 @@ class FreshKeys:
         place = crc32(key.encode()) % self._limits.key_marks
         return place >> 3, 1 << (place & 7)
 
-    def _grow_old(self) -> None:
+    def _rotate(self) -> None:
         """What was used longer ago than a key is honoured need not be known any more."""
         if self._clock.steady() - self._young_since < KEY_AGE_MS:
             return

@@ -27,7 +27,7 @@ store for this part of the TTL: longer than it pauses between two renewals."""
 ABSENT_PER_TTL = 10
 """A leader whose connection to the store has ended, and that has made no other in this part of the
 TTL, is gone. A live one makes another within a few round trips."""
-ABSENCE_MS = 1_000
+LEADER_PAUSE_MS = 1_000
 """An append that took longer than this kept workers waiting, and is made up to them."""
 BEAT_NEAR_PART = 0.125
 """A beat that is nearer than this part of its pause is taken for the one that has just been."""
@@ -68,11 +68,11 @@ DURABILITY_LOOK_S = 2.0
 """How often the database is asked what its commits are worth: a lost standby shows soon."""
 ANNOUNCE_S = 1.0
 """How often a server tells the others that it is there."""
-PLEAS_LOOK_S = 0.5
+REACHABILITY_LOOK_S = 0.5
 """How often a leader looks whether the others still reach it."""
-PLEAS_ALONE_LOOK_S = 5.0
+REACHABILITY_ALONE_LOOK_S = 5.0
 """The same for one that has seen no others: an idle database is left alone."""
-PLEAS_FROM_MS = 3_000
+REACHABILITY_SILENT_MS = 3_000
 """Whoever has said nothing for so long is not asked for its opinion."""
 SEEN_AFTER_MS = 6_000
 """Whoever began to tell of itself so long ago has been seen by a leader that was alone before."""
@@ -90,22 +90,22 @@ FORWARD_TURNS_MAX = 20_000
 """Turns of a forward run, whatever they bring."""
 ERRORS_KEPT = 256
 """Errors of estimated starts that the next intervals go by: enough for a tenth, and recent."""
-FORETOLD_KEPT = 10_000
+ESTIMATES_KEPT = 10_000
 """Estimates that wait for their jobs to start; the oldest are forgotten."""
 FORWARD_S = 0.25
 """How long a forward run may take, on a thread of its own."""
 FORWARD_STATE_MAX = 5_000
 """Workers and executions of which a copy is made to look ahead; where there are more, those that
 wait flow evenly enough to reckon."""
-COURSE_FRESH_MS = 1_000
+FORWARD_PLAN_FRESH_MS = 1_000
 """How old a forward run may be to answer one more question."""
 SAMPLE_EVERY_MS = 30_000
 """How often some jobs are told a start unasked, to see how it turns out."""
 SAMPLED_JOBS = 20
 """How many of them each time."""
-REASONS_KEPT = 5_000
+WAIT_HISTORIES_KEPT = 5_000
 """Jobs whose causes are remembered as they were told."""
-REASONS_EACH = 8
+WAIT_CAUSES_EACH = 8
 """Of each so many: the newest."""
 TRIED_STATE_MAX = 500
 """Workers and executions of which several copies are made to try what would help."""
@@ -132,7 +132,7 @@ class EngineLimits:
     durable_inbox_look_s_min: float = DURABLE_INBOX_LOOK_S_MIN
     durable_inbox_look_s_max: float = DURABLE_INBOX_LOOK_S_MAX
     seen_after_ms: int = SEEN_AFTER_MS
-    pleas_alone_look_s: float = PLEAS_ALONE_LOOK_S
+    reachability_alone_look_s: float = REACHABILITY_ALONE_LOOK_S
 
 
 ENGINE_LIMITS: Final = EngineLimits()

@@ -47,22 +47,22 @@ from rota.core.scheduler import Scheduler
 from rota.core.times.foresight import PreviewedInstant
 from rota.engine.calibration import Calibration
 from rota.engine.callers import Callers, Pending
-from rota.engine.chore import Chore
+from rota.engine.chore import BackgroundTask
 from rota.engine.estimates import Outlook
-from rota.engine.feed import Feed
-from rota.engine.foretelling import Foretelling
-from rota.engine.fresh_keys import FreshKeys
-from rota.engine.keeper import Keeper
+from rota.engine.feed import JournalNotifier
+from rota.engine.foretelling import Forecaster
+from rota.engine.fresh_keys import KeyFilter
+from rota.engine.keeper import LeadershipRenewal
 from rota.engine.lookers import Lookers
 from rota.engine.outlook import Outlooks
-from rota.engine.pickup import Pickup, ReadSpec
-from rota.engine.ports import Clerk, Clock, Observer, Standing, UnavailableError
+from rota.engine.pickup import InboxReader, ReadSpec
+from rota.engine.ports import AnswerEncoder, Clock, LeadershipStatus, Observer, UnavailableError
 from rota.engine.recovery import build_scheduler
 from rota.engine.refills import Refills
-from rota.engine.seat import Member, Seat
+from rota.engine.seat import CellMember, LeaderElection
 from rota.engine.standby import Standby
-from rota.engine.timekeeping import FoldLag, Timekeeping
-from rota.engine.trouble import Patience, in_words, is_unexpected
+from rota.engine.timekeeping import ClockMonitor, ProjectionLag
+from rota.engine.trouble import ReloadBackoff, is_unexpected, unready_reason
 from rota.store.protocol import FencedError, Seq, Store, StoreError
 
 log = structlog.get_logger("rota.engine")
@@ -72,31 +72,31 @@ class Engine:
     """Runs one scheduler on one store, whenever this server leads."""
 
     def __init__(
-        self, store: Store, clock: Clock, timing: Timing, observer: Observer, member: Member
+        self, store: Store, clock: Clock, timing: Timing, observer: Observer, member: CellMember
     ) -> None:
         self.clock, self.timing = clock, timing
-        self.feed = Feed()
+        self.journal_notifier = JournalNotifier()
         self.node = member.node
         self._limits = member.limits
         self._store = store
         self._ledger = store.ledger
         self._observer = observer
-        self._seat = Seat(store.ledger, clock, member)
+        self._election = LeaderElection(store.ledger, clock, member)
         self._standby = Standby(store, clock, timing.window.fifo_group, member.limits)
         self._refills = Refills(store.ledger, self._take_refills, member.limits)
-        self._keeper = Keeper(self._seat, self._seat_changed)
+        self._renewal = LeadershipRenewal(self._election, self._leadership_changed)
         self._callers = Callers(member.limits)
-        self._keys = FreshKeys(store.catalog, clock, member.limits)
-        self._times = Timekeeping(clock)
-        self._lag = FoldLag(clock)
+        self._key_filter = KeyFilter(store.catalog, clock, member.limits)
+        self._clock_monitor = ClockMonitor(clock)
+        self._projection_lag = ProjectionLag(clock)
         self._wake: asyncio.Future[None] | None = None
         self._in_turn = False
         self._lookers = Lookers()
-        self._foretelling = Foretelling(clock, self._look)
-        self._outlooks = Outlooks(clock, self._foretelling, self._look, self._brain)
+        self._forecaster = Forecaster(clock, self._look)
+        self._outlooks = Outlooks(clock, self._forecaster, self._look, self._ready_scheduler)
         self._scheduler: Scheduler | None = None
         self._read_spec: ReadSpec | None = None
-        self._pickup = Chore("rota-pickup")
+        self._inbox_task = BackgroundTask("rota-pickup")
         self._is_open = self._stopping = False
         self._seq = Seq(0)
         self._task: asyncio.Task[None] | None = None
@@ -116,15 +116,15 @@ class Engine:
         self._rouse()
         if self._task is not None:
             await self._task
-        await self._end_reign()
-        await self._foretelling.close()
+        await self._end_term()
+        await self._forecaster.close()
         self._callers.fail(UnavailableError("the server is stopping"))
         if self.has_others:
             with suppress(StoreError):  # then they wait for the TTL
-                await self._seat.resign()
+                await self._election.resign()
 
     async def _run(self) -> None:
-        patience = Patience(self.node)
+        patience = ReloadBackoff(self.node)
         while not self._stopping:
             try:
                 if self._scheduler is not None:
@@ -133,7 +133,7 @@ class Engine:
                     await self._stand_by()
                 patience.reset()
             except Exception as error:  # noqa: BLE001  (the loop's top: whatever it was, go on)
-                await self._stumble(error)
+                await self._reset(error)
                 await self._pause(patience.next_s(error))
         await self._lookers.let_look()
 
@@ -146,89 +146,89 @@ class Engine:
     async def _try_to_lead(self) -> None:
         """Takes the seat if it is free; else only what the journal has to say."""
         if self.has_others:
-            await self._seat.look()
+            await self._election.look()
             # Whoever cannot read the journal must not take the seat from those who can.
-            seq = await self._standby.keep_up(insist=self._seat.is_free)
+            seq = await self._standby.keep_up(insist=self._election.is_free)
             if seq is None:
                 return
-            self.feed.publish(seq)
-            if not self._seat.is_free:
+            self.journal_notifier.publish(seq)
+            if not self._election.is_free:
                 return
         try:
-            await self._seat.take()
+            await self._election.take()
         except FencedError:
-            await self._seat.look()
+            await self._election.look()
             return
         await self._take_over()
 
     async def _stand_by(self) -> None:
         await self._try_to_lead()
         if self._scheduler is None:
-            leader = self._seat.leader
+            leader = self._election.leader
             leads = f"{leader.holder} leads" if leader else "nobody leads yet"
             self._trouble = self._standby.unreadable or leads
-            await self._pause(self._seat.look_every_s)
+            await self._pause(self._election.look_every_s)
 
     async def _take_over(self) -> None:
         if self.has_others:
-            self._keeper.start()
-            snapshot = await self._standby.open_reign(self._seat, self.clock.now())
+            self._renewal.start()
+            snapshot = await self._standby.begin_term(self._election, self.clock.now())
         else:
             snapshot = await self._ledger.load(self.timing.window.fifo_group)
-        self._keys.begin(has_inbox=self._read_spec is not None)
+        self._key_filter.begin(has_inbox=self._read_spec is not None)
         self._scheduler = await build_scheduler(snapshot, self.timing, self.clock.now())
         self._seq = snapshot.seq
         self._observer.loaded(snapshot.totals)
-        self._times.begin()
-        self._seat.take_lapse()
-        self._lag.clear()
-        self.feed.publish(self._seq)
+        self._clock_monitor.begin()
+        self._election.take_lapse()
+        self._projection_lag.clear()
+        self.journal_notifier.publish(self._seq)
         if self.has_others:
-            log.info("leading", epoch=self._seat.epoch, seq=self._seq, jobs=len(snapshot.jobs))
+            log.info("leading", epoch=self._election.epoch, seq=self._seq, jobs=len(snapshot.jobs))
         if self._read_spec is None:
             self._open()
         else:
-            pickup = Pickup(
+            pickup = InboxReader(
                 self._store, self.clock, self._read_spec, self._post_entry, self._limits
             )
             # What came while nobody led goes before what comes now.
-            self._pickup.start(pickup.run(self._open, self._keys.took_inbox))
+            self._inbox_task.start(pickup.run(self._open, self._key_filter.inbox_drained))
 
     def _open(self) -> None:
         self._is_open = True
         self._trouble = ""
 
-    async def _end_reign(self) -> None:
+    async def _end_term(self) -> None:
         """What ran beside the loop while it led ends with it."""
         self._is_open = False
         await self._refills.close()
-        await self._keeper.stop()
-        await self._keys.end()
-        await self._pickup.stop()
+        await self._renewal.stop()
+        await self._key_filter.end()
+        await self._inbox_task.stop()
 
-    async def _stumble(self, error: Exception) -> None:
+    async def _reset(self, error: Exception) -> None:
         """Memory may say more than the journal: forget it, tell everybody to ask again."""
         led = self._scheduler is not None
-        self._trouble, self._scheduler = in_words(error), None
+        self._trouble, self._scheduler = unready_reason(error), None
         if led:
             self._observer.reloaded(type(error).__name__)
         if isinstance(error, FencedError):
-            log.warning("deposed", epoch=self._seat.epoch, reason=str(error))
+            log.warning("deposed", epoch=self._election.epoch, reason=str(error))
         else:
             event = "reloading" if led else "not_ready"
             log.error(event, reason=str(error), exc_info=is_unexpected(error))
         self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
         self._in_turn = False
-        await self._end_reign()
+        await self._end_term()
         await self._lookers.let_look()
 
-    def doubt(self, epoch: int) -> None:
+    def suspect_leader(self, epoch: int) -> None:
         """The leader of that epoch does not answer this server any more; 0: it does."""
-        self._seat.doubted = epoch
+        self._election.suspected = epoch
 
     def step_aside(self, epoch: int) -> None:
         """Lets another lead, if this server still does in that epoch: no other reaches it."""
-        self._seat.called_off = epoch
+        self._election.step_down_requested = epoch
         self._rouse()
 
     # Asking
@@ -236,7 +236,7 @@ class Engine:
     @property
     def has_others(self) -> bool:
         """Whether other servers may share the store."""
-        return self._seat.member.ttl_ms is not None
+        return self._election.member.ttl_ms is not None
 
     @property
     def ready(self) -> bool:
@@ -245,7 +245,7 @@ class Engine:
 
     @property
     def _decides(self) -> bool:
-        return self._scheduler is not None and self._seat.trusted and not self._stopping
+        return self._scheduler is not None and self._election.trusted and not self._stopping
 
     @property
     def trouble(self) -> str:
@@ -255,14 +255,14 @@ class Engine:
     @property
     def epoch(self) -> int:
         """The number of the leadership, as far as it is known here."""
-        return max(self._seat.row.epoch, self._seat.epoch)
+        return max(self._election.row.epoch, self._election.epoch)
 
-    def standing(self) -> Standing:
+    def standing(self) -> LeadershipStatus:
         """This server's part in the cell."""
-        leads, leader = self.ready, self._seat.leader
-        if leads or (leader is not None and leader.epoch == self._seat.epoch):
+        leads, leader = self.ready, self._election.leader
+        if leads or (leader is not None and leader.epoch == self._election.epoch):
             leader = None  # that was us
-        return Standing(
+        return LeadershipStatus(
             leads=leads,
             leader=self.node if leads else leader.holder if leader else None,
             address=leader.address if leader else "",
@@ -283,13 +283,13 @@ class Engine:
 
     async def _step(self, event: AnyInput, entry: int | None = None) -> AnyReceipt:
         future: asyncio.Future[AnyReceipt] = asyncio.get_running_loop().create_future()
-        self._keys.note(event)
+        self._key_filter.note(event)
         self._callers.put(Pending(event, future, entry))
         self._rouse()
         return await future
 
     async def poll(
-        self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None
+        self, event: Poll, heard: asyncio.Event, clerk: AnswerEncoder | None = None
     ) -> PollAnswer:
         """Waits for work; a caller that goes away closes its poll."""
         future = self._callers.open_poll(event.poll_id, clerk)
@@ -324,7 +324,7 @@ class Engine:
         if not await self._may_decide():
             return
         await self._wait_for_work()
-        if not self._seat.trusted:
+        if not self._election.trusted:
             return
         self._in_turn = True
         await self._turn(self.clock.steady())
@@ -332,23 +332,23 @@ class Engine:
 
     async def _may_decide(self) -> bool:
         """Waits while the seat cannot be renewed; FencedError: somebody else has it."""
-        if self._seat.called_off == self._seat.epoch:
-            await self._seat.step_aside()
+        if self._election.step_down_requested == self._election.epoch:
+            await self._election.step_aside()
             raise FencedError("no other server reaches this one: another is to lead")
-        if not self._seat.is_held:
-            raise FencedError(f"another server leads: epoch {self._seat.epoch} is over")
-        if self._seat.trusted:
+        if not self._election.is_held:
+            raise FencedError(f"another server leads: epoch {self._election.epoch} is over")
+        if self._election.trusted:
             return True
         await self._woken_within(None)
         return False
 
     def pulse(self) -> None:
         """Says that the process is not standing still; whoever runs it calls this every PULSE_S."""
-        self._times.pulse()
+        self._clock_monitor.pulse()
 
-    def _seat_changed(self) -> None:
+    def _leadership_changed(self) -> None:
         """The seat was renewed, or lost, or its trust has ended."""
-        if not self._seat.trusted:
+        if not self._election.trusted:
             self._trouble = "the leader's seat could not be renewed: the store is away"
             self._callers.fail(UnavailableError(f"not ready: {self._trouble}"))
         elif self._is_open:
@@ -375,7 +375,7 @@ class Engine:
         """Until there is an input, or something is due."""
         if self._callers.waiting or self._stopping:
             return
-        due = self._brain().next_due()
+        due = self._ready_scheduler().next_due()
         delay_s = None if due is None else max(0, due - self.clock.now()) / 1000
         await self._woken_within(
             None if delay_s is None else min(delay_s, self._limits.clock_look_s)
@@ -384,33 +384,38 @@ class Engine:
     async def _turn(self, since: Millis) -> None:
         self._ledger.deciding()
         began, now = self.clock.fine_s(), self.clock.now()
-        events = self._times.news(now, self._seat.take_lapse()) + self._callers.drain()
-        brain = self._brain()
+        events = (
+            self._clock_monitor.pending_inputs(now, self._election.take_lapse())
+            + self._callers.drain()
+        )
+        brain = self._ready_scheduler()
         outcome = brain.turn(events, now)
         decided, consumed = self.clock.fine_s(), self._callers.consumed(outcome)
         if outcome.writes:
             seq = Seq(self._seq + 1)
             self._callers.dictate(outcome)
-            await self._ledger.append(self._seat.epoch, seq, now, outcome.writes, consumed)
+            await self._ledger.append(self._election.epoch, seq, now, outcome.writes, consumed)
             self._seq = seq
         elif consumed:
             await self._ledger.drop_inbox(consumed)
         self._in_turn, durable = False, self.clock.fine_s()
         # Only here do decisions leave: they are durable, and nobody else can have decided by now.
-        if self._seat.trusted:
+        if self._election.trusted:
             self._callers.release(outcome)
         else:
             self._callers.fail(UnavailableError("the leader's seat could not be renewed in time"))
-        self._times.was_busy(since)
-        self._observer.turned(outcome)  # who was told goes on later, and finds itself counted
+        self._clock_monitor.was_busy(since)
+        self._observer.turn_committed(
+            outcome
+        )  # who was told goes on later, and finds itself counted
         if outcome.writes:
-            self._lag.appended(self._seq, self._ledger.projected)
-            self.feed.publish(self._seq)
+            self._projection_lag.appended(self._seq, self._ledger.projected)
+            self.journal_notifier.publish(self._seq)
         if outcome.refills:
             self._refills.fetch(outcome.refills, self._seq)
         await self._callers.go_first()
-        self._observer.took(outcome, durable - decided, durable - began)
-        self._foretelling.saw(outcome, brain, now)
+        self._observer.turn_finished(outcome, durable - decided, durable - began)
+        self._forecaster.observe_turn(outcome, brain, now)
 
     def _take_refills(self, answers: Sequence[Refilled]) -> None:
         # Past the limit of the inbox: without them those that wait in it may find no job to run.
@@ -418,119 +423,119 @@ class Engine:
             self._callers.put(Pending(answer), always=True)
         self._rouse()
 
-    def fold_lag_s(self) -> float:
+    def projection_lag_s(self) -> float:
         """How long the oldest record that is not in the tables yet has been durable."""
-        return self._lag.seconds(self._ledger.projected)
+        return self._projection_lag.seconds(self._ledger.projected)
 
     # Questions, answered from memory; all that memory says is durable
 
-    def _brain(self) -> Scheduler:
-        if self._scheduler is None or not self._seat.trusted:
+    def _ready_scheduler(self) -> Scheduler:
+        if self._scheduler is None or not self._election.trusted:
             raise UnavailableError(f"not ready: {self._trouble}")
         return self._scheduler
 
     async def _look(self) -> Scheduler:
         """The scheduler when no turn is under way; to be asked before anything else is awaited."""
         await self.settled()
-        return self._brain()
+        return self._ready_scheduler()
 
     def is_new_key(self, key: str) -> bool:
         """Whether it is certain that no leader has accepted anything under this key."""
-        return self._keys.is_new(key)
+        return self._key_filter.is_new(key)
 
     def promise_key(self, key: str) -> None:
         """This server is about to promise something under it, without a leader."""
-        self._keys.promise(key)
+        self._key_filter.promise(key)
 
     def why(self, job_id: JobId, record: JobRecord | None = None) -> Explanation | None:
         """Why a live job does not run."""
-        return self._brain().why(job_id, self.clock.now(), record)
+        return self._ready_scheduler().why(job_id, self.clock.now(), record)
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
         """The newest progress of a running job."""
-        return self._brain().progress_of(job_id)
+        return self._ready_scheduler().progress_of(job_id)
 
     def workers(self) -> Sequence[WorkerInfo]:
         """All workers known."""
-        return self._brain().workers(self.clock.now())
+        return self._ready_scheduler().workers(self.clock.now())
 
     def worker(self, worker_id: WorkerId) -> WorkerInfo | None:
         """One of them."""
-        return self._brain().worker(worker_id, self.clock.now())
+        return self._ready_scheduler().worker(worker_id, self.clock.now())
 
     def places(self) -> Iterator[ReservationInfo]:
         """What is reserved for jobs that wait."""
-        return self._brain().reservations(self.clock.now())
+        return self._ready_scheduler().reservations(self.clock.now())
 
     def queues(self) -> Sequence[QueueInfo]:
         """All queues."""
-        return self._brain().queues()
+        return self._ready_scheduler().queues()
 
     def ready_since(self) -> Mapping[str, Instant]:
         """By queue with ready jobs, since when the longest waiting head of a line has been so."""
-        return self._brain().ready_since()
+        return self._ready_scheduler().ready_since()
 
     def policy(self) -> Policy:
         """The policy that holds now."""
-        return self._brain().policy
+        return self._ready_scheduler().policy
 
     def tenants(self) -> Sequence[TenantInfo]:
         """All tenants that have jobs or settings."""
-        return self._brain().tenants(self.clock.now())
+        return self._ready_scheduler().tenants(self.clock.now())
 
     def demand(self, target_ms: Millis, size: Resources | None = None) -> Demand:
         """How many workers would clear what waits in time."""
-        return self._brain().demand(target_ms, size, self.clock.now())
+        return self._ready_scheduler().demand(target_ms, size, self.clock.now())
 
     def usages(self) -> Iterator[tuple[JobName, UsageHistory]]:
         """What jobs of each name take."""
-        return self._brain().usages()
+        return self._ready_scheduler().usages()
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
         """Those to keep, newest first."""
-        return self._brain().schedules(keep)
+        return self._ready_scheduler().schedules(keep)
 
     def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None:
         """One of them."""
-        return self._brain().schedule(schedule_id)
+        return self._ready_scheduler().schedule(schedule_id)
 
     def calendars(self) -> Sequence[Calendar]:
         """All calendars."""
-        return self._brain().calendars()
+        return self._ready_scheduler().calendars()
 
     def foresee(
         self, schedule_id: ScheduleId, after: Instant, count: int
     ) -> Sequence[PreviewedInstant]:
         """The next instants of a schedule."""
-        return self._brain().preview(schedule_id, after, count)
+        return self._ready_scheduler().preview(schedule_id, after, count)
 
     def foresee_plan(
         self, plan: ScheduleDefinition, after: Instant, count: int
     ) -> Sequence[PreviewedInstant]:
         """The same of a plan that nobody has."""
-        return self._brain().preview_definition(plan, after, count)
+        return self._ready_scheduler().preview_definition(plan, after, count)
 
     def instants(
         self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
     ) -> Sequence[Instant]:
         """The instants of a schedule within a range."""
-        return self._brain().instants(schedule_id, start, end, limit)
+        return self._ready_scheduler().instants(schedule_id, start, end, limit)
 
     def triggers(self) -> Sequence[TriggerInfo]:
         """All triggers."""
-        return self._brain().triggers()
+        return self._ready_scheduler().triggers()
 
     def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
         """One of them."""
-        return self._brain().trigger(trigger_id)
+        return self._ready_scheduler().trigger(trigger_id)
 
     def try_event(self, event: Event, only: TriggerId | None = None) -> Sequence[TriggerDryRun]:
         """What triggers would make of an event."""
-        return self._brain().try_event(event, only, self.clock.now())
+        return self._ready_scheduler().try_event(event, only, self.clock.now())
 
     def try_rule(self, rule: TriggerDefinition, event: Event) -> TriggerDryRun:
         """The same of a trigger that nobody has."""
-        return self._brain().try_rule(rule, event, self.clock.now())
+        return self._ready_scheduler().try_rule(rule, event, self.clock.now())
 
     async def outlook(self, job: JobRecord) -> Outlook | None:
         """Of a job that waits; None: memory does not know it, or not as one that waits."""
@@ -542,9 +547,9 @@ class Engine:
 
     def deadline(self, job: JobRecord, start: Instant | None = None) -> DeadlineInfo | None:
         """How a job stands to its deadline, as far as that is known without looking ahead."""
-        return self._brain().deadline(job, start, self.clock.now())
+        return self._ready_scheduler().deadline(job, start, self.clock.now())
 
     @property
     def calibration(self) -> Calibration:
         """How estimates have turned out."""
-        return self._foretelling.calibration
+        return self._forecaster.calibration

@@ -39,7 +39,7 @@ class Histogram:
         return self._total
 
 
-class Counts:
+class Metrics:
     """The engine's observer. Totals go on from what the store has, so a restart loses none."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Counts:
         """Memory was thrown away."""
         self.reloads[reason] = self.reloads.get(reason, 0) + 1
 
-    def turned(self, outcome: Outcome) -> None:
+    def turn_committed(self, outcome: Outcome) -> None:
         """A turn is durable and its effects are about to leave: what they will say is counted."""
         self._submitted += outcome.submitted
         if outcome.ends:
@@ -82,7 +82,7 @@ class Counts:
         for verdict, count in outcome.deadlines.items():
             self._deadlines[verdict] = self._deadlines.get(verdict, 0) + count
 
-    def took(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+    def turn_finished(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
         """Its effects have left: how long it took can be counted in peace."""
         # Jobs that came together waited alike and ran alike.
         for wait_ms, times in Counter(outcome.waits).items():

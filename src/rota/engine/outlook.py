@@ -13,13 +13,13 @@ from rota.core.model import Instant, JobId, JobRecord, JobState, Life
 from rota.core.outlook.relief import MOMENTARY
 from rota.core.records.glance import Cause, DeadlineInfo, Explanation
 from rota.core.scheduler import Scheduler
-from rota.engine.calibration import Calibration, promised
+from rota.engine.calibration import Calibration, with_interval
 from rota.engine.estimates import FLUID, FORWARD_RUN, NEVER, UNKNOWN, Estimate, Outlook
-from rota.engine.foretelling import Foretelling, is_never
-from rota.engine.forward import Course
+from rota.engine.foretelling import Forecaster, can_never_start
+from rota.engine.forward import ForwardPlan
 from rota.engine.limits import FORWARD_STATE_MAX, TRIED_STATE_MAX
 from rota.engine.ports import Clock, UnavailableError
-from rota.engine.reasons import Reasons
+from rota.engine.reasons import WaitHistory
 
 _FRESH = Life(JobState.PENDING)
 
@@ -30,13 +30,13 @@ class Outlooks:
     def __init__(
         self,
         clock: Clock,
-        foretelling: Foretelling,
+        foretelling: Forecaster,
         look: Callable[[], Awaitable[Scheduler]],
         brain: Callable[[], Scheduler],
     ) -> None:
         self._clock = clock
-        self._foretelling = foretelling
-        self._reasons = Reasons()
+        self._forecaster = foretelling
+        self._wait_history = WaitHistory()
         self._look = look
         """The scheduler, once no turn is under way."""
         self._brain = brain
@@ -52,19 +52,19 @@ class Outlooks:
             return None
         position = scheduler.position(job.id, record)
         code = explanation.causes[0].code if explanation.causes else "free"
-        seen = self._reasons.note(job.id, code, now)
+        seen = self._wait_history.note(job.id, code, now)
         reliefs = scheduler.remedies(job.id, explanation.causes, now)
         if reliefs and scheduler.forecast_size() <= TRIED_STATE_MAX:
             picture = scheduler.forecast_input([job.id], now)
-            reliefs = await self._foretelling.tried(picture, job.id, reliefs)
-        estimate = await self._foretelling.estimate(scheduler, (job.id, record), explanation)
+            reliefs = await self._forecaster.try_reliefs(picture, job.id, reliefs)
+        estimate = await self._forecaster.estimate(scheduler, (job.id, record), explanation)
         return Outlook(
             _without_order(explanation) if _is_now(estimate) else explanation,
             estimate,
             position,
             reliefs,
             self._deadline(job, estimate),
-            self._foretelling.calibration.accuracy(),
+            self._forecaster.calibration.accuracy(),
             seen,
         )
 
@@ -96,19 +96,19 @@ class Outlooks:
         known |= {new.id: None for new in event.jobs}
         ruled_out = _ruled_out(event, known)
         jobs = [_only_waiting_for(new, known) for new in event.jobs if new.id not in ruled_out]
-        course = await self._foretelling.rehearse(picture, jobs) if jobs else None
+        course = await self._forecaster.rehearse(picture, jobs) if jobs else None
         if isinstance(course, Refusal):
             raise course
         return [self._foreseen(new, course, ruled_out.get(new.id), now) for new in event.jobs]
 
     def _foreseen(
-        self, new: NewJob, course: Course | None, refused: Cause | None, now: Instant
+        self, new: NewJob, course: ForwardPlan | None, refused: Cause | None, now: Instant
     ) -> Outlook:
         job = JobRecord(new.id, new.spec, _FRESH)
         if refused is not None or course is None:
             causes = () if refused is None else (refused,)
             return Outlook(Explanation(causes, None, NEVER), Estimate(None, None, None, NEVER, now))
-        calibration = self._foretelling.calibration
+        calibration = self._forecaster.calibration
         explanation = course.causes.get(new.id, Explanation((), None, ""))
         estimate = _estimate(course, new.id, explanation, calibration, now)
         deadline = self._deadline(job, estimate)
@@ -126,19 +126,19 @@ def _without_order(explanation: Explanation) -> Explanation:
 
 
 def _estimate(
-    course: Course, job_id: JobId, why: Explanation, calibration: Calibration, now: Instant
+    course: ForwardPlan, job_id: JobId, why: Explanation, calibration: Calibration, now: Instant
 ) -> Estimate:
     start = course.starts.get(job_id)
     if start is None:
-        if is_never(why) or not course.is_spent:
-            return Estimate(None, None, None, NEVER if is_never(why) else UNKNOWN, now)
+        if can_never_start(why) or not course.is_spent:
+            return Estimate(None, None, None, NEVER if can_never_start(why) else UNKNOWN, now)
         # It starts after all that was played through; by how much, nobody can say yet.
         return Estimate(None, course.until, None, FLUID, now)
     at, worker_id = start
     ahead = list(course.starts).index(job_id)
     if at <= now:
         return Estimate(now, now, now, FORWARD_RUN, now, worker_id, ahead)
-    told = promised(calibration, FORWARD_RUN, at, now)
+    told = with_interval(calibration, FORWARD_RUN, at, now)
     return Estimate(at, told.low, told.high, FORWARD_RUN, now, worker_id, ahead)
 
 

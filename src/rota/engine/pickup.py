@@ -30,7 +30,7 @@ encode_submission = msgspec.msgpack.Encoder().encode
 """What a server without a leader puts into the store's inbox: a Submit, without its recall."""
 
 
-class Pickup:
+class InboxReader:
     """Takes entries in their order; each leaves the store in the record that accepts it."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Pickup:
     async def _submit(self, event: Submit, entry: InboxEntry) -> Reject | None:
         """Posts it; what is refused must still become something that its id shows."""
         while True:
-            recall = await self._recall(event)
+            recall = await self._preload(event)
             posted = msgspec.structs.replace(event, preloaded=recall, promised=True)
             try:
                 await self._post(posted, entry.id)
@@ -133,7 +133,7 @@ class Pickup:
                 return Reject(jobs=event.jobs, why=str(refusal))
             return None
 
-    async def _recall(self, event: Submit) -> Preloaded:
+    async def _preload(self, event: Submit) -> Preloaded:
         at = self._clock.now()
         inside = {new.id for new in event.jobs}
         outside = dict.fromkeys(

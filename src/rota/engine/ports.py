@@ -59,7 +59,7 @@ class Clock(Protocol):
         ...
 
 
-class Clerk(Protocol):
+class AnswerEncoder(Protocol):
     """Makes a poll's answer ready beside the loop, for whoever waits for it."""
 
     def write(self, answer: PollAnswer) -> None:
@@ -79,11 +79,11 @@ class Observer(Protocol):
         """Memory was read from the store."""
         ...
 
-    def turned(self, outcome: Outcome) -> None:
+    def turn_committed(self, outcome: Outcome) -> None:
         """A turn is durable; nobody has been told yet, for who is told may look at the figures."""
         ...
 
-    def took(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
+    def turn_finished(self, outcome: Outcome, append_s: float, turn_s: float) -> None:
         """They have been told; the append took `append_s`, all of it `turn_s` seconds."""
         ...
 
@@ -92,7 +92,7 @@ class Observer(Protocol):
         ...
 
 
-class Standing(msgspec.Struct, frozen=True):
+class LeadershipStatus(msgspec.Struct, frozen=True):
     """A server's part in its cell."""
 
     leads: bool
@@ -125,7 +125,7 @@ class Brain(Protocol):
     clock: Clock
     timing: Timing
 
-    def doubt(self, epoch: int) -> None:
+    def suspect_leader(self, epoch: int) -> None:
         """The leader of that epoch does not answer this server any more; 0: it does."""
         ...
 
@@ -138,7 +138,7 @@ class Brain(Protocol):
         ...
 
     async def poll(
-        self, event: Poll, heard: asyncio.Event, clerk: Clerk | None = None
+        self, event: Poll, heard: asyncio.Event, clerk: AnswerEncoder | None = None
     ) -> PollAnswer:
         """Waits for work; if the caller is cancelled, the poll is closed.
 
@@ -289,6 +289,6 @@ class Brain(Protocol):
         """The number of the leadership, as far as it is known here."""
         ...
 
-    def standing(self) -> Standing:
+    def standing(self) -> LeadershipStatus:
         """This server's part in the cell."""
         ...

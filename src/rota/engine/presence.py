@@ -19,8 +19,8 @@ from rota.engine.limits import (
     ANNOUNCE_S,
     ENGINE_LIMITS,
     LAG_SAMPLES,
-    PLEAS_FROM_MS,
-    PLEAS_LOOK_S,
+    REACHABILITY_LOOK_S,
+    REACHABILITY_SILENT_MS,
     EngineLimits,
 )
 from rota.engine.ports import Brain
@@ -46,21 +46,21 @@ class LagMeter:
         return now - self._ends[0][1] if self._ends else 0
 
 
-class Presence:
+class Membership:
     """Announces this server every second for as long as it runs."""
 
     def __init__(
         self, store: Store, brain: Brain, me: Node, limits: EngineLimits = ENGINE_LIMITS
     ) -> None:
         self._limits = limits
-        self.me = me
+        self.announced = me
         """What was said last."""
         self._store = store
         self._brain = brain
         self._meter = LagMeter()
-        self._telling: asyncio.Task[None] | None = None
-        self._heeding: asyncio.Task[None] | None = None
-        self._told_at = self._seen_from = -limits.seen_after_ms
+        self._announcing: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._announced_at = self._seen_from = -limits.seen_after_ms
         self._alone_in: int | None = None
         """The reign in which this server looked and saw no other; None: there may be some."""
         self._away = False
@@ -73,58 +73,60 @@ class Presence:
     async def start(self) -> None:
         """Tells at once, and from then on every second."""
         with suppress(StoreError):  # then the next time
-            await self.tell()
-        self._telling = asyncio.create_task(self._go_on(), name="rota-presence")
-        self._heeding = asyncio.create_task(self._go_on_heeding(), name="rota-pleas")
+            await self.announce()
+        self._announcing = asyncio.create_task(self._announce_periodically(), name="rota-presence")
+        self._checking = asyncio.create_task(self._check_periodically(), name="rota-pleas")
 
     async def stop(self) -> None:
         """Says goodbye, if the store still listens."""
-        if self._telling is not None and self._heeding is not None:
-            self._telling.cancel()
-            self._heeding.cancel()
-            await asyncio.gather(self._telling, self._heeding, return_exceptions=True)
+        if self._announcing is not None and self._checking is not None:
+            self._announcing.cancel()
+            self._checking.cancel()
+            await asyncio.gather(self._announcing, self._checking, return_exceptions=True)
             with suppress(StoreError):
-                await self._store.nodes.leave(self.me.node)
+                await self._store.nodes.leave(self.announced.node)
 
-    async def tell(self) -> None:
+    async def announce(self) -> None:
         """Measures, and announces."""
         # Whoever leads writes the journal itself, and need not read where it ends.
         end = 0 if self._brain.standing().leads else (await self._store.catalog.head())[1]
         standing = self._brain.standing()
         behind_ms = self._meter.measure(end, standing.seq, self._brain.clock.steady())
-        self.me = replace(
-            self.me,
+        self.announced = replace(
+            self.announced,
             leads=standing.leads,
             epoch=standing.epoch,
             seq=standing.seq,
             behind_records=0 if standing.leads else max(0, end - standing.seq),
             behind_ms=0 if standing.leads else behind_ms,
         )
-        await self._store.nodes.announce(self.me)
+        await self._store.nodes.announce(self.announced)
         now = self._brain.clock.steady()
-        if now - self._told_at >= PLEAS_FROM_MS:
+        if now - self._announced_at >= REACHABILITY_SILENT_MS:
             self._seen_from = now + self._limits.seen_after_ms
-        self._told_at = now
+        self._announced_at = now
 
-    async def be_seen(self) -> None:
+    async def wait_until_seen(self) -> None:
         """Returns when even a leader that believed itself alone knows of this server."""
         await asyncio.sleep(max(0, self._seen_from - self._brain.clock.steady()) / 1000)
 
-    async def cannot_reach(self, epoch: int) -> None:
+    async def report_unreachable(self, epoch: int) -> None:
         """The leader of that epoch does not answer here; 0: it does, or nobody leads."""
-        if epoch != self.me.unreached:
-            self.me = replace(self.me, unreached=epoch)
+        if epoch != self.announced.unreached:
+            self.announced = replace(self.announced, unreached=epoch)
             with suppress(StoreError):  # it is said again within a second
-                await self._store.nodes.announce(self.me)
+                await self._store.nodes.announce(self.announced)
 
-    async def everyone(self) -> Sequence[SeenNode]:
+    async def all_nodes(self) -> Sequence[SeenNode]:
         """All servers of the cell, this one as it is now."""
         others = [
-            one for one in await self._store.nodes.everyone() if one.announced.node != self.me.node
+            one
+            for one in await self._store.nodes.everyone()
+            if one.announced.node != self.announced.node
         ]
-        return sorted((*others, SeenNode(self.me, 0)), key=lambda one: one.announced.node)
+        return sorted((*others, SeenNode(self.announced, 0)), key=lambda one: one.announced.node)
 
-    async def heed(self) -> None:
+    async def check_reachability(self) -> None:
         """While this server leads: lets another, if none of the others reaches it any more."""
         standing = self._brain.standing()
         if not standing.leads:
@@ -133,25 +135,27 @@ class Presence:
         others = [
             one.announced
             for one in await self._store.nodes.everyone()
-            if one.announced.node != self.me.node and one.silent_ms < PLEAS_FROM_MS
+            if one.announced.node != self.announced.node and one.silent_ms < REACHABILITY_SILENT_MS
         ]
         self._alone_in = None if others else standing.epoch
         if others and all(one.unreached == standing.epoch for one in others):
             self._brain.step_aside(standing.epoch)
 
-    async def _go_on_heeding(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
-            await beat(self._limits.pleas_alone_look_s if self.is_alone else PLEAS_LOOK_S)
+            await beat(
+                self._limits.reachability_alone_look_s if self.is_alone else REACHABILITY_LOOK_S
+            )
             try:
-                await self.heed()
+                await self.check_reachability()
             except StoreError:  # then nobody can be heard, and nobody could lead
                 self._alone_in = None
 
-    async def _go_on(self) -> None:
+    async def _announce_periodically(self) -> None:
         while True:
             await beat(ANNOUNCE_S)
             try:
-                await self.tell()
+                await self.announce()
             except StoreError as error:
                 if not self._away:
                     log.warning("not_announced", reason=str(error))

@@ -49,7 +49,7 @@ class Refills:
 
     async def _fetch(self, wanted: Sequence[Refill], seen: Seq) -> None:
         if not any(one.urgent for one in wanted):
-            await self._let_fold(seen)
+            await self._let_project(seen)
         while True:
             try:
                 found = await self._ledger.read_spilled(wanted, seen)
@@ -63,7 +63,7 @@ class Refills:
             self._put([Refilled(refill=refill, jobs=jobs) for refill, jobs in answers])
             return
 
-    async def _let_fold(self, seen: Seq) -> None:
+    async def _let_project(self, seen: Seq) -> None:
         for _ in range(round(REFILL_PATIENCE_S / REFILL_LOOK_S)):
             if self._ledger.projected >= seen:
                 return

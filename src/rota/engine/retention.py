@@ -12,7 +12,7 @@ import asyncio
 import structlog
 
 from rota.core.model import Instant, Millis
-from rota.engine.chore import Chore
+from rota.engine.chore import BackgroundTask
 from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, SWEEP_EVERY_S, EngineLimits
 from rota.engine.ports import Brain, Clock
 from rota.store.files.blobs import Blobs
@@ -39,17 +39,17 @@ class Retention:
         self._store = store
         self._brain = brain
         self._age_ms = age_ms
-        self._days = _Calendar(brain.clock)
-        self._chore = Chore("rota-retention")
+        self._days = _SteadyWallClock(brain.clock)
+        self._task = BackgroundTask("rota-retention")
 
     def start(self) -> None:
         """From now on."""
         if self._age_ms is not None:
-            self._chore.start(self._run(self._age_ms))
+            self._task.start(self._run(self._age_ms))
 
     async def stop(self) -> None:
         """In the middle of a round too: the next one goes on."""
-        await self._chore.stop()
+        await self._task.stop()
 
     async def _run(self, age_ms: Millis) -> None:
         while True:
@@ -74,7 +74,7 @@ class Retention:
         return jobs
 
 
-class _Calendar:
+class _SteadyWallClock:
     """The wall clock, but for leaps ahead: whoever sets it a year forward must not make all that
     is kept a year old."""
 
@@ -87,7 +87,7 @@ class _Calendar:
         return min(self._clock.now(), self._clock.steady() + self._offset)
 
 
-class Sweeping:
+class StorageSweep:
     """Removes objects and uploads that are nobody's, and unused bundles; runs beside the engine for
     as long as the server does."""
 
@@ -105,15 +105,15 @@ class Sweeping:
         self._spool = spool
         self._brain = brain
         self._bundle_age_ms = bundle_age_ms
-        self._chore = Chore("rota-sweeping")
+        self._task = BackgroundTask("rota-sweeping")
 
     def start(self) -> None:
         """From now on."""
-        self._chore.start(self._run())
+        self._task.start(self._run())
 
     async def stop(self) -> None:
         """In the middle of a round too: the next one goes on."""
-        await self._chore.stop()
+        await self._task.stop()
 
     async def _run(self) -> None:
         while True:

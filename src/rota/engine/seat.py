@@ -20,11 +20,11 @@ from rota.engine.limits import (
 from rota.engine.ports import Clock
 from rota.store.protocol import Epoch, FencedError, LeaderRow, Leadership
 
-NOBODY_YET = LeaderRow("", Epoch(0), 0)
+NO_LEADER_YET = LeaderRow("", Epoch(0), 0)
 """The row before the first claim."""
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True):
+class CellMember(msgspec.Struct, frozen=True, kw_only=True):
     """This server among the others of its cell."""
 
     node: str
@@ -35,23 +35,23 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     limits: EngineLimits = ENGINE_LIMITS
 
 
-class Seat:
+class LeaderElection:
     """What this server knows of the leadership, and its own part in it."""
 
-    def __init__(self, ledger: Leadership, clock: Clock, member: Member) -> None:
+    def __init__(self, ledger: Leadership, clock: Clock, member: CellMember) -> None:
         self.member = member
         self.epoch = Epoch(0)
         """Of our own last reign."""
-        self.row = NOBODY_YET
+        self.row = NO_LEADER_YET
         self._ledger = ledger
         self._clock = clock
         self._seen_at: Millis | None = None
         self._met = Epoch(0)
         """The last reign whose holder has been seen with a connection to the store."""
         self._absent_from: Millis | None = None
-        self.doubted = 0
+        self.suspected = 0
         """The reign whose holder does not answer this server, though it did before."""
-        self.called_off = 0
+        self.step_down_requested = 0
         """The reign of ours that another server is to end, because none of them reaches us."""
         self._aside_until: Millis | None = None
         self._trusted_until: Millis | None = None
@@ -63,7 +63,7 @@ class Seat:
 
     async def look(self) -> None:
         """Reads the row; how long it stays the same is counted from the moment it was read."""
-        row = await self._ledger.observe() or NOBODY_YET
+        row = await self._ledger.observe() or NO_LEADER_YET
         now = self._clock.steady()
         if self._seen_at is None or (row.epoch, row.nonce) != (self.row.epoch, self.row.nonce):
             self._seen_at = now
@@ -110,7 +110,7 @@ class Seat:
         and whoever leads next waits for leases that it may still have renewed meanwhile.
         """
         silent_ms = self._silent_ms()
-        if self.doubted and self.doubted == self.row.epoch:
+        if self.suspected and self.suspected == self.row.epoch:
             silent_ms *= UNREACHED_PER_TTL
         absent_ms = 0 if self._absent_from is None else self._clock.steady() - self._absent_from
         return silent_ms >= self._ttl_ms or absent_ms * ABSENT_PER_TTL > self._ttl_ms

@@ -9,7 +9,7 @@ import structlog
 from rota.core.model import Instant, JobRecord, Millis
 from rota.engine.limits import FOLLOW_RECORDS, EngineLimits
 from rota.engine.ports import Clock
-from rota.engine.seat import Seat
+from rota.engine.seat import LeaderElection
 from rota.store.folding.mirror import JournalGapError, StandbyState
 from rota.store.protocol import (
     FencedError,
@@ -110,7 +110,7 @@ class Standby:
         unknown = mirror.unknown(records)
         return await self._catalog.jobs(unknown) if unknown else []
 
-    async def open_reign(self, seat: Seat, now: Instant) -> Snapshot:
+    async def begin_term(self, seat: LeaderElection, now: Instant) -> Snapshot:
         """Puts the first record of our reign behind the last of any other; gives the copy away.
 
         A record of the leader before may still be on its way when we claim. It gets its place or we

@@ -8,14 +8,14 @@ import structlog
 
 from rota.core.inputs import AnyInput, ClockJump, LeaderPause
 from rota.core.model import Instant, Millis
-from rota.engine.limits import ABSENCE_MS, CLOCK_JUMP_MS, PULSE_S
+from rota.engine.limits import CLOCK_JUMP_MS, LEADER_PAUSE_MS, PULSE_S
 from rota.engine.ports import Clock
 from rota.store.protocol import Seq
 
 log = structlog.get_logger("rota.engine")
 
 
-class Timekeeping:
+class ClockMonitor:
     """Compares the wall clock with the steady one, and adds up the time nobody was answered."""
 
     def __init__(self, clock: Clock) -> None:
@@ -32,17 +32,17 @@ class Timekeeping:
     def was_busy(self, since: Millis) -> None:
         """A turn took from then until now; a short one is nothing to make up for."""
         took = self._clock.steady() - since
-        if took > ABSENCE_MS:
+        if took > LEADER_PAUSE_MS:
             self._away_ms += took
 
     def pulse(self) -> None:
         """To be called every PULSE_S: a long silence means that the whole process stood still."""
         now = self._clock.steady()
-        if self._pulse_at is not None and now - self._pulse_at > PULSE_S * 1000 + ABSENCE_MS:
+        if self._pulse_at is not None and now - self._pulse_at > PULSE_S * 1000 + LEADER_PAUSE_MS:
             self._away_ms += now - self._pulse_at
         self._pulse_at = now
 
-    def news(self, now: Instant, lapsed_ms: Millis) -> list[AnyInput]:
+    def pending_inputs(self, now: Instant, lapsed_ms: Millis) -> list[AnyInput]:
         """What must come before anything else in this turn; `lapsed_ms` as the seat tells it."""
         if self._pulse_at is not None:
             self.pulse()
@@ -60,27 +60,27 @@ class Timekeeping:
         return events
 
 
-class FoldLag:
+class ProjectionLag:
     """How far the tables are behind the journal, in time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._unfolded: deque[tuple[Seq, Millis]] = deque()
+        self._pending: deque[tuple[Seq, Millis]] = deque()
 
     def appended(self, seq: Seq, folded: Seq) -> None:
         """A record is durable."""
-        self._unfolded.append((seq, self._clock.steady()))
+        self._pending.append((seq, self._clock.steady()))
         self._forget(folded)
 
     def clear(self) -> None:
         """Another server appends now."""
-        self._unfolded.clear()
+        self._pending.clear()
 
     def seconds(self, folded: Seq) -> float:
         """How long the oldest record that is not in the tables yet has been durable."""
         self._forget(folded)
-        return (self._clock.steady() - self._unfolded[0][1]) / 1000 if self._unfolded else 0.0
+        return (self._clock.steady() - self._pending[0][1]) / 1000 if self._pending else 0.0
 
     def _forget(self, folded: Seq) -> None:
-        while self._unfolded and self._unfolded[0][0] <= folded:
-            self._unfolded.popleft()
+        while self._pending and self._pending[0][0] <= folded:
+            self._pending.popleft()

@@ -8,7 +8,7 @@ from rota.engine.limits import RETRY_DELAY_S_MAX, RETRY_DELAY_S_MIN
 from rota.store.protocol import FencedError, OtherDatabaseError, StoreError, StoreFullError
 
 
-def in_words(error: Exception) -> str:
+def unready_reason(error: Exception) -> str:
     """Why the server is not ready, for whoever asks."""
     if isinstance(error, StoreFullError):
         return "the data disk is full: free some space"
@@ -24,7 +24,7 @@ def is_unexpected(error: Exception) -> bool:
     return not isinstance(error, StoreError)
 
 
-class Patience:
+class ReloadBackoff:
     """Pauses that grow while failures follow one another; servers do not all come back at once."""
 
     def __init__(self, node: str) -> None:

@@ -24,7 +24,7 @@ from rota.events.config import (
     RabbitSource,
 )
 from rota.events.limits import BROKER_CLOSE_S, BROKER_PREFETCH
-from rota.events.telling import EventDict, Teller, event_of
+from rota.events.telling import EventDict, Publisher, event_of_message
 
 # Each client is loaded by who needs it: a listener of one broker does without the others.
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Subscription(Protocol):
         ...
 
 
-def subscription(source: BrokerSource, teller: Teller) -> Subscription:
+def subscription(source: BrokerSource, teller: Publisher) -> Subscription:
     """The consumer that a source asks for; raises ImportError where its client is missing."""
     if isinstance(source, NatsSource):
         import nats  # noqa: F401  (told now, not at the first message)
@@ -66,9 +66,9 @@ def subscription(source: BrokerSource, teller: Teller) -> Subscription:
 class NatsSubscription:
     """A pull consumer of a JetStream stream; it is made durable if it is not there yet."""
 
-    def __init__(self, source: NatsSource, teller: Teller) -> None:
+    def __init__(self, source: NatsSource, teller: Publisher) -> None:
         self._source = source
-        self._teller = teller
+        self._publisher = teller
 
     async def run(self) -> None:
         """Until the connection is lost for good, which is an error."""
@@ -99,17 +99,17 @@ class NatsSubscription:
     async def _take(self, message: Msg) -> None:
         source = self._source
         place = f"{source.stream}/{message.metadata.sequence.stream}"
-        event = event_of(message.data, _plain(source, place, message.subject))
-        await _tell(self._teller, event, message.nak)
+        event = event_of_message(message.data, _plain(source, place, message.subject))
+        await _publish(self._publisher, event, message.nak)
         await message.ack()
 
 
 class RabbitSubscription:
     """A consumer of a RabbitMQ queue; the client connects again by itself."""
 
-    def __init__(self, source: RabbitSource, teller: Teller) -> None:
+    def __init__(self, source: RabbitSource, teller: Publisher) -> None:
         self._source = source
-        self._teller = teller
+        self._publisher = teller
 
     async def run(self) -> None:
         """Until an error."""
@@ -133,17 +133,17 @@ class RabbitSubscription:
     async def _take(self, message: AbstractIncomingMessage) -> None:
         # A queue has no positions. Without an id from its sender, a message is known by its body.
         place = message.message_id or hashlib.sha256(message.body).hexdigest()
-        event = event_of(message.body, _plain(self._source, place, self._source.queue))
-        await _tell(self._teller, event, message.nack)
+        event = event_of_message(message.body, _plain(self._source, place, self._source.queue))
+        await _publish(self._publisher, event, message.nack)
         await message.ack()
 
 
 class KafkaSubscription:
     """A member of a Kafka consumer group; it commits each message by itself, in order."""
 
-    def __init__(self, source: KafkaSource, teller: Teller) -> None:
+    def __init__(self, source: KafkaSource, teller: Publisher) -> None:
         self._source = source
-        self._teller = teller
+        self._publisher = teller
 
     async def run(self) -> None:
         """Until an error; what was not committed comes again to whoever reads the partition."""
@@ -163,7 +163,7 @@ class KafkaSubscription:
                 message = await consumer.getone()
                 place = f"{message.topic}/{message.partition}/{message.offset}"
                 plain = _plain(source, place, message.topic)
-                await self._teller.tell([event_of(message.value or b"", plain)])
+                await self._publisher.publish([event_of_message(message.value or b"", plain)])
                 await consumer.commit()
         finally:
             await consumer.stop()
@@ -180,9 +180,11 @@ def _plain(source: BrokerSource, place: str, named: str) -> EventDict:
     }
 
 
-async def _tell(teller: Teller, event: EventDict, give_back: Callable[[], Awaitable[None]]) -> None:
+async def _publish(
+    teller: Publisher, event: EventDict, give_back: Callable[[], Awaitable[None]]
+) -> None:
     try:
-        await teller.tell([event])
+        await teller.publish([event])
     except Exception:
         # At once to another consumer, instead of when the broker misses the acknowledgement.
         await give_back()

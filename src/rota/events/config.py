@@ -21,13 +21,13 @@ class ConfigError(Exception):
     """The file cannot be used; the text says why."""
 
 
-class Entry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+class ConfigEntry(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     """What every source and sink has."""
 
     name: Word
 
 
-class Source(Entry, kw_only=True):
+class Source(ConfigEntry, kw_only=True):
     """What is listened to; plain messages become events of this type."""
 
     type: EventType | None = None
@@ -85,7 +85,7 @@ class KafkaSource(Source, kw_only=True, tag="kafka"):
     group: str = "rota"
 
 
-class Sink(Entry, kw_only=True):
+class Sink(ConfigEntry, kw_only=True):
     """Who is told of state changes."""
 
     events: list[str] = msgspec.field(default_factory=lambda: ["rota.job.*"])
@@ -158,7 +158,7 @@ def read_config(path: Path) -> Config:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError, msgspec.ValidationError) as error:  # of TOML, and of UTF-8
         raise ConfigError(f"{path}: {error}") from error
-    entries: list[Entry] = [*config.source, *config.sink]
+    entries: list[ConfigEntry] = [*config.source, *config.sink]
     names = [entry.name for entry in entries]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:

@@ -14,8 +14,8 @@ import structlog
 
 from rota.events.config import FolderSource
 from rota.events.limits import FILES_MAX
-from rota.events.positions import Positions
-from rota.events.telling import EventDict, Teller
+from rota.events.positions import Offsets
+from rota.events.telling import EventDict, Publisher
 
 log = structlog.get_logger("rota.events")
 
@@ -24,13 +24,13 @@ Stamp: TypeAlias = tuple[int, int]
 Files: TypeAlias = dict[str, Stamp]
 
 
-class Folder:
+class FolderWatcher:
     """Tells of each file once it looks the same twice in a row; remembers what it told."""
 
-    def __init__(self, source: FolderSource, teller: Teller, positions: Positions) -> None:
+    def __init__(self, source: FolderSource, teller: Publisher, positions: Offsets) -> None:
         self._source = source
-        self._teller = teller
-        self._positions = positions
+        self._publisher = teller
+        self._offsets = positions
         self._before: Files = {}
 
     async def run(self) -> None:
@@ -52,7 +52,7 @@ class Folder:
         gone = [name for name in told if name not in found]
         if not fresh and not gone:
             return told
-        await self._teller.tell([self._event(name, told) for name in sorted(fresh)])
+        await self._publisher.publish([self._event(name, told) for name in sorted(fresh)])
         # Only now: told twice is better than not at all, and the server knows the second.
         told = {name: stamp for name, stamp in (told | fresh).items() if name in found}
         self._save(told)
@@ -102,10 +102,10 @@ class Folder:
         }
 
     def _load(self) -> Files | None:
-        saved = self._positions.load(self._source.name)
+        saved = self._offsets.load(self._source.name)
         if saved is None:
             return None
         return {name: (stamp[0], stamp[1]) for name, stamp in saved.items()}
 
     def _save(self, told: Files) -> None:
-        self._positions.save(self._source.name, told)
+        self._offsets.save(self._source.name, told)

@@ -20,7 +20,7 @@ SEND_S_MAX = 15.0
 """For a receiver of a webhook to answer; it should accept first and work later."""
 ANSWER_BYTES_MAX = 64 * 1024
 """Of a receiver's answer that is read at most; only its status counts."""
-POSITION_EVERY = 50
+OFFSET_EVERY = 50
 """Changes sent between two notes of how far a sink has come: after a crash so many are told again
 at most."""
 REDIS_WAIT_MS = 2_000

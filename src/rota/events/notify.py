@@ -9,17 +9,17 @@ from typing import Any
 import asyncpg
 
 from rota.events.config import PostgresSource
-from rota.events.telling import EventDict, Teller, event_of
+from rota.events.telling import EventDict, Publisher, event_of_message
 from rota.sdk.calls import uuid7
 from rota.sdk.clock import SystemClock
 
 
-class Channel:
+class PostgresListener:
     """One connection that listens."""
 
-    def __init__(self, source: PostgresSource, teller: Teller) -> None:
+    def __init__(self, source: PostgresSource, teller: Publisher) -> None:
         self._source = source
-        self._teller = teller
+        self._publisher = teller
         self._clock = SystemClock()
         self._heard: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -30,7 +30,7 @@ class Channel:
             connection.add_termination_listener(self._lost)
             await connection.add_listener(self._source.channel, self._hear)
             while (payload := await self._heard.get()) is not None:
-                await self._teller.tell([self._event(payload)])
+                await self._publisher.publish([self._event(payload)])
         finally:
             await connection.close(timeout=5)
         raise ConnectionError(f"the connection to channel {self._source.channel} was lost")
@@ -50,4 +50,4 @@ class Channel:
             "source": f"/postgres/{self._source.name}",
             "type": self._source.type or f"postgres.{self._source.channel}",
         }
-        return event_of(payload.encode(), plain)
+        return event_of_message(payload.encode(), plain)

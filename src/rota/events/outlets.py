@@ -18,11 +18,11 @@ from rota.wire.events import STRUCTURED
 SIGNATURE = "Rota-Signature"
 
 
-class NotTakenError(Exception):
+class DeliveryError(Exception):
     """The receiver did not take it; the text says what it said."""
 
 
-class Outlet(Protocol):
+class EventTransport(Protocol):
     """Somebody who is told."""
 
     async def send(self, event: EventDict) -> None:
@@ -41,7 +41,7 @@ def signature(secret: str, stamp_s: int, body: bytes) -> str:
     return f"t={stamp_s},v1={digest}"
 
 
-class Webhook:
+class WebhookTransport:
     """Signed requests. The URL is the operator's own; redirects are not followed."""
 
     def __init__(self, sink: WebhookSink) -> None:
@@ -75,9 +75,9 @@ class Webhook:
                     if size > ANSWER_BYTES_MAX:
                         break
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise NotTakenError(f"{type(error).__name__}: {error}") from error
+            raise DeliveryError(f"{type(error).__name__}: {error}") from error
         if not 200 <= answer.status < 300:
-            raise NotTakenError(f"it answered {answer.status}")
+            raise DeliveryError(f"it answered {answer.status}")
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -85,22 +85,22 @@ class Webhook:
             await self._http.close()
 
 
-def open_outlet(sink: AnySink) -> Outlet:
+def open_transport(sink: AnySink) -> EventTransport:
     """The way that a sink asks for; loads the broker's client only if one is needed."""
     if isinstance(sink, WebhookSink):
-        return Webhook(sink)
+        return WebhookTransport(sink)
     try:
         if isinstance(sink, RedisSink):
-            from rota.events.redis_streams import RedisOutlet
+            from rota.events.redis_streams import RedisTransport
 
-            return RedisOutlet(sink)
+            return RedisTransport(sink)
         from rota.events.brokers import broker_transport
 
         return broker_transport(sink)
     except ImportError as error:
-        raise ConfigError(missing(sink.name, error)) from error
+        raise ConfigError(missing_package(sink.name, error)) from error
 
 
-def missing(name: str, error: ImportError) -> str:
+def missing_package(name: str, error: ImportError) -> str:
     """What to install."""
     return f"{name} needs a package that is not here ({error.name}): pip install 'rota[brokers]'"

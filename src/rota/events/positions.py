@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 
-class Positions:
+class Offsets:
     """A folder of small files; each is replaced as a whole, so that a crash leaves the old one."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,7 +33,7 @@ class Positions:
             os.fsync(file.fileno())
         fresh.replace(target)
 
-    def bury(self, name: str, letter: Any) -> Path:
+    def keep_undelivered(self, name: str, letter: Any) -> Path:
         """Keeps what could not be delivered, a line each."""
         grave = self._folder / f"{name}.dead.jsonl"
         with grave.open("ab") as file:

@@ -13,17 +13,17 @@ from redis.exceptions import ResponseError
 
 from rota.events.config import RedisSink, RedisSource
 from rota.events.limits import EVENTS_AT_ONCE, REDIS_CLAIM_IDLE_MS, REDIS_WAIT_MS
-from rota.events.telling import EventDict, Teller, event_of
+from rota.events.telling import EventDict, Publisher, event_of_message
 
 Message = tuple[bytes, Mapping[bytes, bytes] | None]
 
 
-class RedisStream:
+class RedisSubscription:
     """Reads a stream as a member of a group; what was not confirmed comes again."""
 
-    def __init__(self, source: RedisSource, teller: Teller) -> None:
+    def __init__(self, source: RedisSource, teller: Publisher) -> None:
         self._source = source
-        self._teller = teller
+        self._publisher = teller
         self._consumer = f"{socket.gethostname()}-{source.name}"
 
     async def run(self) -> None:
@@ -57,7 +57,7 @@ class RedisStream:
                 count=EVENTS_AT_ONCE,
                 block=REDIS_WAIT_MS,
             )
-            _heed_cancel()
+            _raise_if_cancelled()
             messages = [one for _, part in answer or () for one in part]
             if not messages:
                 return
@@ -79,7 +79,7 @@ class RedisStream:
     async def _take(self, redis: Redis, messages: Sequence[Message]) -> None:
         # A message that was trimmed away while it waited has no fields any more.
         events = [self._event(key, fields) for key, fields in messages if fields]
-        await self._teller.tell(events)
+        await self._publisher.publish(events)
         await redis.xack(self._source.stream, self._source.group, *(key for key, _ in messages))
 
     def _event(self, key: bytes, fields: Mapping[bytes, bytes]) -> EventDict:
@@ -94,10 +94,10 @@ class RedisStream:
         if body is None:
             shown = {_text(name): _text(value) for name, value in fields.items()}
             return {**plain, "data": shown}
-        return event_of(body, plain)
+        return event_of_message(body, plain)
 
 
-def _heed_cancel() -> None:
+def _raise_if_cancelled() -> None:
     """Ends the task if that was asked for: the client loses a cancel that comes with an answer."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -108,7 +108,7 @@ def _text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-class RedisOutlet:
+class RedisTransport:
     """Adds events to a stream; each is the field `data` of a message."""
 
     def __init__(self, sink: RedisSink) -> None:

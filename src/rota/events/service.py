@@ -17,60 +17,60 @@ from rota.events.config import (
     PostgresSource,
     RedisSource,
 )
-from rota.events.folder import Folder
+from rota.events.folder import FolderWatcher
 from rota.events.limits import STEADY_S
-from rota.events.outlets import missing, open_outlet
-from rota.events.positions import Positions
+from rota.events.outlets import missing_package, open_transport
+from rota.events.positions import Offsets
 from rota.events.sinks import Follower
-from rota.events.telling import Pauses, Teller
+from rota.events.telling import EventBackoff, Publisher
 from rota.sdk import AsyncClient
 
 log = structlog.get_logger("rota.events")
 
-Run: TypeAlias = Callable[[], Awaitable[None]]
+Routine: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def serve(config: Config, client: AsyncClient) -> None:
     """Until it is cancelled."""
-    positions = Positions(config.state)
+    positions = Offsets(config.state)
     runs = list(_runs(config, client, positions))
     async with asyncio.TaskGroup() as group:
         for name, run in runs:
-            group.create_task(_again_and_again(name, run), name=f"rota-events-{name}")
+            group.create_task(_run_forever(name, run), name=f"rota-events-{name}")
 
 
-def _runs(config: Config, client: AsyncClient, positions: Positions) -> Iterator[tuple[str, Run]]:
+def _runs(config: Config, client: AsyncClient, positions: Offsets) -> Iterator[tuple[str, Routine]]:
     for source in config.source:
-        yield source.name, _listener(source, Teller(client, positions, source.name), positions)
+        yield source.name, _listener(source, Publisher(client, positions, source.name), positions)
     for sink in config.sink:
         yield sink.name, _follower(sink, client, positions)
 
 
-def _follower(sink: AnySink, client: AsyncClient, positions: Positions) -> Run:
-    return lambda: Follower(sink, client, open_outlet(sink), positions).run()
+def _follower(sink: AnySink, client: AsyncClient, positions: Offsets) -> Routine:
+    return lambda: Follower(sink, client, open_transport(sink), positions).run()
 
 
-def _listener(source: AnySource, teller: Teller, positions: Positions) -> Run:
+def _listener(source: AnySource, teller: Publisher, positions: Offsets) -> Routine:
     if isinstance(source, FolderSource):
-        return Folder(source, teller, positions).run
+        return FolderWatcher(source, teller, positions).run
     if isinstance(source, PostgresSource):
-        from rota.events.notify import Channel
+        from rota.events.notify import PostgresListener
 
-        return lambda: Channel(source, teller).run()
+        return lambda: PostgresListener(source, teller).run()
     try:
         if isinstance(source, RedisSource):
-            from rota.events.redis_streams import RedisStream
+            from rota.events.redis_streams import RedisSubscription
 
-            return RedisStream(source, teller).run
+            return RedisSubscription(source, teller).run
         from rota.events.brokers import subscription
 
         return subscription(source, teller).run
     except ImportError as error:
-        raise ConfigError(missing(source.name, error)) from error
+        raise ConfigError(missing_package(source.name, error)) from error
 
 
-async def _again_and_again(name: str, run: Run) -> None:
-    pauses = Pauses(name)
+async def _run_forever(name: str, run: Routine) -> None:
+    pauses = EventBackoff(name)
     loop = asyncio.get_running_loop()
     while True:
         began_s = loop.time()

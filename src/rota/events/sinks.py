@@ -9,10 +9,10 @@ import msgspec
 import structlog
 
 from rota.events.config import AnySink
-from rota.events.limits import EVENT_LIMITS, POSITION_EVERY, EventLimits
-from rota.events.outlets import Outlet
-from rota.events.positions import Positions
-from rota.events.telling import EventDict, Pauses
+from rota.events.limits import EVENT_LIMITS, OFFSET_EVERY, EventLimits
+from rota.events.outlets import EventTransport
+from rota.events.positions import Offsets
+from rota.events.telling import EventBackoff, EventDict
 from rota.sdk import AsyncClient, Event, RotaError
 
 log = structlog.get_logger("rota.events")
@@ -28,30 +28,30 @@ class Follower:
         self,
         sink: AnySink,
         client: AsyncClient,
-        outlet: Outlet,
-        positions: Positions,
+        outlet: EventTransport,
+        positions: Offsets,
         limits: EventLimits = EVENT_LIMITS,
     ) -> None:
         self._sink = sink
         self._limits = limits
         self._client = client
-        self._outlet = outlet
-        self._positions = positions
-        self._place: str | None = positions.load(sink.name)
+        self._transport = outlet
+        self._offsets = positions
+        self._offset: str | None = positions.load(sink.name)
         self._unsaved = 0
 
     async def run(self) -> None:
         """Until the stream breaks for good, which is an error."""
-        if self._place is None:
+        if self._offset is None:
             # Noted before the first change is told: from here on nothing is missed.
-            self._place = await self._head()
-            self._note()
+            self._offset = await self._head()
+            self._save_offset()
         try:
-            async for one in self._client.stream(after=self._place):
+            async for one in self._client.stream(after=self._offset):
                 await self._take(one)
         finally:
-            self._note()
-            await self._outlet.close()
+            self._save_offset()
+            await self._transport.close()
 
     async def _head(self) -> str:
         """Where the journal is now: what the server says to a place that is not there yet."""
@@ -59,8 +59,8 @@ class Follower:
             return one.id
         raise ConnectionError("the stream ended before it began")
 
-    def _note(self) -> None:
-        self._positions.save(self._sink.name, self._place)
+    def _save_offset(self) -> None:
+        self._offsets.save(self._sink.name, self._offset)
         self._unsaved = 0
 
     async def _take(self, one: Event) -> None:
@@ -69,17 +69,17 @@ class Follower:
         event = event_of_change(one)
         if any(_fits(pattern, event["type"]) for pattern in self._sink.events):
             await self._send(event)
-        self._place = one.id
+        self._offset = one.id
         self._unsaved += 1
-        if self._unsaved >= POSITION_EVERY:
-            self._note()
+        if self._unsaved >= OFFSET_EVERY:
+            self._save_offset()
 
     async def _send(self, event: EventDict) -> None:
-        pauses, tries = Pauses(self._sink.name, self._limits), 0
+        pauses, tries = EventBackoff(self._sink.name, self._limits), 0
         while True:
             tries += 1
             try:
-                await self._outlet.send(event)
+                await self._transport.send(event)
                 return
             except Exception as error:  # noqa: BLE001  (each broker has errors of its own)
                 reason = f"{type(error).__name__}: {error}"
@@ -94,7 +94,7 @@ class Follower:
 
     async def _give_up(self, event: EventDict, tries: int, reason: str) -> None:
         """Dead: kept in a file, in the log, and told to the server, where a trigger may act."""
-        grave = self._positions.bury(self._sink.name, event)
+        grave = self._offsets.keep_undelivered(self._sink.name, event)
         log.error("dead_letter", sink=self._sink.name, change=event["id"], reason=reason)
         alarm = {
             "specversion": "1.0",

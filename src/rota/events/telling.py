@@ -18,7 +18,7 @@ from rota.events.limits import (
     PAUSE_S_MAX,
     EventLimits,
 )
-from rota.events.positions import Positions
+from rota.events.positions import Offsets
 from rota.sdk import AsyncClient, InvalidError, RotaError
 
 log = structlog.get_logger("rota.events")
@@ -26,7 +26,7 @@ log = structlog.get_logger("rota.events")
 EventDict: TypeAlias = dict[str, Any]
 
 
-class Pauses:
+class EventBackoff:
     """How long to wait after each failure in a row; spread, so that many do not come at once."""
 
     def __init__(self, seed: str, limits: EventLimits = EVENT_LIMITS) -> None:
@@ -46,35 +46,35 @@ class Pauses:
         return grown * (0.5 + int.from_bytes(digest, "big") / 2**33)
 
 
-class Teller:
+class Publisher:
     """Sends until it is durable. What the server refuses for good goes to the dead letters."""
 
-    def __init__(self, client: AsyncClient, positions: Positions, name: str) -> None:
+    def __init__(self, client: AsyncClient, positions: Offsets, name: str) -> None:
         self._client = client
-        self._positions = positions
+        self._offsets = positions
         self._name = name
 
-    async def tell(self, events: Sequence[EventDict]) -> None:
+    async def publish(self, events: Sequence[EventDict]) -> None:
         """Returns when all of them are durable, or buried."""
-        for part in _parts(events):
-            await self._tell_part(part)
+        for part in _batches(events):
+            await self._publish_batch(part)
 
-    async def _tell_part(self, events: Sequence[EventDict]) -> None:
-        pauses = Pauses(self._name)
+    async def _publish_batch(self, events: Sequence[EventDict]) -> None:
+        pauses = EventBackoff(self._name)
         while True:
             try:
                 await self._client.send_events(events)
                 return
             except InvalidError as error:
                 if len(events) == 1:
-                    grave = self._positions.bury(self._name, events[0])
+                    grave = self._offsets.keep_undelivered(self._name, events[0])
                     log.error(
                         "event_refused", source=self._name, reason=str(error), kept=str(grave)
                     )
                     return
                 # One of them is bad, and a batch is taken as a whole or not at all.
                 for event in events:
-                    await self._tell_part([event])
+                    await self._publish_batch([event])
                 return
             except RotaError as error:
                 pause_s = pauses.next_s()
@@ -82,7 +82,7 @@ class Teller:
                 await asyncio.sleep(pause_s)
 
 
-def _parts(events: Sequence[EventDict]) -> Iterator[list[EventDict]]:
+def _batches(events: Sequence[EventDict]) -> Iterator[list[EventDict]]:
     part: list[EventDict] = []
     size = 0
     for event in events:
@@ -96,7 +96,7 @@ def _parts(events: Sequence[EventDict]) -> Iterator[list[EventDict]]:
         yield part
 
 
-def event_of(body: bytes, plain: EventDict) -> EventDict:
+def event_of_message(body: bytes, plain: EventDict) -> EventDict:
     """What a message says: an event as it is, or else the data of the one that `plain` describes.
 
     `plain` has the id, which comes from where the message lies and not from chance: one that is

@@ -14,11 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route as PathRoute
 from starlette.types import Message, Receive, Scope, Send
 
-from rota.gateway.desk import Desk, Visit
+from rota.gateway.desk import GatewayContext, GatewayRequest
 from rota.gateway.fanout import RefusalError
-from rota.gateway.gate import Gate
-from rota.gateway.problems import AwayError, away, respond
-from rota.gateway.routing import PASSED_ON, ROUTES, Route
+from rota.gateway.gate import HostCheck
+from rota.gateway.problems import CellDownError, cell_down, respond
+from rota.gateway.routing import RELAYED, ROUTES, Route
 from rota.gateway.stream import stream_changes
 from rota.wire.problems import ClientDisconnectedError, ProblemError
 
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 _FILE, _FILE_IN_FOLDERS = "/artifacts/{name}", "/artifacts/{name:path}"
 
 
-def create_app(desk: Desk, hosts: Sequence[str]) -> Starlette:
+def create_app(desk: GatewayContext, hosts: Sequence[str]) -> Starlette:
     """The whole gateway; `hosts` are the names it goes by."""
     by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
@@ -37,7 +37,7 @@ def create_app(desk: Desk, hosts: Sequence[str]) -> Starlette:
             PathRoute(path.replace(_FILE, _FILE_IN_FOLDERS), PathServer(routes, desk))
             for path, routes in by_path.items()
         ],
-        middleware=[Middleware(Gate, hosts=hosts)],
+        middleware=[Middleware(HostCheck, hosts=hosts)],
         exception_handlers={HTTPException: _unrouted},
     )
     # A slash at the end is another path: a redirect would turn a POST into two.
@@ -53,9 +53,9 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 class PathServer:
     """All calls of one path."""
 
-    def __init__(self, routes: Sequence[Route], desk: Desk) -> None:
+    def __init__(self, routes: Sequence[Route], desk: GatewayContext) -> None:
         self._routes = {route.method: route for route in routes}
-        self._desk = desk
+        self._context = desk
         methods = [*self._routes, "OPTIONS", *(["HEAD"] if "GET" in self._routes else [])]
         self._allow = {"Allow": ", ".join(sorted(methods))}
 
@@ -65,7 +65,7 @@ class PathServer:
 
         async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._desk.figures.served(method, message["status"])
+                self._context.metrics.served(method, message["status"])
             await send(message)
 
         if method == "OPTIONS":
@@ -80,7 +80,7 @@ class PathServer:
             await respond(error)(scope, receive, send_counted)
 
     async def _head(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
-        if route.serve in PASSED_ON:
+        if route.serve in RELAYED:
             await self._serve(route, scope, receive, send)
         elif route.serve is stream_changes:
             await Response(media_type="text/event-stream")(scope, receive, send)
@@ -96,8 +96,8 @@ class PathServer:
     async def _serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         try:
-            async with self._desk.bodies.reading(headers, receive) as body:
-                visit = Visit(self._desk, scope, headers, scope["path_params"], body)
+            async with self._context.bodies.reading(headers, receive) as body:
+                visit = GatewayRequest(self._context, scope, headers, scope["path_params"], body)
                 response = await route.serve(visit)
         except ClientDisconnectedError:
             return
@@ -111,9 +111,9 @@ def _answer(error: Exception, scope: Scope) -> Response:
         case ProblemError():
             return respond(error)
         case RefusalError():
-            return error.told.as_it_came()
-        case AwayError():
-            return respond(away(error))
+            return error.response.as_response()
+        case CellDownError():
+            return respond(cell_down(error))
         case _:
             log.error("request failed", method=scope["method"], path=scope["path"], exc_info=error)
             return respond(ProblemError(500, "fault", "the gateway met a fault; its log has it"))

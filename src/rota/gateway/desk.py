@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope
 
-from rota.gateway.fleet import Fleet
+from rota.gateway.fleet import CellDirectory
 from rota.gateway.limits import BODIES_BYTES_MAX, BODY_READ_S, RETRY_AFTER_S, STREAMS_MAX
-from rota.gateway.metrics import Figures
-from rota.gateway.strangers import Strangers
-from rota.gateway.told import Told
+from rota.gateway.metrics import GatewayMetrics
+from rota.gateway.strangers import TokenNegativeCache
+from rota.gateway.told import CellResponse
 from rota.wire.limits import BODY_BYTES_MAX
 from rota.wire.problems import ClientDisconnectedError, ProblemError
 
@@ -22,7 +22,7 @@ _LATER = {"Retry-After": str(RETRY_AFTER_S)}
 _CLOSE = {"Connection": "close"}
 
 
-class Bodies:
+class BodyBudget:
     """Reads request bodies, and bounds how much of them is held at once."""
 
     def __init__(self, limit: int = BODIES_BYTES_MAX) -> None:
@@ -70,7 +70,7 @@ def _too_large() -> ProblemError:
     return ProblemError(413, "too_large", detail, headers=_CLOSE)
 
 
-class Seats:
+class StreamLimit:
     """Counts open streams, so that endless ones cannot take the whole gateway."""
 
     def __init__(self, limit: int = STREAMS_MAX) -> None:
@@ -78,7 +78,7 @@ class Seats:
         self.taken = 0
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def reserve(self) -> Iterator[None]:
         """One seat, given back whatever happens."""
         if self.taken >= self._limit:
             detail = f"{self._limit} streams are open already: close one, or ask again later"
@@ -91,25 +91,25 @@ class Seats:
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class GatewayContext:
     """Everything that serving a request needs."""
 
-    fleet: Fleet
+    directory: CellDirectory
     secure: bool = False
     """This gateway is reached by HTTPS."""
-    figures: Figures = field(default_factory=Figures)
-    bodies: Bodies = field(default_factory=Bodies)
-    seats: Seats = field(default_factory=Seats)
-    strangers: Strangers[Told] = field(default_factory=Strangers)
+    metrics: GatewayMetrics = field(default_factory=GatewayMetrics)
+    bodies: BodyBudget = field(default_factory=BodyBudget)
+    streams: StreamLimit = field(default_factory=StreamLimit)
+    unknown_tokens: TokenNegativeCache[CellResponse] = field(default_factory=TokenNegativeCache)
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the gateway shuts down: streams end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class GatewayRequest:
     """One request, read."""
 
-    desk: Desk
+    context: GatewayContext
     scope: Scope
     headers: Headers
     params: Mapping[str, str]

@@ -9,37 +9,43 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from rota.gateway.desk import Desk
-from rota.gateway.headers import passed_out
+from rota.gateway.desk import GatewayContext
+from rota.gateway.headers import response_headers
 from rota.gateway.health import Cell
 from rota.gateway.limits import ANSWER_BYTES_MAX
-from rota.gateway.lines import Ask
-from rota.gateway.problems import MISSING_HEADER, AwayError, retry_later
-from rota.gateway.told import Told
+from rota.gateway.lines import CellRequest
+from rota.gateway.problems import MISSING_HEADER, CellDownError, retry_later
+from rota.gateway.told import CellResponse
 from rota.wire.problems import Problem, ProblemError
 from rota.wire.units import encode
 
 
-async def ask_each(desk: Desk, cells: Iterable[Cell], ask: Callable[[Cell], Ask]) -> list[Told]:
+async def ask_cells(
+    desk: GatewayContext, cells: Iterable[Cell], ask: Callable[[Cell], CellRequest]
+) -> list[CellResponse]:
     """All of them at once."""
-    return list(await asyncio.gather(*(_ask(desk, cell, ask(cell)) for cell in cells)))
+    return list(await asyncio.gather(*(_ask_cell(desk, cell, ask(cell)) for cell in cells)))
 
 
-async def _ask(desk: Desk, cell: Cell, ask: Ask) -> Told:
-    if (known := desk.strangers.recall(cell.name, ask.headers)) is not None:
+async def _ask_cell(desk: GatewayContext, cell: Cell, ask: CellRequest) -> CellResponse:
+    if (known := desk.unknown_tokens.recall(cell.name, ask.headers)) is not None:
         return known
     try:
-        async with desk.fleet.lines.asked(cell, ask) as answer:
+        async with desk.directory.connections.open(cell, ask) as answer:
             body = await _read(answer.content, cell)
-            headers = passed_out(answer.headers.items(), cell.name, secure=desk.secure)
-            told = Told(cell, answer.status, body, headers)
-    except AwayError as error:
-        desk.figures.called(cell.name, answered=False)
-        return Told(cell, 0, why=error.why)
-    desk.figures.called(cell.name, answered=True)
+            headers = response_headers(answer.headers.items(), cell.name, secure=desk.secure)
+            told = CellResponse(cell, answer.status, body, headers)
+    except CellDownError as error:
+        desk.metrics.called(cell.name, answered=False)
+        return CellResponse(cell, 0, why=error.why)
+    desk.metrics.called(cell.name, answered=True)
     if told.status == 401:
-        desk.strangers.note(cell.name, ask.headers, told)
-    return told if not told.missing else Told(cell, told.status, why=_words(body, told.status))
+        desk.unknown_tokens.note(cell.name, ask.headers, told)
+    return (
+        told
+        if not told.missing
+        else CellResponse(cell, told.status, why=_problem_detail(body, told.status))
+    )
 
 
 async def _read(content: Any, cell: Cell) -> bytes:
@@ -47,35 +53,35 @@ async def _read(content: Any, cell: Cell) -> bytes:
     async for piece in content.iter_any():
         size += len(piece)
         if size > ANSWER_BYTES_MAX:
-            raise AwayError(cell.name, f"its answer is larger than {ANSWER_BYTES_MAX} bytes")
+            raise CellDownError(cell.name, f"its answer is larger than {ANSWER_BYTES_MAX} bytes")
         pieces.append(piece)
     return b"".join(pieces)
 
 
-def _words(body: bytes, status: int) -> str:
+def _problem_detail(body: bytes, status: int) -> str:
     try:
         return msgspec.json.decode(body, type=Problem).detail
     except msgspec.MsgspecError:
         return f"it answered {status}"
 
 
-class Lack(msgspec.Struct, frozen=True):
+class MissingCell(msgspec.Struct, frozen=True):
     """A cell that an answer does without."""
 
     cell: str
     why: str
 
 
-def lacks(tolds: Sequence[Told]) -> list[Lack]:
+def missing_cells(tolds: Sequence[CellResponse]) -> list[MissingCell]:
     """The cells whose part is not there."""
     return [
-        Lack(told.cell.name, told.why or "this token is not known there")
+        MissingCell(told.cell.name, told.why or "this token is not known there")
         for told in tolds
         if told.missing or told.refused
     ]
 
 
-def settle(tolds: Sequence[Told]) -> list[Told]:
+def usable_responses(tolds: Sequence[CellResponse]) -> list[CellResponse]:
     """Those with an answer; where there is none, or one says that the question is wrong, that.
 
     A cell that is down or does not know the token is no reason to withhold what the others said.
@@ -86,18 +92,18 @@ def settle(tolds: Sequence[Told]) -> list[Told]:
     for told in (*(one for one in tolds if not one.missing and not one.refused), *tolds):
         if not told.missing:
             raise RefusalError(told)
-    raise none_there(tolds)
+    raise no_cell_answered(tolds)
 
 
 class RefusalError(Exception):
     """A cell's own refusal is the answer."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: CellResponse) -> None:
         super().__init__(f"cell {told.cell.name} answered {told.status}")
-        self.told = told
+        self.response = told
 
 
-def none_there(tolds: Sequence[Told]) -> ProblemError:
+def no_cell_answered(tolds: Sequence[CellResponse]) -> ProblemError:
     """Nobody could answer."""
     each = "; ".join(f"{told.cell.name}: {told.why}" for told in tolds)
     names = ", ".join(told.cell.name for told in tolds)
@@ -106,7 +112,9 @@ def none_there(tolds: Sequence[Told]) -> ProblemError:
     )
 
 
-def merged(body: dict[str, Any], lacking: Sequence[Lack], status: int = 200) -> Response:
+def merged_response(
+    body: dict[str, Any], lacking: Sequence[MissingCell], status: int = 200
+) -> Response:
     """An answer put together of several; says which cells are not in it."""
     headers = {}
     if lacking:
@@ -115,7 +123,9 @@ def merged(body: dict[str, Any], lacking: Sequence[Lack], status: int = 200) -> 
     return Response(encode(body), status, headers=headers, media_type="application/json")
 
 
-def partly(done: Sequence[Told], lacking: Sequence[Lack], what: str) -> ProblemError:
+def partly_done(
+    done: Sequence[CellResponse], lacking: Sequence[MissingCell], what: str
+) -> ProblemError:
     """Some cells did it and others could not be asked: not a success yet."""
     each = "; ".join(f"{lack.cell}: {lack.why}" for lack in lacking)
     names = ", ".join(lack.cell for lack in lacking)

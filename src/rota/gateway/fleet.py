@@ -9,33 +9,33 @@ import structlog
 
 from rota.gateway.health import Cell, Server
 from rota.gateway.limits import PROBE_EVERY_S
-from rota.gateway.lines import Lines
-from rota.gateway.plan import Plan
+from rota.gateway.lines import Connections
+from rota.gateway.plan import GatewayConfig
 from rota.wire.cells import tag_in
 
 log = structlog.get_logger(__name__)
 
 
-class Fleet:
+class CellDirectory:
     """The cells of one gateway."""
 
-    def __init__(self, plan: Plan, lines: Lines) -> None:
-        self.lines = lines
-        self.ring = plan.ring
+    def __init__(self, plan: GatewayConfig, lines: Connections) -> None:
+        self.connections = lines
+        self.router = plan.router
         self.cells = {name: Cell(name, urls) for name, urls in plan.cells.items()}
         self._by_tag = {cell.tag: cell for cell in self.cells.values()}
         self._watching: list[asyncio.Task[None]] = []
 
-    def home(self, tenant: str) -> Cell:
+    def of_tenant(self, tenant: str) -> Cell:
         """Where a tenant's new jobs go."""
-        return self.cells[self.ring.home(tenant)]
+        return self.cells[self.router.cell_of(tenant)]
 
     def of_id(self, text: str) -> Cell | None:
         """The cell that an id carries; None if it carries none of ours."""
         tag = tag_in(text)
         return None if tag is None else self._by_tag.get(tag)
 
-    def any(self) -> Cell:
+    def any_cell(self) -> Cell:
         """One that can answer what all answer alike."""
         cells = sorted(self.cells.values(), key=lambda cell: (not cell.ready, not cell.up))
         return cells[0]
@@ -43,7 +43,7 @@ class Fleet:
     async def start(self) -> None:
         """Looks at every server once, then goes on looking."""
         watched = list(self._servers())
-        await asyncio.gather(*(self.lines.probe(cell, server) for cell, server in watched))
+        await asyncio.gather(*(self.connections.probe(cell, server) for cell, server in watched))
         self._watching = [
             asyncio.create_task(self._watch(cell, server), name=f"rota-watch-{cell.name}")
             for cell, server in watched
@@ -59,7 +59,7 @@ class Fleet:
         while True:
             await asyncio.sleep(PROBE_EVERY_S)
             try:
-                await self.lines.probe(cell, server)
+                await self.connections.probe(cell, server)
             except Exception:  # (the top of the loop: a watch that ended would not be noticed)
                 log.exception("probe failed", cell=cell.name)
 

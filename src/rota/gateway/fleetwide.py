@@ -10,49 +10,56 @@ from urllib.parse import parse_qs
 import msgspec
 from starlette.responses import Response
 
-from rota.gateway.desk import Visit
-from rota.gateway.fanout import Lack, ask_each, lacks, merged, partly, settle
-from rota.gateway.headers import passed_in
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.fanout import (
+    MissingCell,
+    ask_cells,
+    merged_response,
+    missing_cells,
+    partly_done,
+    usable_responses,
+)
+from rota.gateway.headers import request_headers
 from rota.gateway.health import Cell
 from rota.gateway.limits import LONG_ANSWER_S
-from rota.gateway.lines import Ask
+from rota.gateway.lines import CellRequest
 from rota.gateway.lists import combine_queues
 from rota.gateway.merge import add_up
-from rota.gateway.relay import ask_of
-from rota.gateway.told import Told
+from rota.gateway.relay import request_to
+from rota.gateway.told import CellResponse
 
 
-async def show_stats(visit: Visit) -> Response:
+async def show_stats(visit: GatewayRequest) -> Response:
     """The figures of all cells together."""
     tolds = await _ask_all(visit)
-    views = [msgspec.json.decode(told.body) for told in settle(tolds)]
+    views = [msgspec.json.decode(told.body) for told in usable_responses(tolds)]
     stats: dict[str, Any] = reduce(add_up, views)
     # Cells have queues of the same names, so adding would count one several times.
     stats["queues"] = max(view["queues"] for view in views)
     stats["started_at"] = min(view["started_at"] for view in views)
-    return merged(stats, lacks(tolds))
+    return merged_response(stats, missing_cells(tolds))
 
 
-async def show_queue(visit: Visit) -> Response:
+async def show_queue(visit: GatewayRequest) -> Response:
     """One queue, in all cells that have it."""
     tolds = await _ask_all(visit)
-    return merged(_combined(settle(tolds)), lacks(tolds))
+    return merged_response(_combined(usable_responses(tolds)), missing_cells(tolds))
 
 
-async def change_queue(visit: Visit) -> Response:
+async def change_queue(visit: GatewayRequest) -> Response:
     """The same setting in every cell, or in every one that has the queue."""
     tolds = await _ask_all(visit, LONG_ANSWER_S)
-    done = settle(tolds)
-    _check_whole(done, tolds, "the queue was changed")
-    return merged(_combined(done), lacks(tolds), done[0].status)
+    done = usable_responses(tolds)
+    _check_complete(done, tolds, "the queue was changed")
+    return merged_response(_combined(done), missing_cells(tolds), done[0].status)
 
 
-async def purge_queue(visit: Visit) -> Response:
+async def purge_queue(visit: GatewayRequest) -> Response:
     """Counts of all cells, added."""
     return await _count(visit, "the queue was purged")
 
 
-async def bulk_action(visit: Visit) -> Response:
+async def bulk_action(visit: GatewayRequest) -> Response:
     """Counts of all cells, added; an action for named jobs goes where they are."""
     try:
         asked = msgspec.json.decode(visit.body, type=_Bulk).filter
@@ -73,36 +80,38 @@ class _Bulk(msgspec.Struct):
 _ALL = _Filter()
 
 
-async def _count(visit: Visit, what: str, asked: _Filter = _ALL) -> Response:
-    fleet = visit.desk.fleet
+async def _count(visit: GatewayRequest, what: str, asked: _Filter = _ALL) -> Response:
+    fleet = visit.context.directory
     cells = _cells_of(visit, asked.job_ids)
-    tolds = await ask_each(visit.desk, cells, lambda cell: ask_of(visit, cell, LONG_ANSWER_S))
-    done = settle(tolds)
+    tolds = await ask_cells(
+        visit.context, cells, lambda cell: request_to(visit, cell, LONG_ANSWER_S)
+    )
+    done = usable_responses(tolds)
     # A tenant's jobs are at home, so a cell elsewhere that is down does not make it a failure.
-    needed = [fleet.home(asked.tenant)] if asked.tenant else cells
-    _check_whole(done, [told for told in tolds if told.cell in needed], what)
+    needed = [fleet.of_tenant(asked.tenant)] if asked.tenant else cells
+    _check_complete(done, [told for told in tolds if told.cell in needed], what)
     figures = reduce(add_up, (msgspec.json.decode(told.body) for told in done))
-    return merged(figures, lacks(tolds), done[0].status)
+    return merged_response(figures, missing_cells(tolds), done[0].status)
 
 
-def _cells_of(visit: Visit, job_ids: Sequence[str] | None) -> list[Cell]:
+def _cells_of(visit: GatewayRequest, job_ids: Sequence[str] | None) -> list[Cell]:
     """Where these jobs may be."""
-    fleet = visit.desk.fleet
+    fleet = visit.context.directory
     found = {job_id: fleet.of_id(job_id) for job_id in job_ids or ()}
     cells = [cell for cell in fleet.cells.values() if cell in found.values()]
     return cells if cells and None not in found.values() else list(fleet.cells.values())
 
 
-def _check_whole(done: Sequence[Told], tolds: Sequence[Told], what: str) -> None:
-    lacking = [Lack(told.cell.name, told.why) for told in tolds if told.missing]
+def _check_complete(done: Sequence[CellResponse], tolds: Sequence[CellResponse], what: str) -> None:
+    lacking = [MissingCell(told.cell.name, told.why) for told in tolds if told.missing]
     if lacking:
-        raise partly(done, lacking, what)
+        raise partly_done(done, lacking, what)
 
 
-async def share_session(visit: Visit) -> Response:
+async def share_session(visit: GatewayRequest) -> Response:
     """Signs a browser in or out in every cell; each sets a cookie of its own."""
     tolds = await _ask_all(visit)
-    done = settle(tolds)
+    done = usable_responses(tolds)
     response = Response(status_code=done[0].status)
     for told in done:
         for name, value in told.headers:
@@ -111,16 +120,18 @@ async def share_session(visit: Visit) -> Response:
     return response
 
 
-async def show_cluster(visit: Visit) -> Response:
+async def show_cluster(visit: GatewayRequest) -> Response:
     """Every cell with who leads it; `?tenant=` says where that tenant's jobs go."""
-    fleet = visit.desk.fleet
-    tolds = await ask_each(
-        visit.desk,
+    fleet = visit.context.directory
+    tolds = await ask_cells(
+        visit.context,
         fleet.cells.values(),
-        lambda cell: Ask("GET", visit.path, passed_in(visit.scope, visit.headers, cell.name)),
+        lambda cell: CellRequest(
+            "GET", visit.path, request_headers(visit.scope, visit.headers, cell.name)
+        ),
     )
-    views = {told.cell.name: msgspec.json.decode(told.body) for told in settle(tolds)}
-    lacking = lacks(tolds)
+    views = {told.cell.name: msgspec.json.decode(told.body) for told in usable_responses(tolds)}
+    lacking = missing_cells(tolds)
     leaders = [f"{name}: {view['leader']}" for name, view in views.items() if view["leader"]]
     body: dict[str, Any] = {
         "leader": ", ".join(leaders) or None,
@@ -132,17 +143,17 @@ async def show_cluster(visit: Visit) -> Response:
     }
     query = parse_qs(bytes(visit.scope["query_string"]).decode("latin-1"))
     if tenant := query.get("tenant", [""])[0]:
-        body["home"] = {"tenant": tenant, "cell": fleet.home(tenant).name}
-    return merged(body, lacking)
+        body["home"] = {"tenant": tenant, "cell": fleet.of_tenant(tenant).name}
+    return merged_response(body, lacking)
 
 
-def _warnings(views: dict[str, Any], lacking: Sequence[Lack]) -> list[str]:
+def _warnings(views: dict[str, Any], lacking: Sequence[MissingCell]) -> list[str]:
     """What worries the cells themselves, and which of them are not there."""
     told = [f"{name}: {one}" for name, view in views.items() for one in view.get("warnings", ())]
     return [*(f"cell {lack.cell} is missing: {lack.why}" for lack in lacking), *told]
 
 
-def _described(visit: Visit, cell: Cell, views: dict[str, Any]) -> dict[str, Any]:
+def _described(visit: GatewayRequest, cell: Cell, views: dict[str, Any]) -> dict[str, Any]:
     known = views.get(cell.name, {})
     return {
         "cell": cell.name,
@@ -150,19 +161,19 @@ def _described(visit: Visit, cell: Cell, views: dict[str, Any]) -> dict[str, Any
         "up": cell.up,
         "ready": cell.ready,
         "why": cell.why,
-        "weight": visit.desk.fleet.ring.weights[cell.name],
+        "weight": visit.context.directory.router.weights[cell.name],
         "leader": known.get("leader"),
         "epoch": known.get("epoch"),
         "durability": known.get("durability"),
     }
 
 
-async def _ask_all(visit: Visit, wait_s: float | None = None) -> list[Told]:
-    def ask(cell: Cell) -> Ask:
-        return ask_of(visit, cell) if wait_s is None else ask_of(visit, cell, wait_s)
+async def _ask_all(visit: GatewayRequest, wait_s: float | None = None) -> list[CellResponse]:
+    def ask(cell: Cell) -> CellRequest:
+        return request_to(visit, cell) if wait_s is None else request_to(visit, cell, wait_s)
 
-    return await ask_each(visit.desk, visit.desk.fleet.cells.values(), ask)
+    return await ask_cells(visit.context, visit.context.directory.cells.values(), ask)
 
 
-def _combined(done: Sequence[Told]) -> dict[str, Any]:
+def _combined(done: Sequence[CellResponse]) -> dict[str, Any]:
     return combine_queues([(told.cell.name, told.body) for told in done])

@@ -24,7 +24,7 @@ _SECURITY_HEADERS = (
 """Added where the cell's answer does not bring them."""
 
 
-class Gate:
+class HostCheck:
     """Checks Host and Origin, as a server does; a cell behind us sees only our own name."""
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str]) -> None:

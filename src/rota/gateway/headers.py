@@ -12,7 +12,7 @@ from rota.wire.workers import LEADER_HEADER
 
 RawHeaders = list[tuple[bytes, bytes]]
 
-_PASSED_IN = (
+_REQUEST_HEADERS = (
     "accept",
     "authorization",
     "content-type",
@@ -33,9 +33,9 @@ _KEPT_BACK = (
 cell's leader is: clients of a gateway need not reach it."""
 
 
-def passed_in(scope: Scope, headers: Headers, cell: str) -> list[tuple[str, str]]:
+def request_headers(scope: Scope, headers: Headers, cell: str) -> list[tuple[str, str]]:
     """The headers that a cell gets."""
-    passed = [(name, value) for name, value in headers.items() if name in _PASSED_IN]
+    passed = [(name, value) for name, value in headers.items() if name in _REQUEST_HEADERS]
     if cookies := "; ".join(_own_cookies(headers.getlist("cookie"), cell)):
         passed.append(("cookie", cookies))
     client = scope.get("client")
@@ -45,7 +45,7 @@ def passed_in(scope: Scope, headers: Headers, cell: str) -> list[tuple[str, str]
     return passed
 
 
-def passed_out(headers: Iterable[tuple[str, str]], cell: str, *, secure: bool) -> RawHeaders:
+def response_headers(headers: Iterable[tuple[str, str]], cell: str, *, secure: bool) -> RawHeaders:
     """The headers that the client gets."""
     passed: RawHeaders = [(CELL_HEADER.lower().encode(), cell.encode())]
     for name, value in headers:

@@ -33,7 +33,7 @@ class Server:
         """Its last probe said that it can accept and schedule."""
         self.why = ""
         """Why it counts as down."""
-        self.misplaced = False
+        self.is_of_other_cell = False
         """It says that it is of another cell."""
         self._failures = 0
         self._waiting: dict[asyncio.Timeout, None] = {}
@@ -49,9 +49,9 @@ class Server:
         self._failures += 1
         self.ready = False
         if refused or self._failures >= FAILURES_MAX:
-            self.give_up(why)
+            self.mark_down(why)
 
-    def give_up(self, why: str) -> None:
+    def mark_down(self, why: str) -> None:
         """It counts as down, and whoever waits for it is told."""
         self.up, self.ready, self.why = False, False, why
         now = asyncio.get_running_loop().time()

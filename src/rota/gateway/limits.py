@@ -40,9 +40,9 @@ STREAM_KEEPALIVE_S = 15.0
 """Proxies close connections that say nothing for a minute."""
 STREAM_RETRY_S = 1.0
 """How soon a cell that left a stream is asked again."""
-STRANGER_S = 30.0
+UNKNOWN_TOKEN_S = 30.0
 """How long a cell is not asked again on behalf of a token it did not know, where others are."""
-STRANGERS_MAX = 10_000
+UNKNOWN_TOKENS_MAX = 10_000
 """Such refusals remembered."""
 CURSOR_CHARS_MAX = 8_192
 """A cursor with a place in each of all cells."""

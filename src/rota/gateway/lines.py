@@ -13,23 +13,23 @@ from yarl import URL
 
 from rota.gateway.health import Cell, Server
 from rota.gateway.limits import ANSWER_S, CONNECT_S, IDLE_S, PROBE_ANSWER_S
-from rota.gateway.problems import AwayError
+from rota.gateway.problems import CellDownError
 from rota.wire.service import Health
 
 log = structlog.get_logger(__name__)
 
-_NOBODY = (
+_NOT_SENT = (
     aiohttp.ClientConnectorError,
     aiohttp.ConnectionTimeoutError,
 )
 """There was no connection, so nothing was sent."""
-_TROUBLE = (aiohttp.ClientError, OSError, TimeoutError)
+_FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
 _OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 """What the library would add by itself; the client's own are passed on, or none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class CellRequest:
     """One request to a cell; `target` is path and query as they go over the line."""
 
     method: str
@@ -39,7 +39,7 @@ class Ask:
     wait_s: float = ANSWER_S
 
 
-class Lines:
+class Connections:
     """Connections to all cells."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Lines:
         await self._http.close()
 
     @asynccontextmanager
-    async def asked(self, cell: Cell, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def open(self, cell: Cell, ask: CellRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """The answer of the first server that takes the question; raises AwayError.
 
         Another server is tried only where nothing was sent: a cell must not hear a request twice.
@@ -67,27 +67,27 @@ class Lines:
         try:
             yield answer
         except aiohttp.ClientError as error:
-            raise AwayError(cell.name, _words(error), sent=True) from error
+            raise CellDownError(cell.name, _reason(error), sent=True) from error
         finally:
             server.was_read(answer)
             # Back to the pool if all of it was read, else closed.
             answer.release()
 
-    async def _first(self, cell: Cell, ask: Ask) -> tuple[Server, aiohttp.ClientResponse]:
+    async def _first(self, cell: Cell, ask: CellRequest) -> tuple[Server, aiohttp.ClientResponse]:
         why = ""
         for server in cell.candidates():
             try:
                 return server, await self._send(server, ask)
-            except _NOBODY as error:
-                why = _words(error)
+            except _NOT_SENT as error:
+                why = _reason(error)
                 server.failed(why, refused=_is_refusal(error))
-            except _TROUBLE as error:
-                why = server.why or _words(error)
+            except _FAILURES as error:
+                why = server.why or _reason(error)
                 server.failed(why)
-                raise AwayError(cell.name, why, sent=True) from error
-        raise AwayError(cell.name, why or cell.why)
+                raise CellDownError(cell.name, why, sent=True) from error
+        raise CellDownError(cell.name, why or cell.why)
 
-    async def _send(self, server: Server, ask: Ask) -> aiohttp.ClientResponse:
+    async def _send(self, server: Server, ask: CellRequest) -> aiohttp.ClientResponse:
         url = URL(server.url + ask.target, encoded=True)
         async with server.waited_for(ask.wait_s):
             answer = await self._http.request(
@@ -109,8 +109,8 @@ class Lines:
                 self._http.get(f"{server.url}/readyz") as answer,
             ):
                 body = await answer.content.read(10_000)
-        except _TROUBLE as error:
-            server.failed(_words(error), refused=_is_refusal(error))
+        except _FAILURES as error:
+            server.failed(_reason(error), refused=_is_refusal(error))
         else:
             self._judge(cell, server, answer.status, body)
         if server.up != was_up:
@@ -119,19 +119,19 @@ class Lines:
     def _judge(self, cell: Cell, server: Server, status: int, body: bytes) -> None:
         if status != 200:
             # It does not say whose it is now, so what is known of that stays.
-            if not server.misplaced:
+            if not server.is_of_other_cell:
                 server.answered()
                 server.ready = False
             return
         try:
             name = msgspec.json.decode(body, type=Health).cell
         except msgspec.MsgspecError:
-            server.give_up("it is no Rota server")
+            server.mark_down("it is no Rota server")
             return
-        server.misplaced = name != cell.name
-        if server.misplaced:
+        server.is_of_other_cell = name != cell.name
+        if server.is_of_other_cell:
             told = f"it is of the cell {name}" if name else "it has no cell name"
-            server.give_up(f"{told}: start its servers with --cell {cell.name}")
+            server.mark_down(f"{told}: start its servers with --cell {cell.name}")
             return
         server.answered()
         server.ready = True
@@ -141,7 +141,7 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, aiohttp.ClientConnectorError)
 
 
-def _words(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     """What went wrong, in a few words and without addresses: it is told to clients."""
     match error:
         case aiohttp.ConnectionTimeoutError():

@@ -12,16 +12,16 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 from starlette.responses import Response
 
-from rota.gateway.desk import Visit
-from rota.gateway.fanout import ask_each, lacks, merged, settle
-from rota.gateway.headers import passed_in
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.fanout import ask_cells, merged_response, missing_cells, usable_responses
+from rota.gateway.headers import request_headers
 from rota.gateway.health import Cell
 from rota.gateway.limits import CURSOR_CHARS_MAX
-from rota.gateway.lines import Ask
-from rota.gateway.merge import Part, Places, add_up, merge_pages, read_places, write_places
+from rota.gateway.lines import CellRequest
+from rota.gateway.merge import Part, Places, add_up, merge_pages, read_cursor, write_cursor
 from rota.gateway.problems import invalid
 from rota.gateway.relay import relay
-from rota.gateway.told import Told
+from rota.gateway.told import CellResponse
 from rota.wire.cursors import make_cursor, parse_cursor
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 from rota.wire.units import to_instant
@@ -60,77 +60,79 @@ class _Named(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ListOrder:
     """How one list is sorted: by a key that its cells sort by as well."""
 
     item: type[Any]
     key: Callable[[Any], str]
-    falling: bool = True
+    descending: bool = True
 
 
-JOBS = Order(_Job, lambda job: str(job.job_id))
-EXECUTIONS = Order(_Execution, lambda execution: str(execution.execution_id))
-WORKERS = Order(
+JOBS = ListOrder(_Job, lambda job: str(job.job_id))
+EXECUTIONS = ListOrder(_Execution, lambda execution: str(execution.execution_id))
+WORKERS = ListOrder(
     _Worker, lambda worker: f"{to_instant(worker.registered_at):015d}:{worker.worker_id}"
 )
-SCHEDULES = Order(_Schedule, lambda schedule: str(schedule.schedule_id))
-TRIGGERS = Order(_Trigger, lambda trigger: str(trigger.trigger_id))
-QUEUES = Order(_Named, lambda queue: str(queue.name), falling=False)
-CALENDARS = Order(_Named, lambda calendar: str(calendar.name), falling=False)
+SCHEDULES = ListOrder(_Schedule, lambda schedule: str(schedule.schedule_id))
+TRIGGERS = ListOrder(_Trigger, lambda trigger: str(trigger.trigger_id))
+QUEUES = ListOrder(_Named, lambda queue: str(queue.name), descending=False)
+CALENDARS = ListOrder(_Named, lambda calendar: str(calendar.name), descending=False)
 
 
-async def list_jobs(visit: Visit) -> Response:
+async def list_jobs(visit: GatewayRequest) -> Response:
     """Newest first."""
     return await _list(visit, JOBS)
 
 
-async def list_executions(visit: Visit) -> Response:
+async def list_executions(visit: GatewayRequest) -> Response:
     """Newest first; those of one job are where the job is."""
     return await _list(visit, EXECUTIONS)
 
 
-async def list_workers(visit: Visit) -> Response:
+async def list_workers(visit: GatewayRequest) -> Response:
     """The newest registration first."""
     return await _list(visit, WORKERS)
 
 
-async def list_schedules(visit: Visit) -> Response:
+async def list_schedules(visit: GatewayRequest) -> Response:
     """Newest first."""
     return await _list(visit, SCHEDULES)
 
 
-async def list_triggers(visit: Visit) -> Response:
+async def list_triggers(visit: GatewayRequest) -> Response:
     """Newest first."""
     return await _list(visit, TRIGGERS)
 
 
-async def list_calendars(visit: Visit) -> Response:
+async def list_calendars(visit: GatewayRequest) -> Response:
     """By name; one that several cells have is one."""
     return await _list(visit, CALENDARS)
 
 
-async def list_queues(visit: Visit) -> Response:
+async def list_queues(visit: GatewayRequest) -> Response:
     """By name; a queue that several cells have is one."""
     return await _list(visit, QUEUES)
 
 
-async def _list(visit: Visit, order: Order) -> Response:
+async def _list(visit: GatewayRequest, order: ListOrder) -> Response:
     query = _pairs(visit)
     limit = _limit(query)
     if limit is None:
         # Cells say best what is wrong with it.
-        return await relay(visit, visit.desk.fleet.any())
+        return await relay(visit, visit.context.directory.any_cell())
     places = _places(visit, query)
-    cells = [visit.desk.fleet.cells[name] for name in places]
-    tolds = await ask_each(visit.desk, cells, lambda cell: _ask(visit, query, places, cell))
-    parts = [_part(told, order) for told in settle(tolds)]
-    page = merge_pages(parts, places, limit, falling=order.falling)
+    cells = [visit.context.directory.cells[name] for name in places]
+    tolds = await ask_cells(visit.context, cells, lambda cell: _ask(visit, query, places, cell))
+    parts = [_part(told, order) for told in usable_responses(tolds)]
+    page = merge_pages(parts, places, limit, falling=order.descending)
     rest = page.rest | _still_to_come(visit, query, places, tolds)
     items = [item for group in page.groups for item in _shown(order, group)]
-    return merged({"items": items, "next_cursor": write_places(rest)}, lacks(tolds))
+    return merged_response(
+        {"items": items, "next_cursor": write_cursor(rest)}, missing_cells(tolds)
+    )
 
 
-def _shown(order: Order, group: Sequence[tuple[str, bytes]]) -> Sequence[Any]:
+def _shown(order: ListOrder, group: Sequence[tuple[str, bytes]]) -> Sequence[Any]:
     """Items of one key: what bears a name is one thing of all cells, ids differ."""
     if order is QUEUES:
         return [combine_queues(group)]
@@ -154,7 +156,7 @@ def combine_calendars(bodies: Sequence[bytes]) -> dict[str, Any]:
     return {**views[0], "schedules": sum(view["schedules"] for view in views)}
 
 
-def _pairs(visit: Visit) -> Query:
+def _pairs(visit: GatewayRequest) -> Query:
     text = bytes(visit.scope["query_string"]).decode("latin-1")
     return parse_qsl(text, keep_blank_values=True)
 
@@ -169,12 +171,12 @@ def _limit(query: Query) -> int | None:
     return int(given[0]) if 1 <= int(given[0][:9]) <= PAGE_ITEMS_MAX else None
 
 
-def _places(visit: Visit, query: Query) -> Places:
+def _places(visit: GatewayRequest, query: Query) -> Places:
     """Where the page begins in each cell."""
-    fleet, given = visit.desk.fleet, dict(query)
+    fleet, given = visit.context.directory, dict(query)
     if cursor := given.get("cursor"):
         try:
-            places = read_places(cursor)
+            places = read_cursor(cursor)
         except ValueError:
             message = "not a cursor of this gateway: send `next_cursor` of the page before"
             raise invalid("cursor", message) from None
@@ -186,17 +188,17 @@ def _places(visit: Visit, query: Query) -> Places:
     return {job.name: None} if job is not None else dict.fromkeys(fleet.cells)
 
 
-def _ask(visit: Visit, query: Query, places: Places, cell: Cell) -> Ask:
+def _ask(visit: GatewayRequest, query: Query, places: Places, cell: Cell) -> CellRequest:
     pairs = [pair for pair in query if pair[0] != "cursor"]
     place = places[cell.name]
     if place is not None:
         pairs.append(("cursor", make_cursor(place)))
-    headers = passed_in(visit.scope, visit.headers, cell.name)
+    headers = request_headers(visit.scope, visit.headers, cell.name)
     target = f"{visit.path}?{urlencode(pairs)}" if pairs else visit.path
-    return Ask("GET", target, headers)
+    return CellRequest("GET", target, headers)
 
 
-def _part(told: Told, order: Order) -> Part:
+def _part(told: CellResponse, order: ListOrder) -> Part:
     page = msgspec.json.decode(told.body, type=_Page)
     items = [
         (order.key(msgspec.json.decode(raw, type=order.item)), bytes(raw)) for raw in page.items
@@ -206,14 +208,14 @@ def _part(told: Told, order: Order) -> Part:
 
 
 def _still_to_come(
-    visit: Visit, query: Query, places: Places, tolds: Sequence[Told]
+    visit: GatewayRequest, query: Query, places: Places, tolds: Sequence[CellResponse]
 ) -> dict[str, str | None]:
     """The places of cells that are down: a list must not end as if they had nothing.
 
     Except where it is one tenant's: that is at home, and a cell elsewhere must not hold it up.
     """
     tenant = dict(query).get("tenant")
-    home = visit.desk.fleet.home(tenant).name if tenant else None
+    home = visit.context.directory.of_tenant(tenant).name if tenant else None
     return {
         told.cell.name: places[told.cell.name]
         for told in tolds

@@ -84,12 +84,12 @@ def _next_group(parts: Sequence[Part], used: Mapping[str, int], first: First) ->
     return [(cell, head[1]) for cell, head in heads.items() if head[0] == key]
 
 
-def write_places(places: Places) -> str | None:
+def write_cursor(places: Places) -> str | None:
     """The cursor of a merged list; None at its end."""
     return make_cursor(msgspec.json.encode(places).decode()) if places else None
 
 
-def read_places(cursor: str) -> Places:
+def read_cursor(cursor: str) -> Places:
     """ValueError if it is not a cursor of a gateway."""
     try:
         return msgspec.json.decode(parse_cursor(cursor, CURSOR_CHARS_MAX), type=Places)

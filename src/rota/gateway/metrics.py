@@ -12,10 +12,10 @@ from prometheus_client.registry import Collector
 
 from rota.gateway.health import Cell
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Figures:
+class GatewayMetrics:
     """Counts what passes."""
 
     def __init__(self) -> None:
@@ -34,15 +34,15 @@ class Figures:
         """The text that Prometheus reads."""
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        registry.register(_Reading(self, list(cells), streams))
+        registry.register(_MetricsCollector(self, list(cells), streams))
         return generate_latest(registry)
 
 
-class _Reading(Collector):
+class _MetricsCollector(Collector):
     """All figures as they are now."""
 
-    def __init__(self, figures: Figures, cells: Sequence[Cell], streams: int) -> None:
-        self._figures = figures
+    def __init__(self, figures: GatewayMetrics, cells: Sequence[Cell], streams: int) -> None:
+        self._metrics = figures
         self._cells = cells
         self._streams = streams
 
@@ -51,12 +51,12 @@ class _Reading(Collector):
         requests = CounterMetricFamily(
             "rota_gateway_requests", "Requests answered.", labels=("method", "status")
         )
-        for labels, count in self._figures.requests.items():
+        for labels, count in self._metrics.requests.items():
             requests.add_metric(labels, count)
         calls = CounterMetricFamily(
             "rota_gateway_cell_calls", "Requests to a cell.", labels=("cell", "outcome")
         )
-        for labels, count in self._figures.calls.items():
+        for labels, count in self._metrics.calls.items():
             calls.add_metric(labels, count)
         up = GaugeMetricFamily(
             "rota_gateway_cell_up", "1 if some server of the cell is there.", labels=("cell",)

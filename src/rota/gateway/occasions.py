@@ -8,28 +8,35 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from rota.gateway.desk import Visit
-from rota.gateway.fanout import Lack, ask_each, lacks, merged, partly, settle
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.fanout import (
+    MissingCell,
+    ask_cells,
+    merged_response,
+    missing_cells,
+    partly_done,
+    usable_responses,
+)
 from rota.gateway.health import Cell
 from rota.gateway.lists import combine_calendars
-from rota.gateway.relay import ask_of, relay
+from rota.gateway.relay import relay, request_to
 from rota.gateway.submit import Template, cell_of_jobs
-from rota.gateway.told import Told
+from rota.gateway.told import CellResponse
 
 
-class _Having(msgspec.Struct):
+class _WithJob(msgspec.Struct):
     """A schedule or trigger, as far as it says where it goes; all else is the cell's to check."""
 
     job: Template = msgspec.field(default_factory=Template)
 
 
 class _Deployment(msgspec.Struct):
-    schedules: list[_Having] = []
-    triggers: list[_Having] = []
+    schedules: list[_WithJob] = []
+    triggers: list[_WithJob] = []
 
 
-class _Trial(msgspec.Struct):
-    trigger: _Having | None = None
+class _EventPreview(msgspec.Struct):
+    trigger: _WithJob | None = None
     trigger_id: str | None = None
 
 
@@ -37,58 +44,60 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What is wrong with such a body, a cell says best."""
 
 
-async def make(visit: Visit) -> Response:
+async def create_by_tenant(visit: GatewayRequest) -> Response:
     """To the cell of its job's tenant."""
-    fleet = visit.desk.fleet
+    fleet = visit.context.directory
     try:
-        having = msgspec.json.decode(visit.body, type=_Having)
+        having = msgspec.json.decode(visit.body, type=_WithJob)
     except _UNREADABLE:
-        return await relay(visit, fleet.any())
+        return await relay(visit, fleet.any_cell())
     return await relay(visit, cell_of_jobs(fleet, [having.job]))
 
 
-async def deploy(visit: Visit) -> Response:
+async def deploy(visit: GatewayRequest) -> Response:
     """To the one cell of all its tenants; a program that has nothing left has it nowhere."""
-    fleet = visit.desk.fleet
+    fleet = visit.context.directory
     try:
         asked = msgspec.json.decode(visit.body, type=_Deployment)
     except _UNREADABLE:
-        return await relay(visit, fleet.any())
+        return await relay(visit, fleet.any_cell())
     noun = "schedules" if asked.schedules else "triggers"
     having = asked.schedules or asked.triggers
     if having:
         jobs = [one.job for one in having]
         return await relay(visit, cell_of_jobs(fleet, jobs, f"{noun}[{{}}].job."))
-    done = await _do_in_all(visit, "it was deployed")
+    done = await _do_in_every_cell(visit, "it was deployed")
     answers = [msgspec.json.decode(told.body) for told in done]
-    return merged({word: _joined(answers, word) for word in answers[0]}, [], done[0].status)
+    return merged_response(
+        {word: _joined(answers, word) for word in answers[0]}, [], done[0].status
+    )
 
 
-async def preview_event(visit: Visit) -> Response:
+async def preview_event(visit: GatewayRequest) -> Response:
     """Against the triggers of all cells, or where the one that is meant is, or would be."""
-    fleet = visit.desk.fleet
+    fleet = visit.context.directory
     try:
-        asked = msgspec.json.decode(visit.body, type=_Trial)
+        asked = msgspec.json.decode(visit.body, type=_EventPreview)
     except _UNREADABLE:
-        return await relay(visit, fleet.any())
+        return await relay(visit, fleet.any_cell())
     if asked.trigger is not None:
         return await relay(visit, cell_of_jobs(fleet, [asked.trigger.job]))
     home = fleet.of_id(asked.trigger_id or "")
     if home is not None:
         return await relay(visit, home)
-    tolds = await _ask_all(visit)
-    answers = [msgspec.json.decode(told.body) for told in settle(tolds)]
-    return merged({"items": _joined(answers, "items")}, lacks(tolds))
+    tolds = await _ask_every_cell(visit)
+    answers = [msgspec.json.decode(told.body) for told in usable_responses(tolds)]
+    return merged_response({"items": _joined(answers, "items")}, missing_cells(tolds))
 
 
-async def tell(visit: Visit) -> Response:
+async def send_event(visit: GatewayRequest) -> Response:
     """To every cell, for triggers of any may wait for it; a repeat has no effect where it was."""
-    done = await _do_in_all(visit, "the event was taken")
+    done = await _do_in_every_cell(visit, "the event was taken")
     answers = [msgspec.json.decode(told.body) for told in done]
     if "items" in answers[0]:
         same = zip(*(answer["items"] for answer in answers), strict=True)
-        return merged({"items": [_one_event(views) for views in same]}, [], done[0].status)
-    return merged(_one_event(answers), [], done[0].status)
+        return merged_response({"items": [_one_event(views) for views in same]}, [], done[0].status)
+    return merged_response(_one_event(answers), [], done[0].status)
 
 
 def _one_event(views: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -101,35 +110,37 @@ def _one_event(views: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-async def show_calendar(visit: Visit) -> Response:
+async def show_calendar(visit: GatewayRequest) -> Response:
     """One of those that are alike in all cells, with the schedules of all that name it."""
-    tolds = await _ask_all(visit)
-    return merged(combine_calendars([told.body for told in settle(tolds)]), lacks(tolds))
+    tolds = await _ask_every_cell(visit)
+    return merged_response(
+        combine_calendars([told.body for told in usable_responses(tolds)]), missing_cells(tolds)
+    )
 
 
-async def change_calendar(visit: Visit) -> Response:
+async def change_calendar(visit: GatewayRequest) -> Response:
     """The same dates in every cell, or in none any more."""
-    done = await _do_in_all(visit, "the calendar was changed")
+    done = await _do_in_every_cell(visit, "the calendar was changed")
     if not done[0].body:
         return Response(status_code=done[0].status)
-    return merged(combine_calendars([told.body for told in done]), [], done[0].status)
+    return merged_response(combine_calendars([told.body for told in done]), [], done[0].status)
 
 
-async def _do_in_all(visit: Visit, what: str) -> Sequence[Told]:
+async def _do_in_every_cell(visit: GatewayRequest, what: str) -> Sequence[CellResponse]:
     """Whole, or a failure: whoever asked can ask again."""
-    tolds = await _ask_all(visit)
-    done = settle(tolds)
-    lacking = [Lack(told.cell.name, told.why) for told in tolds if told.missing]
+    tolds = await _ask_every_cell(visit)
+    done = usable_responses(tolds)
+    lacking = [MissingCell(told.cell.name, told.why) for told in tolds if told.missing]
     if lacking:
-        raise partly(done, lacking, what)
+        raise partly_done(done, lacking, what)
     return done
 
 
-async def _ask_all(visit: Visit) -> list[Told]:
+async def _ask_every_cell(visit: GatewayRequest) -> list[CellResponse]:
     def ask(cell: Cell) -> Any:
-        return ask_of(visit, cell)
+        return request_to(visit, cell)
 
-    return await ask_each(visit.desk, visit.desk.fleet.cells.values(), ask)
+    return await ask_cells(visit.context, visit.context.directory.cells.values(), ask)
 
 
 def _joined(views: Sequence[dict[str, Any]], name: str) -> list[Any]:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rota.gateway.desk import Visit
-from rota.gateway.metrics import CONTENT_TYPE
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.metrics import METRICS_CONTENT_TYPE
 from rota.gateway.problems import retry_later
 from rota.wire.problems import ProblemError
 from rota.wire.service import Health
 from rota.wire.units import encode
 
 
-async def show_alive(visit: Visit) -> Response:
+async def show_alive(visit: GatewayRequest) -> Response:
     """The process answers."""
     return _healthy()
 
 
-async def show_ready(visit: Visit) -> Response:
+async def show_ready(visit: GatewayRequest) -> Response:
     """Some cell can accept and schedule."""
-    if visit.desk.closing.is_set():
+    if visit.context.closing.is_set():
         raise ProblemError(503, "unavailable", "the gateway is stopping")
-    cells = visit.desk.fleet.cells.values()
+    cells = visit.context.directory.cells.values()
     if not any(cell.ready for cell in cells):
         names = ", ".join(cell.name for cell in cells)
         detail = f"no cell is ready: {names}"
@@ -29,11 +29,11 @@ async def show_ready(visit: Visit) -> Response:
     return _healthy()
 
 
-async def show_metrics(visit: Visit) -> Response:
+async def show_metrics(visit: GatewayRequest) -> Response:
     """The text that Prometheus reads."""
-    desk = visit.desk
-    text = desk.figures.expose(desk.fleet.cells.values(), desk.seats.taken)
-    return Response(text, media_type=CONTENT_TYPE)
+    desk = visit.context
+    text = desk.metrics.expose(desk.directory.cells.values(), desk.streams.taken)
+    return Response(text, media_type=METRICS_CONTENT_TYPE)
 
 
 def _healthy() -> Response:

@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from rota.gateway.limits import CELLS_MAX, SERVERS_PER_CELL_MAX
-from rota.gateway.ring import Ring
+from rota.gateway.ring import TenantRouter
 from rota.wire.cells import cell_tag, is_cell_name
 
 
-class PlanError(ValueError):
+class ConfigError(ValueError):
     """The options do not fit together; says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GatewayConfig:
     """Cells by name, each with the addresses of its servers, and who goes where."""
 
     cells: Mapping[str, Sequence[str]]
-    ring: Ring
+    router: TenantRouter
 
 
-def make_plan(
+def make_config(
     cells: Iterable[tuple[str, str]],
     weights: Iterable[tuple[str, str]] = (),
     pins: Iterable[tuple[str, str]] = (),
-) -> Plan:
+) -> GatewayConfig:
     """From `name=URL`, `name=weight`, `tenant=name`; a cell named twice has two servers."""
     servers: dict[str, list[str]] = {}
     for name, url in cells:
@@ -37,31 +37,31 @@ def make_plan(
     pinned = dict(pins)
     for name in pinned.values():
         _check_known(name, servers, "--pin")
-    return Plan(servers, Ring(_weights(servers, weights), pinned))
+    return GatewayConfig(servers, TenantRouter(_weights(servers, weights), pinned))
 
 
 def _check_cell(name: str, url: str) -> None:
     if not is_cell_name(name):
-        raise PlanError(f"--cell {name}=…: a cell's name has small letters, digits and -")
+        raise ConfigError(f"--cell {name}=…: a cell's name has small letters, digits and -")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise PlanError(f"--cell {name}={url}: write the address like https://host:7070")
+        raise ConfigError(f"--cell {name}={url}: write the address like https://host:7070")
     if parts.path.strip("/") or parts.query or parts.username:
-        raise PlanError(f"--cell {name}: the address has nothing but scheme, host and port")
+        raise ConfigError(f"--cell {name}: the address has nothing but scheme, host and port")
 
 
 def _check_fleet(servers: Mapping[str, Sequence[str]]) -> None:
     if not servers:
-        raise PlanError("name at least one cell: --cell NAME=URL")
+        raise ConfigError("name at least one cell: --cell NAME=URL")
     if len(servers) > CELLS_MAX:
-        raise PlanError(f"{len(servers)} cells: a gateway has at most {CELLS_MAX}")
+        raise ConfigError(f"{len(servers)} cells: a gateway has at most {CELLS_MAX}")
     tags: dict[str, str] = {}
     for name, urls in servers.items():
         if len(urls) > SERVERS_PER_CELL_MAX:
-            raise PlanError(f"cell {name} has more than {SERVERS_PER_CELL_MAX} servers")
+            raise ConfigError(f"cell {name} has more than {SERVERS_PER_CELL_MAX} servers")
         other = tags.setdefault(cell_tag(name), name)
         if other != name:
-            raise PlanError(
+            raise ConfigError(
                 f"the cells {other} and {name} have the same tag {cell_tag(name)} in their ids,"
                 " so an id would not say which of them it is of: call the newer one otherwise"
             )
@@ -69,7 +69,7 @@ def _check_fleet(servers: Mapping[str, Sequence[str]]) -> None:
 
 def _check_known(name: str, servers: Mapping[str, Sequence[str]], option: str) -> None:
     if name not in servers:
-        raise PlanError(f"{option}: there is no cell {name!r}; there are {', '.join(servers)}")
+        raise ConfigError(f"{option}: there is no cell {name!r}; there are {', '.join(servers)}")
 
 
 def _weights(
@@ -81,9 +81,9 @@ def _weights(
         try:
             weights[name] = float(text)
         except ValueError:
-            raise PlanError(f"--weight {name}={text}: a number, such as 2 or 0.5") from None
+            raise ConfigError(f"--weight {name}={text}: a number, such as 2 or 0.5") from None
         if not 0 <= weights[name] <= 1e6:
-            raise PlanError(f"--weight {name}={text}: from 0 (nothing new) to 1000000")
+            raise ConfigError(f"--weight {name}={text}: from 0 (nothing new) to 1000000")
     if not any(weights.values()):
-        raise PlanError("all cells have weight 0: nothing could be submitted")
+        raise ConfigError("all cells have weight 0: nothing could be submitted")
     return weights

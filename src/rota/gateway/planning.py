@@ -9,28 +9,31 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from rota.gateway.desk import Visit
-from rota.gateway.fanout import ask_each, lacks, merged, settle
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.fanout import ask_cells, merged_response, missing_cells, usable_responses
 from rota.gateway.merge import add_up
-from rota.gateway.relay import ask_of
+from rota.gateway.relay import request_to
 
 View = dict[str, Any]
 
 
-async def show_autoscale(visit: Visit) -> Response:
+async def show_autoscale(visit: GatewayRequest) -> Response:
     """Workers of one cell do nothing for another: what each needs is added up."""
     return await _together(visit, join_autoscale)
 
 
-async def show_waste(visit: Visit) -> Response:
+async def show_waste(visit: GatewayRequest) -> Response:
     """The reports of all cells as one."""
     return await _together(visit, join_waste)
 
 
-async def _together(visit: Visit, join: Callable[[list[View]], View]) -> Response:
-    cells = visit.desk.fleet.cells.values()
-    tolds = await ask_each(visit.desk, cells, lambda cell: ask_of(visit, cell))
-    return merged(join([msgspec.json.decode(told.body) for told in settle(tolds)]), lacks(tolds))
+async def _together(visit: GatewayRequest, join: Callable[[list[View]], View]) -> Response:
+    cells = visit.context.directory.cells.values()
+    tolds = await ask_cells(visit.context, cells, lambda cell: request_to(visit, cell))
+    return merged_response(
+        join([msgspec.json.decode(told.body) for told in usable_responses(tolds)]),
+        missing_cells(tolds),
+    )
 
 
 def join_autoscale(views: list[View]) -> View:

@@ -14,7 +14,7 @@ MISSING_HEADER = "Rota-Missing-Cells"
 """The cells that a merged answer lacks."""
 
 
-class AwayError(Exception):
+class CellDownError(Exception):
     """A cell gave no answer."""
 
     def __init__(self, cell: str, why: str, *, sent: bool = False) -> None:
@@ -44,7 +44,7 @@ def invalid(field: str, message: str) -> ProblemError:
     return ProblemError(422, "invalid", f"{field}: {message}", errors=[FieldError(field, message)])
 
 
-def away(error: AwayError) -> ProblemError:
+def cell_down(error: CellDownError) -> ProblemError:
     """One cell is needed, and it is down."""
     fate = (
         "; what was asked may or may not have happened: ask again with the same Idempotency-Key"

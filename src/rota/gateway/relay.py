@@ -12,68 +12,68 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rota.gateway.desk import Desk, Visit
-from rota.gateway.headers import RawHeaders, passed_in, passed_out
+from rota.gateway.desk import GatewayContext, GatewayRequest
+from rota.gateway.headers import RawHeaders, request_headers, response_headers
 from rota.gateway.health import Cell
 from rota.gateway.limits import ANSWER_S, STREAM_SEND_S, WHOLE_BYTES_MAX
-from rota.gateway.lines import Ask
-from rota.gateway.problems import AwayError
+from rota.gateway.lines import CellRequest
+from rota.gateway.problems import CellDownError
 
 log = structlog.get_logger(__name__)
 
 
-def ask_of(visit: Visit, cell: Cell, wait_s: float = ANSWER_S) -> Ask:
+def request_to(visit: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> CellRequest:
     """The client's own request, for a cell."""
-    headers = passed_in(visit.scope, visit.headers, cell.name)
-    return Ask(visit.method, visit.target, headers, visit.body, wait_s)
+    headers = request_headers(visit.scope, visit.headers, cell.name)
+    return CellRequest(visit.method, visit.target, headers, visit.body, wait_s)
 
 
-async def relay(visit: Visit, cell: Cell, wait_s: float = ANSWER_S) -> Response:
+async def relay(visit: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> Response:
     """The cell's answer; raises AwayError before anything of it was passed on."""
-    figures = visit.desk.figures
+    figures = visit.context.metrics
     try:
-        response = await _ask(visit, cell, wait_s)
-    except AwayError:
+        response = await _relay(visit, cell, wait_s)
+    except CellDownError:
         figures.called(cell.name, answered=False)
         raise
     figures.called(cell.name, answered=True)
     return response
 
 
-async def _ask(visit: Visit, cell: Cell, wait_s: float) -> Response:
+async def _relay(visit: GatewayRequest, cell: Cell, wait_s: float) -> Response:
     """Whole where it is short, else as much of it as has come."""
-    lines = visit.desk.fleet.lines
+    lines = visit.context.directory.connections
     async with AsyncExitStack() as stack:
-        answer = await stack.enter_async_context(lines.asked(cell, ask_of(visit, cell, wait_s)))
-        headers = passed_out(answer.headers.items(), cell.name, secure=visit.desk.secure)
+        answer = await stack.enter_async_context(lines.open(cell, request_to(visit, cell, wait_s)))
+        headers = response_headers(answer.headers.items(), cell.name, secure=visit.context.secure)
         length = answer.content_length
         if length is None or length > WHOLE_BYTES_MAX:
-            return Relayed(visit.desk, stack.pop_all(), answer, headers)
+            return RelayedResponse(visit.context, stack.pop_all(), answer, headers)
         response = Response(await answer.read(), answer.status)
         response.raw_headers = headers
         return response
 
 
-class Relayed(Response):
+class RelayedResponse(Response):
     """A long answer of a cell, under way to the client."""
 
     def __init__(
         self,
-        desk: Desk,
+        desk: GatewayContext,
         stack: AsyncExitStack,
         answer: aiohttp.ClientResponse,
         headers: RawHeaders,
     ) -> None:
         super().__init__(status_code=answer.status)
         self.raw_headers = headers
-        self._desk = desk
+        self._context = desk
         self._stack = stack
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until it ends, breaks off or nobody is there."""
         try:
-            await first_of(self._pump(send), gone(receive), self._desk.closing.wait())
+            await first_of(self._pump(send), client_left(receive), self._context.closing.wait())
         except (aiohttp.ClientError, TimeoutError) as error:
             # Left without an end, so that the reader knows it was cut off.
             log.warning("answer cut off", path=scope["path"], cause=repr(error))
@@ -89,7 +89,7 @@ class Relayed(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def gone(receive: Receive) -> None:
+async def client_left(receive: Receive) -> None:
     """Returns when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

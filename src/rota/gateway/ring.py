@@ -16,14 +16,14 @@ _BITS = 52
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class TenantRouter:
     """Cells by weight. One of weight 0 gets nothing new, except tenants pinned to it."""
 
     weights: Mapping[str, float]
     pins: Mapping[str, str] = field(default_factory=dict)
     """Tenants whose cell a person chose."""
 
-    def home(self, tenant: str) -> str:
+    def cell_of(self, tenant: str) -> str:
         """The cell of a tenant."""
         pinned = self.pins.get(tenant)
         if pinned is not None:

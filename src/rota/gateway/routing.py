@@ -9,12 +9,12 @@ from typing import TypeAlias
 from starlette.responses import Response
 
 from rota.gateway import fleetwide, lists, occasions, own, planning, stream, submit
-from rota.gateway.desk import Visit
-from rota.gateway.single import anywhere, by_id, by_tenant, file_or_not_here, not_here
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.single import any_cell, by_id, by_tenant, file_or_refuse_for_cell, refuse_for_cell
 
-Serve: TypeAlias = Callable[[Visit], Awaitable[Response]]
+Serve: TypeAlias = Callable[[GatewayRequest], Awaitable[Response]]
 
-PASSED_ON: Sequence[Serve] = (by_id, by_tenant, anywhere, file_or_not_here)
+RELAYED: Sequence[Serve] = (by_id, by_tenant, any_cell, file_or_refuse_for_cell)
 """What follows these rules keeps its method, HEAD too: a cell knows best how to answer."""
 
 
@@ -33,7 +33,7 @@ JOBS = (
     Route("POST", "/jobs/bulk", fleetwide.bulk_action),
     Route("GET", "/jobs", lists.list_jobs),
     Route("GET", "/dead-letters", lists.list_jobs),
-    Route("GET", "/dead-letters/groups", not_here),
+    Route("GET", "/dead-letters/groups", refuse_for_cell),
     Route("GET", "/jobs/{job_id}", by_id),
     Route("PATCH", "/jobs/{job_id}", by_id),
     Route("DELETE", "/jobs/{job_id}", by_id),
@@ -46,9 +46,9 @@ JOBS = (
 )
 
 WORKERS = (
-    Route("POST", "/workers/register", not_here),
-    Route("POST", "/workers/{worker_id}/lease", not_here),
-    Route("POST", "/workers/{worker_id}/heartbeat", not_here),
+    Route("POST", "/workers/register", refuse_for_cell),
+    Route("POST", "/workers/{worker_id}/lease", refuse_for_cell),
+    Route("POST", "/workers/{worker_id}/heartbeat", refuse_for_cell),
     Route("GET", "/workers", lists.list_workers),
     Route("GET", "/workers/{worker_id}", by_id),
     Route("DELETE", "/workers/{worker_id}", by_id),
@@ -62,21 +62,21 @@ EXECUTIONS = (
     Route("GET", "/executions/{execution_id}/logs", by_id),
     Route("GET", "/executions/{execution_id}/artifacts", by_id),
     Route("GET", "/executions/{execution_id}/artifacts/{name}/link", by_id),
-    Route("GET", "/executions/{execution_id}/artifacts/{name}/upload", file_or_not_here),
+    Route("GET", "/executions/{execution_id}/artifacts/{name}/upload", file_or_refuse_for_cell),
     # The name may have slashes in it, so that all of these would fit the next one too.
     Route("GET", "/executions/{execution_id}/artifacts/{name}", by_id),
-    Route("GET", "/executions/{execution_id}/bundles/{bundle_id}", not_here),
-    Route("GET", "/executions/{execution_id}/bundles/{bundle_id}/content", not_here),
-    Route("POST", "/executions/{execution_id}/complete", not_here),
-    Route("POST", "/executions/{execution_id}/progress", not_here),
-    Route("POST", "/executions/{execution_id}/logs", not_here),
-    Route("PUT", "/executions/{execution_id}/artifacts/{name}", not_here),
+    Route("GET", "/executions/{execution_id}/bundles/{bundle_id}", refuse_for_cell),
+    Route("GET", "/executions/{execution_id}/bundles/{bundle_id}/content", refuse_for_cell),
+    Route("POST", "/executions/{execution_id}/complete", refuse_for_cell),
+    Route("POST", "/executions/{execution_id}/progress", refuse_for_cell),
+    Route("POST", "/executions/{execution_id}/logs", refuse_for_cell),
+    Route("PUT", "/executions/{execution_id}/artifacts/{name}", refuse_for_cell),
 )
 
 BUNDLES = (
-    Route("POST", "/bundles", not_here),
-    Route("GET", "/bundles", not_here),
-    Route("GET", "/bundles/uploads/{sha256}", not_here),
+    Route("POST", "/bundles", refuse_for_cell),
+    Route("GET", "/bundles", refuse_for_cell),
+    Route("GET", "/bundles/uploads/{sha256}", refuse_for_cell),
     Route("GET", "/bundles/{bundle_id}", by_id),
     Route("DELETE", "/bundles/{bundle_id}", by_id),
     Route("GET", "/bundles/{bundle_id}/content", by_id),
@@ -94,9 +94,9 @@ QUEUES = (
 )
 
 SCHEDULES = (
-    Route("POST", "/schedules", occasions.make),
+    Route("POST", "/schedules", occasions.create_by_tenant),
     Route("GET", "/schedules", lists.list_schedules),
-    Route("POST", "/schedules/preview", occasions.make),
+    Route("POST", "/schedules/preview", occasions.create_by_tenant),
     Route("POST", "/schedules/deploy", occasions.deploy),
     Route("GET", "/schedules/{schedule_id}", by_id),
     Route("PATCH", "/schedules/{schedule_id}", by_id),
@@ -115,7 +115,7 @@ SCHEDULES = (
 )
 
 TRIGGERS = (
-    Route("POST", "/triggers", occasions.make),
+    Route("POST", "/triggers", occasions.create_by_tenant),
     Route("GET", "/triggers", lists.list_triggers),
     Route("POST", "/triggers/preview", occasions.preview_event),
     Route("POST", "/triggers/deploy", occasions.deploy),
@@ -128,32 +128,32 @@ TRIGGERS = (
 )
 
 EVENTS = (
-    Route("POST", "/events", occasions.tell),
-    Route("GET", "/events", not_here),
-    Route("GET", "/hooks", not_here),
-    Route("GET", "/hooks/{name}", not_here),
-    Route("PUT", "/hooks/{name}", not_here),
-    Route("DELETE", "/hooks/{name}", not_here),
-    Route("POST", "/hooks/{name}", not_here),
+    Route("POST", "/events", occasions.send_event),
+    Route("GET", "/events", refuse_for_cell),
+    Route("GET", "/hooks", refuse_for_cell),
+    Route("GET", "/hooks/{name}", refuse_for_cell),
+    Route("PUT", "/hooks/{name}", refuse_for_cell),
+    Route("DELETE", "/hooks/{name}", refuse_for_cell),
+    Route("POST", "/hooks/{name}", refuse_for_cell),
 )
 """An endpoint's secret, and the addresses its senders know, are those of one cell."""
 
 POLICY = (
-    Route("GET", "/policy", not_here),
-    Route("PUT", "/policy", not_here),
-    Route("GET", "/alerts", not_here),
-    Route("GET", "/alerts/{name}", not_here),
-    Route("PUT", "/alerts/{name}", not_here),
-    Route("DELETE", "/alerts/{name}", not_here),
-    Route("POST", "/alerts/{name}/test", not_here),
-    Route("PUT", "/alerts/{name}/silence", not_here),
-    Route("DELETE", "/alerts/{name}/silence", not_here),
-    Route("GET", "/alert-notices", not_here),
-    Route("GET", "/alert-channels", not_here),
-    Route("PUT", "/alert-channels/{name}", not_here),
-    Route("DELETE", "/alert-channels/{name}", not_here),
-    Route("POST", "/alert-channels/{name}/test", not_here),
-    Route("GET", "/tenants", not_here),
+    Route("GET", "/policy", refuse_for_cell),
+    Route("PUT", "/policy", refuse_for_cell),
+    Route("GET", "/alerts", refuse_for_cell),
+    Route("GET", "/alerts/{name}", refuse_for_cell),
+    Route("PUT", "/alerts/{name}", refuse_for_cell),
+    Route("DELETE", "/alerts/{name}", refuse_for_cell),
+    Route("POST", "/alerts/{name}/test", refuse_for_cell),
+    Route("PUT", "/alerts/{name}/silence", refuse_for_cell),
+    Route("DELETE", "/alerts/{name}/silence", refuse_for_cell),
+    Route("GET", "/alert-notices", refuse_for_cell),
+    Route("GET", "/alert-channels", refuse_for_cell),
+    Route("PUT", "/alert-channels/{name}", refuse_for_cell),
+    Route("DELETE", "/alert-channels/{name}", refuse_for_cell),
+    Route("POST", "/alert-channels/{name}/test", refuse_for_cell),
+    Route("GET", "/tenants", refuse_for_cell),
     Route("GET", "/tenants/{name}", by_tenant),
     Route("PUT", "/tenants/{name}", by_tenant),
 )
@@ -161,8 +161,8 @@ POLICY = (
 PLANNING = (
     Route("GET", "/autoscale", planning.show_autoscale),
     Route("GET", "/reports/waste", planning.show_waste),
-    Route("POST", "/simulations", not_here),
-    Route("POST", "/simulations/trace", not_here),
+    Route("POST", "/simulations", refuse_for_cell),
+    Route("POST", "/simulations/trace", refuse_for_cell),
 )
 
 SERVICE = (
@@ -170,29 +170,29 @@ SERVICE = (
     Route("GET", "/readyz", own.show_ready),
     Route("GET", "/metrics", own.show_metrics),
     Route("GET", "/stats", fleetwide.show_stats),
-    Route("GET", "/stats/history", not_here),
-    Route("GET", "/attention", not_here),
-    Route("GET", "/timeline", not_here),
+    Route("GET", "/stats/history", refuse_for_cell),
+    Route("GET", "/attention", refuse_for_cell),
+    Route("GET", "/timeline", refuse_for_cell),
     Route("GET", "/cluster", fleetwide.show_cluster),
     Route("GET", "/stream", stream.stream_changes),
-    Route("GET", "/session", anywhere),
+    Route("GET", "/session", any_cell),
     Route("POST", "/session", fleetwide.share_session),
     Route("DELETE", "/session", fleetwide.share_session),
 )
 
 ACCESS = (
-    Route("GET", "/tokens", not_here),
-    Route("POST", "/tokens", not_here),
-    Route("DELETE", "/tokens/{token_id}", not_here),
-    Route("GET", "/audit", not_here),
+    Route("GET", "/tokens", refuse_for_cell),
+    Route("POST", "/tokens", refuse_for_cell),
+    Route("DELETE", "/tokens/{token_id}", refuse_for_cell),
+    Route("GET", "/audit", refuse_for_cell),
 )
 
 PAGES = (
-    Route("GET", "/", anywhere),
-    Route("GET", "/docs", anywhere),
-    Route("GET", "/openapi.json", anywhere),
-    Route("GET", "/static/{file}", anywhere),
-    Route("GET", "/ui/{page:path}", anywhere),
+    Route("GET", "/", any_cell),
+    Route("GET", "/docs", any_cell),
+    Route("GET", "/openapi.json", any_cell),
+    Route("GET", "/static/{file}", any_cell),
+    Route("GET", "/ui/{page:path}", any_cell),
 )
 
 ROUTES: Sequence[Route] = (

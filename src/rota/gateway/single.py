@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rota.gateway.desk import Visit
-from rota.gateway.fanout import ask_each
-from rota.gateway.headers import passed_in
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.fanout import ask_cells
+from rota.gateway.headers import request_headers
 from rota.gateway.health import Cell
-from rota.gateway.lines import Ask
+from rota.gateway.lines import CellRequest
 from rota.gateway.problems import retry_later
 from rota.gateway.relay import relay
 from rota.wire.problems import ProblemError
 
 
-async def by_id(visit: Visit) -> Response:
+async def by_id(visit: GatewayRequest) -> Response:
     """To the cell that the id carries; one that carries none is looked for."""
     thing = next(iter(visit.params.values()))
-    cell = visit.desk.fleet.of_id(thing) or await _find(visit)
+    cell = visit.context.directory.of_id(thing) or await _find(visit)
     return await relay(visit, cell)
 
 
-async def by_tenant(visit: Visit) -> Response:
+async def by_tenant(visit: GatewayRequest) -> Response:
     """To the tenant's own cell."""
-    return await relay(visit, visit.desk.fleet.home(visit.params["name"]))
+    return await relay(visit, visit.context.directory.of_tenant(visit.params["name"]))
 
 
-async def anywhere(visit: Visit) -> Response:
+async def any_cell(visit: GatewayRequest) -> Response:
     """What all cells answer alike."""
-    return await relay(visit, visit.desk.fleet.any())
+    return await relay(visit, visit.context.directory.any_cell())
 
 
-async def not_here(visit: Visit) -> Response:
+async def refuse_for_cell(visit: GatewayRequest) -> Response:
     """What is a cell's own affair."""
-    names = ", ".join(visit.desk.fleet.cells)
+    names = ", ".join(visit.context.directory.cells)
     raise ProblemError(
         421,
         "ask_the_cell",
@@ -42,23 +42,25 @@ async def not_here(visit: Visit) -> Response:
     )
 
 
-async def file_or_not_here(visit: Visit) -> Response:
+async def file_or_refuse_for_cell(visit: GatewayRequest) -> Response:
     """How much of an upload is there, which workers ask; or a file that is called `upload` itself:
     then the slash before it is a part of its name, and encoded."""
-    return await (not_here if visit.path.endswith("/upload") else by_id)(visit)
+    return await (refuse_for_cell if visit.path.endswith("/upload") else by_id)(visit)
 
 
-async def _find(visit: Visit) -> Cell:
+async def _find(visit: GatewayRequest) -> Cell:
     """Asks all cells for an id without a tag: of before its cell had a name, or chosen by a worker.
 
     Only looks: what was asked for is sent to the one cell that has it.
     """
-    fleet = visit.desk.fleet
+    fleet = visit.context.directory
     noun = "/".join(visit.path.split("/")[:3])
-    tolds = await ask_each(
-        visit.desk,
+    tolds = await ask_cells(
+        visit.context,
         fleet.cells.values(),
-        lambda cell: Ask("HEAD", noun, passed_in(visit.scope, visit.headers, cell.name)),
+        lambda cell: CellRequest(
+            "HEAD", noun, request_headers(visit.scope, visit.headers, cell.name)
+        ),
     )
     having = [told.cell for told in tolds if told.good]
     if len(having) > 1:

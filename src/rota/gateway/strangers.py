@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Generic, TypeVar
 
-from rota.gateway.limits import STRANGER_S, STRANGERS_MAX
+from rota.gateway.limits import UNKNOWN_TOKEN_S, UNKNOWN_TOKENS_MAX
 
 T = TypeVar("T")
 
 
-class Strangers(Generic[T]):
+class TokenNegativeCache(Generic[T]):
     """What each cell answered to those it does not know."""
 
     def __init__(self) -> None:
@@ -25,19 +25,19 @@ class Strangers(Generic[T]):
 
     def recall(self, cell: str, headers: Iterable[tuple[str, str]]) -> T | None:
         """The refusal of the last minute, if there was one."""
-        ends, said = self._said.get(_key(cell, headers), (0.0, None))
+        ends, said = self._said.get(_cache_key(cell, headers), (0.0, None))
         return said if asyncio.get_running_loop().time() < ends else None
 
     def note(self, cell: str, headers: Iterable[tuple[str, str]], said: T) -> None:
         """Remembers one; the oldest is forgotten first."""
-        key = _key(cell, headers)
-        self._said[key] = (asyncio.get_running_loop().time() + STRANGER_S, said)
+        key = _cache_key(cell, headers)
+        self._said[key] = (asyncio.get_running_loop().time() + UNKNOWN_TOKEN_S, said)
         self._said.move_to_end(key)
-        if len(self._said) > STRANGERS_MAX:
+        if len(self._said) > UNKNOWN_TOKENS_MAX:
             self._said.popitem(last=False)
 
 
-def _key(cell: str, headers: Iterable[tuple[str, str]]) -> bytes:
+def _cache_key(cell: str, headers: Iterable[tuple[str, str]]) -> bytes:
     """Of what the cell went by; the token itself is not kept."""
     shown = [pair for pair in headers if pair[0] in ("authorization", "cookie")]
     return blake2b(repr((cell, shown)).encode(), digest_size=16).digest()

@@ -17,9 +17,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rota.gateway.desk import Visit
-from rota.gateway.fanout import settle
-from rota.gateway.headers import passed_in, passed_out
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.fanout import usable_responses
+from rota.gateway.headers import request_headers, response_headers
 from rota.gateway.health import Cell
 from rota.gateway.limits import (
     STREAM_EVENT_BYTES_MAX,
@@ -28,10 +28,10 @@ from rota.gateway.limits import (
     STREAM_SEND_S,
     STREAM_WAITING_MAX,
 )
-from rota.gateway.lines import Ask
-from rota.gateway.problems import AwayError, invalid
-from rota.gateway.relay import first_of, gone
-from rota.gateway.told import Told
+from rota.gateway.lines import CellRequest
+from rota.gateway.problems import CellDownError, invalid
+from rota.gateway.relay import client_left, first_of
+from rota.gateway.told import CellResponse
 
 log = structlog.get_logger(__name__)
 
@@ -39,20 +39,20 @@ _PLACES = re.compile(r"[a-z0-9-]+=[0-9.]+(,[a-z0-9-]+=[0-9.]+)*\Z")
 _EVENTS = "text/event-stream; charset=utf-8"
 
 
-def read_places(text: str) -> dict[str, str]:
+def read_event_id(text: str) -> dict[str, str]:
     """The place in each cell; those not named begin now."""
     if not _PLACES.match(text):
         raise invalid("Last-Event-ID", "the `id` of an event of this stream, `north=42.0,…`")
     return dict(pair.split("=", 1) for pair in text.split(","))
 
 
-class Weaver:
+class StreamMerge:
     """Makes events of several cells those of one stream."""
 
     def __init__(self, places: dict[str, str]) -> None:
         self.places = places
 
-    def weave(self, cell: str, event: bytes) -> bytes:
+    def merge(self, cell: str, event: bytes) -> bytes:
         """The event with an id that holds all places; nothing of what was only for us."""
         kept, moved = [], False
         for line in event.split(b"\n"):
@@ -78,76 +78,76 @@ async def cut_events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             yield event
 
 
-async def stream_changes(visit: Visit) -> Response:
+async def stream_changes(visit: GatewayRequest) -> Response:
     """From the places in Last-Event-ID on, or from now."""
     text = visit.headers.get("last-event-id")
-    weaver = Weaver(read_places(text) if text else {})
-    cells = list(visit.desk.fleet.cells.values())
+    weaver = StreamMerge(read_event_id(text) if text else {})
+    cells = list(visit.context.directory.cells.values())
     stack = AsyncExitStack()
     try:
-        stack.enter_context(visit.desk.seats.one())
+        stack.enter_context(visit.context.streams.reserve())
         opened = await asyncio.gather(*(_open(visit, weaver, cell, stack) for cell in cells))
-        settle([told for told, _ in opened])
+        usable_responses([told for told, _ in opened])
         lines = [
             (told.cell, answer) for told, answer in opened if answer is not None or told.missing
         ]
     except BaseException:
         await stack.aclose()
         raise
-    return Woven(visit, weaver, lines, stack)
+    return MergedStream(visit, weaver, lines, stack)
 
 
-def _ask(visit: Visit, weaver: Weaver, cell: Cell) -> Ask:
+def _ask(visit: GatewayRequest, weaver: StreamMerge, cell: Cell) -> CellRequest:
     headers = [
         pair
-        for pair in passed_in(visit.scope, visit.headers, cell.name)
+        for pair in request_headers(visit.scope, visit.headers, cell.name)
         if pair[0] != "last-event-id"
     ]
     if place := weaver.places.get(cell.name):
         headers.append(("last-event-id", place))
-    return Ask("GET", "/stream", headers)
+    return CellRequest("GET", "/stream", headers)
 
 
 async def _open(
-    visit: Visit, weaver: Weaver, cell: Cell, stack: AsyncExitStack
-) -> tuple[Told, aiohttp.ClientResponse | None]:
+    visit: GatewayRequest, weaver: StreamMerge, cell: Cell, stack: AsyncExitStack
+) -> tuple[CellResponse, aiohttp.ClientResponse | None]:
     try:
         answer = await stack.enter_async_context(
-            visit.desk.fleet.lines.asked(cell, _ask(visit, weaver, cell))
+            visit.context.directory.connections.open(cell, _ask(visit, weaver, cell))
         )
         if answer.status == 200:
-            return Told(cell, 200), answer
-        headers = passed_out(answer.headers.items(), cell.name, secure=visit.desk.secure)
-        return Told(cell, answer.status, await answer.read(), headers), None
-    except AwayError as error:
-        return Told(cell, 0, why=error.why), None
+            return CellResponse(cell, 200), answer
+        headers = response_headers(answer.headers.items(), cell.name, secure=visit.context.secure)
+        return CellResponse(cell, answer.status, await answer.read(), headers), None
+    except CellDownError as error:
+        return CellResponse(cell, 0, why=error.why), None
 
 
-class Woven(Response):
+class MergedStream(Response):
     """The merged stream."""
 
     def __init__(
         self,
-        visit: Visit,
-        weaver: Weaver,
+        visit: GatewayRequest,
+        weaver: StreamMerge,
         lines: Sequence[tuple[Cell, aiohttp.ClientResponse | None]],
         stack: AsyncExitStack,
     ) -> None:
         super().__init__(media_type=_EVENTS, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._visit = visit
-        self._weaver = weaver
-        self._lines = lines
+        self._request = visit
+        self._merge = weaver
+        self._answers = lines
         self._stack = stack
         self._events: asyncio.Queue[tuple[str, bytes | None]] = asyncio.Queue(STREAM_WAITING_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the reader leaves or the gateway closes."""
         async with self._stack:
-            readers = [self._read(cell, answer) for cell, answer in self._lines]
-            closing = self._visit.desk.closing
+            readers = [self._read(cell, answer) for cell, answer in self._answers]
+            closing = self._request.context.closing
             try:
-                await first_of(self._write(send), *readers, gone(receive), closing.wait())
+                await first_of(self._write(send), *readers, client_left(receive), closing.wait())
                 if closing.is_set():
                     await self._send(send, b"", more=False)
             except TimeoutError:
@@ -159,14 +159,14 @@ class Woven(Response):
             try:
                 if answer is not None:
                     await self._take(cell, answer)
-                async with self._visit.desk.fleet.lines.asked(
-                    cell, _ask(self._visit, self._weaver, cell)
+                async with self._request.context.directory.connections.open(
+                    cell, _ask(self._request, self._merge, cell)
                 ) as again:
                     if again.status in (401, 403):
                         return
                     if again.status == 200:
                         await self._take(cell, again)
-            except (AwayError, aiohttp.ClientError) as error:
+            except (CellDownError, aiohttp.ClientError) as error:
                 log.info("cell left a stream", cell=cell.name, cause=repr(error))
             answer = None
             await self._events.put((cell.name, None))
@@ -189,7 +189,7 @@ class Woven(Response):
                 continue
             if event is None:
                 await self._send(send, f": cell {cell} is away\n\n".encode())
-            elif text := self._weaver.weave(cell, event):
+            elif text := self._merge.merge(cell, event):
                 await self._send(send, text)
 
     async def _send(self, send: Send, text: bytes, *, more: bool = True) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from rota.gateway.desk import Visit
-from rota.gateway.fleet import Fleet
+from rota.gateway.desk import GatewayRequest
+from rota.gateway.fleet import CellDirectory
 from rota.gateway.health import Cell
 from rota.gateway.relay import relay
 from rota.wire.problems import FieldError, ProblemError
@@ -28,30 +28,32 @@ class _Batch(msgspec.Struct):
     jobs: list[Template]
 
 
-async def submit_job(visit: Visit) -> Response:
+async def submit_job(visit: GatewayRequest) -> Response:
     """To the cell of the job's tenant."""
     try:
         job = msgspec.json.decode(visit.body, type=Template)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # What is wrong with it, a cell says best.
-        return await relay(visit, visit.desk.fleet.any())
-    return await relay(visit, cell_of_jobs(visit.desk.fleet, [job]))
+        return await relay(visit, visit.context.directory.any_cell())
+    return await relay(visit, cell_of_jobs(visit.context.directory, [job]))
 
 
-async def submit_batch(visit: Visit) -> Response:
+async def submit_batch(visit: GatewayRequest) -> Response:
     """To the one cell of all its tenants."""
     try:
         jobs = msgspec.json.decode(visit.body, type=_Batch).jobs
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return await relay(visit, visit.desk.fleet.any())
+        return await relay(visit, visit.context.directory.any_cell())
     if not jobs:
-        return await relay(visit, visit.desk.fleet.any())
-    return await relay(visit, cell_of_jobs(visit.desk.fleet, jobs, "jobs[{}]."))
+        return await relay(visit, visit.context.directory.any_cell())
+    return await relay(visit, cell_of_jobs(visit.context.directory, jobs, "jobs[{}]."))
 
 
-def cell_of_jobs(fleet: Fleet, jobs: Sequence[Template], where: str = "") -> Cell:
+def cell_of_jobs(fleet: CellDirectory, jobs: Sequence[Template], where: str = "") -> Cell:
     """The one cell that takes them all; refuses what would need two."""
-    homes = {tenant: fleet.home(tenant) for tenant in dict.fromkeys(job.tenant for job in jobs)}
+    homes = {
+        tenant: fleet.of_tenant(tenant) for tenant in dict.fromkeys(job.tenant for job in jobs)
+    }
     first = jobs[0]
     cell = homes[first.tenant]
     for number, job in enumerate(jobs):
@@ -68,7 +70,9 @@ def cell_of_jobs(fleet: Fleet, jobs: Sequence[Template], where: str = "") -> Cel
     return cell
 
 
-def _check_dependency(fleet: Fleet, cell: Cell, job: Template, needed: Any, field: str) -> None:
+def _check_dependency(
+    fleet: CellDirectory, cell: Cell, job: Template, needed: Any, field: str
+) -> None:
     job_id = needed.get("job_id") if isinstance(needed, dict) else needed
     there = fleet.of_id(job_id) if isinstance(job_id, str) else None
     if there is not None and there is not cell:

@@ -14,7 +14,7 @@ _REFUSED = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CellResponse:
     """One answer; status 0: none."""
 
     cell: Cell
@@ -38,7 +38,7 @@ class Told:
         """It could not answer now."""
         return self.status == 0 or self.status == 429 or self.status >= 500
 
-    def as_it_came(self) -> Response:
+    def as_response(self) -> Response:
         """The cell's own answer."""
         response = Response(self.body, self.status)
         response.raw_headers = self.headers

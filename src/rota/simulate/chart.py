@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rota.simulate.diary import Diary
+from rota.simulate.diary import JobHistory
 from rota.simulate.metrics import makespan_ms
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -20,12 +20,12 @@ def bars(values: Sequence[float], top: float) -> str:
     )
 
 
-def waits(diary: Diary, columns: int, until_ms: int) -> list[float]:
+def waits(diary: JobHistory, columns: int, until_ms: int) -> list[float]:
     """The mean wait in seconds of the jobs that became ready in each of so many slices."""
     return [one or 0.0 for one in mean_waits(diary, columns, until_ms)]
 
 
-def mean_waits(diary: Diary, columns: int, until_ms: int) -> list[float | None]:
+def mean_waits(diary: JobHistory, columns: int, until_ms: int) -> list[float | None]:
     """The same; None where no job became ready."""
     sums, counts = [0] * columns, [0] * columns
     for ready, start in zip(diary.ready, diary.start, strict=True):
@@ -37,7 +37,7 @@ def mean_waits(diary: Diary, columns: int, until_ms: int) -> list[float | None]:
     ]
 
 
-def uses(diary: Diary, slices: tuple[int, int], cpu_milli: int) -> list[float]:
+def uses(diary: JobHistory, slices: tuple[int, int], cpu_milli: int) -> list[float]:
     """The part of the processors in use in each slice; `slices` are how many, and until when."""
     columns, until_ms = slices
     width = max(1.0, until_ms / columns)
@@ -54,6 +54,6 @@ def _spread(busy: list[float], begin: float, end: float, cpus: int) -> None:
         busy[column] += cpus * (min(end, column + 1) - max(begin, column))
 
 
-def span_ms(diaries: Iterable[Diary]) -> int:
+def span_ms(diaries: Iterable[JobHistory]) -> int:
     """The time that a chart of all of them covers."""
     return max((makespan_ms(diary) for diary in diaries), default=0)

@@ -10,7 +10,7 @@ from rota.simulate.workload import Work
 NOT_YET = -1
 
 
-class Diary:
+class JobHistory:
     """One row a job, by its place in the workload; times since the first arrival."""
 
     def __init__(self) -> None:

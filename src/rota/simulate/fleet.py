@@ -15,7 +15,7 @@ from rota.core.resources import fits
 SESSION = "simulated"
 
 
-class Machines(msgspec.Struct, frozen=True):
+class MachineGroup(msgspec.Struct, frozen=True):
     """So many machines that are alike."""
 
     count: int
@@ -40,7 +40,7 @@ class Machines(msgspec.Struct, frozen=True):
 class FleetPlan(msgspec.Struct, frozen=True):
     """All machines."""
 
-    machines: tuple[Machines, ...]
+    machines: tuple[MachineGroup, ...]
 
     @property
     def cpu_milli(self) -> int:
@@ -79,11 +79,11 @@ class FleetPlan(msgspec.Struct, frozen=True):
                 )
 
 
-def pool(cpus: int, memory: int = 0) -> FleetPlan:
+def single_machine_fleet(cpus: int, memory: int = 0) -> FleetPlan:
     """One machine of so many processors: what logs of rigid parallel jobs are about."""
-    return uniform(1, 1000 * cpus, memory)
+    return uniform_fleet(1, 1000 * cpus, memory)
 
 
-def uniform(workers: int, cpu_milli: int, memory: int = 0) -> FleetPlan:
+def uniform_fleet(workers: int, cpu_milli: int, memory: int = 0) -> FleetPlan:
     """Machines that are all alike."""
-    return FleetPlan((Machines(workers, Resources(cpu_milli=cpu_milli, memory=memory)),))
+    return FleetPlan((MachineGroup(workers, Resources(cpu_milli=cpu_milli, memory=memory)),))

@@ -15,13 +15,13 @@ from msgspec import Meta
 
 from rota.core.inputs import AnyInput, PutQueueSettings, PutTenantSettings
 from rota.core.model import Millis, Needs, Quota, RateLimit, Resources, Terms
-from rota.simulate.fleet import FleetPlan, Machines
+from rota.simulate.fleet import FleetPlan, MachineGroup
 from rota.simulate.limits import PROCESSORS_MAX, SPAN_MS_MAX, TRACE_JOBS_MAX
-from rota.simulate.reading import Source, TraceError, lines
-from rota.simulate.wishes import WishLine
+from rota.simulate.reading import Source, TraceError, read_lines
+from rota.simulate.wishes import AffinityLine
 from rota.simulate.workload import ONCE, GraphError, Trace, Work, arranged
 
-VERSION = 1
+HISTORY_VERSION = 1
 
 Moment = Annotated[datetime, Meta(tz=True)]
 Cpus = Annotated[float, Meta(ge=0, le=PROCESSORS_MAX)]
@@ -92,7 +92,7 @@ class TenantLine(msgspec.Struct, omit_defaults=True):
     quota: QuotaLine | None = None
 
 
-class Opening(msgspec.Struct, omit_defaults=True):
+class HistoryHeader(msgspec.Struct, omit_defaults=True):
     """The first line."""
 
     rota_history: int
@@ -120,31 +120,31 @@ class JobLine(msgspec.Struct, omit_defaults=True):
     timeout: Seconds | None = None
     preemptible: bool = False
     dependencies: list[str] = []
-    affinity: WishLine | None = None
+    affinity: AffinityLine | None = None
 
 
-class History(Trace):
+class RecordedHistory(Trace):
     """A recorded workload, and the cell it was recorded in.
 
     Of lines in whatever order; raises GraphError if jobs make a circle.
     """
 
-    def __init__(self, title: str, jobs: Sequence[JobLine], opening: Opening) -> None:
+    def __init__(self, title: str, jobs: Sequence[JobLine], opening: HistoryHeader) -> None:
         ran = [job for job in jobs if job.finished_at >= job.started_at]
         first = min((_instant(job.submitted_at) for job in ran), default=0)
-        super().__init__(title, arranged(*_works(ran, first)), dropped=len(jobs) - len(ran))
+        super().__init__(title, arranged(*_history_works(ran, first)), dropped=len(jobs) - len(ran))
         self.start_ms = first
         """When the first of them came, since 1970."""
-        self._opening = opening
+        self._header = opening
 
     def fleet(self) -> FleetPlan | None:
         """The workers that were there, if the record has them."""
-        workers = self._opening.workers
+        workers = self._header.workers
         if not workers:
             return None
         return FleetPlan(
             tuple(
-                Machines(
+                MachineGroup(
                     1,
                     worker.resources.resources(),
                     tuple(sorted(worker.capabilities)),
@@ -166,11 +166,11 @@ class History(Trace):
                 max_workers=queue.max_workers,
                 rate_limit=_rate(queue.rate_limit),
             )
-            for queue in self._opening.queues
+            for queue in self._header.queues
         ]
         tenants = [
             PutTenantSettings(name=tenant.name, weight=tenant.weight, quota=_quota(tenant.quota))
-            for tenant in self._opening.tenants
+            for tenant in self._header.tenants
         ]
         return [*queues, *tenants]
 
@@ -187,30 +187,30 @@ def _quota(quota: QuotaLine | None) -> Quota | None:
     return Quota(quota.running, None, cpu_milli, quota.memory)
 
 
-_opening_decoder = msgspec.json.Decoder(Opening)
+_header_decoder = msgspec.json.Decoder(HistoryHeader)
 _job_decoder = msgspec.json.Decoder(JobLine)
 
 
-def read_history(source: Source) -> History:
+def read_history(source: Source) -> RecordedHistory:
     """What `rota history export` wrote."""
-    rows = ((number, text) for number, text in lines(source) if text.strip())
+    rows = ((number, text) for number, text in read_lines(source) if text.strip())
     first = next(rows, None)
     if first is None:
         raise TraceError(source, "empty: no recorded history")
-    opening = _decoded(source, first, _opening_decoder)
-    if opening.rota_history != VERSION:
+    opening = _decoded_line(source, first, _header_decoder)
+    if opening.rota_history != HISTORY_VERSION:
         raise TraceError(source, f"history of version {opening.rota_history}: not known here", 1)
     try:
-        return History(source.name, _jobs(source, rows), opening)
+        return RecordedHistory(source.name, _history_jobs(source, rows), opening)
     except GraphError as error:
         raise TraceError(source, str(error)) from error
 
 
-def _jobs(source: Source, rows: Iterator[tuple[int, str]]) -> list[JobLine]:
+def _history_jobs(source: Source, rows: Iterator[tuple[int, str]]) -> list[JobLine]:
     jobs: list[JobLine] = []
     seen: dict[str, int] = {}
     for number, text in rows:
-        job = _decoded(source, (number, text), _job_decoder)
+        job = _decoded_line(source, (number, text), _job_decoder)
         if seen.setdefault(job.job_id, number) != number:
             raise TraceError(
                 source, f"job {job.job_id} is there twice, see line {seen[job.job_id]}", number
@@ -221,7 +221,7 @@ def _jobs(source: Source, rows: Iterator[tuple[int, str]]) -> list[JobLine]:
     return jobs
 
 
-def _decoded(source: Source, row: tuple[int, str], decoder: msgspec.json.Decoder[Any]) -> Any:
+def _decoded_line(source: Source, row: tuple[int, str], decoder: msgspec.json.Decoder[Any]) -> Any:
     number, text = row
     try:
         return decoder.decode(text)
@@ -229,7 +229,7 @@ def _decoded(source: Source, row: tuple[int, str], decoder: msgspec.json.Decoder
         raise TraceError(source, f"no line of recorded history: {error}", number) from error
 
 
-def _works(
+def _history_works(
     jobs: Sequence[JobLine], first: Millis
 ) -> tuple[list[Work], Mapping[int, Sequence[int]]]:
     places = {job.job_id: place for place, job in enumerate(jobs)}
@@ -238,10 +238,10 @@ def _works(
         for place, job in enumerate(jobs)
         if job.dependencies
     }
-    return [_work(job, first) for job in jobs], parents
+    return [_history_work(job, first) for job in jobs], parents
 
 
-def _work(job: JobLine, first: Millis) -> Work:
+def _history_work(job: JobLine, first: Millis) -> Work:
     wish = None if job.affinity is None else job.affinity.affinity()
     needs = Needs(job.requirements.resources(), tuple(sorted(job.capabilities)), wish)
     run_ms = max(1, _instant(job.finished_at) - _instant(job.started_at))
@@ -254,14 +254,14 @@ def _work(job: JobLine, first: Millis) -> Work:
         ONCE,
         # A time-out that a job came near to in truth must not end it in the replay.
         timeout_ms=None,
-        expected_runtime_ms=_ms(job.expected_runtime) or _ms(job.timeout),
+        expected_runtime_ms=_optional_ms(job.expected_runtime) or _optional_ms(job.timeout),
         preemptible=job.preemptible,
     )
     submit_ms, started_ms = _instant(job.submitted_at) - first, _instant(job.started_at) - first
     return Work(job.job_id, submit_ms, run_ms, terms, started_ms=max(submit_ms, started_ms))
 
 
-def _ms(seconds: float | None) -> Millis | None:
+def _optional_ms(seconds: float | None) -> Millis | None:
     return None if seconds is None else round(seconds * 1000)
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from rota.core.model import Millis
-from rota.simulate.diary import Diary
+from rota.simulate.diary import JobHistory
 
 SLOWDOWN_BOUND_MS = 10_000
 """A job shorter than this counts as so long, or the shortest ones would rule the mean."""
 
 
-class Figures(msgspec.Struct, frozen=True):
+class SimulationMetrics(msgspec.Struct, frozen=True):
     """What a policy comes to on a workload."""
 
     jobs: int
@@ -33,10 +33,10 @@ class Figures(msgspec.Struct, frozen=True):
     peak_waiting: int
 
 
-def figures(diary: Diary, cpu_milli: int) -> Figures:
+def simulation_metrics(diary: JobHistory, cpu_milli: int) -> SimulationMetrics:
     """Of a simulation in which all jobs have ended."""
     waits = sorted(_waits(diary))
-    return Figures(
+    return SimulationMetrics(
         jobs=len(diary),
         avg_wait_s=_mean_s(waits),
         p50_wait_s=percentile(waits, 0.50) / 1000,
@@ -52,7 +52,7 @@ def figures(diary: Diary, cpu_milli: int) -> Figures:
     )
 
 
-class TenantFigures(msgspec.Struct, frozen=True):
+class TenantMetrics(msgspec.Struct, frozen=True):
     """What a policy comes to for one tenant."""
 
     jobs: int
@@ -62,7 +62,7 @@ class TenantFigures(msgspec.Struct, frozen=True):
     avg_bounded_slowdown: float
 
 
-def tenant_figures(diary: Diary) -> dict[str, TenantFigures]:
+def tenant_metrics(diary: JobHistory) -> dict[str, TenantMetrics]:
     """The same for each tenant, by name."""
     waits: list[list[int]] = [[] for _ in diary.tenants]
     slow: list[list[float]] = [[] for _ in diary.tenants]
@@ -76,8 +76,8 @@ def tenant_figures(diary: Diary) -> dict[str, TenantFigures]:
     }
 
 
-def _of_tenant(waits: Sequence[int], slow: Sequence[float]) -> TenantFigures:
-    return TenantFigures(
+def _of_tenant(waits: Sequence[int], slow: Sequence[float]) -> TenantMetrics:
+    return TenantMetrics(
         jobs=len(waits),
         avg_wait_s=_mean_s(waits),
         p95_wait_s=percentile(waits, 0.95) / 1000,
@@ -86,12 +86,12 @@ def _of_tenant(waits: Sequence[int], slow: Sequence[float]) -> TenantFigures:
     )
 
 
-def _waits(diary: Diary) -> array[int]:
+def _waits(diary: JobHistory) -> array[int]:
     columns = zip(diary.start, diary.ready, strict=True)
     return array("q", (start - ready for start, ready in columns))
 
 
-def slowdowns(diary: Diary) -> Iterable[float]:
+def slowdowns(diary: JobHistory) -> Iterable[float]:
     """Each job's time from ready to end against its run time: 1 is at once."""
     for start, ready, run in zip(diary.start, diary.ready, diary.run, strict=True):
         yield max(1.0, (start - ready + run) / max(run, SLOWDOWN_BOUND_MS))
@@ -102,7 +102,7 @@ def percentile(ordered: Sequence[int], part: float) -> int:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else 0
 
 
-def makespan_ms(diary: Diary) -> Millis:
+def makespan_ms(diary: JobHistory) -> Millis:
     """From the first arrival to the last end."""
     if not len(diary):
         return 0
@@ -110,7 +110,7 @@ def makespan_ms(diary: Diary) -> Millis:
     return last - min(diary.submit)
 
 
-def utilisation(diary: Diary, cpu_milli: int) -> float:
+def utilisation(diary: JobHistory, cpu_milli: int) -> float:
     """Processor time delivered while jobs still arrived; all of it where all came at once."""
     if not len(diary):
         return 0.0

@@ -51,7 +51,7 @@ class TraceError(Exception):
         super().__init__(f"{place}: {problem}")
 
 
-def lines(source: Source) -> Iterator[tuple[int, str]]:
+def read_lines(source: Source) -> Iterator[tuple[int, str]]:
     """The lines of a text file and their numbers, without their ends."""
     number = 0
     try:
@@ -62,24 +62,24 @@ def lines(source: Source) -> Iterator[tuple[int, str]]:
                     raise TraceError(source, f"longer than {LINE_BYTES_MAX:,} bytes", number)
                 yield number, raw.decode("utf-8", errors="replace").rstrip("\r\n")
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(source, _said(error), number + 1 if number else None) from error
+        raise TraceError(source, _described(error), number + 1 if number else None) from error
 
 
-def document(source: Source) -> bytes:
+def read_document(source: Source) -> bytes:
     """A whole file."""
-    data = beginning(source, DOCUMENT_BYTES_MAX + 1)
+    data = read_beginning(source, DOCUMENT_BYTES_MAX + 1)
     if len(data) > DOCUMENT_BYTES_MAX:
         raise TraceError(source, f"more than {DOCUMENT_BYTES_MAX:,} bytes")
     return data
 
 
-def beginning(source: Source, size: int) -> bytes:
+def read_beginning(source: Source, size: int) -> bytes:
     """So many bytes of it, or all if it has fewer."""
     try:
         with _opened(source) as file:
             return file.read(size)
     except (OSError, EOFError, zlib.error) as error:
-        raise TraceError(source, _said(error)) from error
+        raise TraceError(source, _described(error)) from error
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _opened(source: Source) -> Iterator[IO[bytes]]:
             yield unpacked  # type: ignore[misc]  # reads like any file
 
 
-def _said(error: Exception) -> str:
+def _described(error: Exception) -> str:
     match error:
         case EOFError():
             return "the packed file ends too soon: it was cut off"

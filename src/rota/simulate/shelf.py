@@ -19,7 +19,7 @@ TRIM_ROWS = 65_536
 """Rows that are behind go in pieces of at least so many: each time the rest is moved."""
 
 
-class _Line:
+class _SpillQueue:
     """The jobs of one line, by arrival."""
 
     __slots__ = ("created", "lives", "orders", "places", "terms")
@@ -47,27 +47,27 @@ class _Line:
         del self.terms[:count], self.lives[:count]
 
 
-class Shelf:
+class SpillStore:
     """Keeps what the scheduler puts away, and answers what it asks for."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, _Line] = {}
+        self._queues: dict[int, _SpillQueue] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._lines)
+        return bool(self._queues)
 
     def keep(self, writes: Iterable[AnyWrite]) -> None:
         """Takes the jobs that were put on the shelf out of a turn's writes."""
         for write in writes:
             if isinstance(write, PutJob) and write.life.line:
-                line = self._lines.get(write.life.line)
+                line = self._queues.get(write.life.line)
                 if line is None:
-                    line = self._lines[write.life.line] = _Line()
+                    line = self._queues[write.life.line] = _SpillQueue()
                 line.append(write)
 
     def answer(self, refill: Refill) -> Refilled:
         """The next jobs of a line."""
-        line = self._lines[refill.spill_queue]
+        line = self._queues[refill.spill_queue]
         begin = bisect_right(line.orders, refill.after)
         if begin >= TRIM_ROWS and 2 * begin >= len(line.orders):
             line.forget(begin)

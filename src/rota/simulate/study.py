@@ -11,14 +11,14 @@ import msgspec
 from rota.core.inputs import AnyInput, SetPolicy
 from rota.core.model import Millis
 from rota.core.records.policy import Policy
-from rota.simulate.diary import Diary
+from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan
-from rota.simulate.metrics import Figures, figures
+from rota.simulate.metrics import SimulationMetrics, simulation_metrics
 from rota.simulate.workload import Workload, shaken
-from rota.simulate.world import Stopwatch, World
+from rota.simulate.world import Simulation, Stopwatch
 
 
-class Setting(msgspec.Struct, frozen=True):
+class StudySetup(msgspec.Struct, frozen=True):
     """What all policies of a study have alike."""
 
     workload: Workload
@@ -28,17 +28,17 @@ class Setting(msgspec.Struct, frozen=True):
     """Queues and the like, as they are before the first job comes."""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class StudyResult(msgspec.Struct, frozen=True):
     """A policy on a workload: the figures of every run, and what happened in the first."""
 
-    runs: list[Figures]
-    diary: Diary
+    runs: list[SimulationMetrics]
+    job_history: JobHistory
 
     def over_runs(self, sum_up: Callable[[Sequence[float]], float]) -> dict[str, float]:
         """Each figure, summed up over the runs."""
         return {
             name: sum_up([getattr(one, name) for one in self.runs])
-            for name in Figures.__struct_fields__
+            for name in SimulationMetrics.__struct_fields__
         }
 
     def mean(self) -> dict[str, float]:
@@ -55,27 +55,29 @@ class Trial(msgspec.Struct, frozen=True):
         return len(self.runs) == 1
 
 
-def trial(policy: Policy, setting: Setting) -> Trial:
+def evaluate_policy(policy: Policy, setting: StudySetup) -> StudyResult:
     """The workload as it is."""
     diary = _simulated(setting.workload, policy, setting)
-    return Trial([figures(diary, setting.fleet.cpu_milli)], diary)
+    return StudyResult([simulation_metrics(diary, setting.fleet.cpu_milli)], diary)
 
 
-def shaken_trial(policy: Policy, setting: Setting, within_ms: Millis, runs: int) -> Trial:
+def evaluate_policy_shaken(
+    policy: Policy, setting: StudySetup, within_ms: Millis, runs: int
+) -> StudyResult:
     """The workload with every arrival moved a little, differently in each run."""
-    found: list[Figures] = []
-    first: Diary | None = None
+    found: list[SimulationMetrics] = []
+    first: JobHistory | None = None
     for seed in range(1, runs + 1):
         diary = _simulated(shaken(setting.workload, within_ms, seed), policy, setting)
-        found.append(figures(diary, setting.fleet.cpu_milli))
+        found.append(simulation_metrics(diary, setting.fleet.cpu_milli))
         first = first or diary
     assert first is not None, "a study has at least one run"
-    return Trial(found, first)
+    return StudyResult(found, first)
 
 
-def recorded(workload: Workload, fleet: FleetPlan) -> Trial | None:
+def recorded_result(workload: Workload, fleet: FleetPlan) -> StudyResult | None:
     """What happened in truth, if it was written down: nothing is simulated."""
-    diary = Diary()
+    diary = JobHistory()
     for work in workload:
         if work.started_ms is None:
             return None
@@ -83,12 +85,12 @@ def recorded(workload: Workload, fleet: FleetPlan) -> Trial | None:
         diary.begin(place, work.started_ms)
         ends = (diary.start[up] + diary.run[up] for up in work.parents)
         diary.ready[place] = min(work.started_ms, max(ends, default=work.submit_ms))
-    return Trial([figures(diary, fleet.cpu_milli)], diary)
+    return StudyResult([simulation_metrics(diary, fleet.cpu_milli)], diary)
 
 
-def _simulated(workload: Workload, policy: Policy, setting: Setting) -> Diary:
+def _simulated(workload: Workload, policy: Policy, setting: StudySetup) -> JobHistory:
     setup = [SetPolicy(policy=policy), *setting.setup]
-    return World(setting.fleet, setup, setting.stopwatch).run(workload)
+    return Simulation(setting.fleet, setup, setting.stopwatch).run(workload)
 
 
 def shortest_ms(workload: Workload, fleet: FleetPlan) -> Millis:

@@ -15,7 +15,7 @@ RUN_MS_MAX: Millis = 30 * 86_400_000
 """However wide the spread, nothing runs longer than a month."""
 
 
-class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+class SyntheticSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What a made-up workload is like."""
 
     jobs: int = 10_000
@@ -39,25 +39,25 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         return self.run_ms * (self.cpu_min + self.cpu_max) / 2
 
 
-class Synthetic:
+class SyntheticWorkload:
     """A workload by a recipe. It is made anew each time it is walked through: it may be long."""
 
     dropped = 0
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: SyntheticSpec) -> None:
+        self.spec = recipe
         self.title = f"synthetic, seed {recipe.seed}"
 
     def __len__(self) -> int:
-        return self.recipe.jobs
+        return self.spec.jobs
 
     def __iter__(self) -> Iterator[Work]:
-        recipe = self.recipe
+        recipe = self.spec
         median_ms = recipe.run_ms / math.exp(recipe.spread**2 / 2)
         shared: dict[tuple[int, int], Terms] = {}
         at_s = 0.0
         for place in range(recipe.jobs):
-            gap, one, two, size, whose, belief = _dice(recipe.seed, place)
+            gap, one, two, size, whose, belief = _random_numbers(recipe.seed, place)
             if place and recipe.rate:
                 at_s -= math.log(1 - gap) / recipe.rate
             # Two even dice make one normal one (Box and Muller).
@@ -75,20 +75,20 @@ class Synthetic:
 
     def needs(self, cpus: int) -> Needs:
         """What a job of so many processors asks for."""
-        return cpu_needs(1000 * cpus, self.recipe.memory)
+        return cpu_needs(1000 * cpus, self.spec.memory)
 
     def _terms(self, cpus: int, tenant: int) -> Terms:
         return Terms(
             name=f"of-{cpus}",
             queue="default",
-            tenant=f"t{tenant + 1}" if self.recipe.tenants > 1 else "default",
+            tenant=f"t{tenant + 1}" if self.spec.tenants > 1 else "default",
             priority=0,
             needs=self.needs(cpus),
             retry=ONCE,
         )
 
 
-def _dice(seed: int, place: int) -> tuple[float, ...]:
+def _random_numbers(seed: int, place: int) -> tuple[float, ...]:
     """Six numbers in [0, 1) for each place: from a hash, so that any run makes the same ones."""
     digest = blake2b(f"{seed}/{place}".encode(), digest_size=48).digest()
     return tuple(int.from_bytes(digest[at : at + 6], "big") / (1 << 48) for at in range(0, 36, 6))

@@ -11,13 +11,13 @@ from msgspec import Meta
 
 from rota.core.model import Terms
 from rota.simulate.limits import PROCESSORS_MAX, SPAN_MS_MAX, TRACE_JOBS_MAX
-from rota.simulate.reading import Source, TraceError, document
+from rota.simulate.reading import Source, TraceError, read_document
 from rota.simulate.workload import ONCE, GraphError, Trace, Work, arranged, cpu_needs
 
 _Seconds = Annotated[float, Meta(ge=0, le=SPAN_MS_MAX / 1000)]
 
 
-class _Ran(msgspec.Struct):
+class _TaskRun(msgspec.Struct):
     """How one task went."""
 
     id: str = ""
@@ -31,7 +31,7 @@ class _Ran(msgspec.Struct):
     )
 
 
-class _Task(_Ran):
+class _Task(_TaskRun):
     """What one task is; in 1.4 also how it went."""
 
     parents: list[str] = []
@@ -42,7 +42,7 @@ class _Specification(msgspec.Struct):
 
 
 class _Execution(msgspec.Struct):
-    tasks: list[_Ran] = []
+    tasks: list[_TaskRun] = []
 
 
 class _Workflow(msgspec.Struct):
@@ -56,14 +56,14 @@ class _Document(msgspec.Struct):
     name: str = ""
 
 
-_decoder = msgspec.json.Decoder(_Document)
+_workflow_decoder = msgspec.json.Decoder(_Document)
 
 
 def read_workflow(source: Source, *, with_memory: bool = False) -> Trace:
     """All tasks are there from the beginning, and how long each takes is known beforehand."""
-    data = document(source)
+    data = read_document(source)
     try:
-        workflow = _decoder.decode(data).workflow
+        workflow = _workflow_decoder.decode(data).workflow
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(source, f"no workflow of WfCommons: {error}") from error
     tasks = workflow.tasks or (workflow.specification.tasks if workflow.specification else [])
@@ -72,16 +72,20 @@ def read_workflow(source: Source, *, with_memory: bool = False) -> Trace:
     if len(tasks) > TRACE_JOBS_MAX:
         raise TraceError(source, f"more than {TRACE_JOBS_MAX:,} tasks")
     ran = {one.id: one for one in (workflow.execution.tasks if workflow.execution else [])}
-    works = [_work(source, task, ran.get(task.id, task), with_memory=with_memory) for task in tasks]
+    works = [
+        _task_work(source, task, ran.get(task.id, task), with_memory=with_memory) for task in tasks
+    ]
     try:
-        return Trace(source.name, arranged(works, _parents(source, tasks)))
+        return Trace(source.name, arranged(works, _task_parents(source, tasks)))
     except GraphError as error:
         raise TraceError(source, str(error)) from error
 
 
-def _work(source: Source, task: _Task, ran: _Ran, *, with_memory: bool) -> Work:
+def _task_work(source: Source, task: _Task, ran: _TaskRun, *, with_memory: bool) -> Work:
     if ran.runtime_s is None:
-        raise TraceError(source, f"task {_key(task)!r} has no runtimeInSeconds: it was never run")
+        raise TraceError(
+            source, f"task {_task_key(task)!r} has no runtimeInSeconds: it was never run"
+        )
     run_ms = max(1, round(ran.runtime_s * 1000))
     memory = math.ceil(ran.memory or 0) if with_memory else 0
     terms = Terms(
@@ -93,24 +97,24 @@ def _work(source: Source, task: _Task, ran: _Ran, *, with_memory: bool) -> Work:
         retry=ONCE,
         expected_runtime_ms=run_ms,
     )
-    return Work(_key(task), 0, run_ms, terms)
+    return Work(_task_key(task), 0, run_ms, terms)
 
 
-def _key(task: _Ran) -> str:
+def _task_key(task: _TaskRun) -> str:
     return task.id or task.name
 
 
-def _parents(source: Source, tasks: Sequence[_Task]) -> dict[int, list[int]]:
+def _task_parents(source: Source, tasks: Sequence[_Task]) -> dict[int, list[int]]:
     places: dict[str, int] = {}
     for place, task in enumerate(tasks):
-        if not _key(task) or places.setdefault(_key(task), place) != place:
-            raise TraceError(source, f"two tasks are called {_key(task)!r}")
+        if not _task_key(task) or places.setdefault(_task_key(task), place) != place:
+            raise TraceError(source, f"two tasks are called {_task_key(task)!r}")
     found: dict[int, list[int]] = {}
     for place, task in enumerate(tasks):
         for parent in dict.fromkeys(task.parents):
             if parent not in places:
                 raise TraceError(
-                    source, f"task {_key(task)!r} waits for {parent!r}, which is not there"
+                    source, f"task {_task_key(task)!r} waits for {parent!r}, which is not there"
                 )
             found.setdefault(place, []).append(places[parent])
     return found

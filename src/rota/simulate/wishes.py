@@ -11,7 +11,7 @@ from rota.core.affinity import Affinity
 from rota.simulate.limits import SPAN_MS_MAX
 
 
-class WishLine(msgspec.Struct, omit_defaults=True):
+class AffinityLine(msgspec.Struct, omit_defaults=True):
     """The affinity of a job."""
 
     require: dict[str, list[str]] = {}

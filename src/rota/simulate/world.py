@@ -34,16 +34,16 @@ from rota.core.model import (
 )
 from rota.core.outcome import Outcome, PollAnswer
 from rota.core.scheduler import Scheduler
-from rota.simulate.diary import NOT_YET, Diary
+from rota.simulate.diary import NOT_YET, JobHistory
 from rota.simulate.fleet import FleetPlan
 from rota.simulate.limits import IDLE_TICKS_MAX
 from rota.simulate.posting import job_id, place_of, spec_of
-from rota.simulate.shelf import Shelf
+from rota.simulate.shelf import SpillStore
 from rota.simulate.workload import Work
 
 START: Instant = 1_767_225_600_000
 """Virtual time begins with the year 2026; only differences matter."""
-NEVER: Millis = 1 << 50
+FAR_FUTURE_MS: Millis = 1 << 50
 """Beyond any trace: no worker is ever lost here, so leases and polls need not be renewed."""
 ORDERS_MAX = 1 << 30
 
@@ -60,7 +60,7 @@ class SimulationError(Exception):
     """The simulation cannot go on; the text says why."""
 
 
-class World:
+class Simulation:
     """One scheduler, its machines, and the time."""
 
     def __init__(
@@ -71,10 +71,10 @@ class World:
         window: MemoryWindow | None = None,
     ) -> None:
         self._window = window or MemoryWindow()
-        timing = Timing(lease_ttl_ms=NEVER, window=self._window)
+        timing = Timing(lease_ttl_ms=FAR_FUTURE_MS, window=self._window)
         self._scheduler = Scheduler(timing, START)
         self._stopwatch = stopwatch
-        self._shelf = Shelf()
+        self._spilled = SpillStore()
         self._polls = 0
         self._asking: dict[PollId, WorkerId] = {}
         """Who waits for an answer to which poll."""
@@ -93,17 +93,17 @@ class World:
         """What workers and store say in the next turn."""
         self._at_once = False
         """Whether that turn is to come in the same instant."""
-        self.diary = Diary()
+        self.job_history = JobHistory()
         registrations = list(plan.registrations())
         self._turn([*setup, *registrations], START)
         self._next += [self._poll(one.worker_id) for one in registrations]
 
-    def run(self, works: Iterable[Work]) -> Diary:
+    def run(self, works: Iterable[Work]) -> JobHistory:
         """Until all jobs have ended."""
         self.expect(works)
         while self.is_busy:
             self._pass(self._next_instant())
-        return self.diary
+        return self.job_history
 
     def expect(self, works: Iterable[Work]) -> None:
         """These are to come, in the order of their arrival."""
@@ -128,11 +128,11 @@ class World:
             raise self._stuck()
         events, self._next = self._next, []
         self._end_what_is_due(events, now)
-        self._let_in(events, now)
+        self._add_arrivals(events, now)
         self._decide(events, now)
 
     def _next_instant(self) -> Instant:
-        now = START + NEVER
+        now = START + FAR_FUTURE_MS
         if self._work is not None:
             now = START + self._work.submit_ms
         if self._ends and self._ends[0][0] < now:
@@ -140,14 +140,14 @@ class World:
         due = self._scheduler.next_due()
         if due is not None and due < now:
             now = due
-        if now < START + NEVER:
+        if now < START + FAR_FUTURE_MS:
             return now
         if self._next:
             return self._now  # nothing else will happen before somebody has said this
         raise self._stuck()
 
     def _stuck(self) -> SimulationError:
-        left = self.diary.unstarted()
+        left = self.job_history.unstarted()
         return SimulationError(
             f"{len(left):,} jobs never start, though nothing else runs: the first of them is"
             f" number {left[0] + 1} of the workload"
@@ -155,7 +155,7 @@ class World:
 
     # What comes
 
-    def _let_in(self, events: list[AnyInput], now: Instant) -> None:
+    def _add_arrivals(self, events: list[AnyInput], now: Instant) -> None:
         arrived: list[NewJob] = []
         while self._work is not None and START + self._work.submit_ms <= now:
             arrived.append(self._arrival(self._work, now))
@@ -164,7 +164,7 @@ class World:
             events.append(Submit(jobs=tuple(arrived)))
 
     def _arrival(self, work: Work, now: Instant) -> NewJob:
-        place = self.diary.arrive(work, now - START)
+        place = self.job_history.arrive(work, now - START)
         if work.parents:
             return self._dependent(work, place, now)
         self._waiting += 1
@@ -181,8 +181,8 @@ class World:
         return NewJob(id=job_id(place), spec=spec_of(work.terms, now, unmet))
 
     def _has_ended(self, place: int, now: Instant) -> bool:
-        start = self.diary.start[place]
-        return start >= 0 and START + start + self.diary.run[place] <= now
+        start = self.job_history.start[place]
+        return start >= 0 and START + start + self.job_history.run[place] <= now
 
     def _end_what_is_due(self, events: list[AnyInput], now: Instant) -> None:
         ends = self._ends
@@ -198,7 +198,7 @@ class World:
         self._unmet[child] -= 1
         if not self._unmet[child]:
             del self._unmet[child]
-            self.diary.ready[child] = now - START
+            self.job_history.ready[child] = now - START
             self._waiting += 1
 
     # What is decided
@@ -210,25 +210,25 @@ class World:
             self._at_once = False
             events, self._next = self._next, []
             self._obey(self._turn(events, now), now)
-        self.diary.peak_waiting = max(self.diary.peak_waiting, self._waiting)
+        self.job_history.peak_waiting = max(self.job_history.peak_waiting, self._waiting)
 
     def _turn(self, events: Sequence[AnyInput], now: Instant) -> Outcome:
         fine_s = self._stopwatch.fine_s
         began = fine_s()
         outcome = self._scheduler.turn(events, now)
-        self.diary.engine_s += fine_s() - began
+        self.job_history.engine_s += fine_s() - began
         for reply in outcome.replies:
             if isinstance(reply, Refusal):
                 raise SimulationError(f"the scheduler refused a job: {reply}")
-        if self._shelf or self._scheduler.live_jobs() >= self._window.jobs:
-            self._shelf.keep(outcome.writes)
+        if self._spilled or self._scheduler.live_jobs() >= self._window.jobs:
+            self._spilled.keep(outcome.writes)
         return outcome
 
     def _obey(self, outcome: Outcome, now: Instant) -> None:
         for answer in outcome.answers:
             self._take_orders(answer, now)
         for refill in outcome.refills:
-            self._next.append(self._shelf.answer(refill))
+            self._next.append(self._spilled.answer(refill))
             self._at_once = self._at_once or refill.urgent
 
     def _take_orders(self, answer: PollAnswer, now: Instant) -> None:
@@ -240,18 +240,18 @@ class World:
 
     def _begin(self, execution: Execution, now: Instant) -> None:
         place = place_of(execution.job_id)
-        self.diary.begin(place, now - START)
+        self.job_history.begin(place, now - START)
         self._waiting -= 1
         self._live[execution.id] = execution
-        heappush(self._ends, (now + self.diary.run[place], place, execution.fence, execution))
+        heappush(self._ends, (now + self.job_history.run[place], place, execution.fence, execution))
 
     def _stop(self, execution_id: ExecutionId) -> None:
         """Nobody cancels here, so it has to make room; it begins anew some time."""
         execution = self._live.pop(execution_id, None)
         if execution is None:
             return
-        self.diary.start[place_of(execution.job_id)] = NOT_YET
-        self.diary.preemptions += 1
+        self.job_history.start[place_of(execution.job_id)] = NOT_YET
+        self.job_history.preemptions += 1
         self._waiting += 1
         self._next.append(_report(execution, ExecutionState.CANCELLED))
         self._at_once = True
@@ -266,7 +266,7 @@ class World:
             worker_id=worker,
             max_orders=ORDERS_MAX,
             # Each its own, so that the timers of polls that are over can be told from the others.
-            until=START + NEVER + self._polls,
+            until=START + FAR_FUTURE_MS + self._polls,
         )
 
 

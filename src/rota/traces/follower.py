@@ -16,12 +16,12 @@ import structlog
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Execution, Instant, JobId, JobRecord, JobState, Life
 from rota.core.outcome import MoveJob, PutExecution, PutJob
-from rota.engine.chore import Chore
+from rota.engine.chore import BackgroundTask
 from rota.engine.ports import Brain
 from rota.store.protocol import Change, QueryStore, Seq, StoreError
 from rota.traces.limits import FOLLOW_EVERY_S, FOLLOW_PAUSE_S, JOBS_KNOWN_MAX, RECORDS_AT_ONCE
-from rota.traces.naming import Recorded
-from rota.traces.spans import Link, Span, life_span_id, spans_of_job, spans_of_run
+from rota.traces.naming import RecordingPropagator
+from rota.traces.spans import Span, SpanLink, life_span_id, spans_of_execution, spans_of_job
 
 log = structlog.get_logger("rota.traces")
 
@@ -29,7 +29,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Feed(Protocol):
+class JournalPosition(Protocol):
     """Tells how far the journal has come."""
 
     seq: int
@@ -47,30 +47,35 @@ class Exporter(Protocol):
         ...
 
 
-class Follower:
+class TraceFollower:
     """One for each server that traces."""
 
     def __init__(
-        self, brain: Brain, feed: Feed, catalog: QueryStore, naming: Recorded, exporter: Exporter
+        self,
+        brain: Brain,
+        feed: JournalPosition,
+        catalog: QueryStore,
+        naming: RecordingPropagator,
+        exporter: Exporter,
     ) -> None:
         self._brain = brain
-        self._feed = feed
+        self._journal = feed
         self._catalog = catalog
-        self._naming = naming
+        self._propagator = naming
         self._exporter = exporter
         self._wanted: OrderedDict[JobId, bool] = OrderedDict()
         self._durable: OrderedDict[JobId, Instant] = OrderedDict()
         self._ready: OrderedDict[tuple[JobId, int], Instant] = OrderedDict()
         """By job and fence, since when a run was waited for."""
-        self._chore = Chore("rota-traces")
+        self._task = BackgroundTask("rota-traces")
 
     def start(self) -> None:
         """From now on."""
-        self._chore.start(self._run())
+        self._task.start(self._run())
 
     async def stop(self) -> None:
         """What was read is exported."""
-        await self._chore.stop()
+        await self._task.stop()
 
     async def _run(self) -> None:
         seq: int | None = None
@@ -80,12 +85,12 @@ class Follower:
                     seq = None
                     await asyncio.sleep(FOLLOW_PAUSE_S)
                     continue
-                seq = self._feed.seq if seq is None else seq
-                await self._feed.wait_beyond(seq)
+                seq = self._journal.seq if seq is None else seq
+                await self._journal.wait_beyond(seq)
                 # Whoever reads has the tables hurried: rather many at once than each at once.
                 await asyncio.sleep(FOLLOW_EVERY_S)
                 if self._brain.standing().leads:
-                    seq = await self.follow(seq, self._feed.seq)
+                    seq = await self.follow(seq, self._journal.seq)
             except StoreError as error:
                 log.warning("journal_not_read", reason=str(error))
                 await asyncio.sleep(FOLLOW_PAUSE_S)
@@ -109,21 +114,21 @@ class Follower:
         for change in changes:
             match change.write:
                 case PutJob(id=job_id, spec=spec, life=life):
-                    root = self._naming.root(job_id, spec.trace)
-                    _keep(self._wanted, job_id, root.sampled)
+                    root = self._propagator.root(job_id, spec.trace)
+                    _remember(self._wanted, job_id, root.sampled)
                     if root.sampled and spec.revision == 0 and life.lives == 1:
-                        _keep(self._durable, job_id, change.at)
-                    self._moved(job_id, life, jobs)
+                        _remember(self._durable, job_id, change.at)
+                    self._note_state(job_id, life, jobs)
                 case MoveJob(id=job_id, life=life):
-                    self._moved(job_id, life, jobs)
+                    self._note_state(job_id, life, jobs)
                 case PutExecution(execution=execution):
                     if execution.ended_at is not None and self._is_wanted(execution.job_id):
                         runs.append(execution)
                 case _:
                     pass
-        await self._make(runs, list(jobs))
+        await self._export_spans(runs, list(jobs))
 
-    def _moved(self, job_id: JobId, life: Life, ended: dict[JobId, None]) -> None:
+    def _note_state(self, job_id: JobId, life: Life, ended: dict[JobId, None]) -> None:
         if not self._is_wanted(job_id):
             if life.state in JOB_FINAL:
                 self._wanted.pop(job_id, None)
@@ -131,13 +136,13 @@ class Follower:
         if life.state in JOB_FINAL:
             ended[job_id] = None
         elif life.state is JobState.RUNNING and life.ready_at is not None:
-            _keep(self._ready, (job_id, life.fence), life.ready_at)
+            _remember(self._ready, (job_id, life.fence), life.ready_at)
 
     def _is_wanted(self, job_id: JobId) -> bool:
         """Unknown ones are looked up: their submission was before this server led."""
         return self._wanted.get(job_id, True)
 
-    async def _make(self, runs: Sequence[Execution], ended: Sequence[JobId]) -> None:
+    async def _export_spans(self, runs: Sequence[Execution], ended: Sequence[JobId]) -> None:
         ids = dict.fromkeys([*(one.job_id for one in runs), *ended])
         if not ids:
             return
@@ -146,7 +151,7 @@ class Follower:
         for execution in runs:
             job = records.get(execution.job_id)
             if job is not None:
-                spans += self._run_spans(job, execution)
+                spans += self._execution_spans(job, execution)
         links = await self._upstream([records[one] for one in ended if one in records])
         for job_id in ended:
             if job_id in records:
@@ -154,22 +159,22 @@ class Follower:
             self._wanted.pop(job_id, None)
         self._exporter.export(spans)
 
-    def _run_spans(self, job: JobRecord, execution: Execution) -> list[Span]:
-        root = self._naming.root(job.id, job.spec.trace)
+    def _execution_spans(self, job: JobRecord, execution: Execution) -> list[Span]:
+        root = self._propagator.root(job.id, job.spec.trace)
         if not root.sampled:
             return []
         ready_at = self._ready.pop((job.id, execution.fence), None)
-        return spans_of_run(job, execution, root, ready_at)
+        return spans_of_execution(job, execution, root, ready_at)
 
-    def _job_spans(self, job: JobRecord, links: Sequence[Link]) -> list[Span]:
-        root = self._naming.root(job.id, job.spec.trace)
+    def _job_spans(self, job: JobRecord, links: Sequence[SpanLink]) -> list[Span]:
+        root = self._propagator.root(job.id, job.spec.trace)
         # It may have been started over before we came to see its end.
         if not root.sampled or job.life.state not in JOB_FINAL:
             return []
         durable_at = self._durable.pop(job.id, job.spec.created_at)
         return spans_of_job(job, root, durable_at, links)
 
-    async def _upstream(self, jobs: Sequence[JobRecord]) -> dict[JobId, list[Link]]:
+    async def _upstream(self, jobs: Sequence[JobRecord]) -> dict[JobId, list[SpanLink]]:
         """Links to what each job waited for; most wait for nothing, and cost nothing here."""
         wanted = {one.job_id for job in jobs for one in job.spec.dependencies}
         if not wanted:
@@ -181,12 +186,12 @@ class Follower:
             for job in jobs
         }  # fmt: skip
 
-    def _link(self, job: JobRecord) -> Link:
-        root = self._naming.root(job.id, job.spec.trace)
-        return Link(root.trace_id, life_span_id(job), "waited for")
+    def _link(self, job: JobRecord) -> SpanLink:
+        root = self._propagator.root(job.id, job.spec.trace)
+        return SpanLink(root.trace_id, life_span_id(job), "waited for")
 
 
-def _keep(known: OrderedDict[K, T], key: K, value: T) -> None:
+def _remember(known: OrderedDict[K, T], key: K, value: T) -> None:
     known[key] = value
     if len(known) > JOBS_KNOWN_MAX:
         known.popitem(last=False)

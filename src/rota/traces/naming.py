@@ -12,32 +12,32 @@ Sampler = Callable[[str], bool]
 """Whether a trace of this id, which begins here, is to be recorded."""
 
 
-class Naming(Protocol):
+class TracePropagator(Protocol):
     """What a job gets as TRACEPARENT."""
 
-    def for_run(self, job_id: JobId, fence: int, given: str) -> str | None:
+    def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
         """`given` is what came with the job; None: it gets none."""
         ...
 
 
-class PassedOn:
+class PassThroughPropagator:
     """Nothing is recorded here: jobs hang below whoever submitted them."""
 
-    def for_run(self, job_id: JobId, fence: int, given: str) -> str | None:
+    def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
         """As it came."""
         return given or None
 
 
-PASSED_ON = PassedOn()
+PASS_THROUGH = PassThroughPropagator()
 
 
-class Recorded:
+class RecordingPropagator:
     """Every run has a span of its own, in the caller's trace or in one that the job begins."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
 
-    def for_run(self, job_id: JobId, fence: int, given: str) -> str | None:
+    def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
         """The run's own span."""
         root = self.root(job_id, given)
         return str(root._replace(span_id=part_span_id(job_id, "run", fence)))

@@ -16,12 +16,12 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 
 from rota import __version__
 from rota.traces.limits import FLUSH_MS, SPANS_QUEUED_MAX
-from rota.traces.spans import Role, Span
+from rota.traces.spans import Span, SpanRole
 
 _KINDS = {
-    Role.PRODUCER: SpanKind.PRODUCER,
-    Role.INTERNAL: SpanKind.INTERNAL,
-    Role.CONSUMER: SpanKind.CONSUMER,
+    SpanRole.PRODUCER: SpanKind.PRODUCER,
+    SpanRole.INTERNAL: SpanKind.INTERNAL,
+    SpanRole.CONSUMER: SpanKind.CONSUMER,
 }
 _SCOPE = InstrumentationScope("rota", __version__)
 _NS = 1_000_000

@@ -21,7 +21,7 @@ _BAD = (
 )
 
 
-class Role(StrEnum):
+class SpanRole(StrEnum):
     """What OpenTelemetry calls the kind of a span."""
 
     PRODUCER = "producer"
@@ -29,7 +29,7 @@ class Role(StrEnum):
     CONSUMER = "consumer"
 
 
-class Link(msgspec.Struct, frozen=True):
+class SpanLink(msgspec.Struct, frozen=True):
     """Another span that this one has to do with."""
 
     trace_id: str
@@ -41,14 +41,14 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
     """One span, in no library's terms."""
 
     name: str
-    role: Role
+    role: SpanRole
     trace_id: str
     span_id: str
     parent_id: str
     start: Instant
     end: Instant
     attributes: Mapping[str, str | int]
-    links: Sequence[Link] = ()
+    links: Sequence[SpanLink] = ()
     bad: bool = False
     good: bool = False
     reason: str = ""
@@ -61,16 +61,16 @@ def life_span_id(job: JobRecord) -> str:
 
 
 def spans_of_job(
-    job: JobRecord, root: TraceParent, durable_at: Instant, upstream: Sequence[Link] = ()
+    job: JobRecord, root: TraceParent, durable_at: Instant, upstream: Sequence[SpanLink] = ()
 ) -> list[Span]:
     """The job from its submission to its end; `durable_at` is when its submission was."""
     created, ended = job.spec.created_at, job.life.finished_at or job.spec.created_at
     links = list(upstream[:UPSTREAM_LINKED_MAX])
     if job.life.lives > 1:
-        links.append(Link(root.trace_id, job_span_id(job.id), "life before"))
+        links.append(SpanLink(root.trace_id, job_span_id(job.id), "life before"))
     whole = Span(
         name=f"job {job.spec.terms.name}",
-        role=Role.INTERNAL,
+        role=SpanRole.INTERNAL,
         trace_id=root.trace_id,
         span_id=life_span_id(job),
         parent_id=root.span_id,
@@ -86,7 +86,7 @@ def spans_of_job(
         return [whole]
     submit = Span(
         name=f"submit {job.spec.terms.name}",
-        role=Role.PRODUCER,
+        role=SpanRole.PRODUCER,
         trace_id=root.trace_id,
         span_id=part_span_id(job.id, "submit"),
         parent_id=whole.span_id,
@@ -97,7 +97,7 @@ def spans_of_job(
     return [whole, submit]
 
 
-def spans_of_run(
+def spans_of_execution(
     job: JobRecord, execution: Execution, root: TraceParent, ready_at: Instant | None
 ) -> list[Span]:
     """A try: how long it was waited for, and how long it ran."""
@@ -111,14 +111,14 @@ def spans_of_run(
     fence, claimed = execution.fence, execution.claimed_at
     run = Span(
         name=f"run {job.spec.terms.name}",
-        role=Role.CONSUMER,
+        role=SpanRole.CONSUMER,
         trace_id=root.trace_id,
         span_id=part_span_id(job.id, "run", fence),
         parent_id=life_span_id(job),
         start=claimed,
         end=max(claimed, execution.ended_at or claimed),
         attributes={**about, **_ending(execution)},
-        links=[_run_before(job, root, fence)] if fence > 1 else (),
+        links=[_execution_before(job, root, fence)] if fence > 1 else (),
         bad=execution.state in _BAD,
         good=execution.state in _GOOD,
         reason=execution.reason or execution.state.value,
@@ -127,7 +127,7 @@ def spans_of_run(
         return [run]
     wait = Span(
         name=f"wait {job.spec.terms.name}",
-        role=Role.INTERNAL,
+        role=SpanRole.INTERNAL,
         trace_id=root.trace_id,
         span_id=part_span_id(job.id, "wait", fence),
         parent_id=life_span_id(job),
@@ -138,8 +138,8 @@ def spans_of_run(
     return [wait, run]
 
 
-def _run_before(job: JobRecord, root: TraceParent, fence: int) -> Link:
-    return Link(root.trace_id, part_span_id(job.id, "run", fence - 1), "run before")
+def _execution_before(job: JobRecord, root: TraceParent, fence: int) -> SpanLink:
+    return SpanLink(root.trace_id, part_span_id(job.id, "run", fence - 1), "run before")
 
 
 def _ending(execution: Execution) -> dict[str, str | int]:

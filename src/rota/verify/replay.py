@@ -118,7 +118,7 @@ class _Replayer:
         """Worker -> its live executions -> their jobs."""
         self._leases: defaultdict[str, dict[str, None]] = defaultdict(dict)
         """Job -> its live executions."""
-        self._courses: dict[str, ScheduleState] = {}
+        self._schedule_states: dict[str, ScheduleState] = {}
 
     def take(self, record: JournalRecord) -> None:
         workers: dict[str, None] = {}
@@ -160,9 +160,9 @@ class _Replayer:
         self.out.lives[job_id] = life
 
     def _move_schedule(self, seq: int, schedule_id: str, course: ScheduleState) -> None:
-        before = self._courses.get(schedule_id)
+        before = self._schedule_states.get(schedule_id)
         self.out.schedule_moves.append(ScheduleMove(seq, schedule_id, before, course))
-        self._courses[schedule_id] = course
+        self._schedule_states[schedule_id] = course
 
     def _change_execution(self, seq: int, execution: Execution) -> None:
         before = self._executions.get(execution.id)

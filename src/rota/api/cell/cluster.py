@@ -8,7 +8,7 @@ from rota.api.door.roles import Permission
 from rota.api.limits import NODE_SILENT_MS
 from rota.api.parts import Parts
 from rota.api.routes import Call, NoQuery, Operation
-from rota.engine.ports import Standing, UnavailableError
+from rota.engine.ports import LeadershipStatus, UnavailableError
 from rota.store.protocols.nodes import Node, SeenNode
 from rota.wire.service import ClusterView, Health, LagView, NodeView
 from rota.wire.units import from_instant
@@ -72,9 +72,9 @@ async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
     )
 
 
-async def _everyone(parts: Parts, standing: Standing) -> Sequence[SeenNode]:
+async def _everyone(parts: Parts, standing: LeadershipStatus) -> Sequence[SeenNode]:
     if parts.presence is not None:
-        return await parts.presence.everyone()
+        return await parts.presence.all_nodes()
     alone = Node(
         node=parts.node,
         version=parts.version,
@@ -100,7 +100,7 @@ def _node_view(seen: SeenNode, leader: str | None, now: int) -> NodeView:
     )
 
 
-def _warnings(parts: Parts, standing: Standing, seen: Sequence[SeenNode]) -> list[str]:
+def _warnings(parts: Parts, standing: LeadershipStatus, seen: Sequence[SeenNode]) -> list[str]:
     warnings = [*parts.assurance.warnings, *parts.files.warnings]
     if parts.assurance.refusal:
         warnings.append(parts.assurance.refusal)

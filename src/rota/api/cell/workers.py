@@ -34,7 +34,7 @@ from rota.core.inputs import (
 from rota.core.model import WorkerId
 from rota.core.outcome import HeartbeatReply, PollAnswer, WorkerAnswer
 from rota.core.records.glance import WorkerInfo
-from rota.engine.ports import Clerk, UnavailableError
+from rota.engine.ports import AnswerEncoder, UnavailableError
 from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ClientDisconnectedError
 from rota.wire.workers import (
@@ -167,7 +167,7 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
     return Response(letter.text_of(answer), media_type=JSON)
 
 
-async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: Clerk) -> PollAnswer:
+async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: AnswerEncoder) -> PollAnswer:
     """The poll's answer; a worker that leaves gives up its place at once."""
     closing, heard = call.parts.closing, asyncio.Event()
     if not closing.is_set():

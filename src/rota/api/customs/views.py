@@ -31,7 +31,7 @@ from rota.core.outcome import (
 )
 from rota.core.records.glance import QueueInfo, WorkerInfo
 from rota.store.files.outputs import Output
-from rota.traces.naming import Naming
+from rota.traces.naming import TracePropagator
 from rota.wire.executions import ArtifactView, ExecutionView
 from rota.wire.jobs import (
     ConcurrencyView,
@@ -162,7 +162,9 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
     )
 
 
-def order_views(orders: Sequence[Order], timing: Timing, naming: Naming) -> list[OrderView]:
+def order_views(
+    orders: Sequence[Order], timing: Timing, naming: TracePropagator
+) -> list[OrderView]:
     """What a worker is told to run."""
     views: list[OrderView] = []
     forms: dict[int, OrderView] = {}
@@ -219,7 +221,7 @@ def _filled_in(form: OrderView, spec: Spec) -> OrderView:
     )
 
 
-def _order_view(like: OrderView, order: Order, naming: Naming) -> OrderView:
+def _order_view(like: OrderView, order: Order, naming: TracePropagator) -> OrderView:
     execution, company = order.execution, order.group
     return structs.replace(
         like,
@@ -227,7 +229,7 @@ def _order_view(like: OrderView, order: Order, naming: Naming) -> OrderView:
         job_id=execution.job_id,
         attempt=execution.attempt,
         fence=execution.fence,
-        traceparent=naming.for_run(execution.job_id, execution.fence, order.spec.trace),
+        traceparent=naming.for_execution(execution.job_id, execution.fence, order.spec.trace),
         limits=None if order.limits is None else limits_view(order.limits),
         array=None if company is None else place_view(company),
         gang=None if company is None else rank_view(company),

@@ -22,7 +22,7 @@ from rota.core.band import Array, Gang
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.records.glance import Cause, Explanation
 from rota.core.why.explain import PREFETCHED
-from rota.engine.estimates import Seen
+from rota.engine.estimates import ObservedCause
 from rota.engine.ports import Brain
 from rota.store.protocol import Direction, Edge, Outline
 from rota.store.protocols.queries import ExecutionQuery
@@ -70,7 +70,7 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
 
 
 async def _history(
-    call: Call[None, NoQuery], job: JobRecord, seen: Sequence[Seen] = ()
+    call: Call[None, NoQuery], job: JobRecord, seen: Sequence[ObservedCause] = ()
 ) -> list[PhaseView]:
     query = ExecutionQuery(job_id=job.id, limit=TRIES_TOLD)
     tries = await call.parts.catalog.find_executions(query)

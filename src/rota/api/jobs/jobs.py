@@ -42,7 +42,7 @@ from rota.core.errors import Invalid
 from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Preloaded, Retry, Submit
 from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.ports import Brain
 from rota.store.protocol import JobQuery, Page, QueryStore
 from rota.wire.executions import ExecutionView
@@ -224,7 +224,7 @@ def trace_in(call: Call[Any, Any]) -> str:
     return "" if found is None else str(found)
 
 
-def check_durability(assurance: Assurance) -> None:
+def check_durability(assurance: DurabilityMonitor) -> None:
     """Refuses new jobs where the operator asked for more than the database gives."""
     if assurance.refusal:
         raise ProblemError(503, "durability", assurance.refusal, headers={"Retry-After": "5"})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from rota.core.model import Execution, ExecutionState, Instant, JobRecord, JobState
-from rota.engine.estimates import Seen
+from rota.engine.estimates import ObservedCause
 from rota.wire.units import from_instant, number
 from rota.wire.why import PhaseView
 
@@ -23,7 +23,7 @@ PREFETCHED = "ahead"
 
 
 def story(
-    job: JobRecord, tries: Sequence[Execution], seen: Sequence[Seen], now: Instant
+    job: JobRecord, tries: Sequence[Execution], seen: Sequence[ObservedCause], now: Instant
 ) -> list[PhaseView]:
     """Stretches of the job's life, in order; `tries` are its newest, the newest last.
 
@@ -102,7 +102,7 @@ def _waited(since: Instant, until: Instant, reason: str, ready: Instant | None) 
     return spells
 
 
-def _told(one: Seen) -> PhaseView:
+def _told(one: ObservedCause) -> PhaseView:
     spell = _spell("queued", since=one.first, until=one.last)
     spell.reason = one.code
     return spell

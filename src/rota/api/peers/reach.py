@@ -17,13 +17,13 @@ from rota.api.limits import REACH_ANSWER_S, REACH_EVERY_S, REACH_LEADING_S, REAC
 from rota.core.model import Millis
 from rota.engine.beat import beat
 from rota.engine.ports import Brain
-from rota.engine.presence import Presence
+from rota.engine.presence import Membership
 
 
 class Reach:
     """One server's way to the leader, as long as it follows."""
 
-    def __init__(self, brain: Brain, presence: Presence, http: aiohttp.ClientSession) -> None:
+    def __init__(self, brain: Brain, presence: Membership, http: aiohttp.ClientSession) -> None:
         self._brain = brain
         self._presence = presence
         self._http = http
@@ -61,8 +61,8 @@ class Reach:
         return self._brain.clock.steady() - self._lost_from >= REACH_LOST_MS
 
     async def _tell(self, unreached: int) -> None:
-        self._brain.doubt(unreached)
-        await self._presence.cannot_reach(unreached)
+        self._brain.suspect_leader(unreached)
+        await self._presence.report_unreachable(unreached)
 
     async def _answers(self, address: str) -> bool:
         """Whatever it says: it is there."""

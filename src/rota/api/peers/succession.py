@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rota.engine.chore import Chore
+from rota.engine.chore import BackgroundTask
 from rota.engine.ports import Brain
 
 
@@ -22,7 +22,7 @@ class Succession:
         self._seen = self._who()
         self._waiting = 0
         self._is_awaited = asyncio.Event()
-        self._looking = Chore("rota-forward")
+        self._looking = BackgroundTask("rota-forward")
         self._looking.start(self._look_on())
 
     async def stop(self) -> None:

@@ -6,12 +6,12 @@ import asyncio
 
 from msgspec.structs import replace
 
-from rota.alerts.board import News, Notice
-from rota.alerts.channels import NotTakenError, check_address
+from rota.alerts.board import Notification, NotificationKind
+from rota.alerts.channels import DeliveryError, check_address
 from rota.alerts.limits import CHANNELS_MAX
-from rota.alerts.outbox import Delivery, Letter, Outbox
-from rota.alerts.rules import Book, Channel, Severity
-from rota.alerts.watch import Watch
+from rota.alerts.outbox import Delivery, Outbox, OutboxEntry
+from rota.alerts.rules import AlertSettings, Channel, Severity
+from rota.alerts.watch import AlertEvaluator
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
@@ -43,7 +43,7 @@ from rota.wire.units import from_instant, from_instant_or_none
 )
 async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
     """What was told lately, newest first."""
-    kept = (await watch_of(call)).kept
+    kept = (await watch_of(call)).saved
     recent = kept.board.recent[::-1][: call.query.limit]
     return NoticePage([_notice_view(one, kept.outbox) for one in recent], None)
 
@@ -61,7 +61,7 @@ async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
 async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
     """All, by name."""
     watch = await watch_of(call)
-    found = [watch.book.channels[name] for name in sorted(watch.book.channels)]
+    found = [watch.settings.channels[name] for name in sorted(watch.settings.channels)]
     items, next_cursor = page_of(found, call.query, lambda one: one.name)
     return ChannelPage([_channel_view(watch, one) for one in items], next_cursor)
 
@@ -92,7 +92,7 @@ async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
         raise invalid("url", str(error)) from None
     channel = Channel(name_in(call), spec.url, spec.secret or "", Severity(spec.severity))
 
-    def changed(book: Book) -> Book:
+    def changed(book: AlertSettings) -> AlertSettings:
         kept = put_in(book.channels, channel.name, channel, CHANNELS_MAX, "channels")
         return replace(book, channels=kept)
 
@@ -112,9 +112,9 @@ async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
 async def delete_channel(call: Call[None, NoQuery]) -> None:
     """Told no longer; what still waited for it is dropped."""
     watch, name = await watch_of(call), name_in(call)
-    if name not in watch.book.channels:
+    if name not in watch.settings.channels:
         raise not_found("channel", name)
-    users = [one.name for one in watch.book.rules.values() if name in (one.channels or ())]
+    users = [one.name for one in watch.settings.rules.values() if name in (one.channels or ())]
     if users:
         detail = f"the rule {users[0]!r} tells {name!r}: change it first"
         raise ProblemError(409, "channel_in_use", detail)
@@ -134,19 +134,21 @@ async def delete_channel(call: Call[None, NoQuery]) -> None:
 async def try_channel(call: Call[None, NoQuery]) -> ChannelTrial:
     """Sends a notice that says it is a test, and says what became of it."""
     watch, name = await watch_of(call), name_in(call)
-    if name not in watch.book.channels:
+    if name not in watch.settings.channels:
         raise not_found("channel", name)
     now = call.parts.brain.clock.now()
     said = f"somebody asked Rota whether {name!r} can be told"
-    notice = Notice(f"test/{now}", "test", News.TEST, Severity.INFO, said, "", 0.0, 0.0, now, now)
+    notice = Notification(
+        f"test/{now}", "test", NotificationKind.TEST, Severity.INFO, said, "", 0.0, 0.0, now, now
+    )
     try:
         await watch.try_channel(name, notice)
-    except NotTakenError as error:
+    except DeliveryError as error:
         return ChannelTrial(taken=False, message=str(error))
     return ChannelTrial(taken=True, message="taken")
 
 
-def _notice_view(one: Notice, outbox: Outbox) -> NoticeView:
+def _notice_view(one: Notification, outbox: Outbox) -> NoticeView:
     under_way = [_of_letter(letter) for letter in outbox.letters if letter.notice.id == one.id]
     done = [_of_delivery(past) for past in outbox.past if past.notice_id == one.id]
     return NoticeView(
@@ -161,8 +163,8 @@ def _notice_view(one: Notice, outbox: Outbox) -> NoticeView:
     )
 
 
-def _channel_view(watch: Watch, channel: Channel) -> ChannelView:
-    outbox = watch.kept.outbox
+def _channel_view(watch: AlertEvaluator, channel: Channel) -> ChannelView:
+    outbox = watch.saved.outbox
     letters = [one for one in outbox.letters if one.channel == channel.name]
     return ChannelView(
         name=channel.name,
@@ -182,7 +184,7 @@ def _last(outbox: Outbox, channel: str) -> DeliveryView | None:
     return max(views, key=lambda one: one.at or "", default=None)
 
 
-def _of_letter(letter: Letter) -> DeliveryView:
+def _of_letter(letter: OutboxEntry) -> DeliveryView:
     return DeliveryView(
         channel=letter.channel,
         status="waiting",

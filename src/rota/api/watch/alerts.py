@@ -9,20 +9,20 @@ import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from rota.alerts.board import State
+from rota.alerts.board import RuleStatus
 from rota.alerts.limits import RULES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
-from rota.alerts.outbox import told
+from rota.alerts.outbox import recipients
 from rota.alerts.rules import (
-    DEFAULTS,
-    SENSES,
-    Book,
+    CONDITION_INFOS,
+    DEFAULT_RULES,
+    AlertRule,
+    AlertSettings,
     Condition,
-    Rule,
     Severity,
     Silence,
-    usual,
+    default_rule,
 )
-from rota.alerts.watch import Watch
+from rota.alerts.watch import AlertEvaluator
 from rota.api.customs.paging import Cursor, Limit, PageQuery, any_of, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
@@ -74,7 +74,7 @@ async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
     wanted = [word.strip() for word in (call.query.status or "").split(",") if word.strip()]
     if unknown := [word for word in wanted if word not in STATES]:
         raise invalid("status", f"{unknown[0][:40]!r} is none of {', '.join(STATES)}")
-    views = [_view(call, watch, rule) for rule in watch.book.all_rules()]
+    views = [_view(call, watch, rule) for rule in watch.settings.all_rules()]
     found = [one for one in views if not wanted or one.status in wanted]
     query = PageQuery(call.query.limit, call.query.cursor)
     items, next_cursor = page_of(found, query, lambda one: one.name)
@@ -117,7 +117,7 @@ async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
     watch = await watch_of(call)
     rule = _sound(watch, name_in(call), call.body)
 
-    def changed(book: Book) -> Book:
+    def changed(book: AlertSettings) -> AlertSettings:
         rules = put_in(book.rules, rule.name, rule, RULES_MAX, "rules")
         return replace(book, rules=rules)
 
@@ -148,9 +148,9 @@ async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
         holds=None if finding is None else finding.holds,
         value=None if finding is None else finding.value,
         threshold=rule.threshold,
-        unit=SENSES[rule.condition].unit,
+        unit=CONDITION_INFOS[rule.condition].unit,
         message="" if finding is None else finding.said,
-        tells=told(rule, watch.book),
+        tells=recipients(rule, watch.settings),
     )
 
 
@@ -166,8 +166,8 @@ async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
 async def delete_alert(call: Call[None, NoQuery]) -> None:
     """A rule of somebody's is gone; a built-in one is as it was at first."""
     watch, name = await watch_of(call), name_in(call)
-    if name not in watch.book.rules:
-        if name in DEFAULTS:
+    if name not in watch.settings.rules:
+        if name in DEFAULT_RULES:
             detail = f"{name} is built in and as it was at first: set `enabled` to false instead"
             raise ProblemError(409, "builtin", detail)
         raise not_found("alert", name)
@@ -193,7 +193,7 @@ async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
     now = call.parts.brain.clock.now()
     silence = Silence(rule.name, now + call.body.for_.ms, call.body.reason)
 
-    def changed(book: Book) -> Book:
+    def changed(book: AlertSettings) -> AlertSettings:
         live = {name: one for name, one in book.silences.items() if one.until > now}
         return replace(book, silences={**live, rule.name: silence})
 
@@ -222,30 +222,30 @@ async def unsilence_alert(call: Call[None, NoQuery]) -> AlertView:
 # Reading and showing
 
 
-async def watch_of(call: Call[Any, Any]) -> Watch:
+async def watch_of(call: Call[Any, Any]) -> AlertEvaluator:
     watch = call.parts.alerts
     await watch.open()
     return watch
 
 
-def _sound(watch: Watch, name: str, spec: AlertSpec) -> Rule:
+def _sound(watch: AlertEvaluator, name: str, spec: AlertSpec) -> AlertRule:
     """As it is asked for, if all whom it would tell are there."""
     rule = _read_rule(name, spec)
-    unknown = [one for one in rule.channels or () if one not in watch.book.channels]
+    unknown = [one for one in rule.channels or () if one not in watch.settings.channels]
     if unknown:
         raise invalid("channels", f"there is no channel {unknown[0]!r}: set it up first")
     return rule
 
 
-def _read_rule(name: str, spec: AlertSpec) -> Rule:
-    builtin = DEFAULTS.get(name)
+def _read_rule(name: str, spec: AlertSpec) -> AlertRule:
+    builtin = DEFAULT_RULES.get(name)
     if not isinstance(spec.condition, UnsetType):
         condition = Condition(spec.condition)
     elif builtin is not None:
         condition = builtin.condition
     else:
         raise invalid("condition", f"say what {name!r} watches for: {', '.join(Condition)}")
-    if spec.queue is not None and not SENSES[condition].by_queue:
+    if spec.queue is not None and not CONDITION_INFOS[condition].by_queue:
         raise invalid("queue", f"{condition.value} is watched for all queues together")
     given: dict[str, Any] = {
         "threshold": spec.threshold,
@@ -261,7 +261,7 @@ def _read_rule(name: str, spec: AlertSpec) -> Rule:
         "enabled": spec.enabled,
     }
     known = {key: value for key, value in given.items() if not isinstance(value, UnsetType)}
-    rule: Rule = replace(usual(condition, name), **known)
+    rule: AlertRule = replace(default_rule(condition, name), **known)
     if not WINDOW_MS_MIN <= rule.window_ms <= WINDOW_MS_MAX:
         raise invalid("window", f"between {WINDOW_MS_MIN // 1000}s and {WINDOW_MS_MAX // 1000}s")
     return rule
@@ -271,12 +271,12 @@ def _ms(length: Duration | UnsetType) -> int | UnsetType:
     return length if isinstance(length, UnsetType) else length.ms
 
 
-def _view(call: Call[Any, Any], watch: Watch, rule: Rule) -> AlertView:
+def _view(call: Call[Any, Any], watch: AlertEvaluator, rule: AlertRule) -> AlertView:
     now = call.parts.brain.clock.now()
-    place, finding = watch.kept.board.state(rule.name), watch.findings.get(rule.name)
-    status = State.OK if place is None else place.state
-    silence = watch.book.silences.get(rule.name)
-    sense = SENSES[rule.condition]
+    place, finding = watch.saved.board.state(rule.name), watch.findings.get(rule.name)
+    status = RuleStatus.OK if place is None else place.state
+    silence = watch.settings.silences.get(rule.name)
+    sense = CONDITION_INFOS[rule.condition]
     return AlertView(
         name=rule.name,
         condition=rule.condition.value,
@@ -295,7 +295,7 @@ def _view(call: Call[Any, Any], watch: Watch, rule: Rule) -> AlertView:
         repeat=number(rule.repeat_ms) if rule.repeat_ms else None,
         enabled=rule.enabled,
         silence=_silence_view(silence) if silence and silence.until > now else None,
-        builtin=rule.name in DEFAULTS,
+        builtin=rule.name in DEFAULT_RULES,
         meaning=sense.meaning,
     )
 
@@ -304,8 +304,8 @@ def _silence_view(silence: Silence) -> SilenceView:
     return SilenceView(from_instant(silence.until), silence.reason)
 
 
-def _rule(watch: Watch, name: str) -> Rule:
-    rule = watch.book.rule(name)
+def _rule(watch: AlertEvaluator, name: str) -> AlertRule:
+    rule = watch.settings.rule(name)
     if rule is None:
         raise not_found("alert", name)
     return rule

@@ -203,8 +203,8 @@ def _alerts(parts: Parts) -> Iterator[ConcernView]:
     """Rules that fire; one that somebody has silenced is known to need attention."""
     watch, now = parts.alerts, parts.brain.clock.now()
     for rule in watch.firing():
-        place = watch.kept.board.state(rule.name)
-        if place is not None and not watch.book.silenced(rule.name, now):
+        place = watch.saved.board.state(rule.name)
+        if place is not None and not watch.settings.silenced(rule.name, now):
             said = f"fires ({rule.severity.value}): {place.said}"
             since = from_instant(place.since)
             yield ConcernView("alert", rule.name, rule.name, said, since=since)

@@ -29,17 +29,17 @@ from rota.engine.clock import SystemClock
 from rota.sdk import Client
 from rota.sdk.methods import admin_calls
 from rota.simulate.history import (
-    VERSION,
-    History,
+    HISTORY_VERSION,
+    HistoryHeader,
     JobLine,
-    Opening,
     QueueLine,
     QuotaLine,
     RateLine,
+    RecordedHistory,
     TenantLine,
     WorkerLine,
 )
-from rota.simulate.study import Setting
+from rota.simulate.study import StudySetup
 from rota.simulate.workload import GraphError, fitting
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
@@ -52,11 +52,11 @@ RAN = ("succeeded", "failed", "cancelled")
 _PLAIN_KINDS = ("cpu", "memory", "storage", "gpu")
 
 
-def opening_of(client: Client) -> Opening:
+def opening_of(client: Client) -> HistoryHeader:
     """Records the cell as it is now: its workers that are not offline, its queues and tenants."""
     workers = client.workers(status=("online", "draining", "unhealthy"))
-    return Opening(
-        VERSION,
+    return HistoryHeader(
+        HISTORY_VERSION,
         exported_at=now(),
         workers=[worker_line(worker) for worker in workers],
         queues=[queue_line(queue) for queue in client.queues()],
@@ -139,7 +139,7 @@ def queue_line(queue: QueueView) -> QueueLine:
 def past_case(client: Client, given: Mapping[str, Any]) -> Case:
     """Builds a case of the jobs that ran and the workers of now."""
     try:
-        history = History("the past", list(lines_of(client, given)), opening_of(client))
+        history = RecordedHistory("the past", list(lines_of(client, given)), opening_of(client))
     except GraphError as error:
         raise Failure(str(error)) from error
     fleet = history.fleet()
@@ -151,9 +151,9 @@ def past_case(client: Client, given: Mapping[str, Any]) -> Case:
     return Case(works, fleet, history.settings())
 
 
-def setting_of(case: Case) -> Setting:
+def setting_of(case: Case) -> StudySetup:
     """Returns what is the same for all policies."""
-    return Setting(case.workload, case.fleet, SystemClock(), case.setup)
+    return StudySetup(case.workload, case.fleet, SystemClock(), case.setup)
 
 
 def replay(case: Case, names: Names, *, as_json: bool) -> None:

@@ -19,10 +19,18 @@ from rota.cli.text import count, percent, plain, plural, span
 from rota.core.inputs import AnyInput
 from rota.core.records.policy import PRESETS, Policy
 from rota.simulate import chart
-from rota.simulate.diary import Diary
+from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan
-from rota.simulate.metrics import TenantFigures, tenant_figures
-from rota.simulate.study import Setting, Trial, load, recorded, shaken_trial, shortest_ms, trial
+from rota.simulate.metrics import TenantMetrics, tenant_metrics
+from rota.simulate.study import (
+    StudyResult,
+    StudySetup,
+    evaluate_policy,
+    evaluate_policy_shaken,
+    load,
+    recorded_result,
+    shortest_ms,
+)
 from rota.simulate.workload import Workload
 from rota.simulate.world import SimulationError
 from rota.wire.policy import PolicySpec
@@ -89,31 +97,35 @@ def policies_option(command: F) -> F:
 
 
 def try_policies(
-    names: Names, setting: Setting, shake: tuple[int, int] | None = None
-) -> dict[str, Trial]:
+    names: Names, setting: StudySetup, shake: tuple[int, int] | None = None
+) -> dict[str, StudyResult]:
     """Tries each policy; `shake`: by how many milliseconds, and how many runs."""
     return {name: _try_policy(name, policy, setting, shake) for name, policy in names.items()}
 
 
 def _try_policy(
-    name: str, policy: Policy | None, setting: Setting, shake: tuple[int, int] | None
-) -> Trial:
+    name: str, policy: Policy | None, setting: StudySetup, shake: tuple[int, int] | None
+) -> StudyResult:
     if policy is None:
         return _recorded_trial(setting)
     try:
-        return trial(policy, setting) if shake is None else shaken_trial(policy, setting, *shake)
+        return (
+            evaluate_policy(policy, setting)
+            if shake is None
+            else evaluate_policy_shaken(policy, setting, *shake)
+        )
     except SimulationError as error:
         raise Failure(f"policy {name}: {error}") from error
 
 
-def _recorded_trial(setting: Setting) -> Trial:
-    found = recorded(setting.workload, setting.fleet)
+def _recorded_trial(setting: StudySetup) -> StudyResult:
+    found = recorded_result(setting.workload, setting.fleet)
     if found is None:
         raise Failure(f"{setting.workload.title} does not say when its jobs started")
     return found
 
 
-TenantTrial: TypeAlias = tuple[str, str, TenantFigures]
+TenantTrial: TypeAlias = tuple[str, str, TenantMetrics]
 TENANT_COLUMNS: Columns[TenantTrial] = (
     Column("TENANT", lambda one: one[0], cut=True),
     Column("POLICY", lambda one: one[1]),
@@ -125,15 +137,15 @@ TENANT_COLUMNS: Columns[TenantTrial] = (
 )
 
 
-def show_tenants(trials: Mapping[str, Trial]) -> None:
+def show_tenants(trials: Mapping[str, StudyResult]) -> None:
     """Prints a line for each tenant and policy."""
-    found = {policy: tenant_figures(made.diary) for policy, made in trials.items()}
+    found = {policy: tenant_metrics(made.job_history) for policy, made in trials.items()}
     tenants = next(iter(found.values()), {})
     rows = [(name, policy, found[policy][name]) for name in tenants for policy in found]
     show_table(TENANT_COLUMNS, rows, empty="no tenants")
 
 
-NamedTrial: TypeAlias = tuple[str, Trial]
+NamedTrial: TypeAlias = tuple[str, StudyResult]
 COLUMNS: Columns[NamedTrial] = (
     Column("POLICY", lambda one: one[0]),
     Column("AVG WAIT", lambda one: span(one[1].mean()["avg_wait_s"]), right=True),
@@ -151,7 +163,9 @@ CHART_COLUMNS_MAX = 100
 CHART_COLUMNS_MIN = 20
 
 
-def trials_document(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool) -> dict[str, Any]:
+def trials_document(
+    case: Case, trials: Mapping[str, StudyResult], *, by_tenant: bool
+) -> dict[str, Any]:
     """Builds a document of all figures, for programs."""
     return {
         "trace": case.workload.title,
@@ -162,13 +176,14 @@ def trials_document(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool)
         "load": _finite(load(case.workload, case.fleet)),
         "shortest_makespan_s": shortest_ms(case.workload, case.fleet) / 1000,
         "policies": {
-            name: _figures(made) | ({"tenants": tenant_figures(made.diary)} if by_tenant else {})
+            name: _figures(made)
+            | ({"tenants": tenant_metrics(made.job_history)} if by_tenant else {})
             for name, made in trials.items()
         },
     }
 
 
-def _figures(made: Trial) -> dict[str, Any]:
+def _figures(made: StudyResult) -> dict[str, Any]:
     figures: dict[str, Any] = dict(made.mean())
     if not made.is_single:
         figures |= {"runs": len(made.runs), "deviation": made.deviation()}
@@ -182,7 +197,7 @@ def _finite(value: float) -> float | None:
 # For people
 
 
-def draw_trials(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool) -> None:
+def draw_trials(case: Case, trials: Mapping[str, StudyResult], *, by_tenant: bool) -> None:
     """Prints a table and two charts."""
     click.echo(_headline(case))
     show_table(COLUMNS, list(trials.items()), empty="")
@@ -192,7 +207,9 @@ def draw_trials(case: Case, trials: Mapping[str, Trial], *, by_tenant: bool) -> 
         click.echo()
         show_tenants(trials)
     click.echo()
-    for line in charts({name: made.diary for name, made in trials.items()}, case, _columns(trials)):
+    for line in charts(
+        {name: made.job_history for name, made in trials.items()}, case, _columns(trials)
+    ):
         click.echo(line)
 
 
@@ -207,17 +224,17 @@ def _headline(case: Case) -> str:
     return f"{plain(workload.title)}: {jobs}{left_out} on {cpus}{machines}{pressed}"
 
 
-def _slowdown(made: Trial) -> str:
+def _slowdown(made: StudyResult) -> str:
     mean, spread = made.mean(), made.deviation()
     around = f" ± {spread['avg_bounded_slowdown']:,.2f}" if spread else ""
     return f"{mean['avg_bounded_slowdown']:,.2f}{around}"
 
 
-def _mean_count(made: Trial, name: str) -> str:
+def _mean_count(made: StudyResult, name: str) -> str:
     return count(round(made.mean()[name]))
 
 
-def _columns(trials: Mapping[str, Trial]) -> int:
+def _columns(trials: Mapping[str, StudyResult]) -> int:
     """Counts the slices of time for which a line has space."""
     beside = max(len(name) for name in trials) + len("  max 000d00h")
     screen = console()
@@ -225,7 +242,7 @@ def _columns(trials: Mapping[str, Trial]) -> int:
     return max(CHART_COLUMNS_MIN, min(CHART_COLUMNS_MAX, wide - beside))
 
 
-def charts(diaries: Mapping[str, Diary], case: Case, columns: int) -> Iterator[str]:
+def charts(diaries: Mapping[str, JobHistory], case: Case, columns: int) -> Iterator[str]:
     """Draws waits and use over time, a line a policy."""
     until = chart.span_ms(diaries.values())
     edge = max(len(name) for name in diaries)

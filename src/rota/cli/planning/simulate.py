@@ -22,13 +22,13 @@ from rota.cli.problems import Failure
 from rota.cli.render import print_object
 from rota.cli.text import plural
 from rota.engine.clock import SystemClock
-from rota.simulate.fleet import FleetPlan, pool, uniform
+from rota.simulate.fleet import FleetPlan, single_machine_fleet, uniform_fleet
 from rota.simulate.history import read_history
 from rota.simulate.limits import PROCESSORS_MAX, RUNS_MAX, SYNTHETIC_JOBS_MAX, WORKERS_SIMULATED_MAX
 from rota.simulate.reading import TraceError
-from rota.simulate.study import Setting, Trial, load
-from rota.simulate.swf import TENANTS, read_swf
-from rota.simulate.synthetic import Recipe, Synthetic
+from rota.simulate.study import StudyResult, StudySetup, load
+from rota.simulate.swf import SWF_TENANTS, read_swf
+from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
 from rota.simulate.wfcommons import read_workflow
 from rota.simulate.workload import Workload, fitting, paced
 from rota.wire.units import parse_duration, parse_size
@@ -68,7 +68,7 @@ def _memory_hint(case: Case) -> str:
 def _swf(path: Path, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:
     log = read_swf(path, cpus=given["cpus"], tenants=given["tenants"])
     if fleet is None and log.processors is not None:
-        fleet = pool(log.processors)
+        fleet = single_machine_fleet(log.processors)
     return Case(log, _needed(fleet))
 
 
@@ -84,7 +84,7 @@ def _trace(path: Path, given: Mapping[str, Any], fleet: FleetPlan | None) -> Cas
 def _synthetic(text: str, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:
     machines = _needed(fleet)
     recipe = recipe_of(text, machines)
-    made = Synthetic(recipe)
+    made = SyntheticWorkload(recipe)
     for cpus in (recipe.cpu_min, recipe.cpu_max):
         if not machines.can_run("default", made.needs(cpus)):
             raise Failure(f"a job of {cpus} cpus fits no machine of this fleet")
@@ -107,12 +107,14 @@ def _fleet(given: Mapping[str, Any]) -> FleetPlan | None:
     if cpus is not None and (workers is not None or cpu is not None):
         raise click.UsageError("--cpus is one pool of processors: leave out --workers and --cpu")
     if cpus is not None:
-        return pool(cpus, memory.bytes if memory is not None else 0)
+        return single_machine_fleet(cpus, memory.bytes if memory is not None else 0)
     if workers is None and cpu is None and memory is None:
         return None
     if workers is None:
         raise click.UsageError("--cpu and --memory are of one worker: say --workers N too")
-    return uniform(workers, round((cpu or 1) * 1000), memory.bytes if memory is not None else 0)
+    return uniform_fleet(
+        workers, round((cpu or 1) * 1000), memory.bytes if memory is not None else 0
+    )
 
 
 def _needed(fleet: FleetPlan | None) -> FleetPlan:
@@ -136,7 +138,7 @@ def _at_pace(workload: Workload, fleet: FleetPlan, given: Mapping[str, Any]) -> 
 # What is made up
 
 
-def recipe_of(text: str, fleet: FleetPlan) -> Recipe:
+def recipe_of(text: str, fleet: FleetPlan) -> SyntheticSpec:
     """Reads `jobs=10000,rate=20/s,run=60s,cpu=1-4,…`."""
     values: dict[str, Any] = {}
     wanted_load: float | None = None
@@ -154,12 +156,12 @@ def recipe_of(text: str, fleet: FleetPlan) -> Recipe:
             wanted_load = found["load"]
         else:
             values |= found
-    recipe = Recipe(**values)
+    recipe = SyntheticSpec(**values)
     if wanted_load is None:
         return recipe
     if "rate" in values:
         raise click.BadParameter("rate and load both set the pace: give one of them")
-    return Recipe(**values, rate=wanted_load * fleet.cpu_milli / recipe.cpu_ms)
+    return SyntheticSpec(**values, rate=wanted_load * fleet.cpu_milli / recipe.cpu_ms)
 
 
 def _whole(name: str, most: int) -> Callable[[str], dict[str, Any]]:
@@ -252,7 +254,7 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 @policies_option
 @click.option(
     "--tenants",
-    type=click.Choice(list(TENANTS)),
+    type=click.Choice(list(SWF_TENANTS)),
     help="Whose the jobs of a log are: all one tenant's, or by this field.",
 )
 @click.option("--by-tenant", is_flag=True, help="Say what it comes to for each tenant.")
@@ -286,7 +288,7 @@ def simulate(*, names: Names, as_json: bool, **given: Any) -> None:
     """
     _refuse_nonsense(given)
     case = case_of(given)
-    setting = Setting(case.workload, case.fleet, SystemClock(), case.setup)
+    setting = StudySetup(case.workload, case.fleet, SystemClock(), case.setup)
     shake = None if given["shake"] is None else (given["shake"].ms, given["runs"] or SHAKEN_RUNS)
     trials = try_policies(names, setting, shake)
     if given["starts"] is not None:
@@ -304,7 +306,7 @@ def _refuse_nonsense(given: Mapping[str, Any]) -> None:
         raise click.UsageError("--starts and --by-tenant are of one run: leave out --shake")
 
 
-def _write_starts(path: Path, case: Case, trials: Mapping[str, Trial]) -> None:
+def _write_starts(path: Path, case: Case, trials: Mapping[str, StudyResult]) -> None:
     """Writes a line for each job: its name in the trace and its start, and which policy."""
     named = len(trials) > 1
     try:
@@ -313,7 +315,7 @@ def _write_starts(path: Path, case: Case, trials: Mapping[str, Trial]) -> None:
             table.writerow([*(["policy"] if named else []), "job", "start"])
             for name, made in trials.items():
                 head = [name] if named else []
-                for work, start_ms in zip(case.workload, made.diary.start, strict=True):
+                for work, start_ms in zip(case.workload, made.job_history.start, strict=True):
                     table.writerow([*head, work.label, _seconds(start_ms)])
     except OSError as error:
         raise Failure(f"cannot write {path}: {error.strerror}") from error

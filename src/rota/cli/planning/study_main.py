@@ -22,11 +22,11 @@ from rota.cli.planning.simulation_process import REFUSED
 from rota.cli.problems import Failure
 from rota.engine.clock import SystemClock
 from rota.simulate import chart
-from rota.simulate.fleet import FleetPlan, pool, uniform
-from rota.simulate.history import VERSION, History, Opening
-from rota.simulate.kinds import KINDS, read_any
+from rota.simulate.fleet import FleetPlan, single_machine_fleet, uniform_fleet
+from rota.simulate.history import HISTORY_VERSION, HistoryHeader, RecordedHistory
+from rota.simulate.kinds import TRACE_FORMATS, read_trace
 from rota.simulate.reading import TraceError, Upload
-from rota.simulate.study import Setting, Trial, load, recorded, trial
+from rota.simulate.study import StudyResult, StudySetup, evaluate_policy, load, recorded_result
 from rota.simulate.workload import GraphError, Trace, fitting
 from rota.simulate.world import SimulationError
 from rota.wire.jobs import Time
@@ -62,47 +62,47 @@ def _past(study: Study) -> StudyInput:
     return StudyInput(Case(works, fleet, history.settings()), there, start, study.is_cut)
 
 
-def _history(study: Study) -> History:
-    opening = Opening(
-        VERSION,
+def _history(study: Study) -> RecordedHistory:
+    opening = HistoryHeader(
+        HISTORY_VERSION,
         workers=[worker_line(one) for one in study.workers],
         queues=[queue_line(one) for one in study.queues],
         tenants=[tenant_line(one) for one in study.tenants],
     )
-    return History("the past", [job_line(one) for one in study.jobs], opening)
+    return RecordedHistory("the past", [job_line(one) for one in study.jobs], opening)
 
 
 def _uploaded_trace(study: Study, sent: TraceFile) -> StudyInput:
     source = Upload(sent.asked.name, sent.content)
     try:
-        trace = read_any(source, cpus=sent.asked.cpus)
+        trace = read_trace(source, cpus=sent.asked.cpus)
     except TraceError as error:
-        raise Failure(f"{error}. What can be run is {KINDS}") from error
+        raise Failure(f"{error}. What can be run is {TRACE_FORMATS}") from error
     there = _fleet_in_trace(trace) or _history(study).fleet()
     fleet = _chosen_fleet(sent, there)
     works = fitting(_first_jobs(trace), fleet.can_run)
     if not len(works):
         raise Failure(f"{trace.title}: none of its jobs fits a machine of this fleet")
-    setup = trace.settings() if isinstance(trace, History) else ()
-    start = from_instant(trace.start_ms) if isinstance(trace, History) else None
+    setup = trace.settings() if isinstance(trace, RecordedHistory) else ()
+    start = from_instant(trace.start_ms) if isinstance(trace, RecordedHistory) else None
     is_cut = len(trace) > SIMULATION_JOBS_MAX
     return StudyInput(Case(works, fleet, setup), there or fleet, start, is_cut)
 
 
 def _fleet_in_trace(trace: Trace) -> FleetPlan | None:
     """Returns the machines that a trace names."""
-    if isinstance(trace, History):
+    if isinstance(trace, RecordedHistory):
         return trace.fleet()
-    return None if trace.processors is None else pool(trace.processors)
+    return None if trace.processors is None else single_machine_fleet(trace.processors)
 
 
 def _chosen_fleet(sent: TraceFile, there: FleetPlan | None) -> FleetPlan:
     asked = sent.asked
     memory = 0 if asked.memory is None else asked.memory.bytes
     if asked.cpus is not None:
-        return pool(asked.cpus, memory)
+        return single_machine_fleet(asked.cpus, memory)
     if asked.workers is not None and asked.cpu is not None:
-        return uniform(asked.workers, round(asked.cpu * 1000), memory)
+        return uniform_fleet(asked.workers, round(asked.cpu * 1000), memory)
     if there is None:
         raise Failure(
             f"{asked.name} names no machine, and no worker is here: say how many processors"
@@ -149,7 +149,7 @@ def study_outcome(study: Study) -> SimulationView:
     scene = study_input(study)
     works, fleet, there = scene.case.workload, scene.case.fleet, scene.fleet
     trials = {name: _try_policy(study, name, scene) for name in study.policies}
-    span_ms = chart.span_ms(one.diary for one in trials.values())
+    span_ms = chart.span_ms(one.job_history for one in trials.values())
     pressure = load(works, fleet)
     return SimulationView(
         start=scene.start,
@@ -167,22 +167,24 @@ def study_outcome(study: Study) -> SimulationView:
     )
 
 
-def _try_policy(study: Study, name: ReplayName, scene: StudyInput) -> Trial:
+def _try_policy(study: Study, name: ReplayName, scene: StudyInput) -> StudyResult:
     case, settings = scene.case, study.policies[name]
     if settings is None:
-        found = recorded(case.workload, scene.fleet)
+        found = recorded_result(case.workload, scene.fleet)
         if found is None:
             title = case.workload.title
             raise Failure(f"{title} does not say when its jobs started: leave out `recorded`")
         return found
     policy = policy_of(msgspec.convert(settings, PolicySpec, dec_hook=dec_hook))
     try:
-        return trial(policy, Setting(case.workload, case.fleet, SystemClock(), case.setup))
+        return evaluate_policy(
+            policy, StudySetup(case.workload, case.fleet, SystemClock(), case.setup)
+        )
     except SimulationError as error:
         raise SimulationError(f"policy {name}: {error}") from error
 
 
-def _view(name: ReplayName, made: Trial, span_ms: int, fleet: FleetPlan) -> ReplayView:
+def _view(name: ReplayName, made: StudyResult, span_ms: int, fleet: FleetPlan) -> ReplayView:
     (figures,) = made.runs
     return ReplayView(
         policy=name,
@@ -195,8 +197,8 @@ def _view(name: ReplayName, made: Trial, span_ms: int, fleet: FleetPlan) -> Repl
         makespan=figures.makespan_s,
         preemptions=figures.preemptions,
         peak_waiting=None if name == "recorded" else figures.peak_waiting,
-        waits=chart.mean_waits(made.diary, SLICES, span_ms),
-        uses=chart.uses(made.diary, (SLICES, span_ms), fleet.cpu_milli),
+        waits=chart.mean_waits(made.job_history, SLICES, span_ms),
+        uses=chart.uses(made.job_history, (SLICES, span_ms), fleet.cpu_milli),
     )
 
 

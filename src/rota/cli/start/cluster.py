@@ -13,9 +13,9 @@ from rota import __version__
 from rota.api.parts import Parts
 from rota.api.peers.mailbox import Mailbox
 from rota.cli.start.up import ServerOptions, UpOptions
-from rota.engine.assurance import Assurance
-from rota.engine.presence import Presence
-from rota.engine.seat import Member
+from rota.engine.assurance import DurabilityMonitor
+from rota.engine.presence import Membership
+from rota.engine.seat import CellMember
 from rota.store.protocol import Store
 from rota.store.protocols.durability import DurabilityLevel
 from rota.store.protocols.nodes import Node
@@ -34,9 +34,9 @@ GONE_MS = 3_500
 class ClusterMembership:
     """Background tasks of a server's part in its cell."""
 
-    durability: Assurance
+    durability: DurabilityMonitor
     forwarder: Forwarder | None = None
-    membership: Presence | None = None
+    membership: Membership | None = None
     reach: Reach | None = None
 
     async def stop(self) -> None:
@@ -50,15 +50,15 @@ class ClusterMembership:
         await self.durability.stop()
 
 
-async def open_durability(options: UpOptions | ServerOptions, store: Store) -> Assurance:
+async def open_durability(options: UpOptions | ServerOptions, store: Store) -> DurabilityMonitor:
     """Asks what the store's commits are worth, and goes on asking."""
-    assurance = Assurance(store, DurabilityLevel(options.require_durability))
+    assurance = DurabilityMonitor(store, DurabilityLevel(options.require_durability))
     await assurance.start()
     return assurance
 
 
 async def join_cluster(
-    parts: Parts, store: Store, member: Member, tls: ssl.SSLContext | None
+    parts: Parts, store: Store, member: CellMember, tls: ssl.SSLContext | None
 ) -> tuple[Parts, ClusterMembership]:
     """Adds the parts of a server that shares its store; alone it has no peer to forward to."""
     if member.ttl_ms is None:
@@ -69,7 +69,7 @@ async def join_cluster(
         version=__version__,
         started_at=parts.started_at,
     )
-    presence = Presence(store, parts.brain, me, member.limits)
+    presence = Membership(store, parts.brain, me, member.limits)
     await presence.start()
     # Its HTTP client is slow to load, and a server that is alone never needs one.
     from rota.api.peers.forward import Forwarder, open_http
@@ -83,7 +83,7 @@ async def join_cluster(
     return joined, ClusterMembership(parts.assurance, forwarder, presence, reach)
 
 
-async def refuse_duplicate_name(store: Store, me: Member, *, gone_ms: int = GONE_MS) -> None:
+async def refuse_duplicate_name(store: Store, me: CellMember, *, gone_ms: int = GONE_MS) -> None:
     """Refuses a name that another server has: they would overwrite each other's row.
 
     What stands there may be this server's own past, from before it was killed. That had the same

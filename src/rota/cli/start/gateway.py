@@ -13,10 +13,10 @@ from rota import __version__
 from rota.cli.options import pair
 from rota.cli.start.server_log import log_option
 from rota.cli.start.up import HOST, HttpOptions, http_options
-from rota.gateway.plan import Plan, PlanError, make_plan
+from rota.gateway.plan import ConfigError, GatewayConfig, make_config
 
 if TYPE_CHECKING:
-    from rota.gateway.fleet import Fleet
+    from rota.gateway.fleet import CellDirectory
 
 PORT_DEFAULT = 7080
 
@@ -25,7 +25,7 @@ PORT_DEFAULT = 7080
 class GatewayOptions(HttpOptions):
     """Options of `rota gateway`."""
 
-    plan: Plan
+    plan: GatewayConfig
 
 
 @click.command()
@@ -57,11 +57,11 @@ def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
     """
     cells, weights, pins = (given.pop(name) for name in ("cells", "weights", "pins"))
     try:
-        plan = make_plan(cells, weights, pins)
-    except PlanError as error:
+        plan = make_config(cells, weights, pins)
+    except ConfigError as error:
         raise click.UsageError(str(error)) from error
     if where is not None:
-        click.echo(plan.ring.home(where))
+        click.echo(plan.router.cell_of(where))
         return
     from rota.cli.start.hosting import run_loop
 
@@ -80,17 +80,17 @@ async def _serve(options: GatewayOptions) -> int:
         url_of,
     )
     from rota.gateway.app import create_app
-    from rota.gateway.desk import Desk
-    from rota.gateway.fleet import Fleet
-    from rota.gateway.lines import Lines
+    from rota.gateway.desk import GatewayContext
+    from rota.gateway.fleet import CellDirectory
+    from rota.gateway.lines import Connections
 
     refuse_unprotected(options)
     listening = listen(options.host, options.port)
-    fleet = Fleet(options.plan, Lines())
+    fleet = CellDirectory(options.plan, Connections())
     try:
         await fleet.start()
         refuse_misplaced(fleet)
-        desk = Desk(fleet, secure=options.tls_cert is not None)
+        desk = GatewayContext(fleet, secure=options.tls_cert is not None)
         app = create_app(desk, [*LOOPBACK_HOSTS, options.host, *options.names])
         server = EmbeddedServer(app, options, open_connection_limit(options))
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
@@ -102,19 +102,19 @@ async def _serve(options: GatewayOptions) -> int:
         await serving
     finally:
         await fleet.stop()
-        await fleet.lines.close()
+        await fleet.connections.close()
     return 0
 
 
-def refuse_misplaced(fleet: Fleet) -> None:
+def refuse_misplaced(fleet: CellDirectory) -> None:
     """Refuses a server of another cell: it would be asked for ids that it does not have."""
     for cell in fleet.cells.values():
         for server in cell.servers:
-            if server.misplaced:
+            if server.is_of_other_cell:
                 raise click.ClickException(f"cell {cell.name} at {server.url}: {server.why}")
 
 
-def _greet(url: str, fleet: Fleet) -> None:
+def _greet(url: str, fleet: CellDirectory) -> None:
     """Prints what a person needs next; programs read the first line."""
     click.echo(f"Rota {__version__} is up at {url}")
     for cell in fleet.cells.values():

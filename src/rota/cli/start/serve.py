@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from rota import __version__
-from rota.alerts.channels import Carrier
-from rota.alerts.figures import Watcher
-from rota.alerts.watch import Watch
+from rota.alerts.channels import Notifier
+from rota.alerts.figures import Sampler
+from rota.alerts.watch import AlertEvaluator
 from rota.api.app import Parts, create_app
 from rota.api.files import Files
 from rota.api.history import Recorder
@@ -54,13 +54,13 @@ from rota.cli.start.storage import (
 )
 from rota.cli.start.tracing import trace
 from rota.cli.start.up import ServerOptions, UpOptions
-from rota.engine.assurance import Assurance
+from rota.engine.assurance import DurabilityMonitor
 from rota.engine.beat import beat
 from rota.engine.clock import SystemClock
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
-from rota.engine.observe import Counts, Histogram
-from rota.engine.retention import Retention, Sweeping
+from rota.engine.observe import Histogram, Metrics
+from rota.engine.retention import Retention, StorageSweep
 from rota.store.protocol import Store
 from rota.store.sqlite.store import SqliteStore
 
@@ -187,7 +187,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     store = storage.store
     await refuse_duplicate_name(store, member)
     clock = SystemClock()
-    counts = Counts()
+    counts = Metrics()
     engine = Engine(store, clock, timing_of(options), counts, member)
     await engine.start(SubmittedSpecs(clock))
     access = await open_access(options, store, clock)
@@ -228,12 +228,12 @@ async def _open_storage(options: UpOptions | ServerOptions) -> Storage:
     return Storage(options, store, files, await store.name_cell(options.cell))
 
 
-def _cleaners(storage: Storage, engine: Engine) -> tuple[Retention, Sweeping]:
+def _cleaners(storage: Storage, engine: Engine) -> tuple[Retention, StorageSweep]:
     options, files = storage.options, storage.files
     age_ms = options.bundle_retention_ms
     return (
         Retention(storage.store, engine, options.retention_ms),
-        Sweeping(files.book, files.blobs, files.spool, engine, age_ms),
+        StorageSweep(files.book, files.blobs, files.spool, engine, age_ms),
     )
 
 
@@ -246,7 +246,7 @@ async def _pulse(engine: Engine) -> None:
 class LiveEngineMetrics:
     """Counters of the engine for metrics, and the lag of the projection."""
 
-    def __init__(self, counts: Counts, engine: Engine) -> None:
+    def __init__(self, counts: Metrics, engine: Engine) -> None:
         self.engine = engine
         self.submitted = counts.submitted
         self.finished = counts.finished
@@ -255,7 +255,7 @@ class LiveEngineMetrics:
         self.deadlines = counts.deadlines
         self.estimates = engine.calibration.outcomes
         self._counts = counts
-        self.fold_lag_seconds = engine.fold_lag_s
+        self.fold_lag_seconds = engine.projection_lag_s
 
     def histograms(self) -> Mapping[str, Histogram]:
         """Returns histograms by the names of their metrics, without prefix."""
@@ -268,22 +268,22 @@ def _disk_free(data: Path) -> int:
 
 
 def _parts(
-    storage: Storage, figures: LiveEngineMetrics, access: AccessSetup, assurance: Assurance
+    storage: Storage, figures: LiveEngineMetrics, access: AccessSetup, assurance: DurabilityMonitor
 ) -> Parts:
     engine, store = figures.engine, storage.store
     disk_free = partial(_disk_free, storage.options.data)
-    watcher = Watcher(engine, figures, disk_free)
+    watcher = Sampler(engine, figures, disk_free)
     return Parts(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
         files=storage.files,
         hooks=store.hooks,
-        feed=engine.feed,
+        feed=engine.journal_notifier,
         access=access.access,
         audit=access.audit,
         figures=figures,
-        alerts=Watch(engine, watcher, store.notes, Carrier(storage.cell)),
+        alerts=AlertEvaluator(engine, watcher, store.notes, Notifier(storage.cell)),
         node=engine.node,
         assurance=assurance,
         version=__version__,

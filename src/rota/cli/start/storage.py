@@ -15,7 +15,7 @@ from rota.api.ids import mint_session
 from rota.cli.start.hosting import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.core.inputs import Timing
-from rota.engine.seat import Member
+from rota.engine.seat import CellMember
 from rota.store.files.blobs import Blobs
 from rota.store.files.cloud_blobs import SCHEMES, open_cloud
 from rota.store.files.folder_blobs import FolderBlobs
@@ -61,11 +61,11 @@ def check_reachable(options: UpOptions | ServerOptions) -> None:
         )
 
 
-def member_of(options: UpOptions | ServerOptions, url: str) -> Member:
+def member_of(options: UpOptions | ServerOptions, url: str) -> CellMember:
     """Names this server: alone on SQLite; on PostgreSQL one of many, with a name of its own."""
     if options.store is None:
-        return Member(node=options.node or socket.gethostname())
-    return Member(
+        return CellMember(node=options.node or socket.gethostname())
+    return CellMember(
         node=options.node or f"{socket.gethostname()}-{os.getpid()}",
         address=options.address or url,
         ttl_ms=options.leader_ttl_ms,

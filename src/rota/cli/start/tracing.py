@@ -11,8 +11,8 @@ import click
 
 from rota.api.parts import Parts
 from rota.engine.loop import Engine
-from rota.traces.follower import Follower
-from rota.traces.naming import Recorded
+from rota.traces.follower import TraceFollower
+from rota.traces.naming import RecordingPropagator
 
 if TYPE_CHECKING:
     from rota.traces.otlp import Otlp
@@ -39,7 +39,7 @@ class Tracing:
     """Running parts of tracing."""
 
     otlp: Otlp
-    follower: Follower
+    follower: TraceFollower
 
     def start(self) -> None:
         """Follows the journal from now on."""
@@ -64,6 +64,6 @@ def trace(
             f"OTEL_* asks for traces, and {error.name} is not here: pip install 'rota[otel]'"
         ) from error
     otlp = open_otlp(engine.node)
-    naming = Recorded(otlp.samples)
-    follower = Follower(engine, engine.feed, parts.catalog, naming, otlp)
+    naming = RecordingPropagator(otlp.samples)
+    follower = TraceFollower(engine, engine.journal_notifier, parts.catalog, naming, otlp)
     return replace(parts, naming=naming), [Tracing(otlp, follower)]
