@@ -347,7 +347,7 @@ async def test_who_was_alone_in_one_reign_has_to_look_again_in_the_next() -> Non
 
 async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_leader_saw_it() -> None:
     """It cannot reach that leader, whose clients may have the same key."""
-    async with a_cell(seen_after_ms=700, pleas_alone_look_s=0.1) as cell:
+    async with a_cell(seen_after_ms=700, reachability_alone_look_s=0.1) as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await alone(leader)
         other = await cell.start("b")

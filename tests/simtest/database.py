@@ -139,7 +139,7 @@ class _RemotePart:
     @property
     def projected(self) -> Seq:
         """Read without a call: every server keeps this number for itself."""
-        return cast(Seq, self._real.folded)
+        return cast(Seq, self._real.projected)
 
     def deciding(self) -> None:
         """Does nothing: it would send nothing to the database."""

@@ -84,7 +84,10 @@ def _stale_reports_count() -> list[Patch]:
         return complete(t, done, now)
 
     modules = (start, plain)
-    return [*((module, "execution_id", note) for module in modules), (reports, "complete", take)]
+    return [
+        *((module, "execution_id", note) for module in modules),
+        (reports, "complete_execution", take),
+    ]
 
 
 def _keys_forgotten() -> list[Patch]:
@@ -160,7 +163,7 @@ def _unknown_fate_ignored() -> list[Patch]:
 
 def _no_handover() -> list[Patch]:
     modules = (start, attendance, restore)
-    return [(module, "first_lease_until", lambda t, now: now + 1) for module in modules]
+    return [(module, "lease_until_after_failover", lambda t, now: now + 1) for module in modules]
 
 
 def _starts_repeats() -> list[Patch]:
@@ -202,7 +205,7 @@ def _memory_kept() -> list[Patch]:
             self._renewal.start()
             self._open()
 
-    return [(Engine, "_stumble", stubbornly)]
+    return [(Engine, "_reset", stubbornly)]
 
 
 def _inbox_emptied_early() -> list[Patch]:
@@ -224,7 +227,7 @@ def _cancel_presumed() -> list[Patch]:
         if kind == "cancel":
             executions.lose_execution(t, cell, now, "presumed to have stopped")
 
-    return [(control, "ask_to_stop", presume)]
+    return [(control, "request_stop", presume)]
 
 
 def _prefetched_in_haste() -> list[Patch]:

@@ -130,7 +130,7 @@ async def test_all_that_a_server_does_by_itself_is_one_statement(cell: Cell) -> 
         (asked,) = await admin.fetch(_LAST_ASKED, "rota look")
         assert all(word in asked["query"] for word in ("access", "inbox", "nodes", "synchronous"))
         assert (revision, entries) == (0, [])
-        assert [seen.told.node for seen in everyone] == ["here"]
+        assert [seen.announced.node for seen in everyone] == ["here"]
         # That an announcement does not wait for the disk says nothing of what is accepted.
         assert durability == alone
         assert await cell.ask("SELECT count(*) FROM rota.nodes") == 1

@@ -87,7 +87,9 @@ CONDITION_INFOS: Mapping[Condition, ConditionInfo] = {
     Condition.DEADLINE_MISSED: ConditionInfo(
         "the deadlines of so many jobs passed in the window before they had ended", "jobs", 1
     ),
-    Condition.LEADER_CHANGED: ConditionInfo("another server led, so many times in the window", "times", 1),
+    Condition.LEADER_CHANGED: ConditionInfo(
+        "another server led, so many times in the window", "times", 1
+    ),
     Condition.STORE_SLOW: ConditionInfo(
         "one in twenty appends to the journal took at least so long",
         "s", 0.5, window_ms=5 * MINUTE_MS, for_ms=MINUTE_MS, at_least=20,

@@ -255,7 +255,7 @@ class LiveEngineMetrics:
         self.deadlines = counts.deadlines
         self.estimates = engine.calibration.outcomes
         self._counts = counts
-        self.fold_lag_seconds = engine.projection_lag_s
+        self.projection_lag_seconds = engine.projection_lag_s
 
     def histograms(self) -> Mapping[str, Histogram]:
         """Returns histograms by the names of their metrics, without prefix."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from rota.store.limits import NEXT_HOST_S
 
-C = TypeVar("T")
+C = TypeVar("C")
 
 
 def address_of_each_host(dsn: str) -> list[str]:

@@ -19,7 +19,7 @@ from rota.store.postgres.trouble import (
 )
 from rota.store.protocol import StoreError
 
-R = TypeVar("T")
+R = TypeVar("R")
 
 
 class ReaderPool:

@@ -43,7 +43,8 @@ class SqliteObjectIndex:
 
     async def large_outputs(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
         """The large output files of these, by name."""
-        sql = f"SELECT * FROM objects WHERE execution_id IN ({placeholders(execution_ids)}) ORDER BY 1, 2"
+        wanted = placeholders(execution_ids)
+        sql = f"SELECT * FROM objects WHERE execution_id IN ({wanted}) ORDER BY 1, 2"
         return [to_large_output(*row) for row in await self._read(sql, tuple(execution_ids))]
 
     async def deletions_due(self, now: Instant, limit: int) -> Sequence[str]:

@@ -17,7 +17,7 @@ from rota.store.limits import PROJECTION_STALLED_LOOK_S
 from rota.store.postgres.connect import Address, Connection, DedicatedConnection
 from rota.store.protocol import StoreError
 
-R = TypeVar("T")
+R = TypeVar("R")
 
 _END_STALLED = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
