@@ -170,7 +170,7 @@ def _starts_repeats() -> list[Patch]:
     take = Session._take
 
     def forgetful(self: Session, order: Any, granted_at: float, now: float) -> None:
-        self._over.pop(order.execution_id, None)
+        self._ended.pop(order.execution_id, None)
         take(self, order, granted_at, now)
 
     return [(Session, "_take", forgetful)]

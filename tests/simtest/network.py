@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 from starlette.types import ASGIApp, Message, Scope
 from yarl import URL
 
-from rota.worker.link import Ask, AwayError, Reply
+from rota.worker.link import AwayError, ServerReply, ServerRequest
 from tests.simtest.clock import Machine, VirtualLoop
 from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace
@@ -374,7 +374,7 @@ class WorkerWire:
         self._network = network
         self._machine = machine
 
-    async def send(self, server: str, ask: Ask) -> Reply:
+    async def send(self, server: str, ask: ServerRequest) -> ServerReply:
         """Sends one request; no answer is an AwayError, whatever the cause."""
         assert isinstance(ask.body, bytes)
         request = Request(ask.method, ask.path, tuple(ask.headers.items()), ask.body)
@@ -384,10 +384,10 @@ class WorkerWire:
             raise AwayError(f"{server} did not answer within {ask.timeout_s:g} s") from None
         except (UnsentError, BrokenError) as error:
             raise AwayError(f"{server} cannot be reached: {error}") from None
-        return Reply(answer.status, _readable(answer.headers), answer.body)
+        return ServerReply(answer.status, _readable(answer.headers), answer.body)
 
     @asynccontextmanager
-    async def open(self, server: str, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def open(self, server: str, ask: ServerRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """Refuses: jobs of the simulation fetch no bundles."""
         raise AwayError(f"{server} has no {ask.path}")
         yield  # what makes it a generator

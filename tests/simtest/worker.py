@@ -20,12 +20,12 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import Command
 from rota.wire.units import ByteSize
 from rota.wire.workers import OrderView, RegisterSpec, ResourcesSpec
-from rota.worker.crew import Crew, RunTask
-from rota.worker.link import Link
-from rota.worker.polling import Conversation, FatalError
+from rota.worker.crew import Executor, RunnableTask
+from rota.worker.link import ServerClient
+from rota.worker.polling import FatalError, PollLoop
 from rota.worker.reports import StopReason, report_ended, report_exit
 from rota.worker.session import Session
-from rota.worker.shift import Shift
+from rota.worker.shift import RunLoop
 from tests.simtest.clock import SIMULATION, Machine, MachineClock, SecondsClock
 from tests.simtest.network import Network, WorkerWire
 from tests.simtest.rng import Rng
@@ -144,13 +144,13 @@ class SimulatedProcess:
 class SimulatedExecution:
     """The agent's side of a job."""
 
-    log_left: asyncio.Task[None] | None = None
+    unsent_log: asyncio.Task[None] | None = None
 
     def __init__(self, worker: SimulatedWorker, order: OrderView, script: JobScript) -> None:
         self.lapsed = False
         self._worker = worker
         self._order = order
-        self._told: StopReason | None = None
+        self._stop_reason: StopReason | None = None
         session = worker.session
         assert session is not None
         deadline = session.deadline(order.execution_id)
@@ -161,7 +161,7 @@ class SimulatedExecution:
 
     def stop(self, reason: StopReason) -> None:
         """Asks it to end."""
-        self._told = reason
+        self._stop_reason = reason
         self._to_supervisor(lambda: self._process.kill("stop"))
 
     def abandon(self) -> None:
@@ -183,7 +183,7 @@ class SimulatedExecution:
         self.lapsed = how == LEASE_ENDED
         if how == "timeout":
             return report_ended(order.execution_id, order.fence, "timed_out", "timed out", None)
-        if how == "stop" and self._told == "cancelled":
+        if how == "stop" and self._stop_reason == "cancelled":
             return report_ended(order.execution_id, order.fence, "cancelled", "cancelled", None)
         return report_exit(order.execution_id, order.fence, 0 if how == "done" else 1, "")
 
@@ -208,8 +208,8 @@ class SimulatedWorker:
         self.clock = SecondsClock(MachineClock(self.machine, network.loop))
         self.session: Session | None = None
         self.processes: dict[str, SimulatedProcess] = {}
-        self._executor: Crew | None = None
-        self._poll_loop: Conversation | None = None
+        self._executor: Executor | None = None
+        self._poll_loop: PollLoop | None = None
         self._history = history
         self._addresses = rng.sample(list(addresses), len(addresses))
         history.slots[self.machine.name] = CPUS
@@ -259,7 +259,7 @@ class SimulatedWorker:
         self._history.lines.append(WitnessLine(key, fence, word, at, self.machine.name))
         self.network.trace.note(at, "line", self.machine.name, key, fence, word)
 
-    def run_of(self, order: OrderView, task: RunTask | None) -> SimulatedExecution:
+    def runner_of(self, order: OrderView, task: RunnableTask | None) -> SimulatedExecution:
         """An execution of an order."""
         assert isinstance(task, Command)
         return SimulatedExecution(self, order, JobScript.of(task))
@@ -267,13 +267,15 @@ class SimulatedWorker:
     async def _live(self) -> None:
         log = _quiet_log()
         self.session = session = Session(spare=self.spare)
-        link = Link(Servers(self._addresses), WorkerWire(self.network, self.machine), self.clock)
-        self._poll_loop = poll_loop = Conversation(session, link, self.clock, log)
-        self._executor = executor = Crew(session, self, log, poll_loop.wake, self.clock)
-        run_loop = Shift(session, poll_loop, executor, self.clock, log)
+        link = ServerClient(
+            Servers(self._addresses), WorkerWire(self.network, self.machine), self.clock
+        )
+        self._poll_loop = poll_loop = PollLoop(session, link, self.clock, log)
+        self._executor = executor = Executor(session, self, log, poll_loop.wake, self.clock)
+        run_loop = RunLoop(session, poll_loop, executor, self.clock, log)
         beside = [
             asyncio.create_task(run_loop.watch()),
-            asyncio.create_task(poll_loop.beat(executor)),
+            asyncio.create_task(poll_loop.send_heartbeats(executor)),
         ]
         spec = RegisterSpec(
             name=self.machine.name, resources=ResourcesSpec(cpu=CPUS, memory=ByteSize(2**33))

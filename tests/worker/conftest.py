@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.worker.site import dismiss_guards
+from tests.worker.site import shut_down_supervisors
 
 
 @pytest.fixture(autouse=True)
-async def _guards_are_dismissed() -> AsyncIterator[None]:
+async def _supervisors_are_shut_down() -> AsyncIterator[None]:
     yield
-    await dismiss_guards()
+    await shut_down_supervisors()

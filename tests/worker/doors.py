@@ -14,7 +14,7 @@ from tests.worker.cell import Cell
 Mode: TypeAlias = Literal["serves", "no leader", "frozen", "nonsense"]
 
 
-class Door:
+class FakeServer:
     """One server of the cell, as a worker sees it."""
 
     def __init__(self, cell: Cell) -> None:
@@ -98,9 +98,9 @@ class Door:
 
 
 @asynccontextmanager
-async def doors_of(cell: Cell, count: int) -> AsyncIterator[Sequence[Door]]:
+async def fake_servers(cell: Cell, count: int) -> AsyncIterator[Sequence[FakeServer]]:
     """So many servers."""
-    doors = [Door(cell) for _ in range(count)]
+    doors = [FakeServer(cell) for _ in range(count)]
     for door in doors:
         await door.open()
     try:

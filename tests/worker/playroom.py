@@ -15,18 +15,18 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import PythonCall
 from rota.wire.workers import OrderView
 from rota.worker.clock import BootClock
-from rota.worker.runners.folder import passed_on
-from rota.worker.runners.process import Site
-from rota.worker.runners.python_call import PythonRun
-from rota.worker.runners.python_pool import Nursery, Pool
+from rota.worker.runners.folder import inherited_environment
+from rota.worker.runners.process import RunnerContext
+from rota.worker.runners.python_call import PythonRunner
+from rota.worker.runners.python_pool import ChildSettings, PythonPool
 from tests.worker.orders import order
-from tests.worker.site import ObservedGuard, Sink, site
+from tests.worker.site import ObservedSupervisor, Sink, runner_context
 
 MODULE = "user_functions"
 SOURCE = Path(__file__).with_name("functions.py")
 
 
-class Playroom:
+class PythonCalls:
     """Runs functions of the user's module as an agent would."""
 
     def __init__(
@@ -34,14 +34,14 @@ class Playroom:
     ) -> None:
         """`limits`: those of the pool, where they are not the usual ones."""
         self.sink = Sink()
-        self._site: Site = site(folder / "work", self.sink, grace_s)
-        env = {**passed_on(), "ROTA_WORKER": "tester"}
+        self._site: RunnerContext = runner_context(folder / "work", self.sink, grace_s)
+        env = {**inherited_environment(), "ROTA_WORKER": "tester"}
         if "PYTHONPATH" in os.environ:
             env["PYTHONPATH"] = os.environ["PYTHONPATH"]
-        self.pool = Pool(
-            Nursery(
-                guard=self._site.guard,
-                workplace=self._site.workplace,
+        self.pool = PythonPool(
+            ChildSettings(
+                supervisor=self._site.supervisor,
+                workspace=self._site.workspace,
                 env=env,
                 grace_s=grace_s,
                 app=f"{MODULE}:app" if app else None,
@@ -61,16 +61,16 @@ class Playroom:
         self._site = dataclasses.replace(self._site, deadline=lambda _: clock.now() + seconds)
 
     @property
-    def guard(self) -> ObservedGuard:
+    def supervisor(self) -> ObservedSupervisor:
         """Who watches over the children."""
-        guard = self._site.guard
-        assert isinstance(guard, ObservedGuard)
+        guard = self._site.supervisor
+        assert isinstance(guard, ObservedSupervisor)
         return guard
 
-    def run(self, view: OrderView) -> PythonRun:
+    def run(self, view: OrderView) -> PythonRunner:
         """An execution that has not begun."""
         task = msgspec.json.decode(view.task, type=PythonCall | None)
-        return PythonRun(view, task, self._site, self.pool)
+        return PythonRunner(view, task, self._site, self.pool)
 
     def order(self, function: str, *args: Any, **changes: Any) -> OrderView:
         """A call of one of the user's functions; `kwargs` are its named arguments."""
@@ -99,7 +99,7 @@ class Playroom:
         return list(await asyncio.gather(*(self.run(view).run() for view in orders)))
 
 
-def furnish(folder: Path) -> None:
+def write_functions(folder: Path) -> None:
     """Puts the user's module where children find it."""
     (folder / "work").mkdir()
     shutil.copy(SOURCE, folder / f"{MODULE}.py")

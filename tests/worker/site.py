@@ -15,12 +15,12 @@ import psutil
 from rota.wire.bundles import BundleView, Format
 from rota.wire.executions import ProgressSpec
 from rota.worker.bundles import BundleCache
-from rota.worker.devices import Devices
-from rota.worker.guard.client import Guard, Isolation
+from rota.worker.devices import GpuAllocator
+from rota.worker.guard.client import Isolation, Supervisor
 from rota.worker.link import AwayError, RefusedError
-from rota.worker.runners.equipment import Equipment
-from rota.worker.runners.folder import Shelf
-from rota.worker.runners.process import Site
+from rota.worker.runners.equipment import BundleStaging
+from rota.worker.runners.folder import FolderPool
+from rota.worker.runners.process import RunnerContext
 
 PATIENCE_S = 20.0
 
@@ -104,52 +104,55 @@ class Sink:
             yield content[start : start + 1000]
 
 
-class ObservedGuard(Guard):
+class ObservedSupervisor(Supervisor):
     """Notes the deadlines that it is told."""
 
     def __init__(self, isolation: Isolation, **more: Any) -> None:
         self.deadlines: list[float | None] = []
         super().__init__(isolation, **more)
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send_command(self, message: dict[str, Any]) -> None:
         """Passes it on."""
         if message["do"] == "hold":
             self.deadlines.append(message["deadline"])
-        super().tell(message)
+        super().send_command(message)
 
 
-_guards: dict[tuple[Any, ...], ObservedGuard] = {}
+_guards: dict[tuple[Any, ...], ObservedSupervisor] = {}
 
 
-def guard_here(isolation: Isolation = "auto", **more: Any) -> ObservedGuard:
+def supervisor_here(isolation: Isolation = "auto", **more: Any) -> ObservedSupervisor:
     """The guard of this test, started when the first job needs it; `more` as a guard takes it."""
     key = (asyncio.get_running_loop(), isolation, *sorted(more.items()))
     if key not in _guards:
-        _guards[key] = ObservedGuard(isolation, **more)
+        _guards[key] = ObservedSupervisor(isolation, **more)
     return _guards[key]
 
 
-async def dismiss_guards() -> None:
+async def shut_down_supervisors() -> None:
     """At a test's end; whatever it left running is killed."""
     while _guards:
-        await _guards.popitem()[1].dismiss()
+        await _guards.popitem()[1].shut_down()
 
 
-def site(workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto") -> Site:
+def runner_context(
+    workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto"
+) -> RunnerContext:
     """Where a test's executions run; whoever wants containers brings an engine."""
-    return Site(
-        workplace=workplace,
-        shelf=Shelf(workplace, kept_max=0),
+    return RunnerContext(
+        workspace=workplace,
+        folders=FolderPool(workplace, kept_max=0),
         worker="tester",
         mask=(),
         grace_s=grace_s,
         sink=sink,
-        guard=guard_here(isolation),
-        devices=Devices([0, 1]),
-        progressed=lambda *_: None,
+        supervisor=supervisor_here(isolation),
+        devices=GpuAllocator([0, 1]),
+        on_progress=lambda *_: None,
         deadline=lambda _: None,
-        equipment=Equipment(
-            BundleCache(workplace.parent / f"{workplace.name}-bundles", sink), guard_here(isolation)
+        bundles=BundleStaging(
+            BundleCache(workplace.parent / f"{workplace.name}-bundles", sink),
+            supervisor_here(isolation),
         ),
         engine=None,
     )

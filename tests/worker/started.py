@@ -8,16 +8,16 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from rota.worker.agent import Agent, WorkerConfig
-from rota.worker.diary import open_diary
+from rota.worker.diary import open_agent_log
 from tests.worker.site import PATIENCE_S
 
 
-class Started:
+class RunningAgent:
     """One agent, and what it said."""
 
     def __init__(self, config: WorkerConfig) -> None:
         self.said = io.StringIO()
-        self.agent = Agent(config, open_diary(self.said))
+        self.agent = Agent(config, open_agent_log(self.said))
         self.task = asyncio.create_task(self.agent.run())
 
     async def ends(self) -> int:
@@ -27,14 +27,14 @@ class Started:
 
     async def drained(self) -> int:
         """Told to stop once."""
-        self.agent.told_to_stop()
+        self.agent.request_stop()
         return await self.ends()
 
     async def stopped(self) -> int:
         """Told to stop at once."""
-        self.agent.told_to_stop()
-        self.agent.told_to_stop()
+        self.agent.request_stop()
+        self.agent.request_stop()
         return await self.ends()
 
 
-Starter: TypeAlias = Callable[..., Started]
+Starter: TypeAlias = Callable[..., RunningAgent]

@@ -12,7 +12,7 @@ from rota.worker.agent import ResourceOverrides, WorkerConfig
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
 from tests.worker.site import until
-from tests.worker.started import Started, Starter
+from tests.worker.started import RunningAgent, Starter
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ async def cell() -> AsyncIterator[Cell]:
 
 @pytest.fixture
 async def start(cell: Cell, tmp_path: Path) -> AsyncIterator[Starter]:
-    running: list[Started] = []
+    running: list[RunningAgent] = []
 
-    def begin(**changes: object) -> Started:
+    def begin(**changes: object) -> RunningAgent:
         settings: dict[str, object] = {
             "servers": [cell.url],
             "token": "t0ken",
@@ -36,7 +36,7 @@ async def start(cell: Cell, tmp_path: Path) -> AsyncIterator[Starter]:
             "containers": "none",
             "grace_s": 1.0,
         }
-        running.append(Started(WorkerConfig(**{**settings, **changes})))  # type: ignore[arg-type]
+        running.append(RunningAgent(WorkerConfig(**{**settings, **changes})))  # type: ignore[arg-type]
         return running[-1]
 
     yield begin
@@ -85,7 +85,7 @@ async def test_a_command_runs_and_its_output_arrives(cell: Cell, start: Starter)
 async def test_a_report_does_not_wait_for_the_open_poll_to_end(tmp_path: Path) -> None:
     cell = Cell(ttl=600)
     await cell.start()
-    agent = Started(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
+    agent = RunningAgent(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
     go_on = tmp_path / "go-on"
     cell.grant(order("e1", shell(f"until [ -e {go_on} ]; do sleep 0.02; done")))
     await until(lambda: "e1" in cell.named)
@@ -144,7 +144,7 @@ async def test_a_job_is_stopped_when_the_server_is_away_longer_than_its_lease(
 ) -> None:
     cell = Cell(ttl=1.0)
     await cell.start()
-    agent = Started(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
+    agent = RunningAgent(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
     ready = tmp_path / "ready"
     cell.grant(order("e1", shell(f"touch {ready}; exec sleep 600"), lease_expires_in=1.0))
     await until(ready.exists)
@@ -292,7 +292,7 @@ async def test_a_drained_worker_lets_its_jobs_finish_and_says_goodbye(
     script = f"touch {ready}; until [ -e {go_on} ]; do sleep 0.02; done"
     cell.grant(order("e1", shell(script)))
     await until(ready.exists)
-    worker.agent.told_to_stop()
+    worker.agent.request_stop()
     await until(lambda: cell.verbs == ["drain"] and cell.calls[-1].max == 0)
     cell.grant(order("e2"))
     go_on.touch()
@@ -310,8 +310,8 @@ async def test_a_second_signal_stops_the_jobs_and_gives_them_back_by_leaving(
     ready = tmp_path / "ready"
     cell.grant(order("e1", shell(f"touch {ready}; exec sleep 600")))
     await until(ready.exists)
-    worker.agent.told_to_stop()
-    worker.agent.told_to_stop()
+    worker.agent.request_stop()
+    worker.agent.request_stop()
     assert await worker.ends() == 0
     assert "e1" not in cell.reports, "a report would cost it a try"
     assert cell.verbs == ["drain", "leave"]
@@ -320,14 +320,14 @@ async def test_a_second_signal_stops_the_jobs_and_gives_them_back_by_leaving(
 async def test_a_worker_does_not_wait_for_ever_to_be_heard_when_it_leaves(tmp_path: Path) -> None:
     cell = Cell(ttl=1.0)
     await cell.start()
-    agent = Started(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
+    agent = RunningAgent(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
     ready, go_on = tmp_path / "ready", tmp_path / "go-on"
     script = f"touch {ready}; until [ -e {go_on} ]; do sleep 0.02; done"
     cell.grant(order("e1", shell(script)))
     await until(ready.exists)
     await cell.stop()
     go_on.touch()
-    await until(lambda: agent.agent._session.owed == 1)
+    await until(lambda: agent.agent._session.pending_reports == 1)
     assert await agent.drained() == 1
     assert "leaves with reports that nobody heard" in agent.said.getvalue()
 
@@ -337,7 +337,7 @@ async def test_a_server_that_is_slow_to_answer_polls_hears_heartbeats_meanwhile(
 ) -> None:
     cell = Cell(ttl=1.5)
     await cell.start()
-    agent = Started(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
+    agent = RunningAgent(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
     cell.grant(order("e1", shell("exec sleep 600")))
     await until(lambda: "e1" in cell.named)
     cell.slow_s = 0.8
@@ -345,7 +345,7 @@ async def test_a_server_that_is_slow_to_answer_polls_hears_heartbeats_meanwhile(
     assert cell.beats[0].session == "session-of-worker-1"
     assert cell.beats[0].executions is None
     cell.slow_s = 0
-    agent.agent.told_to_stop()
+    agent.agent.request_stop()
     assert await agent.drained() == 0
     await cell.stop()
 

@@ -14,10 +14,10 @@ from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import BundleRun, Command, Container, Task
 from rota.worker.bundles import BundleCache, BundleError
 from rota.worker.link import AwayError
-from rota.worker.runners.process import ProcessRun
+from rota.worker.runners.process import ProcessRunner
 from tests.archives import special, tar_of, tar_with, zip_of
 from tests.worker.orders import order
-from tests.worker.site import Sink, site, until
+from tests.worker.site import Sink, runner_context, until
 
 APP = "019a85c2-6b1e-7c3a-9f00-000000000001"
 DATA = "019a85c2-6b1e-7c3a-9f00-000000000002"
@@ -36,11 +36,11 @@ def where(tmp_path: Path) -> Path:
     return folder
 
 
-def run_of(task: dict[str, object], where: Path, sink: Sink, **changes: object) -> ProcessRun:
+def run_of(task: dict[str, object], where: Path, sink: Sink, **changes: object) -> ProcessRunner:
     view = order("e1", task, **changes)
     read = msgspec.json.decode(view.task, type=Task)
     assert isinstance(read, Command | BundleRun | Container)
-    return ProcessRun(view, read, site(where, sink, 0.5))
+    return ProcessRunner(view, read, runner_context(where, sink, 0.5))
 
 
 async def ran(

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.worker.child.frames import Begin, Cancel, ToChild, frame
-from rota.worker.child.pipes import READ_BYTES, Ear
+from rota.worker.child.pipes import READ_BYTES, PipeReader
 
 
 def call(number: int, payload: bytes) -> Begin:
@@ -54,8 +54,8 @@ def test_orders_are_heard_one_by_one_however_their_bytes_come(
 
     speaking = threading.Thread(target=speak)
     speaking.start()
-    listening, heard = Ear(ear), []
-    while (order := listening.listen()) is not None:
+    listening, heard = PipeReader(ear), []
+    while (order := listening.read()) is not None:
         heard.append(order)
     speaking.join()
     os.close(ear)
@@ -66,4 +66,4 @@ def test_an_order_that_breaks_off_is_none(pipe: tuple[int, int]) -> None:
     ear, mouth = pipe
     os.write(mouth, frame(call(1, b"{}"))[:-1])
     os.close(mouth)
-    assert Ear(ear).listen() is None
+    assert PipeReader(ear).read() is None

@@ -18,10 +18,10 @@ import pytest
 from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import Container
 from rota.worker.containers import find_engine
-from rota.worker.runners.process import ProcessRun, Site
+from rota.worker.runners.process import ProcessRunner, RunnerContext
 from tests.worker import fake_engine
 from tests.worker.orders import order
-from tests.worker.site import Sink, alive, guard_here, site, until
+from tests.worker.site import Sink, alive, runner_context, supervisor_here, until
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def calls(state: Path) -> list[tuple[list[str], dict[str, str]]]:
     return [(args, env) for args, env in found if args[0] not in ("ps", "inspect")]
 
 
-def with_engine(where: Path, sink: Sink) -> Site:
-    return dataclasses.replace(site(where, sink, 0.5), engine=find_engine("auto"))
+def with_engine(where: Path, sink: Sink) -> RunnerContext:
+    return dataclasses.replace(runner_context(where, sink, 0.5), engine=find_engine("auto"))
 
 
-def run_of(argv: list[str], where: Path, sink: Sink, **changes: object) -> ProcessRun:
+def run_of(argv: list[str], where: Path, sink: Sink, **changes: object) -> ProcessRunner:
     task = Container(image="image", argv=argv, env={"GREETING": "hello"})
-    return ProcessRun(order("e1", **changes), task, with_engine(where, sink))
+    return ProcessRunner(order("e1", **changes), task, with_engine(where, sink))
 
 
 def boxes(state: Path) -> list[str]:
@@ -100,7 +100,7 @@ async def test_a_jobs_variables_never_reach_the_engine(
     monkeypatch.setenv("AGENT_SECRET", "hidden")
     task = Container(image="image", argv=["env"], env={"DOCKER_HOST": "evil", "LD_PRELOAD": "x.so"})
     sink = Sink()
-    await ProcessRun(order("e1"), task, with_engine(where, sink)).run()
+    await ProcessRunner(order("e1"), task, with_engine(where, sink)).run()
     for _, env in calls(state):
         assert {"DOCKER_HOST", "LD_PRELOAD", "GREETING", "AGENT_SECRET"}.isdisjoint(env)
     assert b"DOCKER_HOST=evil" in sink.log
@@ -177,7 +177,7 @@ async def test_a_container_ends_with_the_lease_though_the_agent_is_gone(
     run = run_of(["sleep", "60"], where, Sink())
     running = asyncio.create_task(run.run())
     pid = await started(state)
-    await guard_here().dismiss()  # its socket closes, as when the agent dies
+    await supervisor_here().shut_down()  # its socket closes, as when the agent dies
     await running
     await until(lambda: not boxes(state))
     assert not alive(pid)

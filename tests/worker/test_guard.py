@@ -21,11 +21,11 @@ from rota.wire.queues import LimitsView
 from rota.wire.tasks import Command, Task
 from rota.worker.clock import BootClock
 from rota.worker.guard import client
-from rota.worker.guard.client import Guard, Isolation, Launch
-from rota.worker.runners.folder import LONG_AGO_NS, Shelf
-from rota.worker.runners.process import ProcessRun
+from rota.worker.guard.client import Isolation, Launch, Supervisor
+from rota.worker.runners.folder import LONG_AGO_NS, FolderPool
+from rota.worker.runners.process import ProcessRunner
 from tests.worker.orders import order, python, shell
-from tests.worker.site import Sink, alive, guard_here, marked, site, until
+from tests.worker.site import Sink, alive, marked, runner_context, supervisor_here, until
 from tests.worker.test_process import error
 
 MIB = 1 << 20
@@ -78,9 +78,10 @@ def report_of(tmp_path: Path, sink: Sink, isolation: Isolation, groups: bool) ->
         command = msgspec.json.decode(view.task, type=Task)
         assert isinstance(command, Command)
         here = dataclasses.replace(
-            site(tmp_path, sink, grace_s=0.5), guard=guard_here(isolation, groups=groups)
+            runner_context(tmp_path, sink, grace_s=0.5),
+            supervisor=supervisor_here(isolation, groups=groups),
         )
-        return asyncio.ensure_future(ProcessRun(view, command, here).run())
+        return asyncio.ensure_future(ProcessRunner(view, command, here).run())
 
     return run
 
@@ -92,7 +93,7 @@ async def test_a_job_is_killed_at_once_when_its_lease_is_not_renewed(
     mark: str, isolation: Isolation
 ) -> None:
     clock = BootClock()
-    ward = guard_here(isolation).spawn(sleeper(mark), clock.now() + 0.5)
+    ward = supervisor_here(isolation).spawn(sleeper(mark), clock.now() + 0.5)
     ended = await ward.ended
     assert clock.now() >= ended.deeds[0].after_s
     assert (ended.cause, [deed.signal for deed in ended.deeds]) == ("lease", ["SIGKILL"])
@@ -101,7 +102,7 @@ async def test_a_job_is_killed_at_once_when_its_lease_is_not_renewed(
 
 async def test_a_renewed_job_lives_on_and_a_lease_can_be_cut_short(mark: str) -> None:
     clock = BootClock()
-    guard = guard_here()
+    guard = supervisor_here()
     short = guard.spawn(launch("sleep 600"), clock.now() + 0.3)
     ward = guard.spawn(sleeper(mark), clock.now() + 0.3)
     ward.hold_until(clock.now() + 600)
@@ -115,7 +116,7 @@ async def test_after_a_thaw_what_is_over_ends_before_anything_else_is_heard(
     mark: str, isolation: Isolation
 ) -> None:
     clock = BootClock()
-    guard = guard_here(isolation)
+    guard = supervisor_here(isolation)
     ward = guard.spawn(sleeper(mark), clock.now() + 0.5)
     await until(lambda: len(marked(mark)) == 2)
     os.kill(guard.pid, signal.SIGSTOP)
@@ -135,7 +136,7 @@ async def test_after_a_thaw_what_is_over_ends_before_anything_else_is_heard(
 async def test_a_guard_that_does_not_answer_is_killed_with_its_jobs_and_replaced(
     mark: str, isolation: Isolation
 ) -> None:
-    guard = guard_here(isolation, ping_s=0.05, silence_s_max=0.3)
+    guard = supervisor_here(isolation, ping_s=0.05, silence_s_max=0.3)
     ward = guard.spawn(sleeper(mark))
     await until(lambda: len(marked(mark)) == 2)
     watch = asyncio.create_task(guard.watch())
@@ -149,7 +150,7 @@ async def test_a_guard_that_does_not_answer_is_killed_with_its_jobs_and_replaced
 async def test_a_job_that_kills_its_shim_takes_nobody_else_with_it_and_leaves_nothing(
     mark: str,
 ) -> None:
-    guard = guard_here("subreaper")
+    guard = supervisor_here("subreaper")
     neighbour = guard.spawn(launch("exec sleep 600"))
     script = f"(env -i setsid sh -c 'sleep 600; : {mark}' &); kill -9 $PPID; sleep 600; : {mark}"
     ended = await guard.spawn(launch(script)).ended
@@ -159,7 +160,7 @@ async def test_a_job_that_kills_its_shim_takes_nobody_else_with_it_and_leaves_no
 
 
 async def test_in_a_namespace_a_job_can_neither_see_nor_kill_what_is_outside() -> None:
-    guard = guard_here()
+    guard = supervisor_here()
     if (await guard.hello).isolation != "namespace":
         pytest.skip("no PID namespaces here")
     mine = f"kill -0 {os.getpid()} {guard.pid} && exit 1; [ ! -e /proc/{os.getpid()} ] || exit 2"
@@ -168,7 +169,7 @@ async def test_in_a_namespace_a_job_can_neither_see_nor_kill_what_is_outside() -
 
 
 async def test_shims_are_used_again_and_carry_nothing_over(tmp_path: Path) -> None:
-    guard = guard_here()
+    guard = supervisor_here()
     read, write = os.pipe()
     first = "umask 000; export LEAK=1; ulimit -n 100; cd /tmp; exit 0"
     await guard.spawn(launch(first, env={"PATH": os.environ["PATH"], "LEAK": "2"})).ended
@@ -186,12 +187,12 @@ async def test_shims_are_used_again_and_carry_nothing_over(tmp_path: Path) -> No
     assert text.split("\n")[1].split() == ["0", "1", "2", "3"], "the last one is that of ls"
 
 
-def shims(guard: Guard) -> list[int]:
+def shims(guard: Supervisor) -> list[int]:
     return [child.pid for child in psutil.Process(guard.pid).children()]
 
 
 async def test_a_hundred_jobs_at_once_all_end_and_all_descriptors_come_back() -> None:
-    guard = guard_here()
+    guard = supervisor_here()
     await guard.hello
     process = psutil.Process(guard.pid)
     before = process.num_fds()
@@ -208,10 +209,10 @@ async def test_a_hundred_jobs_at_once_all_end_and_all_descriptors_come_back() ->
 async def test_a_dismissed_guard_kills_what_runs_and_leaves(
     mark: str, isolation: Isolation
 ) -> None:
-    guard = Guard(isolation)
+    guard = Supervisor(isolation)
     ward = guard.spawn(sleeper(mark))
     await until(lambda: len(marked(mark)) == 2)
-    await guard.dismiss()
+    await guard.shut_down()
     assert (await ward.ended).cause == "guard"
     assert not alive(guard.pid)
     assert marked(mark) == []
@@ -249,7 +250,7 @@ async def test_a_job_within_its_memory_is_left_alone_and_measured(report_of: Loo
 
 
 async def test_a_job_that_was_killed_is_not_charged_for_those_before_it() -> None:
-    guard = guard_here()
+    guard = supervisor_here()
     burn = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
     busy = await guard.spawn(launch(burn)).ended
     idle = await guard.spawn(launch("sleep 600", timeout_s=0.2)).ended
@@ -321,13 +322,15 @@ async def test_a_job_gains_no_rights_and_dumps_no_core(report_of: Looked, sink: 
 async def test_a_clean_folder_serves_the_next_job_and_a_used_one_does_not(
     tmp_path: Path, sink: Sink
 ) -> None:
-    here = dataclasses.replace(site(tmp_path, sink), shelf=Shelf(tmp_path, kept_max=4))
+    here = dataclasses.replace(
+        runner_context(tmp_path, sink), folders=FolderPool(tmp_path, kept_max=4)
+    )
 
     async def ran(script: str, payload: bytes = b"{}") -> CompletedReport:
         view = order("e1", shell(script), payload=msgspec.Raw(payload))
         command = msgspec.json.decode(view.task, type=Task)
         assert isinstance(command, Command)
-        return await ProcessRun(view, command, here).run()
+        return await ProcessRunner(view, command, here).run()
 
     await ran('cat "$ROTA_PAYLOAD"; echo 1 > "$ROTA_RESULT"; exit 0', b'{"longer": "secret"}')
     (kept,) = os.listdir(tmp_path)
@@ -376,7 +379,7 @@ time.sleep(600)
 async def test_a_job_that_speaks_for_its_shim_ends_nobody_but_itself(
     isolation: Isolation, said: str
 ) -> None:
-    guard = guard_here(isolation)
+    guard = supervisor_here(isolation)
     neighbour = guard.spawn(launch("exec sleep 600"))
     argv = [sys.executable, "-c", SPEAKS_FOR_ITS_SHIM, said]
     ended = await guard.spawn(launch("", argv=argv, timeout_s=20.0)).ended

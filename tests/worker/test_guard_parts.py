@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from rota.worker.guard.channel import Channel
-from rota.worker.guard.charge import Charge
-from rota.worker.guard.groups import open_groups
+from rota.worker.guard.charge import SupervisedJob
+from rota.worker.guard.groups import open_cgroups
 from rota.worker.guard.pool import Shim
 from rota.worker.guard.words import (
-    ENDED,
-    GONE,
     NO_NUMBER,
     NO_PROGRAM,
+    PROGRAM_ENDED,
+    TREE_ENDED,
     Bounds,
-    Word,
+    ShimMessage,
     pack_job,
-    read_word,
+    read_shim_message,
     unpack_job,
 )
 
@@ -125,7 +125,7 @@ def test_version_2_moves_agent_and_guard_aside_and_asks_for_both_controllers(
     top = tmp_path / "fs"
     (top / "unit").mkdir(parents=True)
     (top / "cgroup.controllers").write_text("memory pids")
-    groups = open_groups(42, str(top), str(own))
+    groups = open_cgroups(42, str(top), str(own))
     assert groups.kinds() == {"memory": "cgroup v2", "pids": "cgroup v2"}
     assert (top / "unit/cgroup.subtree_control").read_text() == "+memory +pids"
     place = top / "unit" / f"rota-{os.getpid()}"
@@ -149,7 +149,7 @@ def test_a_job_that_the_kernel_ended_with_its_shim_is_known_to_have_run_out_of_m
     (tmp_path / "own").write_text("0::/\n")
     (tmp_path / "fs").mkdir()
     (tmp_path / "fs/cgroup.controllers").write_text("memory pids")
-    group = open_groups(42, str(tmp_path / "fs"), str(tmp_path / "own")).make(20, 1 << 20)
+    group = open_cgroups(42, str(tmp_path / "fs"), str(tmp_path / "own")).make(20, 1 << 20)
     assert group is not None
     (folder,) = (tmp_path / "fs").glob("rota-*/1")
     (folder / "memory.events").write_text("low 0\noom 1\noom_kill 2\n")
@@ -160,18 +160,18 @@ def test_a_job_that_the_kernel_ended_with_its_shim_is_known_to_have_run_out_of_m
         shim = Shim(1, ours, Bounds(memory=1 << 20))
         shim.group = group
         said = {"key": 1, "after": None, "grace": 5.0, "timeout": None, "deadline": None}
-        charge = Charge(said, shim, now=0.0)
+        charge = SupervisedJob(said, shim, now=0.0)
         charge.cause = "shim"
         group.remove()
         shutil.rmtree(folder)
-        account = charge.account()
+        account = charge.end_report()
     assert (account["cause"], account["used"]) == ("memory", used)
 
 
 def test_where_no_group_may_be_made_there_is_none(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("4:memory:/elsewhere\n3:pids:/\n0::/\n")
-    groups = open_groups(42, str(tmp_path / "nowhere"), str(own))
+    groups = open_cgroups(42, str(tmp_path / "nowhere"), str(own))
     assert groups.kinds() == {}
     assert groups.make(20, 1 << 20) is None
 
@@ -182,7 +182,7 @@ def test_groups_of_guards_that_died_are_swept(tmp_path: Path) -> None:
     dead, alive = tmp_path / "pids/rota-999999999/1", tmp_path / f"pids/rota-{os.getppid()}"
     dead.mkdir(parents=True)
     alive.mkdir()
-    assert open_groups(42, str(tmp_path), str(own)).kinds() == {"pids": "cgroup v1"}
+    assert open_cgroups(42, str(tmp_path), str(own)).kinds() == {"pids": "cgroup v1"}
     assert not dead.parent.exists()
     assert alive.exists()
 
@@ -213,24 +213,24 @@ def test_text_that_no_program_can_be_given_is_refused_before_it_is_sent(
 
 def test_what_a_shim_says_is_read_as_it_was_said_and_nothing_else_is_read_at_all() -> None:
     for word in (
-        Word(NO_PROGRAM, NO_NUMBER, text="no ü here"),
-        Word(kind=3, number=9, peak=1 << 40, cpu_s=0.25),
+        ShimMessage(NO_PROGRAM, NO_NUMBER, text="no ü here"),
+        ShimMessage(kind=3, number=9, peak=1 << 40, cpu_s=0.25),
     ):
-        assert read_word(word.packed()) == word
+        assert read_shim_message(word.packed()) == word
     with pytest.raises(ValueError, match="a shim said"):
-        read_word(b"{}")
+        read_shim_message(b"{}")
 
 
 @pytest.mark.parametrize(
     "word",
     [
-        Word(GONE, -1),
-        Word(ENDED, 0x137F),
-        Word(GONE, peak=-1),
-        Word(GONE, cpu_s=float("nan")),
-        Word(GONE, cpu_s=float("inf")),
+        ShimMessage(TREE_ENDED, -1),
+        ShimMessage(PROGRAM_ENDED, 0x137F),
+        ShimMessage(TREE_ENDED, peak=-1),
+        ShimMessage(TREE_ENDED, cpu_s=float("nan")),
+        ShimMessage(TREE_ENDED, cpu_s=float("inf")),
     ],
 )
-def test_an_end_that_no_process_can_have_is_no_shims_word(word: Word) -> None:
+def test_an_end_that_no_process_can_have_is_no_shims_word(word: ShimMessage) -> None:
     with pytest.raises(ValueError, match="which cannot be"):
-        read_word(word.packed())
+        read_shim_message(word.packed())

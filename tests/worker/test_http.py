@@ -14,8 +14,8 @@ from aiohttp import web
 
 from rota.wire.executions import CompletedReport
 from rota.wire.tasks import HttpCall
-from rota.worker.runners.http_call import HttpRun
-from rota.worker.runners.http_gate import Gate, Sessions, is_public
+from rota.worker.runners.http_call import HttpRunner
+from rota.worker.runners.http_gate import AddressPolicy, HttpSessions, is_public
 from tests.worker.orders import order
 
 
@@ -75,19 +75,19 @@ async def listener() -> AsyncIterator[Listener]:
 
 
 @pytest.fixture
-async def sessions() -> AsyncIterator[Sessions]:
-    sessions = Sessions(Gate(["127.0.0.0/8"]))
+async def sessions() -> AsyncIterator[HttpSessions]:
+    sessions = HttpSessions(AddressPolicy(["127.0.0.0/8"]))
     yield sessions
     await sessions.close()
 
 
-def run_of(sessions: Sessions, task: dict[str, Any], **changes: object) -> HttpRun:
+def run_of(sessions: HttpSessions, task: dict[str, Any], **changes: object) -> HttpRunner:
     full = {"kind": "http", **task}
     call = msgspec.convert(full, HttpCall)
-    return HttpRun(order("e1", full, **changes), call, sessions)
+    return HttpRunner(order("e1", full, **changes), call, sessions)
 
 
-async def ran(sessions: Sessions, url: str, **task: Any) -> CompletedReport:
+async def ran(sessions: HttpSessions, url: str, **task: Any) -> CompletedReport:
     return await run_of(sessions, {"url": url, **task}).run()
 
 
@@ -103,7 +103,7 @@ def result(report: CompletedReport) -> dict[str, Any]:
     return found
 
 
-async def test_a_good_answer_is_the_result(listener: Listener, sessions: Sessions) -> None:
+async def test_a_good_answer_is_the_result(listener: Listener, sessions: HttpSessions) -> None:
     told = result(await ran(sessions, listener.url + "/fine?secret=1"))
     assert (told["status"], told["body"]) == (200, {"ok": [1, 2]})
     assert told["headers"]["content-type"].startswith("application/json")
@@ -114,7 +114,7 @@ async def test_a_good_answer_is_the_result(listener: Listener, sessions: Session
 
 
 async def test_bodies_and_headers_go_out_as_they_were_given(
-    listener: Listener, sessions: Sessions
+    listener: Listener, sessions: HttpSessions
 ) -> None:
     headers = {"Content-Type": "text/csv", "idempotency-key": "mine", "x-rota-fence": "99"}
     await ran(sessions, listener.url, method="POST", body="a,b", headers=headers)
@@ -131,7 +131,7 @@ async def test_bodies_and_headers_go_out_as_they_were_given(
     [(404, False), (408, True), (410, False), (425, True), (429, True), (500, True), (503, True)],
 )
 async def test_a_bad_answer_fails_and_says_whether_another_try_may_help(
-    listener: Listener, sessions: Sessions, code: int, retryable: bool
+    listener: Listener, sessions: HttpSessions, code: int, retryable: bool
 ) -> None:
     report = await ran(sessions, f"{listener.url}/status/{code}")
     assert (report.status, report.retryable) == ("failed", retryable)
@@ -141,14 +141,14 @@ async def test_a_bad_answer_fails_and_says_whether_another_try_may_help(
     assert after == (17_000 if code in (429, 503) else None)
 
 
-async def test_redirects_are_not_followed(listener: Listener, sessions: Sessions) -> None:
+async def test_redirects_are_not_followed(listener: Listener, sessions: HttpSessions) -> None:
     report = await ran(sessions, listener.url + "/moved")
     assert "redirects are not followed (to http://127.0.0.1/secret)" in error(report)["message"]
     assert not report.retryable
     assert len(listener.asked) == 1
 
 
-async def test_an_answer_is_kept_up_to_a_size(listener: Listener, sessions: Sessions) -> None:
+async def test_an_answer_is_kept_up_to_a_size(listener: Listener, sessions: HttpSessions) -> None:
     report = await ran(sessions, listener.url + "/large")
     assert len(bytes(report.result)) <= 1024 * 1024
     told = result(report)
@@ -161,14 +161,16 @@ async def test_an_answer_is_kept_up_to_a_size(listener: Listener, sessions: Sess
 
 
 async def test_a_silent_server_costs_no_more_than_the_jobs_time(
-    listener: Listener, sessions: Sessions
+    listener: Listener, sessions: HttpSessions
 ) -> None:
     report = await run_of(sessions, {"url": listener.url + "/silent"}, timeout=0.2).run()
     assert report.status == "timed_out"
     assert "timed out after 0.2 s" in error(report)["message"]
 
 
-async def test_a_cancelled_request_is_broken_off(listener: Listener, sessions: Sessions) -> None:
+async def test_a_cancelled_request_is_broken_off(
+    listener: Listener, sessions: HttpSessions
+) -> None:
     run = run_of(sessions, {"url": listener.url + "/silent"})
     running = asyncio.create_task(run.run())
     await listener.arrived.wait()
@@ -178,7 +180,7 @@ async def test_a_cancelled_request_is_broken_off(listener: Listener, sessions: S
     assert "was broken off" in error(report)["message"]
 
 
-async def test_nothing_listening_is_worth_another_try(sessions: Sessions) -> None:
+async def test_nothing_listening_is_worth_another_try(sessions: HttpSessions) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     report = await ran(sessions, f"http://127.0.0.1:{port}/")
@@ -187,7 +189,7 @@ async def test_nothing_listening_is_worth_another_try(sessions: Sessions) -> Non
 
 
 async def test_an_answer_that_breaks_off_is_worth_another_try(
-    listener: Listener, sessions: Sessions
+    listener: Listener, sessions: HttpSessions
 ) -> None:
     report = await ran(sessions, listener.url + "/torn")
     assert report.retryable
@@ -201,7 +203,7 @@ async def test_an_answer_that_breaks_off_is_worth_another_try(
 async def test_a_private_address_is_refused_however_it_is_written(
     listener: Listener, host: str
 ) -> None:
-    sessions = Sessions(Gate())
+    sessions = HttpSessions(AddressPolicy())
     report = await ran(sessions, f"http://{host}:{listener.port}/")
     await sessions.close()
     assert listener.asked == []
@@ -222,7 +224,7 @@ async def test_a_name_is_judged_by_the_address_it_leads_to_at_last(
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place)]
 
     monkeypatch.setattr(loop, "getaddrinfo", look_up)
-    sessions = Sessions(Gate())
+    sessions = HttpSessions(AddressPolicy())
     report = await ran(sessions, f"http://rebound.example:{listener.port}/")
     await sessions.close()
     assert "127.0.0.1 is a private address" in error(report)["message"]
@@ -231,7 +233,7 @@ async def test_a_name_is_judged_by_the_address_it_leads_to_at_last(
 
 async def test_what_the_operator_allows_is_reached(listener: Listener) -> None:
     for allowed in ("127.0.0.1", "127.0.0.0/8", "localhost"):
-        sessions = Sessions(Gate([allowed]))
+        sessions = HttpSessions(AddressPolicy([allowed]))
         host = "localhost" if allowed == "localhost" else "127.0.0.1"
         assert result(await ran(sessions, f"http://{host}:{listener.port}/"))["status"] == 200
         other = "127.0.0.1" if allowed == "localhost" else "[::1]"

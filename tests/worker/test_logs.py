@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rota.sdk.backoff import delay_s
 from rota.wire.limits import JOB_LOG_BYTES
-from rota.worker.diary import open_diary
+from rota.worker.diary import open_agent_log
 from rota.worker.link import AwayError
 from rota.worker.logs import NEWEST_BYTES, WAITING_BYTES, LogBuffer, LogPump
 from rota.worker.masking import Secrets
@@ -207,6 +207,6 @@ def test_two_workers_do_not_come_back_at_once() -> None:
 
 def test_the_diary_is_json_where_nobody_watches() -> None:
     page = io.StringIO()
-    open_diary(page).warning("something", worker_id="w1")
+    open_agent_log(page).warning("something", worker_id="w1")
     line = json.loads(page.getvalue())
     assert (line["event"], line["level"], line["worker_id"]) == ("something", "warning", "w1")

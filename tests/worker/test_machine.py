@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.worker.devices import Devices, numbers
+from rota.worker.devices import GpuAllocator, gpu_numbers
 from rota.worker.machine import detect, detect_cpu, detect_memory, gpu_indices
 
 GIB = 1 << 30
@@ -105,11 +105,11 @@ def test_this_machine_has_something_to_give(tmp_path: Path) -> None:
 def test_gpus_that_are_said_to_be_there_have_numbers_too(
     found: list[int], said: float | None, wanted: list[int]
 ) -> None:
-    assert list(numbers(found, said)) == wanted
+    assert list(gpu_numbers(found, said)) == wanted
 
 
 def test_gpus_are_handed_out_whole_and_come_back() -> None:
-    devices = Devices([0, 1, 2])
+    devices = GpuAllocator([0, 1, 2])
     assert devices.take("a", 2) == [0, 1]
     assert devices.take("b", 2) == [], "only one is left"
     devices.give_back("a")
@@ -117,7 +117,7 @@ def test_gpus_are_handed_out_whole_and_come_back() -> None:
 
 
 def test_parts_of_a_gpu_share_one_and_leave_the_others_whole() -> None:
-    devices = Devices([0, 1])
+    devices = GpuAllocator([0, 1])
     assert devices.take("a", 0.5) == [0]
     assert devices.take("b", 0.5) == [0]
     assert devices.take("c", 1) == [1]
@@ -126,6 +126,6 @@ def test_parts_of_a_gpu_share_one_and_leave_the_others_whole() -> None:
 
 @pytest.mark.parametrize("amount", [0.5, 1.0, 1.5])
 def test_what_was_never_taken_can_be_given_back(amount: float) -> None:
-    devices = Devices([0, 1])
+    devices = GpuAllocator([0, 1])
     devices.give_back("nobody")
     assert devices.take("a", amount)

@@ -11,10 +11,10 @@ import pytest
 
 from rota.worker.agent import WorkerConfig
 from tests.worker.cell import Cell
-from tests.worker.doors import Door, doors_of
+from tests.worker.doors import FakeServer, fake_servers
 from tests.worker.orders import order, shell
 from tests.worker.site import until
-from tests.worker.started import Started, Starter
+from tests.worker.started import RunningAgent, Starter
 
 
 @pytest.fixture
@@ -23,16 +23,16 @@ def cell() -> Cell:
 
 
 @pytest.fixture
-async def doors(cell: Cell) -> AsyncIterator[Sequence[Door]]:
-    async with doors_of(cell, 3) as doors:
+async def doors(cell: Cell) -> AsyncIterator[Sequence[FakeServer]]:
+    async with fake_servers(cell, 3) as doors:
         yield doors
 
 
 @pytest.fixture
-async def start(doors: Sequence[Door], tmp_path: Path) -> AsyncIterator[Starter]:
-    running: list[Started] = []
+async def start(doors: Sequence[FakeServer], tmp_path: Path) -> AsyncIterator[Starter]:
+    running: list[RunningAgent] = []
 
-    def begin(*given: Door, **changes: object) -> Started:
+    def begin(*given: FakeServer, **changes: object) -> RunningAgent:
         settings: dict[str, object] = {
             "servers": [door.url for door in given or doors],
             "name": "tester",
@@ -41,7 +41,7 @@ async def start(doors: Sequence[Door], tmp_path: Path) -> AsyncIterator[Starter]
             "grace_s": 0.5,
             "silence_s": 0.3,
         }
-        running.append(Started(WorkerConfig(**{**settings, **changes})))  # type: ignore[arg-type]
+        running.append(RunningAgent(WorkerConfig(**{**settings, **changes})))  # type: ignore[arg-type]
         return running[-1]
 
     yield begin
@@ -52,14 +52,14 @@ async def start(doors: Sequence[Door], tmp_path: Path) -> AsyncIterator[Starter]
             await one.stopped()
 
 
-async def a_poll_at(door: Door) -> None:
+async def a_poll_at(door: FakeServer) -> None:
     """Until the worker has asked there once more."""
     before = door.polls
     await until(lambda: door.polls > before)
 
 
 async def test_the_leader_that_a_follower_names_is_asked_from_then_on(
-    cell: Cell, doors: Sequence[Door], start: Starter
+    cell: Cell, doors: Sequence[FakeServer], start: Starter
 ) -> None:
     doors[0].leader = doors[2].url
     worker = start()
@@ -71,7 +71,7 @@ async def test_the_leader_that_a_follower_names_is_asked_from_then_on(
 
 
 async def test_a_leader_that_was_not_given_is_followed_too_unless_told_otherwise(
-    doors: Sequence[Door], start: Starter
+    doors: Sequence[FakeServer], start: Starter
 ) -> None:
     doors[0].leader = doors[1].leader = doors[2].url
     start(doors[0], name="follows")
@@ -83,7 +83,7 @@ async def test_a_leader_that_was_not_given_is_followed_too_unless_told_otherwise
 
 
 async def test_a_leader_that_cannot_be_reached_is_left_to_those_who_forward(
-    cell: Cell, doors: Sequence[Door], start: Starter
+    cell: Cell, doors: Sequence[FakeServer], start: Starter
 ) -> None:
     doors[0].leader = doors[2].url
     await doors[2].close()
@@ -100,7 +100,7 @@ async def test_a_leader_that_cannot_be_reached_is_left_to_those_who_forward(
 
 
 async def test_without_a_leader_all_are_asked_until_there_is_one(
-    cell: Cell, doors: Sequence[Door], start: Starter, tmp_path: Path
+    cell: Cell, doors: Sequence[FakeServer], start: Starter, tmp_path: Path
 ) -> None:
     worker = start()
     ready, go_on = tmp_path / "ready", tmp_path / "go-on"
@@ -121,7 +121,7 @@ async def test_without_a_leader_all_are_asked_until_there_is_one(
 
 @pytest.mark.parametrize("trouble", ["gone", "frozen", "no leader", "nonsense"])
 async def test_a_job_outlives_the_server_it_came_from(
-    cell: Cell, doors: Sequence[Door], start: Starter, tmp_path: Path, trouble: str
+    cell: Cell, doors: Sequence[FakeServer], start: Starter, tmp_path: Path, trouble: str
 ) -> None:
     worker = start(doors[0], doors[1])
     ready, go_on = tmp_path / "ready", tmp_path / "go-on"
@@ -145,9 +145,9 @@ async def test_a_job_outlives_the_server_it_came_from(
 
 async def test_two_frozen_servers_of_three_cost_no_lease(tmp_path: Path) -> None:
     cell = Cell(ttl=2.0)
-    async with doors_of(cell, 3) as doors:
+    async with fake_servers(cell, 3) as doors:
         servers = [door.url for door in doors]
-        worker = Started(WorkerConfig(servers=servers, work_dir=tmp_path / "w", silence_s=0.2))
+        worker = RunningAgent(WorkerConfig(servers=servers, work_dir=tmp_path / "w", silence_s=0.2))
         cell.grant(order("e1", shell("exec sleep 600"), lease_expires_in=2.0))
         await until(lambda: "e1" in cell.named)
         deadline = worker.agent._session.deadline("e1") or 0.0
@@ -160,7 +160,7 @@ async def test_two_frozen_servers_of_three_cost_no_lease(tmp_path: Path) -> None
 
 
 async def test_what_a_frozen_server_passes_on_late_starts_nothing_a_second_time(
-    cell: Cell, doors: Sequence[Door], start: Starter, tmp_path: Path
+    cell: Cell, doors: Sequence[FakeServer], start: Starter, tmp_path: Path
 ) -> None:
     start(doors[0], doors[1])
     await until(lambda: doors[0].polls > 0)
@@ -180,7 +180,7 @@ async def test_what_a_frozen_server_passes_on_late_starts_nothing_a_second_time(
 
 
 async def test_an_order_given_to_a_poll_that_was_abandoned_is_not_lost(
-    cell: Cell, doors: Sequence[Door], start: Starter
+    cell: Cell, doors: Sequence[FakeServer], start: Starter
 ) -> None:
     start(doors[0], doors[1])
     await until(lambda: doors[0].polls > 0)
@@ -194,7 +194,7 @@ async def test_an_order_given_to_a_poll_that_was_abandoned_is_not_lost(
 
 
 async def test_an_upload_that_fails_does_not_move_the_conversation(
-    cell: Cell, doors: Sequence[Door], start: Starter
+    cell: Cell, doors: Sequence[FakeServer], start: Starter
 ) -> None:
     doors[0].refuses = "/executions/"
     start(doors[0], doors[1])
@@ -208,7 +208,7 @@ async def test_an_upload_that_fails_does_not_move_the_conversation(
 
 
 async def test_a_heartbeat_is_heard_by_another_server_while_a_poll_hangs(
-    cell: Cell, doors: Sequence[Door], start: Starter
+    cell: Cell, doors: Sequence[FakeServer], start: Starter
 ) -> None:
     cell.ttl = cell.poll_wait_max = 3.0
     doors[0].leader = doors[1].url  # polls go there
@@ -222,7 +222,7 @@ async def test_a_heartbeat_is_heard_by_another_server_while_a_poll_hangs(
 
 
 async def test_it_says_goodbye_to_whoever_listens(
-    cell: Cell, doors: Sequence[Door], start: Starter
+    cell: Cell, doors: Sequence[FakeServer], start: Starter
 ) -> None:
     worker = start()
     await until(lambda: doors[0].polls > 0)
@@ -231,7 +231,7 @@ async def test_it_says_goodbye_to_whoever_listens(
     assert cell.verbs[-1] == "leave"
 
 
-async def _storm(dice: random.Random, doors: Sequence[Door], over: asyncio.Event) -> None:
+async def _storm(dice: random.Random, doors: Sequence[FakeServer], over: asyncio.Event) -> None:
     """Something goes wrong and right again, all the time; one server is always of use."""
     open_doors = dict.fromkeys(doors, True)
     while not over.is_set():
@@ -261,7 +261,7 @@ async def _storm(dice: random.Random, doors: Sequence[Door], over: asyncio.Event
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_through_any_storm_every_job_starts_once_and_its_end_is_heard(
-    cell: Cell, doors: Sequence[Door], start: Starter, tmp_path: Path, seed: int
+    cell: Cell, doors: Sequence[FakeServer], start: Starter, tmp_path: Path, seed: int
 ) -> None:
     dice, over = random.Random(seed), asyncio.Event()
     worker = start(concurrency=6)
@@ -279,4 +279,4 @@ async def test_through_any_storm_every_job_starts_once_and_its_end_is_heard(
     assert sorted(starts.read_text().split()) == sorted(keys)
     assert {report.status for report in cell.reports.values()} == {"succeeded"}
     assert len(cell.registrations) == 1
-    await until(lambda: worker.agent._session.owed == 0)
+    await until(lambda: worker.agent._session.pending_reports == 0)

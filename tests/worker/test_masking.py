@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.worker.masking import Masking, Secrets, secrets_of
+from rota.worker.masking import Secrets, StreamMasking, secrets_of
 
 SECRETS = ("abcabd", "abcabdxyz", "bdxyzaa", "zzzzzz")
 
 
 def shown(secrets: Secrets, *pieces: bytes) -> bytes:
-    masking = Masking(secrets)
+    masking = StreamMasking(secrets)
     return b"".join([*map(masking.add, pieces), masking.end()])
 
 
@@ -37,7 +37,7 @@ def test_other_bytes_are_left_as_they_are(data: bytes, cut: int) -> None:
 
 
 def test_text_that_only_begins_like_a_secret_comes_out_later() -> None:
-    masking = Masking(Secrets(["hunter2hunter2"]))
+    masking = StreamMasking(Secrets(["hunter2hunter2"]))
     assert masking.add(b"I am a hunt") == b"I am a "
     assert masking.add(b"ress\n") == b"huntress\n"
 

@@ -13,7 +13,7 @@ from rota.worker.agent import WorkerConfig
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
 from tests.worker.site import until
-from tests.worker.started import Started
+from tests.worker.started import RunningAgent
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ async def cell() -> AsyncIterator[Cell]:
     await one.stop()
 
 
-def started(cell: Cell, folder: Path, port: int) -> Started:
-    return Started(
+def started(cell: Cell, folder: Path, port: int) -> RunningAgent:
+    return RunningAgent(
         WorkerConfig(servers=[cell.url], name="t", work_dir=folder, metrics=("127.0.0.1", port))
     )
 
 
-async def scrape(agent: Started, **headers: str) -> str:
+async def scrape(agent: RunningAgent, **headers: str) -> str:
     url = f"http://127.0.0.1:{agent.agent.door.port}/metrics"
     async with httpx2.AsyncClient() as http:
         return (await http.get(url, headers=headers)).text

@@ -9,7 +9,7 @@ import pytest
 
 from rota.store import limits as store
 from rota.wire import limits as wire
-from rota.worker.runners.outputs import outputs_in
+from rota.worker.runners.outputs import find_outputs
 
 
 def _left(folder: Path, *names: str) -> None:
@@ -22,7 +22,7 @@ def _left(folder: Path, *names: str) -> None:
 def test_files_in_folders_are_kept_by_the_way_down_to_them(tmp_path: Path) -> None:
     _left(tmp_path, "b.txt", "plots/a.png", "plots/2026/c d.png")
     (tmp_path / "empty").mkdir()
-    found = outputs_in(tmp_path)
+    found = find_outputs(tmp_path)
     assert list(found.files) == ["b.txt", "plots/2026/c d.png", "plots/a.png"]
     assert [path.read_text() for path in found.files.values()] == list(found.files)
     assert found.others == []
@@ -38,7 +38,7 @@ def test_a_job_that_takes_the_folder_itself_away_has_nothing_kept(
         folder.symlink_to(outside)
     elif put_there == "a file":
         folder.write_text("x")
-    found = outputs_in(folder)
+    found = find_outputs(folder)
     assert found.files == {}
     assert "ROTA_ARTIFACTS is no folder any more" in found.others[0]
 
@@ -50,7 +50,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     (inside / "folder").symlink_to(outside)
     (inside / "sub" / "file").symlink_to(outside / "secret")
     (inside / "sub" / "up").symlink_to("..")
-    found = outputs_in(inside)
+    found = find_outputs(inside)
     assert list(found.files) == ["kept", "sub/kept"]
     assert [other.split(" in ")[0] for other in found.others] == ["folder", "sub/file", "sub/up"]
 
@@ -58,7 +58,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
 def test_what_is_hidden_odd_or_no_file_is_named_and_not_kept(tmp_path: Path) -> None:
     _left(tmp_path, ".git/config", "sub/.hidden", "sub/a\\b", "odd\n/file", "sub/kept")
     os.mkfifo(tmp_path / "sub" / "pipe")
-    found = outputs_in(tmp_path)
+    found = find_outputs(tmp_path)
     assert list(found.files) == ["sub/kept"]
     named = [other.partition(" in ROTA_ARTIFACTS is not kept: ")[0] for other in found.others]
     assert named == [".git", "'odd\\n'", "sub/.hidden", "sub/a\\b", "sub/pipe"]
@@ -67,14 +67,14 @@ def test_what_is_hidden_odd_or_no_file_is_named_and_not_kept(tmp_path: Path) -> 
 def test_a_way_that_is_too_long_or_too_deep_is_not_offered(tmp_path: Path) -> None:
     long, deep = "x" * 100, "/".join("abcdefghijklmnop")
     _left(tmp_path, f"{long}/{long}/{long}", f"{long}/{long}/short", deep, f"{deep[:-1]}z/file")
-    found = outputs_in(tmp_path)
+    found = find_outputs(tmp_path)
     assert list(found.files) == [deep, f"{long}/{long}/short"]
     assert len(found.others) == 2
 
 
 def test_too_many_are_counted_and_not_all_of_them_named(tmp_path: Path) -> None:
     _left(tmp_path, *(f"f/{number}" for number in range(8)))
-    found = outputs_in(tmp_path, files_max=3, noted_max=2)
+    found = find_outputs(tmp_path, files_max=3, noted_max=2)
     assert list(found.files) == ["f/0", "f/1", "f/2"]
     assert found.others[:2] == [
         f"f/{number} in ROTA_ARTIFACTS is not kept: there are more than 3 files"

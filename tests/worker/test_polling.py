@@ -9,9 +9,9 @@ from typing import Any
 
 from rota.wire.units import encode
 from rota.wire.workers import LeaseAnswer, RegisterAnswer, RegisterSpec
-from rota.worker.diary import open_diary
-from rota.worker.link import Ask
-from rota.worker.polling import Conversation
+from rota.worker.diary import open_agent_log
+from rota.worker.link import ServerRequest
+from rota.worker.polling import PollLoop
 from rota.worker.session import Session
 from tests.worker.orders import order
 
@@ -20,7 +20,7 @@ REGISTERED = RegisterAnswer(
 )
 
 
-class Clock:
+class FixedClock:
     """Stands still."""
 
     def now(self) -> float:
@@ -28,18 +28,18 @@ class Clock:
         return 100.0
 
 
-class Line:
+class OneAnswerServer:
     """A server that gives one answer to a worker that has registered, and then none."""
 
     server = "http://there"
-    choices = 1
+    server_count = 1
 
     def __init__(self, answer: bytes) -> None:
         self._answers = [encode(REGISTERED), answer]
         self.asked_by: asyncio.Task[Any] | None = None
         self.passed_over = asyncio.Event()
 
-    async def ask(self, ask: Ask) -> bytes:
+    async def ask(self, ask: ServerRequest) -> bytes:
         """The next answer; after the last one none comes."""
         if not self._answers:
             await asyncio.Event().wait()
@@ -51,14 +51,14 @@ class Line:
         self.passed_over.set()
 
 
-class Hands:
+class RecordingExecutor:
     """Notes what it is told to do, and in which task."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, asyncio.Task[Any] | None]] = []
         self.done = asyncio.Event()
 
-    def obey(self, instructions: Any) -> None:
+    def carry_out(self, instructions: Any) -> None:
         """Does nothing."""
         self.told += [(one, asyncio.current_task()) for one in instructions]
         self.done.set()
@@ -68,11 +68,13 @@ class Hands:
 
 
 @asynccontextmanager
-async def talking(line: Line, hands: Hands) -> AsyncIterator[asyncio.Task[bool]]:
+async def talking(
+    line: OneAnswerServer, hands: RecordingExecutor
+) -> AsyncIterator[asyncio.Task[bool]]:
     """A worker in conversation with that server."""
-    talk = Conversation(Session(), line, Clock(), open_diary())  # type: ignore[arg-type]  # all it needs
+    talk = PollLoop(Session(), line, FixedClock(), open_agent_log())  # type: ignore[arg-type]  # all it needs
     await talk.register(RegisterSpec(name="w"))
-    task = asyncio.create_task(talk.talk(hands))  # type: ignore[arg-type]  # all it needs
+    task = asyncio.create_task(talk.poll_until_drained(hands))  # type: ignore[arg-type]  # all it needs
     try:
         async with asyncio.timeout(10):
             yield task
@@ -83,7 +85,7 @@ async def talking(line: Line, hands: Hands) -> AsyncIterator[asyncio.Task[bool]]
 
 async def test_what_an_answer_says_is_begun_by_whoever_heard_it() -> None:
     answer = LeaseAnswer(executions=[order("e1")], held_for=0.0, cancel=[], lost=[])
-    line, hands = Line(encode(answer)), Hands()
+    line, hands = OneAnswerServer(encode(answer)), RecordingExecutor()
     async with talking(line, hands) as conversation:
         await hands.done.wait()
         ((_, doer),) = hands.told
@@ -92,7 +94,7 @@ async def test_what_an_answer_says_is_begun_by_whoever_heard_it() -> None:
 
 
 async def test_a_server_that_answers_without_sense_is_passed_over() -> None:
-    line, hands = Line(b'{"executions": 3}'), Hands()
+    line, hands = OneAnswerServer(b'{"executions": 3}'), RecordingExecutor()
     async with talking(line, hands) as conversation:
         await line.passed_over.wait()
         assert not hands.told

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from rota.wire.workers import OrderView
-from rota.worker.instructions import Call, Instruction, Start
+from rota.worker.instructions import Action, LeaseCall, Start
 from rota.worker.pace import GATHER_S
 from rota.worker.prefetch import PREFETCH_S, WIDE_FROM
 from rota.worker.reports import report_noop
@@ -32,11 +32,11 @@ def ended(session: Session, name: str, at: float = 0.0) -> list[str]:
     return begun(session.ended([report_noop(name, 7)], at))
 
 
-def begun(instructions: list[Instruction]) -> list[str]:
+def begun(instructions: list[Action]) -> list[str]:
     return [one.order.execution_id for one in instructions if isinstance(one, Start)]
 
 
-def returned(call: Call) -> list[str]:
+def returned(call: LeaseCall) -> list[str]:
     """What a call gives back."""
     return [one.execution_id for one in call.spec.completed if one.status == "returned"]
 

@@ -19,9 +19,9 @@ from rota.wire.tasks import Command, Task
 from rota.wire.traces import parse_traceparent
 from rota.wire.workers import OrderView
 from rota.worker.link import AwayError, RefusedError
-from rota.worker.runners.process import ProcessRun
+from rota.worker.runners.process import ProcessRunner
 from tests.worker.orders import order, python, shell
-from tests.worker.site import Sink, site, until
+from tests.worker.site import Sink, runner_context, until
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def sink() -> Sink:
     return Sink()
 
 
-def run_of(view: OrderView, where: Path, sink: Sink, grace_s: float = 5.0) -> ProcessRun:
+def run_of(view: OrderView, where: Path, sink: Sink, grace_s: float = 5.0) -> ProcessRunner:
     command = msgspec.json.decode(view.task, type=Task)
     assert isinstance(command, Command)
-    return ProcessRun(view, command, site(where, sink, grace_s))
+    return ProcessRunner(view, command, runner_context(where, sink, grace_s))
 
 
 async def ran(
@@ -272,7 +272,7 @@ async def test_a_flood_of_output_stays_bounded_when_the_server_is_slow(
     code = "import sys; sys.stdout.buffer.write(b'x' * 5_000_000 + b'the end')"
     run = run_of(order("e1", python(code)), tmp_path, sink)
     running = asyncio.create_task(run.run())
-    await until(lambda: run._aside.tail().endswith("the end"))
+    await until(lambda: run._output.tail().endswith("the end"))
     sink.open.set()
     await running
     assert len(sink.log) < 2_500_000

@@ -27,7 +27,7 @@ async def test_what_a_job_leaves_in_a_pipe_that_it_made_larger_is_not_the_next_o
     fcntl.fcntl(job, fcntl.F_SETPIPE_SZ, 1 << 20)
     os.write(job, b"0.25 of somebody else\n" * 20_000)
     os.close(job)
-    ear.hush()
+    ear.stop_listening()
     ear.listen(hear)
     job = os.open(path, os.O_WRONLY)
     os.write(job, b"0.5 mine\n")

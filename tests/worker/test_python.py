@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.playroom import Playroom, error, furnish, result
+from tests.worker.playroom import PythonCalls, error, result, write_functions
 from tests.worker.site import until
 
 
 @pytest.fixture
-async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Playroom]:
-    furnish(tmp_path)
+async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PythonCalls]:
+    write_functions(tmp_path)
     (tmp_path / "broken.py").write_text("import nothing_like_this\n")
     monkeypatch.chdir(tmp_path)
-    room = Playroom(tmp_path, grace_s=1.0)
+    room = PythonCalls(tmp_path, grace_s=1.0)
     yield room
     await room.pool.close()
 
 
-async def test_a_function_gets_its_arguments_and_its_result_is_the_jobs(room: Playroom) -> None:
+async def test_a_function_gets_its_arguments_and_its_result_is_the_jobs(room: PythonCalls) -> None:
     assert result(await room.call("add", 1, 2)) == 3
     report = await room.call("add", 1, kwargs={"b": 4})
     assert result(report) == 5
@@ -31,18 +31,18 @@ async def test_a_function_gets_its_arguments_and_its_result_is_the_jobs(room: Pl
     assert report.fence == 7
 
 
-async def test_a_child_stays_warm_between_calls(room: Playroom) -> None:
+async def test_a_child_stays_warm_between_calls(room: PythonCalls) -> None:
     first = result(await room.call("count"))
     second = result(await room.call("count"))
     assert second == [first[0], first[1] + 1], "the same process, with its modules loaded"
 
 
-async def test_calls_at_the_same_time_run_in_processes_of_their_own(room: Playroom) -> None:
+async def test_calls_at_the_same_time_run_in_processes_of_their_own(room: PythonCalls) -> None:
     reports = await room.calls(*(room.order("who") for _ in range(3)))
     assert len({result(one) for one in reports}) == 3
 
 
-async def test_values_of_many_types_become_json(room: Playroom) -> None:
+async def test_values_of_many_types_become_json(room: PythonCalls) -> None:
     assert result(await room.call("invoice")) == {"customer": 42, "at": "2026-01-05"}
     assert result(await room.call("math:sqrt", 4)) == 2.0
     assert result(await room.call("builtins:max", 4, 5)) == 5, "without a signature"
@@ -58,7 +58,7 @@ async def test_values_of_many_types_become_json(room: Playroom) -> None:
     ],
 )
 async def test_a_result_that_cannot_be_kept_fails_and_says_why(
-    room: Playroom, function: str, args: tuple[int, ...], hint: str
+    room: PythonCalls, function: str, args: tuple[int, ...], hint: str
 ) -> None:
     report = await room.call(function, *args)
     assert (report.status, report.retryable) == ("failed", False)
@@ -67,7 +67,9 @@ async def test_a_result_that_cannot_be_kept_fails_and_says_why(
     assert result(await room.call("add", 1)) == 11, "its process is none the worse for it"
 
 
-async def test_an_exception_is_told_with_its_place_and_without_any_values(room: Playroom) -> None:
+async def test_an_exception_is_told_with_its_place_and_without_any_values(
+    room: PythonCalls,
+) -> None:
     report = await room.call("boom", "no such invoice")
     assert report.retryable
     told = error(report)
@@ -79,14 +81,14 @@ async def test_an_exception_is_told_with_its_place_and_without_any_values(room: 
     assert told["type"] == "user_functions.StubbornError"
 
 
-async def test_a_function_can_say_whether_another_try_would_help(room: Playroom) -> None:
+async def test_a_function_can_say_whether_another_try_would_help(room: PythonCalls) -> None:
     report = await room.call("fail")
     assert (report.retryable, error(report)["message"]) == (False, "no such customer")
     report = await room.call("retry")
     assert (report.retryable, error(report)["delay"]) == (True, 7)
 
 
-async def test_what_is_not_there_is_named(room: Playroom) -> None:
+async def test_what_is_not_there_is_named(room: PythonCalls) -> None:
     assert "no module nowhere" in error(await room.call("nowhere.at_all:f"))["message"]
     assert "has no missing" in error(await room.call("missing"))["message"]
     assert "is no function" in error(await room.call("calls"))["message"]
@@ -95,11 +97,11 @@ async def test_what_is_not_there_is_named(room: Playroom) -> None:
     assert "broken.py" in told["traceback"]
 
 
-async def test_arguments_that_do_not_fit_are_told(room: Playroom) -> None:
+async def test_arguments_that_do_not_fit_are_told(room: PythonCalls) -> None:
     assert "too many positional" in error(await room.call("add", 1, 2, 3))["message"]
 
 
-async def test_sys_exit_ends_the_call_not_the_process(room: Playroom) -> None:
+async def test_sys_exit_ends_the_call_not_the_process(room: PythonCalls) -> None:
     before = result(await room.call("who"))
     assert "sys.exit(3)" in error(await room.call("leave", 3))["message"]
     assert result(await room.call("who")) == before
@@ -114,7 +116,7 @@ async def test_sys_exit_ends_the_call_not_the_process(room: Playroom) -> None:
     ],
 )
 async def test_a_process_that_dies_under_a_call_hurts_no_other(
-    room: Playroom, function: str, args: tuple[int, ...], exit_code: int, hint: str
+    room: PythonCalls, function: str, args: tuple[int, ...], exit_code: int, hint: str
 ) -> None:
     bad, good = await room.calls(room.order(function, *args), room.order("add", 1))
     assert (bad.status, bad.exit_code, bad.retryable) == ("failed", exit_code, True)
@@ -124,7 +126,7 @@ async def test_a_process_that_dies_under_a_call_hurts_no_other(
     assert result(await room.call("add", 2)) == 12
 
 
-async def test_a_call_finds_the_process_as_the_one_before_did(room: Playroom) -> None:
+async def test_a_call_finds_the_process_as_the_one_before_did(room: PythonCalls) -> None:
     before = result(await room.call("count"))
     await room.call("move", "/")
     report = await room.call("place")
@@ -134,17 +136,17 @@ async def test_a_call_finds_the_process_as_the_one_before_did(room: Playroom) ->
     assert "SIGKILL" not in error(await room.call("spin", timeout=0.2))["message"]
 
 
-async def test_a_function_that_forks_answers_once(room: Playroom) -> None:
+async def test_a_function_that_forks_answers_once(room: PythonCalls) -> None:
     assert result(await room.call("fork_and_return")) == "once"
     assert result(await room.call("add", 1)) == 11
 
 
-async def test_a_function_that_writes_into_our_pipe_is_killed(room: Playroom) -> None:
+async def test_a_function_that_writes_into_our_pipe_is_killed(room: PythonCalls) -> None:
     assert "SIGKILL" in error(await room.call("tear_our_pipe"))["message"]
     assert result(await room.call("add", 1)) == 11
 
 
-async def test_all_that_a_call_prints_is_in_its_log_and_only_there(room: Playroom) -> None:
+async def test_all_that_a_call_prints_is_in_its_log_and_only_there(room: PythonCalls) -> None:
     await room.call("say")
     lines = room.sink.log.decode().splitlines()
     assert lines[:4] == ["one", "two", "three", "four"]
@@ -155,13 +157,13 @@ async def test_all_that_a_call_prints_is_in_its_log_and_only_there(room: Playroo
     assert room.sink.log == b""
 
 
-async def test_a_flood_of_output_arrives(room: Playroom) -> None:
+async def test_a_flood_of_output_arrives(room: PythonCalls) -> None:
     await room.call("flood", 800_000)
     assert len(room.sink.log) == 80 + 800_000
 
 
 async def test_the_environment_is_clean_and_the_folder_is_the_workers(
-    room: Playroom, monkeypatch: pytest.MonkeyPatch
+    room: PythonCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_PASSWORD", "s3cret")
     env = result(await room.call("environment"))
@@ -172,22 +174,22 @@ async def test_the_environment_is_clean_and_the_folder_is_the_workers(
     assert result(await room.call("place")) == os.getcwd()
 
 
-async def test_a_process_that_has_grown_is_replaced(room: Playroom) -> None:
+async def test_a_process_that_has_grown_is_replaced(room: PythonCalls) -> None:
     before = result(await room.call("who"))
     assert result(await room.call("keep", 300 * 1024 * 1024)) == before
     assert result(await room.call("who")) != before
 
 
-async def test_a_burst_finds_the_processes_of_the_one_before(room: Playroom) -> None:
+async def test_a_burst_finds_the_processes_of_the_one_before(room: PythonCalls) -> None:
     first = await room.calls(*(room.order("who") for _ in range(8)))
     second = await room.calls(*(room.order("who") for _ in range(8)))
     assert {result(one) for one in second} <= {result(one) for one in first}, "none is started anew"
 
 
 async def test_processes_beyond_what_is_wanted_go_when_nobody_wants_them(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
-    hasty = Playroom(tmp_path, idle_s=0.1)
+    hasty = PythonCalls(tmp_path, idle_s=0.1)
     await hasty.calls(*(hasty.order("who") for _ in range(8)))
     await until(lambda: hasty.pool.size == 4)
     await hasty.pool.close()

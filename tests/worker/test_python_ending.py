@@ -12,20 +12,20 @@ import pytest
 
 from rota.wire.jobs import RequirementsView
 from rota.worker.clock import BootClock
-from tests.worker.playroom import Playroom, error, furnish, result
+from tests.worker.playroom import PythonCalls, error, result, write_functions
 from tests.worker.site import until
 
 
 @pytest.fixture
-async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Playroom]:
-    furnish(tmp_path)
+async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PythonCalls]:
+    write_functions(tmp_path)
     monkeypatch.chdir(tmp_path)
-    room = Playroom(tmp_path, grace_s=0.5)
+    room = PythonCalls(tmp_path, grace_s=0.5)
     yield room
     await room.pool.close()
 
 
-async def test_an_endless_loop_is_ended_in_time_and_hurts_no_other(room: Playroom) -> None:
+async def test_an_endless_loop_is_ended_in_time_and_hurts_no_other(room: PythonCalls) -> None:
     late, good = await room.calls(room.order("spin", timeout=0.3), room.order("add", 1))
     assert late.status == "timed_out"
     assert error(late)["message"] == "timed out after 0.3 s; SIGTERM to 1 process"
@@ -33,7 +33,7 @@ async def test_an_endless_loop_is_ended_in_time_and_hurts_no_other(room: Playroo
     assert result(await room.call("add", 2)) == 12
 
 
-async def test_a_function_cleans_up_when_it_is_cancelled(room: Playroom, tmp_path: Path) -> None:
+async def test_a_function_cleans_up_when_it_is_cancelled(room: PythonCalls, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     run = room.run(room.order("wait_long", str(mark)))
     running = asyncio.create_task(run.run())
@@ -45,7 +45,9 @@ async def test_a_function_cleans_up_when_it_is_cancelled(room: Playroom, tmp_pat
     assert (tmp_path / "mark.cleaned").exists()
 
 
-async def test_a_function_that_ignores_the_signal_is_killed(room: Playroom, tmp_path: Path) -> None:
+async def test_a_function_that_ignores_the_signal_is_killed(
+    room: PythonCalls, tmp_path: Path
+) -> None:
     mark = tmp_path / "mark"
     run = room.run(room.order("wait_long", str(mark), kwargs={"ignore": True}))
     running = asyncio.create_task(run.run())
@@ -57,7 +59,9 @@ async def test_a_function_that_ignores_the_signal_is_killed(room: Playroom, tmp_
     assert not (tmp_path / "mark.cleaned").exists()
 
 
-async def test_programs_that_a_function_started_end_with_it(room: Playroom, tmp_path: Path) -> None:
+async def test_programs_that_a_function_started_end_with_it(
+    room: PythonCalls, tmp_path: Path
+) -> None:
     mark, seconds = tmp_path / "mark", f"61.{os.getpid()}"
     run = room.run(room.order("start_sleeper", str(mark), seconds))
     running = asyncio.create_task(run.run())
@@ -78,7 +82,7 @@ def sleepers(seconds: str) -> int:
 
 
 async def test_a_call_that_is_stopped_before_it_began_never_begins(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
     run = room.run(room.order("wait_long", str(tmp_path / "mark")))
     running = asyncio.create_task(run.run())
@@ -90,7 +94,7 @@ async def test_a_call_that_is_stopped_before_it_began_never_begins(
     assert result(await room.call("add", 1)) == 11
 
 
-async def test_a_function_is_held_to_the_memory_its_job_asked_for(room: Playroom) -> None:
+async def test_a_function_is_held_to_the_memory_its_job_asked_for(room: PythonCalls) -> None:
     needs = RequirementsView(1, 192 * 1024 * 1024, 0, 0, {}, [])
     report = await room.call("hog", requirements=needs, timeout=30)
     assert report.status == "failed"
@@ -99,7 +103,7 @@ async def test_a_function_is_held_to_the_memory_its_job_asked_for(room: Playroom
 
 
 async def test_when_the_lease_runs_out_the_process_is_ended_without_the_agent(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
     mark = tmp_path / "mark"
     run = room.run(room.order("wait_long", str(mark)))
@@ -111,7 +115,7 @@ async def test_when_the_lease_runs_out_the_process_is_ended_without_the_agent(
 
 
 async def test_asynchronous_calls_run_at_once_in_one_process(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
     assert result(await room.call("gentle", 1))[1] == 1
     folder = tmp_path / "here"
@@ -125,7 +129,7 @@ async def test_asynchronous_calls_run_at_once_in_one_process(
     assert bad.retryable
 
 
-async def test_each_of_many_calls_has_a_log_of_its_own(room: Playroom, tmp_path: Path) -> None:
+async def test_each_of_many_calls_has_a_log_of_its_own(room: PythonCalls, tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
     await room.call("meet", str(folder), 1, "first")
@@ -143,7 +147,7 @@ async def test_each_of_many_calls_has_a_log_of_its_own(room: Playroom, tmp_path:
 
 
 async def test_one_of_many_calls_is_ended_and_the_others_go_on(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
     process = await learned(room)
     mark = tmp_path / "mark"
@@ -157,7 +161,7 @@ async def test_one_of_many_calls_is_ended_and_the_others_go_on(
     assert result(await room.call("gentle", 3))[0] == process
 
 
-async def learned(room: Playroom) -> str:
+async def learned(room: PythonCalls) -> str:
     """Lets the pool find out that these are asynchronous; the process they share."""
     for name in ("gentle", "patient", "blocking"):
         room.pool.learn(f"user_functions:{name}", "crowd")
@@ -166,7 +170,7 @@ async def learned(room: Playroom) -> str:
 
 
 async def test_a_call_that_blocks_the_others_takes_them_with_it_once(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
     before = await learned(room)
     calm, mark = tmp_path / "calm", tmp_path / "mark"
@@ -185,9 +189,9 @@ async def test_a_call_that_blocks_the_others_takes_them_with_it_once(
 async def test_an_app_tells_its_functions_and_runs_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    furnish(tmp_path)
+    write_functions(tmp_path)
     monkeypatch.chdir(tmp_path)
-    room = Playroom(tmp_path, app=True)
+    room = PythonCalls(tmp_path, app=True)
     assert await room.pool.open() == ["registered", "registered_gentle", "told"]
     for payload in ({"args": [6], "kwargs": {"b": 7}}, {"a": 6, "b": 7}):
         assert result(await room.run(room.registered("registered", payload)).run()) == 42
@@ -212,7 +216,7 @@ async def test_an_app_tells_its_functions_and_runs_them(
 
 
 async def test_a_crash_among_many_lets_each_run_alone_until_it_has_shown_itself(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
     await learned(room)
     room.pool.learn("user_functions:fatal", "crowd")
@@ -229,9 +233,9 @@ async def test_a_crash_among_many_lets_each_run_alone_until_it_has_shown_itself(
 
 
 async def test_calls_wait_for_a_process_when_there_are_enough(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
-    small = Playroom(tmp_path, children_max=2)
+    small = PythonCalls(tmp_path, children_max=2)
     needs = RequirementsView(1, 192 * 1024 * 1024, 0, 0, {}, [])
     orders = [small.order("who") for _ in range(6)]
     orders += [small.order("who", requirements=needs) for _ in range(4)]
@@ -242,7 +246,7 @@ async def test_calls_wait_for_a_process_when_there_are_enough(
     await small.pool.close()
 
 
-async def test_a_call_sees_the_gpus_it_asked_for_in_a_process_of_its_own(room: Playroom) -> None:
+async def test_a_call_sees_the_gpus_it_asked_for_in_a_process_of_its_own(room: PythonCalls) -> None:
     needs = RequirementsView(1, 0, 0, 1, {}, [])
     before = result(await room.call("who"))
     reports = await room.calls(*(room.order("gpus", requirements=needs) for _ in range(2)))
@@ -254,7 +258,7 @@ async def test_a_call_sees_the_gpus_it_asked_for_in_a_process_of_its_own(room: P
 
 
 async def test_secrets_that_the_operator_named_are_hidden(
-    room: Playroom, monkeypatch: pytest.MonkeyPatch
+    room: PythonCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHOP_KEY", "hunter2hunter2")
     room.mask("SHOP_KEY")

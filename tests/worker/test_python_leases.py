@@ -10,24 +10,24 @@ import pytest
 
 from rota.worker.clock import BootClock
 from rota.worker.runners.python_child import RELEASE_S
-from tests.worker.playroom import Playroom, furnish, result
+from tests.worker.playroom import PythonCalls, result, write_functions
 from tests.worker.site import until
 
 
 @pytest.fixture
-async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Playroom]:
-    furnish(tmp_path)
+async def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PythonCalls]:
+    write_functions(tmp_path)
     monkeypatch.chdir(tmp_path)
-    room = Playroom(tmp_path, grace_s=1.0)
+    room = PythonCalls(tmp_path, grace_s=1.0)
     yield room
     await room.pool.close()
 
 
 async def test_one_word_to_the_guard_does_for_many_short_calls_and_one_ends_it(
-    room: Playroom,
+    room: PythonCalls,
 ) -> None:
     room.lease(600)
-    deadlines = room.guard.deadlines
+    deadlines = room.supervisor.deadlines
     first = result(await room.call("count"))
     for _ in range(20):
         last = result(await room.call("count"))
@@ -37,7 +37,7 @@ async def test_one_word_to_the_guard_does_for_many_short_calls_and_one_ends_it(
 
 
 async def test_a_shorter_lease_than_that_of_the_call_before_is_the_one_that_counts(
-    room: Playroom, tmp_path: Path
+    room: PythonCalls, tmp_path: Path
 ) -> None:
     room.lease(600)
     await room.call("count")
@@ -47,10 +47,10 @@ async def test_a_shorter_lease_than_that_of_the_call_before_is_the_one_that_coun
     assert run.lapsed
 
 
-async def test_a_renewed_lease_is_passed_on(room: Playroom) -> None:
+async def test_a_renewed_lease_is_passed_on(room: PythonCalls) -> None:
     room.lease(4 * RELEASE_S + 0.5)
     first = result(await room.call("count"))
-    deadlines = room.guard.deadlines
+    deadlines = room.supervisor.deadlines
     deadlines.clear()
     room.lease(600)
     second = result(await room.call("count"))
@@ -59,7 +59,7 @@ async def test_a_renewed_lease_is_passed_on(room: Playroom) -> None:
     assert deadlines[0] > BootClock().now() + 500
 
 
-async def test_an_idle_child_outlives_the_lease_of_its_last_call(room: Playroom) -> None:
+async def test_an_idle_child_outlives_the_lease_of_its_last_call(room: PythonCalls) -> None:
     clock = BootClock()
     for seconds in (4 * RELEASE_S + 0.3, 2 * RELEASE_S):
         room.lease(seconds)
@@ -71,7 +71,7 @@ async def test_an_idle_child_outlives_the_lease_of_its_last_call(room: Playroom)
 
 
 async def test_after_a_freeze_no_call_goes_to_a_child_that_the_guard_has_ended(
-    room: Playroom,
+    room: PythonCalls,
 ) -> None:
     room.lease(4 * RELEASE_S + 0.3)
     first = result(await room.call("count"))

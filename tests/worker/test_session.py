@@ -42,7 +42,7 @@ def test_an_order_that_comes_again_after_its_report_was_heard_is_not_started(
     assert new.carried == ("a",)
     session.answered(new, answer(), 2)
     assert session.answered(old, answer(order("a")), 2) == []
-    assert session.owed == 0
+    assert session.pending_reports == 0
 
 
 def test_a_grant_older_than_half_its_lease_is_not_taken_and_never_named(session: Session) -> None:
@@ -75,7 +75,7 @@ def test_what_was_ended_for_its_lease_is_neither_reported_nor_named(session: Ses
     assert session.deadline("a") == pytest.approx(TTL * (1 - LEASE_MARGIN))
     session.lapsed("a")
     session.ended([report_noop("a", 7)], 0)
-    assert (session.held, session.owed, session.deadline("a")) == (0, 0, None)
+    assert (session.held, session.pending_reports, session.deadline("a")) == (0, 0, None)
     assert session.answered(session.call(1), answer(order("a")), 1) == [], "nor started again"
 
 
@@ -87,7 +87,7 @@ def test_what_loses_its_lease_is_abandoned_at_once_and_not_reported(session: Ses
     assert session.expire(TTL + 1) == []
     assert session.held == 1, "its processes are still being ended"
     session.ended([report_noop("a", 7)], 0)
-    assert (session.held, session.owed) == (0, 0)
+    assert (session.held, session.pending_reports) == (0, 0)
 
 
 def test_an_expired_execution_is_not_named_even_before_anybody_looked(session: Session) -> None:
@@ -113,7 +113,7 @@ def test_a_report_is_owed_until_a_call_that_carried_it_is_answered(session: Sess
     again = session.call(2)
     assert again.carried == ("a",)
     session.answered(again, answer(), 2)
-    assert session.owed == 0
+    assert session.pending_reports == 0
     assert session.call(3).carried == ()
 
 
@@ -132,7 +132,7 @@ def test_a_refused_report_is_dropped(session: Session) -> None:
     call = session.call(1)
     session.failed(call)
     session.answered(session.call(2), answer(lost=["a"]), 2)
-    assert session.owed == 0
+    assert session.pending_reports == 0
 
 
 def test_what_the_server_took_back_is_abandoned(session: Session) -> None:
@@ -227,16 +227,16 @@ def test_a_draining_worker_asks_for_nothing_and_is_done_when_all_is_told(session
     session.answered(poll, answer(), 1)
     session.ended([report_noop("a", 7)], 0)
     session.answered(told, answer(), 1)
-    assert not session.done
+    assert not session.drained
     last = session.call(2)
     assert last.carried == ("a",)
     session.answered(last, answer(), 2)
-    assert session.done
+    assert session.drained
 
 
 def test_a_hurried_worker_stops_what_runs_and_gives_back_what_waits(session: Session) -> None:
     session.answered(session.call(0), answer(*(order(name) for name in "abcde")), 0)
-    stops = session.hurry()
+    stops = session.stop_all()
     assert stops == [Stop(name, "shutdown") for name in "abcd"]
     session.ended([report_noop("a", 7)], 0)
     session.ended([report_failed("b", 7, "killed")], 0)
@@ -248,7 +248,7 @@ def test_a_forgotten_worker_abandons_everything_and_keeps_its_reports(session: S
     running(session, "a", "b")
     session.ended([report_noop("a", 7)], 0)
     old = session.call(1)
-    assert session.forgotten("gone") == [Abandon("b", "gone")]
+    assert session.registration_lost("gone") == [Abandon("b", "gone")]
     assert session.answered(old, answer(order("c")), 1) == [], "an answer to the old identity"
     assert session.call(2).carried == ("a",)
 
@@ -285,10 +285,12 @@ def test_large_results_are_spread_over_several_calls(session: Session) -> None:
 
 def test_a_heartbeat_renews_what_the_server_has_heard_of(session: Session) -> None:
     running(session, "a")
-    beat = session.beat(9)
+    beat = session.heartbeat(9)
     from rota.wire.workers import HeartbeatAnswer
 
-    assert session.beaten(beat, HeartbeatAnswer(cancel=["a"], lost=[])) == [Stop("a", "cancelled")]
+    assert session.heartbeat_answered(beat, HeartbeatAnswer(cancel=["a"], lost=[])) == [
+        Stop("a", "cancelled")
+    ]
     assert session.next_deadline() == pytest.approx(9 + TTL * (1 - LEASE_MARGIN))
 
 
@@ -319,7 +321,7 @@ def test_the_answer_of_a_call_that_was_given_up_changes_nothing(session: Session
     given_up = session.call(1)
     session.failed(given_up)
     assert session.answered(given_up, answer(order("b"), lost=["a"]), 2) == []
-    assert (session.held, session.owed) == (0, 1)
+    assert (session.held, session.pending_reports) == (0, 1)
 
 
 def test_a_call_with_reports_may_be_held_for_work_where_the_server_can(session: Session) -> None:

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rota.worker.instructions import Abandon, Call, Instruction, Start
+from rota.worker.instructions import Abandon, Action, LeaseCall, Start
 from rota.worker.reports import report_noop
 from rota.worker.session import Session
 from tests.doubt import examples
@@ -25,7 +25,7 @@ class AnyConversation(RuleBasedStateMachine):
         self.now = 0.0
         self.session = Session(concurrency=3, spare=4)
         self.session.registered(registration())
-        self.open: list[Call] = []
+        self.open: list[LeaseCall] = []
         self.started: list[str] = []
         self.alive: dict[str, float] = {}
         """Running, with the latest moment until which the server may believe in it."""
@@ -34,7 +34,7 @@ class AnyConversation(RuleBasedStateMachine):
         self.unheard: set[str] = set()
         """Ended and reported, but no call that carried it was answered."""
 
-    def obey(self, instructions: list[Instruction]) -> None:
+    def obey(self, instructions: list[Action]) -> None:
         for instruction in instructions:
             if isinstance(instruction, Start):
                 name = instruction.order.execution_id
@@ -103,7 +103,7 @@ class AnyConversation(RuleBasedStateMachine):
     @rule()
     def server_forgets_the_worker(self) -> None:
         self.open.clear()
-        self.obey(self.session.forgotten("forgotten"))
+        self.obey(self.session.registration_lost("forgotten"))
 
     @invariant()
     def nothing_runs_past_its_lease(self) -> None:
@@ -115,13 +115,13 @@ class AnyConversation(RuleBasedStateMachine):
 
     @invariant()
     def a_report_is_owed_until_it_is_heard(self) -> None:
-        assert self.unheard <= set(self.session._owed)
+        assert self.unheard <= set(self.session._pending)
 
     def teardown(self) -> None:
         for call in self.open:
             self.session.failed(call)
         carried: set[str] = set()
-        while self.session.owed:
+        while self.session.pending_reports:
             call = self.session.call(self.now)
             carried.update(call.carried)
             self.session.answered(call, answer(), self.now)

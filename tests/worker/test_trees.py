@@ -13,9 +13,9 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import Command, Task
 from rota.wire.workers import OrderView
 from rota.worker.guard.client import Isolation
-from rota.worker.runners.process import ProcessRun
+from rota.worker.runners.process import ProcessRunner
 from tests.worker.orders import order, python, shell
-from tests.worker.site import Sink, guard_here, marked, site, until
+from tests.worker.site import Sink, marked, runner_context, supervisor_here, until
 from tests.worker.test_process import error
 
 FAMILY = """
@@ -77,10 +77,10 @@ def mark() -> str:
 
 def run_of(
     view: OrderView, where: Path, sink: Sink, isolation: Isolation, grace_s: float = 5.0
-) -> ProcessRun:
+) -> ProcessRunner:
     command = msgspec.json.decode(view.task, type=Task)
     assert isinstance(command, Command)
-    return ProcessRun(view, command, site(where, sink, grace_s, isolation))
+    return ProcessRunner(view, command, runner_context(where, sink, grace_s, isolation))
 
 
 def family(mark: str) -> dict[str, object]:
@@ -204,7 +204,7 @@ async def test_jobs_of_a_guard_that_was_killed_end_with_it_and_the_next_job_has_
     run = run_of(order("e1", family(mark)), tmp_path, sink, isolation)
     running = asyncio.create_task(run.run())
     await until(lambda: len(marked(mark)) == 3)
-    guard = guard_here(isolation)
+    guard = supervisor_here(isolation)
     guard._process.kill()
     report = await running
     await until(lambda: marked(mark) == [])

@@ -20,22 +20,28 @@ from rota.wire.units import ByteSize
 from rota.wire.workers import RegisterSpec, ResourcesSpec
 from rota.worker.bundles import CACHE_BYTES, BundleCache
 from rota.worker.clock import BootClock
-from rota.worker.containers import KNOWN, Choice, find_engine
-from rota.worker.crew import Crew, Workshop
-from rota.worker.devices import Devices, numbers
-from rota.worker.diary import open_diary
-from rota.worker.guard.client import Guard, GuardError, Isolation
-from rota.worker.link import HttpWire, Link, Uplink
+from rota.worker.containers import ENGINES, EngineChoice, find_engine
+from rota.worker.crew import Executor, RunnerDeps
+from rota.worker.devices import GpuAllocator, gpu_numbers
+from rota.worker.diary import open_agent_log
+from rota.worker.guard.client import Isolation, Supervisor, SupervisorError
+from rota.worker.link import HttpTransport, ServerClient, Uplink
 from rota.worker.machine import Machine, detect, gpu_indices
 from rota.worker.metrics import DoorError, MetricsDoor
-from rota.worker.polling import SILENCE_S, Conversation, FatalError
-from rota.worker.runners.equipment import Equipment
-from rota.worker.runners.folder import Shelf, UnusableError, Workplace, default_work_dir, passed_on
-from rota.worker.runners.http_gate import Gate, Sessions
-from rota.worker.runners.process import Site
-from rota.worker.runners.python_pool import AppError, Nursery, Pool
+from rota.worker.polling import SILENCE_S, FatalError, PollLoop
+from rota.worker.runners.equipment import BundleStaging
+from rota.worker.runners.folder import (
+    AgentWorkspace,
+    FolderPool,
+    UnusableError,
+    default_work_dir,
+    inherited_environment,
+)
+from rota.worker.runners.http_gate import AddressPolicy, HttpSessions
+from rota.worker.runners.process import RunnerContext
+from rota.worker.runners.python_pool import AppError, ChildSettings, PythonPool
 from rota.worker.session import Session
-from rota.worker.shift import Shift
+from rota.worker.shift import RunLoop
 
 EXIT_FAILED = 1
 FOLDERS_KEPT = 64
@@ -103,7 +109,7 @@ class WorkerConfig:
     """Names of the agent's own variables that its jobs get to see, too."""
     bundle_cache: int = CACHE_BYTES
     """Bytes of bundles kept on this machine."""
-    containers: Choice = "auto"
+    containers: EngineChoice = "auto"
     """What runs containers: `auto` takes podman or docker, whichever is found first."""
     container_options: Sequence[str] = ()
     """Added to the command line of every container."""
@@ -115,7 +121,7 @@ class WorkerConfig:
 
 async def run_worker(config: WorkerConfig) -> int:
     """Runs until drained by a signal (0) or stopped by what cannot be mended (1)."""
-    diary = open_diary()
+    diary = open_agent_log()
     try:
         agent = Agent(config, diary)
     except UnusableError as error:
@@ -124,7 +130,7 @@ async def run_worker(config: WorkerConfig) -> int:
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
     for number in numbers:
-        loop.add_signal_handler(number, agent.told_to_stop)
+        loop.add_signal_handler(number, agent.request_stop)
     try:
         return await agent.run()
     finally:
@@ -137,69 +143,69 @@ class Agent:
 
     def __init__(self, config: WorkerConfig, diary: FilteringBoundLogger) -> None:
         self._config = config
-        self._diary = diary
+        self._log = diary
         self._clock = BootClock()
         spare = SPARE_PER_SLOT * _slots(config) if config.spare is None else config.spare
         self._session = Session(config.concurrency, min(spare, LEASE_ORDERS_MAX))
         work_dir = config.work_dir or default_work_dir()
-        self._workplace = Workplace(work_dir)
+        self._workspace = AgentWorkspace(work_dir)
         servers = Servers(config.servers, follow=config.follow_leader)
-        self._link = Link(servers, HttpWire(config.token), self._clock)
-        self._talk = Conversation(
-            self._session, self._link, self._clock, diary, silence_s=config.silence_s
+        self._client = ServerClient(servers, HttpTransport(config.token), self._clock)
+        self._poll_loop = PollLoop(
+            self._session, self._client, self._clock, diary, silence_s=config.silence_s
         )
-        self._guard = Guard(config.isolation)
+        self._supervisor = Supervisor(config.isolation)
         self._engine = find_engine(config.containers, config.container_options)
-        uplink = Uplink(self._link)
+        uplink = Uplink(self._client)
         cache = BundleCache(work_dir / "bundles", uplink, config.bundle_cache)
-        site = Site(
-            workplace=self._workplace.path,
-            shelf=Shelf(self._workplace.path, FOLDERS_KEPT),
+        site = RunnerContext(
+            workspace=self._workspace.path,
+            folders=FolderPool(self._workspace.path, FOLDERS_KEPT),
             worker=config.name,
             mask=config.mask,
             grace_s=config.grace_s,
             sink=uplink,
-            guard=self._guard,
-            devices=Devices(numbers(gpu_indices(), config.resources.gpu)),
-            progressed=self._session.progressed,
+            supervisor=self._supervisor,
+            devices=GpuAllocator(gpu_numbers(gpu_indices(), config.resources.gpu)),
+            on_progress=self._session.progressed,
             deadline=self._session.deadline,
-            equipment=Equipment(cache, self._guard),
+            bundles=BundleStaging(cache, self._supervisor),
             engine=self._engine,
-            env=passed_on(config.env),
+            env=inherited_environment(config.env),
         )
-        self._pool = Pool(_nursery(config, site))
-        self._sessions = Sessions(Gate(config.http_allow))
-        workshop = Workshop(site, self._pool, self._sessions)
-        self._crew = Crew(self._session, workshop, diary, self._talk.wake, self._clock)
-        self._shift = Shift(self._session, self._talk, self._crew, self._clock, diary)
-        self.door = MetricsDoor(config.metrics, self._crew)
-        self._notice: asyncio.Task[None] | None = None
+        self._python_pool = PythonPool(_child_settings(config, site))
+        self._http_sessions = HttpSessions(AddressPolicy(config.http_allow))
+        workshop = RunnerDeps(site, self._python_pool, self._http_sessions)
+        self._executor = Executor(self._session, workshop, diary, self._poll_loop.wake, self._clock)
+        self._run_loop = RunLoop(self._session, self._poll_loop, self._executor, self._clock, diary)
+        self.door = MetricsDoor(config.metrics, self._executor)
+        self._drain_call: asyncio.Task[None] | None = None
 
-    def told_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Once: take no more work and let what runs finish. Twice: stop what runs, too."""
         if not self._session.draining:
-            self._diary.info("drains; a second signal stops what runs", running=self._session.held)
+            self._log.info("drains; a second signal stops what runs", running=self._session.held)
             self._session.drain()
-            self._notice = asyncio.create_task(self._talk.drain())
+            self._drain_call = asyncio.create_task(self._poll_loop.drain())
         else:
-            self._diary.warning("stops what runs", running=self._session.held)
-            self._crew.obey(self._session.hurry())
-        self._talk.wake()
+            self._log.warning("stops what runs", running=self._session.held)
+            self._executor.carry_out(self._session.stop_all())
+        self._poll_loop.wake()
 
     async def run(self) -> int:
         """Until the end; leaves no process and no folder behind."""
         if os.geteuid() == 0:
-            self._diary.warning("runs as root, and so will every job: use a user of its own")
+            self._log.warning("runs as root, and so will every job: use a user of its own")
         for name in self._config.env:
             if name not in os.environ:
-                self._diary.warning("a variable for jobs is not set", variable=name)
-        if self._engine is None and self._config.containers in KNOWN:
-            self._diary.warning("runs no containers", why=f"{self._config.containers} info fails")
+                self._log.warning("a variable for jobs is not set", variable=name)
+        if self._engine is None and self._config.containers in ENGINES:
+            self._log.warning("runs no containers", why=f"{self._config.containers} info fails")
         try:
             # A background task that breaks takes the agent down: without them no lease is watched.
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work) for work in self._background()]
-                code = await self._work_or_say_why()
+                code = await self._work_or_log_why()
                 for task in tasks:
                     task.cancel()
             return code
@@ -207,57 +213,63 @@ class Agent:
             await self._close()
 
     def _background(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._shift.watch(), self._guard.watch(), self._talk.beat(self._crew)]
+        return [
+            self._run_loop.watch(),
+            self._supervisor.watch(),
+            self._poll_loop.send_heartbeats(self._executor),
+        ]
 
-    async def _work_or_say_why(self) -> int:
+    async def _work_or_log_why(self) -> int:
         try:
             await self.door.open()
-            await self._meet_guard()
+            await self._await_supervisor()
             await self._work()
-        except (FatalError, GuardError, AppError, DoorError) as error:
-            self._diary.error("stops", why=str(error))
+        except (FatalError, SupervisorError, AppError, DoorError) as error:
+            self._log.error("stops", why=str(error))
             return EXIT_FAILED
-        return EXIT_FAILED if self._session.owed else 0
+        return EXIT_FAILED if self._session.pending_reports else 0
 
-    async def _meet_guard(self) -> None:
-        hello = await self._guard.hello
+    async def _await_supervisor(self) -> None:
+        hello = await self._supervisor.hello
         means = {"memory": hello.memory, "processes": hello.processes}
         if hello.isolation == "namespace":
-            self._diary.info("guards jobs in PID namespaces", **means)
+            self._log.info("guards jobs in PID namespaces", **means)
         else:
-            self._diary.info("guards jobs without PID namespaces", why=hello.why, **means)
+            self._log.info("guards jobs without PID namespaces", why=hello.why, **means)
 
     async def _work(self) -> None:
-        spec = registration(self._config, detect(self._workplace.path))
-        functions = await self._pool.open()
+        spec = registration(self._config, detect(self._workspace.path))
+        functions = await self._python_pool.open()
         spec.capabilities += [FUNCTION_CAPABILITY + name for name in functions]
         spec.capabilities += [BUNDLE_CAPABILITY] + [CONTAINER_CAPABILITY] * bool(self._engine)
-        if await self._shift.work(spec, self._finish_up):
-            self._say_farewell()
+        if await self._run_loop.work(spec, self._finish_up):
+            self._log_departure()
 
     async def _finish_up(self) -> None:
-        await self._crew.logs_sent(LOGS_S)
-        if self._notice is not None:
-            await self._notice  # a goodbye must not overtake it
+        await self._executor.wait_for_logs(LOGS_S)
+        if self._drain_call is not None:
+            await self._drain_call  # a goodbye must not overtake it
 
-    def _say_farewell(self) -> None:
-        if self._session.owed:
-            self._diary.error("leaves with reports that nobody heard", reports=self._session.owed)
+    def _log_departure(self) -> None:
+        if self._session.pending_reports:
+            self._log.error(
+                "leaves with reports that nobody heard", reports=self._session.pending_reports
+            )
         else:
-            self._diary.info("drained")
+            self._log.info("drained")
 
     async def _close(self) -> None:
-        self._crew.obey(self._session.forgotten("the worker leaves"))
-        await self._crew.finished()
-        await self._crew.logs_sent(0)
-        if self._notice is not None:
-            await self._notice
+        self._executor.carry_out(self._session.registration_lost("the worker leaves"))
+        await self._executor.wait_until_finished()
+        await self._executor.wait_for_logs(0)
+        if self._drain_call is not None:
+            await self._drain_call
         await self.door.close()
-        await self._link.close()
-        await self._sessions.close()
-        await self._pool.close()
-        await self._guard.dismiss()
-        await asyncio.to_thread(self._workplace.leave)
+        await self._client.close()
+        await self._http_sessions.close()
+        await self._python_pool.close()
+        await self._supervisor.shut_down()
+        await asyncio.to_thread(self._workspace.leave)
 
 
 def _slots(config: WorkerConfig) -> int:
@@ -265,14 +277,14 @@ def _slots(config: WorkerConfig) -> int:
     return config.concurrency or len(os.sched_getaffinity(0))
 
 
-def _nursery(config: WorkerConfig, site: Site) -> Nursery:
+def _child_settings(config: WorkerConfig, site: RunnerContext) -> ChildSettings:
     """What Python functions find around them: as commands do, and where modules are."""
     env = {**site.env, "ROTA_WORKER": config.name}
     if "PYTHONPATH" in os.environ:
         env["PYTHONPATH"] = os.environ["PYTHONPATH"]
-    return Nursery(
-        guard=site.guard,
-        workplace=site.workplace,
+    return ChildSettings(
+        supervisor=site.supervisor,
+        workspace=site.workspace,
         env=env,
         grace_s=config.grace_s,
         app=config.app,

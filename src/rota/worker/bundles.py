@@ -65,10 +65,10 @@ class BundleCache:
             )
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with self._locked(bundle.sha256):
-            handle = await asyncio.to_thread(self._look, bundle)
+            handle = await asyncio.to_thread(self._open_checked, bundle)
             if handle is None:
                 await self._fetch(execution_id, bundle)
-                handle = await asyncio.to_thread(self._look, bundle)
+                handle = await asyncio.to_thread(self._open_checked, bundle)
         if handle is None:
             raise BundleError(f"bundle {bundle.name} was changed on this worker as it was fetched")
         return bundle, handle
@@ -91,17 +91,17 @@ class BundleCache:
         finally:
             os.close(handle)
 
-    def _look(self, bundle: BundleView) -> int | None:
+    def _open_checked(self, bundle: BundleView) -> int | None:
         """The content, if it is here and is right; what is wrong is removed."""
         path = self._root / bundle.sha256
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
-        looks = _looks(handle)
+        looks = _fingerprint(handle)
         if self._checked.get(bundle.sha256) == looks:
             return handle
-        if _hash_of(handle) == bundle.sha256 and _looks(handle) == looks:
+        if _hash_of(handle) == bundle.sha256 and _fingerprint(handle) == looks:
             self._checked[bundle.sha256] = looks
             return handle
         os.close(handle)
@@ -111,7 +111,7 @@ class BundleCache:
     async def _fetch(self, execution_id: str, bundle: BundleView) -> None:
         """Goes on with what came before; raises AwayError where the line breaks again."""
         part = self._root / f"{bundle.sha256}.part"
-        await asyncio.to_thread(self._make_room, bundle)
+        await asyncio.to_thread(self._evict, bundle)
         handle = os.open(part, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             offset = os.fstat(handle).st_size
@@ -141,12 +141,12 @@ class BundleCache:
                     raise BundleError(f"bundle {bundle.name} is larger than the server said")
                 await asyncio.to_thread(_write_all, handle, piece)
 
-    def _make_room(self, bundle: BundleView) -> None:
+    def _evict(self, bundle: BundleView) -> None:
         """Forgets the longest unused. Whoever reads one goes on: it is gone when they are done."""
-        now = _used(self._root / f"{bundle.sha256}.lock")
+        now = _last_used(self._root / f"{bundle.sha256}.lock")
         used: dict[Path, float] = {}
         for path in self._root.iterdir():
-            last = _used(self._root / f"{path.stem}.lock")
+            last = _last_used(self._root / f"{path.stem}.lock")
             # What is left of a fetch may go when nobody can be at it any more.
             begun = path.suffix == ".part" and last > now - ABANDONED_S
             if path.suffix != ".lock" and path.stem != bundle.sha256 and not begun:
@@ -160,7 +160,7 @@ class BundleCache:
             over -= sizes[path]
 
 
-def _looks(handle: int) -> tuple[int, ...]:
+def _fingerprint(handle: int) -> tuple[int, ...]:
     found = os.fstat(handle)
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
@@ -185,7 +185,7 @@ def _size(path: Path) -> int:
     return 0
 
 
-def _used(lock: Path) -> float:
+def _last_used(lock: Path) -> float:
     with suppress(FileNotFoundError):
         return lock.stat().st_mtime
     return 0.0

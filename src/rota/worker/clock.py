@@ -10,7 +10,7 @@ import time
 from typing import Protocol
 
 
-class Clock(Protocol):
+class MonotonicClock(Protocol):
     """Seconds since some fixed moment; never goes back."""
 
     def now(self) -> float:

@@ -14,14 +14,14 @@ from rota.wire.queues import LimitsView
 from rota.wire.tasks import Container
 from rota.wire.workers import OrderView
 
-Choice: TypeAlias = Literal["auto", "podman", "docker", "none"]
+EngineChoice: TypeAlias = Literal["auto", "podman", "docker", "none"]
 
-INSIDE = "/rota"
+FOLDER_INSIDE = "/rota"
 """Where the job's folder is in a container."""
-KNOWN = ("podman", "docker")
+ENGINES = ("podman", "docker")
 PROBE_S = 10.0
 """For a program to say that it can run containers."""
-PASSED_ON = (
+ENGINE_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"),
     *(
         "XDG_DATA_HOME",
@@ -38,7 +38,7 @@ job's variables could make that program talk to another engine, or load other co
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class ContainerEngine:
     """The program that runs containers here."""
 
     program: str
@@ -53,9 +53,9 @@ class Engine:
         seen by everybody on the machine."""
         limits = order.limits or LimitsView()
         return [
-            *(self.program, "run", "--name", name_of(order), "--label", "rota=execution"),
-            *("--env-file", str(folder / ENV_FILE), "--volume", f"{folder}:{INSIDE}:Z"),
-            *("--workdir", f"{INSIDE}/work", "--security-opt", "no-new-privileges"),
+            *(self.program, "run", "--name", container_name(order), "--label", "rota=execution"),
+            *("--env-file", str(folder / ENV_FILE), "--volume", f"{folder}:{FOLDER_INSIDE}:Z"),
+            *("--workdir", f"{FOLDER_INSIDE}/work", "--security-opt", "no-new-privileges"),
             *("--pids-limit", str(limits.processes)),
             *("--ulimit", f"nofile={limits.open_files}:{limits.open_files}"),
             *self._amounts(order),
@@ -71,8 +71,8 @@ class Engine:
         knows whether memory was what ended it."""
         # Podman would be patient with it once more; the job has had its grace.
         at_once = ("--time", "0") if self.kind == "podman" else ()
-        words = (name_of(order), str(folder / END_FILE), "--force", "--volumes", *at_once)
-        return ["/bin/sh", "-c", FAREWELL, "rota", self.program, *words]
+        words = (container_name(order), str(folder / END_FILE), "--force", "--volumes", *at_once)
+        return ["/bin/sh", "-c", REMOVE_SCRIPT, "rota", self.program, *words]
 
     def _amounts(self, order: OrderView) -> list[str]:
         needs = order.requirements
@@ -95,7 +95,7 @@ class Engine:
 
 ENV_FILE = "container.env"
 END_FILE = "container.end"
-FAREWELL = """\
+REMOVE_SCRIPT = """\
 engine=$1 name=$2 end=$3; shift 3
 rm -f "$end" 2>/dev/null; set -C
 "$engine" inspect --format '{{.State.OOMKilled}}' "$name" >"$end" 2>/dev/null
@@ -105,13 +105,13 @@ exec "$engine" rm "$@" "$name"
 only a new file is written to."""
 
 
-def find_engine(choice: Choice, options: Sequence[str] = ()) -> Engine | None:
+def find_engine(choice: EngineChoice, options: Sequence[str] = ()) -> ContainerEngine | None:
     """The one that was chosen, or the first that works; None: none. A moment at the agent's start:
     a program without its service would take jobs only to fail them."""
-    for kind in KNOWN:
+    for kind in ENGINES:
         program = shutil.which(kind) if choice in ("auto", kind) else None
         if program is not None and _works(program):
-            return Engine(program, "podman" if kind == "podman" else "docker", options)
+            return ContainerEngine(program, "podman" if kind == "podman" else "docker", options)
     return None
 
 
@@ -134,7 +134,7 @@ def _works(program: str) -> bool:
 
 def engine_environment() -> dict[str, str]:
     """For the engine's own program."""
-    env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    env = {name: os.environ[name] for name in ENGINE_VARIABLES if name in os.environ}
     env.setdefault("PATH", os.defpath)
     return env
 
@@ -143,7 +143,7 @@ def write_env(folder: Path, env: Mapping[str, str]) -> None:
     """What the job finds around it, with its folder where that is in the container."""
     outside = str(folder)
     lines = [
-        f"{name}={INSIDE + value.removeprefix(outside) if value.startswith(outside) else value}\n"
+        f"{name}={FOLDER_INSIDE + value.removeprefix(outside) if value.startswith(outside) else value}\n"
         for name, value in env.items()
     ]
     handle = os.open(folder / ENV_FILE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -159,6 +159,6 @@ def out_of_memory(folder: Path) -> bool:
         return False
 
 
-def name_of(order: OrderView) -> str:
+def container_name(order: OrderView) -> str:
     """Its container's."""
     return f"rota-{order.execution_id}"

@@ -9,13 +9,13 @@ WHOLE = 1000
 """A device in thousandths, as fractions of it are counted."""
 
 
-def numbers(found: Sequence[int], said: float | None) -> Sequence[int]:
+def gpu_numbers(found: Sequence[int], said: float | None) -> Sequence[int]:
     """Of the devices that jobs may be given: who says that there are more knows better."""
     count = math.ceil(said or 0)
     return found if count <= len(found) else range(count)
 
 
-class Devices:
+class GpuAllocator:
     """The GPUs of this machine and how much of each is free."""
 
     def __init__(self, indices: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ from structlog.typing import FilteringBoundLogger
 INFO = 20
 
 
-def open_diary(stream: TextIO | None = None) -> FilteringBoundLogger:
+def open_agent_log(stream: TextIO | None = None) -> FilteringBoundLogger:
     """A logger of its own; nothing global is set up."""
     target = stream or sys.stderr
     chosen = os.environ.get("ROTA_LOG_FORMAT", "auto")

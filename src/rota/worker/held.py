@@ -24,13 +24,13 @@ class Phase(Enum):
 UNBEGUN = (Phase.WAITING, Phase.PREFETCHED)
 
 
-class Held(msgspec.Struct):
+class HeldExecution(msgspec.Struct):
     """An order and what has become of it."""
 
     order: OrderView
     deadline: float
     phase: Phase = Phase.WAITING
-    heard: bool = False
+    confirmed: bool = False
     """The server has heard this worker name it, and knows that it runs."""
     progress: float | None = None
     message: str | None = None

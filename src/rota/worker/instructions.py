@@ -30,10 +30,10 @@ class Abandon(msgspec.Struct, frozen=True):
     why: str
 
 
-Instruction: TypeAlias = Start | Stop | Abandon
+Action: TypeAlias = Start | Stop | Abandon
 
 
-class Call(msgspec.Struct, frozen=True):
+class LeaseCall(msgspec.Struct, frozen=True):
     """One `lease` call: what it says, and what its answer will mean."""
 
     number: int
@@ -41,11 +41,11 @@ class Call(msgspec.Struct, frozen=True):
     named: tuple[str, ...]
     carried: tuple[str, ...]
     spec: LeaseSpec
-    begun: tuple[str, ...] = ()
+    known_to_run: tuple[str, ...] = ()
     """Of what is named: what the server will know to run once it has heard this."""
 
 
-class Beat(msgspec.Struct, frozen=True):
+class HeartbeatCall(msgspec.Struct, frozen=True):
     """One heartbeat."""
 
     sent_at: float

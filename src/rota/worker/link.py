@@ -20,7 +20,7 @@ from rota.wire.executions import ProgressSpec
 from rota.wire.problems import Problem
 from rota.wire.units import encode
 from rota.wire.workers import LEADER_HEADER
-from rota.worker.clock import Clock
+from rota.worker.clock import MonotonicClock
 
 CONNECT_S = 3.0
 """A server that does not even accept within this is away."""
@@ -63,7 +63,7 @@ class RefusedError(Exception):
         self.detail = detail
 
 
-class Ask(msgspec.Struct, frozen=True):
+class ServerRequest(msgspec.Struct, frozen=True):
     """One request."""
 
     method: str
@@ -71,7 +71,7 @@ class Ask(msgspec.Struct, frozen=True):
     body: bytes | IO[bytes] = b""
     timeout_s: float = SHORT_S
     headers: dict[str, str] = {}
-    tells: bool = True
+    fails_over: bool = True
     """Whether its failure says that another server should be asked. That of an upload does not: it
     may just be large, and the poll beside it finds out sooner."""
 
@@ -79,17 +79,17 @@ class Ask(msgspec.Struct, frozen=True):
 JSON_HEADERS = {"Content-Type": "application/json"}
 
 
-def post(path: str, record: object, timeout_s: float = SHORT_S) -> Ask:
+def post(path: str, record: object, timeout_s: float = SHORT_S) -> ServerRequest:
     """A JSON record for a path."""
-    return Ask("POST", path, encode(record), timeout_s, JSON_HEADERS)
+    return ServerRequest("POST", path, encode(record), timeout_s, JSON_HEADERS)
 
 
-def upload(ask: Ask) -> Ask:
+def upload(ask: ServerRequest) -> ServerRequest:
     """The same for what goes beside the conversation."""
-    return msgspec.structs.replace(ask, tells=False)
+    return msgspec.structs.replace(ask, fails_over=False)
 
 
-class Reply(msgspec.Struct, frozen=True):
+class ServerReply(msgspec.Struct, frozen=True):
     """What a server answered, whatever it says."""
 
     status: int
@@ -98,14 +98,16 @@ class Reply(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Wire(Protocol):
+class ServerTransport(Protocol):
     """Carries requests to servers."""
 
-    async def send(self, server: str, ask: Ask) -> Reply:
+    async def send(self, server: str, ask: ServerRequest) -> ServerReply:
         """The answer; raises AwayError where none came."""
         ...
 
-    def open(self, server: str, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def open(
+        self, server: str, ask: ServerRequest
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """A good answer that is read as it comes; raises AwayError and RefusedError."""
         ...
 
@@ -114,7 +116,7 @@ class Wire(Protocol):
         ...
 
 
-class HttpWire:
+class HttpTransport:
     """HTTP on real connections: lines of our own for short calls, aiohttp for what flows."""
 
     def __init__(self, token: str | None) -> None:
@@ -130,7 +132,7 @@ class HttpWire:
         await self._lines.close()
         await self._http.close()
 
-    async def send(self, server: str, ask: Ask) -> Reply:
+    async def send(self, server: str, ask: ServerRequest) -> ServerReply:
         """One request. No redirect is followed: the token goes to the server that was named."""
         try:
             async with asyncio.timeout(ask.timeout_s):
@@ -140,10 +142,10 @@ class HttpWire:
         except (BrokenError, aiohttp.ClientError, OSError) as error:
             raise AwayError(f"{server} cannot be reached: {error}") from None
 
-    async def _send(self, server: str, ask: Ask) -> Reply:
+    async def _send(self, server: str, ask: ServerRequest) -> ServerReply:
         if isinstance(ask.body, bytes):
             heard = await self._lines.send(ask.method, server, ask.path, ask.body, ask.headers)
-            return Reply(heard.status, heard.headers, heard.body)
+            return ServerReply(heard.status, heard.headers, heard.body)
         async with self._http.request(
             ask.method,
             server + ask.path,
@@ -152,10 +154,10 @@ class HttpWire:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             allow_redirects=False,
         ) as response:
-            return Reply(response.status, response.headers, await response.read())
+            return ServerReply(response.status, response.headers, await response.read())
 
     @asynccontextmanager
-    async def open(self, server: str, ask: Ask) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def open(self, server: str, ask: ServerRequest) -> AsyncIterator[aiohttp.ClientResponse]:
         """There is no limit to how long it takes, only to how long nothing comes."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=SHORT_S)
         try:
@@ -168,7 +170,7 @@ class HttpWire:
             ) as response:
                 if response.status >= 300:
                     body = await response.read()
-                    raise _problem(server, Reply(response.status, response.headers, body))
+                    raise _problem(server, ServerReply(response.status, response.headers, body))
                 yield response
         except TimeoutError:
             raise AwayError(f"{server} sent nothing for {SHORT_S:g} s") from None
@@ -176,12 +178,12 @@ class HttpWire:
             raise AwayError(f"{server} broke off: {error}") from None
 
 
-class Link:
+class ServerClient:
     """The way to the servers of one cell."""
 
-    def __init__(self, servers: Servers, wire: Wire, clock: Clock) -> None:
+    def __init__(self, servers: Servers, wire: ServerTransport, clock: MonotonicClock) -> None:
         self._servers = servers
-        self._wire = wire
+        self._transport = wire
         self._clock = clock
 
     @property
@@ -190,21 +192,21 @@ class Link:
         return self._servers.current
 
     @property
-    def choices(self) -> int:
+    def server_count(self) -> int:
         """How many servers there are to ask."""
         return self._servers.given_count
 
     async def close(self) -> None:
         """Lets go of all connections."""
-        await self._wire.close()
+        await self._transport.close()
 
-    async def ask(self, ask: Ask) -> bytes:
+    async def ask(self, ask: ServerRequest) -> bytes:
         """The body of a good answer; after an AwayError the next call goes to another server."""
         server = self.server
         try:
-            reply = await self._wire.send(server, ask)
+            reply = await self._transport.send(server, ask)
         except AwayError:
-            if ask.tells:
+            if ask.fails_over:
                 self._servers.mark_unreachable(server, self._clock.now())
             raise
         self._servers.heard(server, reply.headers.get(LEADER), self._clock.now())
@@ -212,7 +214,7 @@ class Link:
             return reply.body
         problem = _problem(server, reply)
         # Who asks too much of one server would ask too much of the next.
-        if ask.tells and isinstance(problem, AwayError) and problem.status != TOO_MANY:
+        if ask.fails_over and isinstance(problem, AwayError) and problem.status != TOO_MANY:
             self._servers.skip(server)
         raise problem
 
@@ -220,12 +222,12 @@ class Link:
         """What answers there is of no use."""
         self._servers.skip(self.server)
 
-    def open(self, ask: Ask) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    def open(self, ask: ServerRequest) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """A good answer that is read as it comes."""
-        return self._wire.open(self.server, ask)
+        return self._transport.open(self.server, ask)
 
 
-def _problem(server: str, reply: Reply) -> Exception:
+def _problem(server: str, reply: ServerReply) -> Exception:
     status = reply.status
     try:
         detail = msgspec.json.decode(reply.body, type=Problem).detail
@@ -244,32 +246,32 @@ def _seconds(text: str | None) -> float:
 class Uplink:
     """What executions send beside their report."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._lanes = asyncio.Semaphore(UPLINKS_MAX)
+    def __init__(self, link: ServerClient) -> None:
+        self._client = link
+        self._slots = asyncio.Semaphore(UPLINKS_MAX)
 
     async def send_log(self, execution_id: str, fence: int, offset: int, chunk: bytes) -> None:
         """A piece of output, at its place."""
         path = f"/executions/{execution_id}/logs?offset={offset}&fence={fence}"
-        async with self._lanes:
+        async with self._slots:
             headers = {"Content-Type": "text/plain"}
-            await self._link.ask(upload(Ask("POST", path, chunk, headers=headers)))
+            await self._client.ask(upload(ServerRequest("POST", path, chunk, headers=headers)))
 
     async def send_progress(self, execution_id: str, record: ProgressSpec) -> None:
         """How far it is."""
-        async with self._lanes:
-            await self._link.ask(upload(post(f"/executions/{execution_id}/progress", record)))
+        async with self._slots:
+            await self._client.ask(upload(post(f"/executions/{execution_id}/progress", record)))
 
     async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
         """An output file, read from disk as it goes; one that broke off goes on where it was."""
         path = f"/executions/{execution_id}/artifacts/{quote(name, safe='')}"
         stream = await asyncio.to_thread(file.open, "rb")
         try:
-            async with self._lanes:
+            async with self._slots:
                 offset = await self._sent_before(path, file, sha256)
                 await asyncio.to_thread(stream.seek, offset)
                 path = f"{path}?sha256={sha256}" + (f"&offset={offset}" if offset else "")
-                await self._link.ask(upload(Ask("PUT", path, stream, UPLOAD_S, OCTETS)))
+                await self._client.ask(upload(ServerRequest("PUT", path, stream, UPLOAD_S, OCTETS)))
         finally:
             await asyncio.to_thread(stream.close)
 
@@ -278,15 +280,17 @@ class Uplink:
         size = (await asyncio.to_thread(file.stat)).st_size
         if size < RESUMED_BYTES_MIN:
             return 0
-        ask = upload(Ask("GET", f"{path}/upload?sha256={sha256}"))
-        offset = msgspec.json.decode(await self._link.ask(ask), type=UploadView).offset
+        ask = upload(ServerRequest("GET", f"{path}/upload?sha256={sha256}"))
+        offset = msgspec.json.decode(await self._client.ask(ask), type=UploadView).offset
         return min(offset, size)
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
         """What a job's bundle is."""
         path = f"/executions/{execution_id}/bundles/{bundle_id}"
-        async with self._lanes:
-            return msgspec.json.decode(await self._link.ask(Ask("GET", path)), type=BundleView)
+        async with self._slots:
+            return msgspec.json.decode(
+                await self._client.ask(ServerRequest("GET", path)), type=BundleView
+            )
 
     @asynccontextmanager
     async def open_bundle(
@@ -295,7 +299,7 @@ class Uplink:
         """Its content from `offset` on."""
         path = f"/executions/{execution_id}/bundles/{bundle_id}/content"
         headers = {"Range": f"bytes={offset}-"} if offset else {}
-        async with self._link.open(Ask("GET", path, headers=headers)) as response:
+        async with self._client.open(ServerRequest("GET", path, headers=headers)) as response:
             if offset and response.status != PARTIAL:
                 raise AwayError("the server sent the whole where a part was asked for")
             yield response.content.iter_chunked(CHUNK_BYTES)

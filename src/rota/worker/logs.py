@@ -17,7 +17,7 @@ from typing import Protocol
 from rota.sdk.backoff import delay_s
 from rota.wire.limits import JOB_LOG_BYTES
 from rota.worker.link import AwayError, RefusedError
-from rota.worker.masking import NO_SECRETS, Masking, Secrets
+from rota.worker.masking import NO_SECRETS, Secrets, StreamMasking
 
 WAITING_BYTES = 1024 * 1024
 """On its way at once; printed, and not sent yet."""
@@ -102,7 +102,7 @@ class LogBuffer:
         room = self._head_max - self._head
         if room <= 0 and self._left_out and not self._said_full:
             self._said_full = True
-            self._mark("the log is full: its end follows when the job has ended")
+            self._add_note("the log is full: its end follows when the job has ended")
         if self._closed:
             room = len(self._newest)
         elif room <= 0 or not self._newest:
@@ -119,7 +119,7 @@ class LogBuffer:
     def _name_gap(self) -> None:
         self._seek_line()
         slow = "" if self._said_full else ": they came faster than the server took them"
-        self._mark(f"{self._left_out:,} bytes left out{slow}")
+        self._add_note(f"{self._left_out:,} bytes left out{slow}")
         self._left_out = 0
 
     def _seek_line(self) -> None:
@@ -132,7 +132,7 @@ class LogBuffer:
             del self._newest[:skip]
             self._left_out += skip
 
-    def _mark(self, text: str) -> None:
+    def _add_note(self, text: str) -> None:
         """A line of our own."""
         before = "\n" if self._line_open else ""
         self._go_next(f"{before}[… {text} …]\n".encode())
@@ -160,12 +160,12 @@ class LogPump:
         self._execution_id = execution_id
         self._fence = fence
         self._sink = sink
-        self._masking = Masking(secrets)
+        self._masking = StreamMasking(secrets)
         self._offset = 0
         self._sent_at: float | None = None
         """When the chunk on its way was sent; None if none is."""
         self._away = False
-        self._some = asyncio.Event()
+        self._has_more = asyncio.Event()
         self._ended = asyncio.Event()
 
     @property
@@ -179,21 +179,21 @@ class LogPump:
     def add(self, data: bytes) -> None:
         """The job printed something."""
         self.buffer.add(self._masking.add(data))
-        self._some.set()
+        self._has_more.set()
 
     def end(self) -> None:
         """The job has ended: what is left goes out at once."""
         self.buffer.add(self._masking.end())
         self.buffer.close()
         self._ended.set()
-        self._some.set()
+        self._has_more.set()
 
     async def run(self) -> None:
         """Returns when all is sent after the end, or the server wants no more of it."""
         while True:
-            await self._some.wait()
+            await self._has_more.wait()
             await self._gather()
-            self._some.clear()
+            self._has_more.clear()
             while chunk := self.buffer.take(CHUNK_BYTES_MAX):
                 if not await self._send(chunk):
                     return

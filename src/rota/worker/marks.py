@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rota.wire.bands import PlaceView, RankView
 
-NAMES = (
+GROUP_VARIABLES = (
     "ROTA_ARRAY_ID",
     "ROTA_ARRAY_INDEX",
     "ROTA_ARRAY_COUNT",
@@ -15,7 +15,7 @@ NAMES = (
 )
 
 
-def member_marks(array: PlaceView | None, gang: RankView | None) -> dict[str, str]:
+def group_variables(array: PlaceView | None, gang: RankView | None) -> dict[str, str]:
     """Empty for a job that is nobody's member."""
     marks: dict[str, str] = {}
     if array is not None:

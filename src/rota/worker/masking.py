@@ -74,7 +74,7 @@ def _begun(data: bytes, value: bytes) -> int:
 NO_SECRETS = Secrets(())
 
 
-class Masking:
+class StreamMasking:
     """Hides secrets in a stream of bytes, wherever a read happens to cut them."""
 
     def __init__(self, secrets: Secrets) -> None:

@@ -14,14 +14,14 @@ REPORT_BYTES_PER_CALL_MAX = 8 * 1024 * 1024
 """Results and errors carried by one call; far below the largest body a server reads."""
 
 
-class Owed:
+class PendingReports:
     """Reports by execution, the oldest first."""
 
     def __init__(self) -> None:
         self._reports: dict[str, CompletedReport] = {}
-        self._flying: dict[str, None] = {}
+        self._in_flight: dict[str, None] = {}
         """Those that an open call carries."""
-        self._most = LEASE_REPORTS_MAX
+        self._batch_max = LEASE_REPORTS_MAX
 
     def __len__(self) -> int:
         return len(self._reports)
@@ -35,51 +35,51 @@ class Owed:
     @property
     def unsent(self) -> int:
         """How many no call carries now."""
-        return len(self._reports) - len(self._flying)
+        return len(self._reports) - len(self._in_flight)
 
     def add(self, report: CompletedReport) -> None:
         """One more."""
         self._reports[report.execution_id] = report
 
-    def carry(self) -> list[CompletedReport]:
+    def take_batch(self) -> list[CompletedReport]:
         """As many as a call may carry; they are under way."""
         reports: list[CompletedReport] = []
         size = 0
         for key, report in self._reports.items():
-            if key in self._flying:
+            if key in self._in_flight:
                 continue
             size += _size(report.result) + _size(report.error)
-            if len(reports) >= self._most or (reports and size > REPORT_BYTES_PER_CALL_MAX):
+            if len(reports) >= self._batch_max or (reports and size > REPORT_BYTES_PER_CALL_MAX):
                 break
             reports.append(report)
-        self._flying.update((report.execution_id, None) for report in reports)
+        self._in_flight.update((report.execution_id, None) for report in reports)
         return reports
 
     def forget(self, key: str) -> bool:
         """The server has heard it, or does not want it; False: it was not owed."""
-        self._flying.pop(key, None)
+        self._in_flight.pop(key, None)
         return self._reports.pop(key, None) is not None
 
-    def heard_again(self) -> None:
+    def call_accepted(self) -> None:
         """A call was taken as it was."""
-        self._most = LEASE_REPORTS_MAX
+        self._batch_max = LEASE_REPORTS_MAX
 
     def failed(self, keys: Iterable[str]) -> None:
         """Their call was not answered: they are to be sent again."""
         for key in keys:
-            self._flying.pop(key, None)
+            self._in_flight.pop(key, None)
 
-    def ground(self) -> None:
+    def all_calls_closed(self) -> None:
         """No call is open any more."""
-        self._flying.clear()
+        self._in_flight.clear()
 
-    def mend(self, carried: Sequence[str], detail: str) -> str | None:
+    def isolate_refused(self, carried: Sequence[str], detail: str) -> str | None:
         """The server refuses a call that carried these; the one that is to be given up, if any.
 
         Halving the batch finds the report at fault; alone, its result is given up for an error.
         """
         if len(carried) > 1:
-            self._most = max(1, len(carried) // 2)
+            self._batch_max = max(1, len(carried) // 2)
             return None
         report = self._reports.get(carried[0])
         if report is None or report.status == "returned" or _is_bare_failure(report):

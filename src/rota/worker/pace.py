@@ -13,7 +13,7 @@ BEGIN_S = 0.002
 ended by then, and the call carries its end. What comes meanwhile waits so much longer at most."""
 
 
-class Pace:
+class PollTiming:
     """The times of one worker's calls."""
 
     def __init__(self) -> None:
@@ -23,28 +23,28 @@ class Pace:
         need not call twice to get the next."""
         self._wait_max = 5.0
         self._full_at = float("-inf")
-        self._last = float("-inf")
+        self._last_call_at = float("-inf")
         """When a call was last sent or answered."""
-        self._began = float("-inf")
+        self._last_start_at = float("-inf")
         """When an answer last had something begin."""
 
     def registered(self, answer: RegisterAnswer) -> None:
         """What the server says of leases and polls."""
         self.lease_ttl, self.patient = answer.lease_ttl, answer.patient
         self._wait_max = min(answer.poll_wait_max, self.lease_ttl / 3)
-        self._full_at = self._last = float("-inf")
+        self._full_at = self._last_call_at = float("-inf")
 
     def sent(self, now: float, *, full: bool) -> None:
         """A call goes out."""
-        self._last = now
+        self._last_call_at = now
         if full:
             self._full_at = now
 
     def answered(self, now: float, *, begins: bool) -> None:
         """One came back, and something begins because of it."""
-        self._last = now
+        self._last_call_at = now
         if begins:
-            self._began = now
+            self._last_start_at = now
 
     def may_overlap(self, now: float) -> bool:
         """Whether a second call may go beside an open one: a full one must never be far."""
@@ -59,8 +59,8 @@ class Pace:
         that, the last of it has to do.
         """
         if len(prefetched) > (0 if is_open else prefetched.most // 2):
-            return self._last + GATHER_S
-        return None if is_open or owes else self._began + BEGIN_S
+            return self._last_call_at + GATHER_S
+        return None if is_open or owes else self._last_start_at + BEGIN_S
 
     def wait_s(self, now: float, *, held: bool, unheard: bool, draining: bool) -> float:
         """Short while something is held: a frozen server must be noticed well within a lease.

@@ -15,7 +15,7 @@ PREFETCH_S = 0.5
 WIDE_FROM = 256
 """Orders of one answer that begin at once from which on none is prefetched: so many places hide a
 round trip by themselves, and it costs the server many times what a plain start does."""
-PASSED_MAX = 20_000
+ENDED_UNBEGUN_MAX = 20_000
 """Orders that ended unbegun, remembered for those that may still come to be behind them."""
 
 
@@ -32,7 +32,7 @@ class PrefetchedOrders:
         self._behind: dict[str, str] = {}
         """The same the other way round."""
         self._since: dict[str, float] = {}
-        self._passed: dict[str, str] = {}
+        self._ended_unbegun: dict[str, str] = {}
         """What ended unbegun, and the one it was behind."""
 
     def __len__(self) -> int:
@@ -42,23 +42,23 @@ class PrefetchedOrders:
         return key in self._before
 
     @property
-    def room(self) -> int:
+    def more_wanted(self) -> int:
         """How many more of them are wanted."""
         return 0 if self._is_wide else max(0, self.most - len(self._before))
 
-    def may_be(self, given: int) -> None:
+    def limit_to(self, given: int) -> None:
         """The server gives so many at most."""
         self.most = min(self._wanted, given)
 
-    def came(self, orders: Sequence[OrderView]) -> None:
+    def note_answer(self, orders: Sequence[OrderView]) -> None:
         """What an answer has brought says how many places there are."""
         if orders:
             self._is_wide = sum(one.behind is None for one in orders) >= WIDE_FROM
 
     def before(self, key: str) -> str:
         """The one whose place it is about, where `key` may have ended without having had it."""
-        while key in self._passed:
-            key = self._passed[key]
+        while key in self._ended_unbegun:
+            key = self._ended_unbegun[key]
         return key
 
     def wait(self, key: str, before: str, now: float) -> None:
@@ -82,19 +82,19 @@ class PrefetchedOrders:
         follower = self._behind.pop(key, None)
         if follower is not None:
             self._before[follower], self._behind[before] = before, follower
-        self._passed[key] = before
-        if len(self._passed) > PASSED_MAX:
-            del self._passed[next(iter(self._passed))]
+        self._ended_unbegun[key] = before
+        if len(self._ended_unbegun) > ENDED_UNBEGUN_MAX:
+            del self._ended_unbegun[next(iter(self._ended_unbegun))]
 
     def waiting(self) -> list[str]:
         """All that wait."""
         return list(self._before)
 
-    def late(self, now: float) -> list[str]:
+    def overdue(self, now: float) -> list[str]:
         """Those that have waited too long."""
         return [key for key, since in self._since.items() if since + PREFETCH_S <= now]
 
-    def late_at(self) -> float | None:
+    def overdue_at(self) -> float | None:
         """When one of them will have."""
         first = next(iter(self._since.values()), None)
         return None if first is None else first + PREFETCH_S

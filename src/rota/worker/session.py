@@ -35,17 +35,17 @@ from rota.wire.workers import (
     RegisterAnswer,
     RunningReport,
 )
-from rota.worker.held import UNBEGUN, Held, Phase
-from rota.worker.instructions import Abandon, Beat, Call, Instruction, Start, Stop
-from rota.worker.owed import Owed
-from rota.worker.pace import Pace
+from rota.worker.held import UNBEGUN, HeldExecution, Phase
+from rota.worker.instructions import Abandon, Action, HeartbeatCall, LeaseCall, Start, Stop
+from rota.worker.owed import PendingReports
+from rota.worker.pace import PollTiming
 from rota.worker.prefetch import PrefetchedOrders
 from rota.worker.reports import StopReason, report_returned, report_stopped
 
 LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05
 """Share of a lease given up at its end: clocks of two machines do not run at quite one speed."""
-OVER_MAX = 20_000
+ENDED_REMEMBERED_MAX = 20_000
 """Ended executions remembered so that a late second copy of an order does not start them again."""
 
 
@@ -56,23 +56,23 @@ class Session:
         self._limit = min(concurrency or LEASE_ORDERS_MAX, LEASE_ORDERS_MAX)
         self._prefetched = PrefetchedOrders(spare)
         self._token: str | None = None
-        self._pace = Pace()
-        self._held: dict[str, Held] = {}
+        self._timing = PollTiming()
+        self._held: dict[str, HeldExecution] = {}
         self._running = 0
-        self._owed = Owed()
+        self._pending = PendingReports()
         # Not a plain dict: to find the first of one that loses it again and again is a search.
-        self._over: OrderedDict[str, None] = OrderedDict()
-        self._open: dict[int, Call] = {}
-        self._calls = 0
-        self._unheard = False
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self._open_calls: dict[int, LeaseCall] = {}
+        self._call_count = 0
+        self._last_call_failed = False
         """The newest call that is over failed: it is not known whether any server hears."""
-        self._draining = self._hurried = False
-        self._drain_told = True
+        self._draining = self._stopping_all = False
+        self._drain_announced = True
 
     @property
     def lease_ttl(self) -> float:
         """Seconds a lease lasts, as the server said."""
-        return self._pace.lease_ttl
+        return self._timing.lease_ttl
 
     @property
     def draining(self) -> bool:
@@ -85,25 +85,25 @@ class Session:
         return len(self._held)
 
     @property
-    def owed(self) -> int:
+    def pending_reports(self) -> int:
         """Reports that the server has not heard yet."""
-        return len(self._owed)
+        return len(self._pending)
 
     @property
-    def done(self) -> bool:
+    def drained(self) -> bool:
         """Drained: nothing runs, nothing is owed, and no answer is outstanding."""
-        return self._draining and not (self._held or self._owed or self._open)
+        return self._draining and not (self._held or self._pending or self._open_calls)
 
     def registered(self, answer: RegisterAnswer) -> None:
         """The server knows this worker, under a new name."""
         self._token = answer.session
-        self._pace.registered(answer)
-        self._prefetched.may_be(answer.spare_max)
+        self._timing.registered(answer)
+        self._prefetched.limit_to(answer.spare_max)
 
-    def forgotten(self, why: str) -> list[Instruction]:
+    def registration_lost(self, why: str) -> list[Action]:
         """The server no longer knows this worker: what it held is not its own any more."""
-        self._open.clear()
-        self._owed.ground()
+        self._open_calls.clear()
+        self._pending.all_calls_closed()
         return self._abandon(list(self._held), why)
 
     # What is said.
@@ -112,56 +112,56 @@ class Session:
         """Whether a `lease` call should be sent now, beside those that are open."""
         if now < (self.rests_until() or now):
             return False
-        if not self._open:
+        if not self._open_calls:
             return True
-        urgent = self._owed.unsent > 0 or not self._drain_told
-        return urgent and len(self._open) == 1 and self._pace.may_overlap(now)
+        urgent = self._pending.unsent > 0 or not self._drain_announced
+        return urgent and len(self._open_calls) == 1 and self._timing.may_overlap(now)
 
     def rests_until(self) -> float | None:
         """Before then no call is wanted, for want of nothing; None: there is no such time."""
         if self._draining:
             return None
-        return self._pace.rests_until(
-            self._prefetched, is_open=bool(self._open), owes=self._owed.unsent
+        return self._timing.rests_until(
+            self._prefetched, is_open=bool(self._open_calls), owes=self._pending.unsent
         )
 
-    def call(self, now: float) -> Call:
+    def call(self, now: float) -> LeaseCall:
         """The next `lease` call; it counts as sent at `now`."""
-        full = not self._open
-        self._pace.sent(now, full=full)
-        self._calls += 1
-        self._drain_told = True
-        reports = self._owed.carry()
-        named = self._live(now) if full else self._heard()
+        full = not self._open_calls
+        self._timing.sent(now, full=full)
+        self._call_count += 1
+        self._drain_announced = True
+        reports = self._pending.take_batch()
+        named = self._live(now) if full else self._confirmed()
         spec = LeaseSpec(
-            max=self._room(),
+            max=self._free_slots(),
             wait=Duration(round(self._wait_s(now) * 1000)),
             completed=reports,
             executions=[self._running_report(key) for key in named] if full else None,
             session=self._token,
-            spare=0 if self._draining else self._prefetched.room,
-            patient=self._pace.patient and bool(reports),
+            spare=0 if self._draining else self._prefetched.more_wanted,
+            patient=self._timing.patient and bool(reports),
         )
         carried = tuple(report.execution_id for report in reports)
-        begun = self._begun(named, all_told=full and len(carried) == len(self._owed))
-        call = Call(self._calls, now, tuple(named), carried, spec, begun)
-        self._open[call.number] = call
+        begun = self._known_to_run(named, all_told=full and len(carried) == len(self._pending))
+        call = LeaseCall(self._call_count, now, tuple(named), carried, spec, begun)
+        self._open_calls[call.number] = call
         return call
 
-    def beat(self, now: float) -> Beat:
+    def heartbeat(self, now: float) -> HeartbeatCall:
         """A heartbeat for a poll that outlasts the heartbeat interval; it denies nothing either."""
         spec = HeartbeatSpec(executions=None, session=self._token)
-        return Beat(now, tuple(self._heard()), spec)
+        return HeartbeatCall(now, tuple(self._confirmed()), spec)
 
-    def _room(self) -> int:
+    def _free_slots(self) -> int:
         if self._draining:
             return 0
         held = len(self._held) - len(self._prefetched)
-        return max(0, self._limit - held - self._owed.unsent)
+        return max(0, self._limit - held - self._pending.unsent)
 
     def _wait_s(self, now: float) -> float:
-        return self._pace.wait_s(
-            now, held=bool(self._held), unheard=self._unheard, draining=self._draining
+        return self._timing.wait_s(
+            now, held=bool(self._held), unheard=self._last_call_failed, draining=self._draining
         )
 
     def _running_report(self, key: str) -> RunningReport:
@@ -175,109 +175,109 @@ class Session:
             if held.phase is not Phase.ABANDONED and held.deadline > now
         ]
 
-    def _begun(self, named: Iterable[str], *, all_told: bool) -> tuple[str, ...]:
+    def _known_to_run(self, named: Iterable[str], *, all_told: bool) -> tuple[str, ...]:
         """What the server will know to run; of prefetched ones, if it knows of all that ended."""
         return tuple(
             key
             for key in named
-            if self._held[key].heard
+            if self._held[key].confirmed
             or self._held[key].order.behind is None
             or (all_told and key not in self._prefetched)
         )
 
-    def _heard(self) -> list[str]:
+    def _confirmed(self) -> list[str]:
         return [
             key
             for key, held in self._held.items()
-            if held.heard and held.phase is not Phase.ABANDONED
+            if held.confirmed and held.phase is not Phase.ABANDONED
         ]
 
     # What is heard.
 
-    def answered(self, call: Call, answer: LeaseAnswer, now: float) -> list[Instruction]:
+    def answered(self, call: LeaseCall, answer: LeaseAnswer, now: float) -> list[Action]:
         """The server has heard a call; orders may come with the answer."""
-        if self._open.pop(call.number, None) is None:
+        if self._open_calls.pop(call.number, None) is None:
             return []
-        self._unheard = False
-        self._owed.heard_again()
+        self._last_call_failed = False
+        self._pending.call_accepted()
         for key in call.carried:
             self._forget_report(key)
         self._renew(call.named, call.sent_at)
-        for key in call.begun:
+        for key in call.known_to_run:
             if key in self._held:
-                self._held[key].heard = True
+                self._held[key].confirmed = True
         granted_at = min(call.sent_at + max(0.0, answer.held_for), now)
-        self._prefetched.came(answer.executions)
+        self._prefetched.note_answer(answer.executions)
         for order in answer.executions:
             self._take(order, granted_at, now)
-        told, starts = self._told(answer.cancel, answer.lost), self._starts(now)
-        self._pace.answered(now, begins=bool(starts))
+        told, starts = self._apply_cancels(answer.cancel, answer.lost), self._starts(now)
+        self._timing.answered(now, begins=bool(starts))
         return told + starts
 
-    def beaten(self, beat: Beat, answer: HeartbeatAnswer) -> list[Instruction]:
+    def heartbeat_answered(self, beat: HeartbeatCall, answer: HeartbeatAnswer) -> list[Action]:
         """The server has heard a heartbeat."""
         self._renew(beat.named, beat.sent_at)
-        return self._told(answer.cancel, answer.lost)
+        return self._apply_cancels(answer.cancel, answer.lost)
 
-    def failed(self, call: Call) -> None:
+    def failed(self, call: LeaseCall) -> None:
         """No answer came; whether the server heard it is unknown, so the reports are owed still."""
-        if self._open.pop(call.number, None) is not None:
-            self._unheard = True
-            self._owed.failed(call.carried)
+        if self._open_calls.pop(call.number, None) is not None:
+            self._last_call_failed = True
+            self._pending.failed(call.carried)
 
-    def refused(self, call: Call, detail: str) -> bool:
+    def refused(self, call: LeaseCall, detail: str) -> bool:
         """The server will never take this call as it is; False if there is nothing to mend."""
         self.failed(call)
         if call.spec.spare and "`spare`" in detail:
-            self._prefetched.may_be(
+            self._prefetched.limit_to(
                 0
             )  # an older server leads now, to which that is an unknown word
             return True
         if call.spec.patient and "`patient`" in detail:
-            self._pace.patient = False
+            self._timing.patient = False
             return True
         if not call.carried:
             return False
-        given_up = self._owed.mend(call.carried, detail)
+        given_up = self._pending.isolate_refused(call.carried, detail)
         if given_up is not None:
             self._forget_report(given_up)
         return True
 
     def _take(self, order: OrderView, granted_at: float, now: float) -> None:
         key = order.execution_id
-        if key in self._held or key in self._owed or key in self._over:
+        if key in self._held or key in self._pending or key in self._ended:
             return
         if now - granted_at > order.lease_expires_in / 2:
             return  # too old to be worth starting: it is never named, so the server takes it back
         deadline = granted_at + order.lease_expires_in * (1 - LEASE_MARGIN)
-        held = self._held[key] = Held(order, deadline)
+        held = self._held[key] = HeldExecution(order, deadline)
         if order.behind is not None:
             before = self._prefetched.before(order.behind)
             # One that nobody here has heard of yet may come still: only what is over is over.
-            if before not in self._owed and before not in self._over:
+            if before not in self._pending and before not in self._ended:
                 held.phase = Phase.PREFETCHED
                 self._prefetched.wait(key, before, now)
 
     def _renew(self, named: Iterable[str], sent_at: float) -> None:
-        deadline = sent_at + self._pace.lease_ttl * (1 - LEASE_MARGIN)
+        deadline = sent_at + self._timing.lease_ttl * (1 - LEASE_MARGIN)
         for key in named:
             held = self._held.get(key)
             if held is not None and held.phase is not Phase.ABANDONED:
                 held.deadline = max(held.deadline, deadline)
 
-    def _told(self, cancel: Sequence[str], lost: Sequence[str]) -> list[Instruction]:
+    def _apply_cancels(self, cancel: Sequence[str], lost: Sequence[str]) -> list[Action]:
         for key in lost:
             self._forget_report(key)
         return [*self._abandon(lost, "the server took it back"), *self._stop(cancel, "cancelled")]
 
     def _forget_report(self, key: str) -> None:
-        if self._owed.forget(key):
+        if self._pending.forget(key):
             self._remember(key)
 
     def _remember(self, key: str) -> None:
-        self._over[key] = None
-        if len(self._over) > OVER_MAX:
-            self._over.popitem(last=False)
+        self._ended[key] = None
+        if len(self._ended) > ENDED_REMEMBERED_MAX:
+            self._ended.popitem(last=False)
 
     # What happens here.
 
@@ -287,7 +287,7 @@ class Session:
         if held is not None:
             held.progress, held.message = progress, message
 
-    def ended(self, reports: Sequence[CompletedReport], now: float) -> list[Instruction]:
+    def ended(self, reports: Sequence[CompletedReport], now: float) -> list[Action]:
         """Executions are over and all their processes are gone; room for those that wait."""
         self._running -= len(reports)
         for report in reports:
@@ -296,15 +296,15 @@ class Session:
             if held.phase is Phase.ABANDONED or (held.given_back and report.status != "succeeded"):
                 self._remember(key)
             else:
-                self._owed.add(report)
+                self._pending.add(report)
             follower = self._prefetched.ended(key)
             if follower is not None:
                 self._held[follower].phase = Phase.WAITING
         return self._starts(now)
 
-    def expire(self, now: float) -> list[Instruction]:
+    def expire(self, now: float) -> list[Action]:
         """Whatever lost its lease by now must end at once; what waited too long goes back."""
-        for key in self._prefetched.late(now):
+        for key in self._prefetched.overdue(now):
             self._give_back(key)
         late = [key for key, held in self._held.items() if held.deadline <= now]
         return self._abandon(late, LAPSED)
@@ -328,32 +328,32 @@ class Session:
     def next_deadline(self) -> float | None:
         """When `expire` must be asked again at the latest."""
         deadlines = [h.deadline for h in self._held.values() if h.phase is not Phase.ABANDONED]
-        late_at = self._prefetched.late_at()
+        late_at = self._prefetched.overdue_at()
         return min(deadlines if late_at is None else [*deadlines, late_at], default=None)
 
     def drain(self) -> None:
         """Take no more work; what runs may finish, what only waits to goes back."""
         if not self._draining:
-            self._draining, self._drain_told = True, False
+            self._draining, self._drain_announced = True, False
             for key in self._prefetched.waiting():
                 self._give_back(key)
 
-    def hurry(self) -> list[Instruction]:
+    def stop_all(self) -> list[Action]:
         """Stop what runs, too. It is not reported unless it succeeds: leaving gives it back."""
         self.drain()
-        self._hurried = True
+        self._stopping_all = True
         for held in self._held.values():
             held.given_back = True
         return self._stop(list(self._held), "shutdown")
 
-    def _starts(self, now: float) -> list[Instruction]:
-        starts: list[Instruction] = []
+    def _starts(self, now: float) -> list[Action]:
+        starts: list[Action] = []
         if len(self._held) == self._running + len(self._prefetched):
             return starts
         for key, held in list(self._held.items()):
             if held.phase is not Phase.WAITING:
                 continue
-            if self._hurried:
+            if self._stopping_all:
                 self._stop([key], "shutdown")
             elif self._running < self._limit and held.deadline > now:
                 held.phase = Phase.RUNNING
@@ -361,8 +361,8 @@ class Session:
                 starts.append(Start(held.order))
         return starts
 
-    def _stop(self, keys: Iterable[str], reason: StopReason) -> list[Instruction]:
-        stops: list[Instruction] = []
+    def _stop(self, keys: Iterable[str], reason: StopReason) -> list[Action]:
+        stops: list[Action] = []
         for key in keys:
             held = self._held.get(key)
             if held is None:
@@ -372,14 +372,14 @@ class Session:
                 if reason == "shutdown":
                     self._remember(key)
                 else:
-                    self._owed.add(report_stopped(key, held.order.fence, reason))
+                    self._pending.add(report_stopped(key, held.order.fence, reason))
             elif held.phase is Phase.RUNNING:
                 held.phase = Phase.STOPPING
                 stops.append(Stop(key, reason))
         return stops
 
-    def _abandon(self, keys: Iterable[str], why: str) -> list[Instruction]:
-        orders: list[Instruction] = []
+    def _abandon(self, keys: Iterable[str], why: str) -> list[Action]:
+        orders: list[Action] = []
         for key in keys:
             held = self._held.get(key)
             if held is None or held.phase is Phase.ABANDONED:
@@ -394,7 +394,7 @@ class Session:
 
     def _give_back(self, key: str) -> None:
         """It has not begun, and another worker may have room for it."""
-        self._owed.add(report_returned(key, self._held[key].order.fence))
+        self._pending.add(report_returned(key, self._held[key].order.fence))
         self._drop(key)
 
     def _drop(self, key: str) -> None:

@@ -37,7 +37,7 @@ from rota.sdk.clock import Clock
 from rota.wire.problems import Problem
 from rota.wire.units import encode
 from rota.worker.agent import Agent, ResourceOverrides, WorkerConfig
-from rota.worker.diary import open_diary
+from rota.worker.diary import open_agent_log
 
 BUSY = 0.75
 """Of one core, or of the time: more than this and it is what the rest waits for."""
@@ -244,7 +244,7 @@ async def bench_worker(
     """Runs a worker until the block is left; yields a function that waits until it is online."""
     said = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="rota-bench-") as folder:
-        agent = Agent(_config(endpoint, queue, capability, Path(folder)), open_diary(said))
+        agent = Agent(_config(endpoint, queue, capability, Path(folder)), open_agent_log(said))
         task = asyncio.create_task(agent.run())
 
         async def online(line: BenchClient) -> None:
@@ -260,8 +260,8 @@ async def bench_worker(
             yield online
         finally:
             # Told once it drains; told twice it also stops what it runs, and leaves.
-            agent.told_to_stop()
-            agent.told_to_stop()
+            agent.request_stop()
+            agent.request_stop()
             await task
 
 

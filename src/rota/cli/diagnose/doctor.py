@@ -21,7 +21,7 @@ from rota.cli.render import Styled, console, print_object, rich_text
 from rota.cli.text import now_ms, plural, size_text
 from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, UnavailableError, calls
 from rota.wire.service import ClusterView, StatsView
-from rota.worker.guard.client import Guard, GuardError
+from rota.worker.guard.client import Supervisor, SupervisorError
 
 if TYPE_CHECKING:
     from rota.store.postgres.checkup import Checkup
@@ -184,13 +184,13 @@ def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
 
 async def supervisor_checks() -> list[Check]:
     """Checks by which means a worker of this user would limit and end jobs."""
-    guard = Guard()
+    guard = Supervisor()
     try:
         hello = await guard.hello
-    except GuardError as error:
+    except SupervisorError as error:
         return [Check("jobs", "fail", str(error), "a worker needs Linux 5.4 or newer")]
     finally:
-        await guard.dismiss()
+        await guard.shut_down()
     memory, processes = _enforcement_text(hello.memory), _enforcement_text(hello.processes)
     means = f"memory by {memory}, processes by {processes}"
     if hello.isolation == "namespace":

@@ -14,17 +14,17 @@ import os
 import sys
 
 from rota.sdk.app import App
-from rota.worker.child.crowd import Crowd, route_output
-from rota.worker.child.frames import Hello
-from rota.worker.child.functions import Functions, NotFoundError, load
-from rota.worker.child.pipes import Ear, Mouth
+from rota.worker.child.crowd import AsyncCalls, route_output
+from rota.worker.child.frames import ChildHello
+from rota.worker.child.functions import FunctionLookup, FunctionNotFoundError, load_entry
+from rota.worker.child.pipes import PipeReader, PipeWriter
 from rota.worker.child.results import error_text
-from rota.worker.child.solo import Solo
+from rota.worker.child.solo import SyncCalls
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-_PLACES: dict[str, bool] = {"c_stack": False} if sys.version_info >= (3, 14) else {}
+_FAULTHANDLER_OPTIONS: dict[str, bool] = {"c_stack": False} if sys.version_info >= (3, 14) else {}
 """From 3.14 on the frames of the interpreter itself come last, and push those of the function out
 of what is kept."""
 
@@ -37,31 +37,31 @@ def main(lane: str, orders: int, words: int, entry: str | None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
-    faulthandler.enable(**_PLACES)  # a crash leaves its place in the log
+    faulthandler.enable(**_FAULTHANDLER_OPTIONS)  # a crash leaves its place in the log
     if lane == "crowd":
         route_output()
     sys.path.insert(0, os.getcwd())
-    mouth = Mouth(words)
+    mouth = PipeWriter(words)
     try:
         app = None if entry is None else load_app(entry)
     except BaseException as error:  # noqa: BLE001  (the user's module may raise anything)
-        mouth.say(Hello([], _problem(entry, error)))
+        mouth.send(ChildHello([], _problem(entry, error)))
         return
     if not logging.root.handlers:
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
-    mouth.say(Hello(_functions(app)))
-    functions = Functions(app)
+    mouth.send(ChildHello(_functions(app)))
+    functions = FunctionLookup(app)
     if lane == "crowd":
-        asyncio.run(Crowd(orders, mouth, functions).run())
+        asyncio.run(AsyncCalls(orders, mouth, functions).run())
     else:
-        Solo(Ear(orders), mouth, functions).run()
+        SyncCalls(PipeReader(orders), mouth, functions).run()
 
 
 def load_app(entry: str) -> App:
     """The app that `package.module:app` names."""
-    found = load(entry)
+    found = load_entry(entry)
     if not isinstance(found, App):
-        raise NotFoundError(f"{entry} is not a rota.App but a {type(found).__name__}")
+        raise FunctionNotFoundError(f"{entry} is not a rota.App but a {type(found).__name__}")
     return found
 
 
@@ -72,7 +72,7 @@ def _functions(app: App | None) -> list[tuple[str, bool]]:
 
 
 def _problem(entry: str | None, error: BaseException) -> str:
-    if isinstance(error, NotFoundError):
+    if isinstance(error, FunctionNotFoundError):
         return str(error)
     return f"{entry} cannot be imported:\n{error_text(error)}"
 

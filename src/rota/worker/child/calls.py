@@ -12,7 +12,7 @@ from rota.sdk.clock import SystemClock
 from rota.sdk.context import Context, ContextInfo, Transport
 from rota.sdk.job_exceptions import Cancelled
 from rota.worker.child.frames import Begin, Done
-from rota.worker.child.functions import NotFoundError
+from rota.worker.child.functions import FunctionNotFoundError
 from rota.worker.child.results import (
     ResultError,
     delay_ms,
@@ -49,7 +49,7 @@ def context_of(begin: Begin, transport: Transport) -> Context:
     return Context(info, transport)
 
 
-class Ending(msgspec.Struct):
+class CallResult(msgspec.Struct):
     """How a call ended."""
 
     succeeded: bool
@@ -57,7 +57,7 @@ class Ending(msgspec.Struct):
     retryable: bool = True
     delay_ms: int | None = None
 
-    def done(self, number: int, *, asynchronous: bool) -> Done:
+    def to_message(self, number: int, *, asynchronous: bool) -> Done:
         """As the agent is told; what it cost is filled in by those who know."""
         return Done(
             number, self.succeeded, self.document, self.retryable, asynchronous, 0.0, 0, 0,
@@ -65,22 +65,22 @@ class Ending(msgspec.Struct):
         )  # fmt: skip
 
 
-def returned(value: Any) -> Ending:
+def call_returned(value: Any) -> CallResult:
     """The function came back. What cannot be kept would be no different another time."""
     try:
-        return Ending(succeeded=True, document=result_document(value))
+        return CallResult(succeeded=True, document=result_document(value))
     except ResultError as error:
         document = plain_error("ResultError", str(error))
-        return Ending(succeeded=False, document=document, retryable=False)
+        return CallResult(succeeded=False, document=document, retryable=False)
 
 
-def raised(error: BaseException) -> Ending:
+def call_raised(error: BaseException) -> CallResult:
     """The function did not come back, or was never reached."""
-    if isinstance(error, NotFoundError):
-        return Ending(succeeded=False, document=plain_error("NotFoundError", str(error)))
+    if isinstance(error, FunctionNotFoundError):
+        return CallResult(succeeded=False, document=plain_error("NotFoundError", str(error)))
     if isinstance(error, Cancelled | asyncio.CancelledError):
-        return Ending(succeeded=False, document=plain_error("Cancelled", "cancelled"))
-    return Ending(
+        return CallResult(succeeded=False, document=plain_error("Cancelled", "cancelled"))
+    return CallResult(
         succeeded=False,
         document=error_document(error),
         retryable=is_retryable(error),

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from rota.sdk.context import Context
-from rota.worker.child.calls import Ending, context_of, raised, returned
+from rota.worker.child.calls import CallResult, call_raised, call_returned, context_of
 from rota.worker.child.frames import (
     OUTPUT_BYTES_MAX,
     Begin,
@@ -25,29 +25,29 @@ from rota.worker.child.frames import (
     Progress,
     ToChild,
 )
-from rota.worker.child.functions import Functions
-from rota.worker.child.measure import Meter
-from rota.worker.child.pipes import Mouth, read_order
+from rota.worker.child.functions import FunctionLookup
+from rota.worker.child.measure import UsageMeter
+from rota.worker.child.pipes import PipeWriter, decode_message
 
 READ_BYTES = 256 * 1024
 LINE_CHARS_MAX = 8_192
 """Text without a line feed is held back up to this."""
 
-_voice: ContextVar[Voice | None] = ContextVar("rota_voice", default=None)
+_current_output: ContextVar[CallOutput | None] = ContextVar("rota_voice", default=None)
 
 
-class Voice:
+class CallOutput:
     """What one call says: lines for its log, and how far it is."""
 
-    def __init__(self, number: int, mouth: Mouth) -> None:
+    def __init__(self, number: int, mouth: PipeWriter) -> None:
         self._number = number
-        self._mouth = mouth
+        self._writer = mouth
         self._held = ""
         self._lock = threading.Lock()
 
     def report_progress(self, fraction: float, message: str) -> None:
         """To the agent."""
-        self._mouth.say(Progress(self._number, fraction, message))
+        self._writer.send(Progress(self._number, fraction, message))
 
     def write_log(self, text: str) -> None:
         """For the log, by lines."""
@@ -65,10 +65,10 @@ class Voice:
         data = self._held.encode("utf-8", "replace")
         self._held = ""
         for start in range(0, len(data), OUTPUT_BYTES_MAX):
-            self._mouth.say(Output(self._number, data[start : start + OUTPUT_BYTES_MAX]))
+            self._writer.send(Output(self._number, data[start : start + OUTPUT_BYTES_MAX]))
 
 
-class Routed(io.TextIOBase):
+class RoutedStream(io.TextIOBase):
     """Takes the place of stdout and stderr: what a call prints goes into the log of that call.
 
     The context follows the code: through `await`, into tasks it creates and `asyncio.to_thread`.
@@ -86,7 +86,7 @@ class Routed(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Whole lines go out at once."""
-        voice = _voice.get()
+        voice = _current_output.get()
         if voice is None:
             return self._real.write(text)
         voice.write_log(text)
@@ -94,26 +94,26 @@ class Routed(io.TextIOBase):
 
     def flush(self) -> None:
         """What is held back."""
-        voice = _voice.get()
+        voice = _current_output.get()
         if voice is None:
             self._real.flush()
         else:
             voice.flush()
 
     @property
-    def buffer(self) -> RoutedBytes:
+    def buffer(self) -> RoutedByteStream:
         """For those who write bytes."""
-        return RoutedBytes(self)
+        return RoutedByteStream(self)
 
     def fileno(self) -> int:
         """For programs that are given this stream."""
         return self._real.fileno()
 
 
-class RoutedBytes(io.RawIOBase):
+class RoutedByteStream(io.RawIOBase):
     """The same for bytes."""
 
-    def __init__(self, text: Routed) -> None:
+    def __init__(self, text: RoutedStream) -> None:
         self._text = text
 
     def writable(self) -> bool:
@@ -131,26 +131,26 @@ class RoutedBytes(io.RawIOBase):
         self._text.flush()
 
 
-class Crowd:
+class AsyncCalls:
     """The calls that run here now."""
 
-    def __init__(self, pipe: int, mouth: Mouth, functions: Functions) -> None:
+    def __init__(self, pipe: int, mouth: PipeWriter, functions: FunctionLookup) -> None:
         self._pipe = pipe
-        self._mouth = mouth
+        self._writer = mouth
         self._functions = functions
-        self._meter = Meter()
+        self._meter = UsageMeter()
         self._reader = FrameReader()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._contexts: dict[int, Context] = {}
-        self._over = asyncio.Event()
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
         """Until the agent is gone, or says so by SIGTERM."""
         loop = asyncio.get_running_loop()
         os.set_blocking(self._pipe, False)
         loop.add_reader(self._pipe, self._readable)
-        loop.add_signal_handler(signal.SIGTERM, self._over.set)
-        await self._over.wait()
+        loop.add_signal_handler(signal.SIGTERM, self._ended.set)
+        await self._ended.wait()
         loop.remove_reader(self._pipe)
         for number in list(self._tasks):
             self._cancel(number)
@@ -160,11 +160,11 @@ class Crowd:
     def _readable(self) -> None:
         data = os.read(self._pipe, READ_BYTES)
         if not data:
-            self._over.set()
+            self._ended.set()
         for body in self._reader.feed(data):
-            self._obey(read_order(body))
+            self._handle(decode_message(body))
 
-    def _obey(self, order: ToChild) -> None:
+    def _handle(self, order: ToChild) -> None:
         if isinstance(order, Cancel):
             self._cancel(order.number)
             return
@@ -180,8 +180,8 @@ class Crowd:
             self._tasks[number].cancel()
 
     async def _call(self, begin: Begin) -> None:
-        voice = Voice(begin.number, self._mouth)
-        _voice.set(voice)
+        voice = CallOutput(begin.number, self._writer)
+        _current_output.set(voice)
         asynchronous = True
         try:
             found, given = self._functions.find(begin)
@@ -189,20 +189,22 @@ class Crowd:
             context = self._contexts[begin.number] = context_of(begin, voice)
             args, kwargs = found.arguments(given, context)
             with context.active():
-                ending = returned(await found.function(*args, **kwargs))
+                ending = call_returned(await found.function(*args, **kwargs))
         except BaseException as error:  # noqa: BLE001  (the top of a call: it must end as a report)
-            ending = raised(error)
+            ending = call_raised(error)
         self._contexts.pop(begin.number, None)
-        self._tell(ending, begin.number, voice, asynchronous=asynchronous)
+        self._send_done(ending, begin.number, voice, asynchronous=asynchronous)
 
-    def _tell(self, ending: Ending, number: int, voice: Voice, *, asynchronous: bool) -> None:
+    def _send_done(
+        self, ending: CallResult, number: int, voice: CallOutput, *, asynchronous: bool
+    ) -> None:
         voice.flush()
-        done = ending.done(number, asynchronous=asynchronous)
-        self._mouth.say(msgspec.structs.replace(done, memory=self._meter.memory()))
+        done = ending.to_message(number, asynchronous=asynchronous)
+        self._writer.send(msgspec.structs.replace(done, memory=self._meter.memory()))
 
 
 def route_output() -> None:
     """From now on everything that is printed finds its call; before any user's code is loaded."""
     for name in ("stdout", "stderr"):
         with contextlib.suppress(AttributeError):
-            setattr(sys, name, Routed(getattr(sys, name)))
+            setattr(sys, name, RoutedStream(getattr(sys, name)))

@@ -43,7 +43,7 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
     number: int
 
 
-class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
+class ChildHello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
     """A child is ready, or says why it never will be."""
 
     functions: list[tuple[str, bool]]
@@ -85,7 +85,7 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
 
 
 ToChild: TypeAlias = Begin | Cancel
-FromChild: TypeAlias = Hello | Output | Progress | Done
+FromChild: TypeAlias = ChildHello | Output | Progress | Done
 
 _encoder = msgspec.msgpack.Encoder()
 

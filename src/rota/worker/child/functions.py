@@ -21,7 +21,7 @@ FOUND_MAX = 10_000
 _python_call = msgspec.json.Decoder(PythonCall)
 
 
-class NotFoundError(Exception):
+class FunctionNotFoundError(Exception):
     """This worker has no such function, and why."""
 
 
@@ -33,26 +33,26 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
 _call = msgspec.json.Decoder(_Call)
 
 
-class Found:
+class FoundFunction:
     """A function, ready to be called."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.function = function
         self.asynchronous = inspect.iscoroutinefunction(function)
         try:
-            self._shape: FunctionSignature | None = FunctionSignature(name, function)
+            self._signature: FunctionSignature | None = FunctionSignature(name, function)
         except ValueError:
-            self._shape = None  # written in C, without a signature: it gets what was given
+            self._signature = None  # written in C, without a signature: it gets what was given
 
     def arguments(self, given: bytes, context: Context) -> tuple[list[Any], dict[str, Any]]:
         """What to call it with, as its annotations have it."""
-        if self._shape is not None:
-            return self._shape.decode(given, context)
+        if self._signature is not None:
+            return self._signature.decode(given, context)
         call = _call.decode(given)
         return call.args, call.kwargs
 
 
-def load(entry: str) -> Any:
+def load_entry(entry: str) -> Any:
     """What `package.module:name` names; raises NotFoundError, or whatever the import raises."""
     module_name, _, path = entry.partition(":")
     try:
@@ -61,56 +61,58 @@ def load(entry: str) -> Any:
         missing = error.name or module_name
         if module_name != missing and not module_name.startswith(missing + "."):
             raise  # the module is there, but something that it needs is not
-        raise NotFoundError(f"there is no module {missing} on this worker") from None
+        raise FunctionNotFoundError(f"there is no module {missing} on this worker") from None
     for name in path.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
-            raise NotFoundError(f"module {module_name} has no {path}") from None
+            raise FunctionNotFoundError(f"module {module_name} has no {path}") from None
     return found
 
 
-class Functions:
+class FunctionLookup:
     """All that can be called here."""
 
     def __init__(self, app: App | None) -> None:
         self._app = app
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, FoundFunction] = {}
 
-    def find(self, begin: Begin) -> tuple[Found, bytes]:
+    def find(self, begin: Begin) -> tuple[FoundFunction, bytes]:
         """The function and its arguments as JSON; raises whatever keeps it from being found."""
         if begin.task == b"null":
-            return self._registered(begin.name), canonical(begin.payload)
+            return self._registered(begin.name), canonical_payload(begin.payload)
         task = _python_call.decode(begin.task)
         given = msgspec.json.encode(Payload(task.args, task.kwargs))
         return self._imported(task.entry), given
 
-    def _registered(self, name: str) -> Found:
+    def _registered(self, name: str) -> FoundFunction:
         found = self._found.get(name)
         if found is None:
             if self._app is None or name not in self._app.functions:
-                raise NotFoundError(f"no function {name} is registered on this worker")
+                raise FunctionNotFoundError(f"no function {name} is registered on this worker")
             found = self._remember(name, self._app.functions[name].function)
         return found
 
-    def _imported(self, entry: str) -> Found:
+    def _imported(self, entry: str) -> FoundFunction:
         found = self._found.get(entry)
         if found is None:
-            named = load(entry)
+            named = load_entry(entry)
             function = named.function if isinstance(named, JobFunction) else named
             if not callable(function):
-                raise NotFoundError(f"{entry} is no function but a {type(function).__name__}")
+                raise FunctionNotFoundError(
+                    f"{entry} is no function but a {type(function).__name__}"
+                )
             found = self._remember(entry, function)
         return found
 
-    def _remember(self, name: str, function: Callable[..., Any]) -> Found:
+    def _remember(self, name: str, function: Callable[..., Any]) -> FoundFunction:
         if len(self._found) >= FOUND_MAX:
             self._found.clear()
-        found = self._found[name] = Found(name, function)
+        found = self._found[name] = FoundFunction(name, function)
         return found
 
 
-def canonical(payload: bytes) -> bytes:
+def canonical_payload(payload: bytes) -> bytes:
     """A payload in any of its forms, as `{"args": […], "kwargs": {…}}`."""
     try:
         _call.decode(payload)

@@ -11,21 +11,21 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
 
 
-class Meter:
+class UsageMeter:
     """Reads the kernel's figures of this process; where it has none, 0."""
 
     def __init__(self) -> None:
         self._status = _open("/proc/self/status", os.O_RDONLY)
         self._statm = _open("/proc/self/statm", os.O_RDONLY)
-        self._forget = _open("/proc/self/clear_refs", os.O_WRONLY)
+        self._reset_peak = _open("/proc/self/clear_refs", os.O_WRONLY)
         self._cpu_s = 0.0
 
     def start(self) -> None:
         """A call begins: its peak is counted from here."""
-        if self._forget is not None:
+        if self._reset_peak is not None:
             # The kernel's way to say: the highest so far is what there is now.
             with contextlib.suppress(OSError):
-                os.pwrite(self._forget, b"5", 0)
+                os.pwrite(self._reset_peak, b"5", 0)
         self._cpu_s = _cpu_s()
 
     def cpu_s(self) -> float:

@@ -15,58 +15,58 @@ READ_BYTES = 16 * 1024
 _to_child = msgspec.msgpack.Decoder(ToChild)
 
 
-def read_order(body: bytes) -> ToChild:
+def decode_message(body: bytes) -> ToChild:
     """One frame from the agent."""
     order: ToChild = _to_child.decode(body)
     return order
 
 
-class Mouth:
+class PipeWriter:
     """Says things to the agent, from any thread; a slow agent slows the speaker down."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._lock = threading.Lock()
-        self.main_speaks = False
+        self.main_thread_writes = False
         """The main thread is in the middle of a frame: an exception there would tear it."""
 
-    def say(self, message: FromChild) -> None:
+    def send(self, message: FromChild) -> None:
         """Returns when the agent's pipe has it."""
         main = threading.current_thread() is threading.main_thread()
         left = memoryview(frame(message))
         try:
-            self.main_speaks = self.main_speaks or main
+            self.main_thread_writes = self.main_thread_writes or main
             with self._lock:
                 while left:
                     left = left[os.write(self._pipe, left) :]
         finally:
             if main:
-                self.main_speaks = False
+                self.main_thread_writes = False
 
 
-class Ear:
+class PipeReader:
     """Waits for one order at a time."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
-        self._heard = b""
+        self._buffer = b""
         """What came behind the last order."""
 
-    def listen(self) -> ToChild | None:
+    def read(self) -> ToChild | None:
         """The next order; None once the agent is gone. Most come whole, by one read."""
-        if not self._hear(LENGTH.size):
+        if not self._fill(LENGTH.size):
             return None
-        end = LENGTH.size + LENGTH.unpack_from(self._heard)[0]
-        if not self._hear(end):
+        end = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
+        if not self._fill(end):
             return None
-        body, self._heard = self._heard[LENGTH.size : end], self._heard[end:]
-        return read_order(body)
+        body, self._buffer = self._buffer[LENGTH.size : end], self._buffer[end:]
+        return decode_message(body)
 
-    def _hear(self, size: int) -> bool:
+    def _fill(self, size: int) -> bool:
         """Reads until so much is there; False: it never will be."""
-        while len(self._heard) < size:
-            piece = os.read(self._pipe, max(READ_BYTES, size - len(self._heard)))
+        while len(self._buffer) < size:
+            piece = os.read(self._pipe, max(READ_BYTES, size - len(self._buffer)))
             if not piece:
                 return False
-            self._heard += piece
+            self._buffer += piece
         return True

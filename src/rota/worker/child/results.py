@@ -18,7 +18,7 @@ FRAMES_MAX = 40
 """Of a traceback: the innermost ones."""
 TRACEBACK_CHARS_MAX = 16_000
 MESSAGE_CHARS_MAX = 4_000
-_HERE = str(Path(__file__).parent)
+_OWN_FOLDER = str(Path(__file__).parent)
 
 
 class ResultError(Exception):
@@ -45,7 +45,7 @@ def error_document(error: BaseException) -> bytes:
     """What was raised: its type, its words and where, without the values of any variable."""
     told: dict[str, Any] = {
         "type": type_name(type(error)),
-        "message": _words(error),
+        "message": _message_of(error),
         "traceback": error_text(error),
     }
     if isinstance(error, Retry) and error.delay is not None:
@@ -73,7 +73,7 @@ def delay_ms(error: BaseException) -> int | None:
         return None
 
 
-def _words(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"the function called sys.exit({error.code!r})"[:MESSAGE_CHARS_MAX]
     try:
@@ -87,7 +87,7 @@ def error_text(error: BaseException) -> str:
     """What was raised and where, for people."""
     try:
         lines = traceback.format_exception(
-            type(error), error, _beyond_us(error.__traceback__), limit=-FRAMES_MAX
+            type(error), error, _without_own_frames(error.__traceback__), limit=-FRAMES_MAX
         )
     except Exception as trouble:  # noqa: BLE001  (as above: it asks the user's classes)
         return f"the traceback cannot be written: {type(trouble).__name__}"
@@ -97,10 +97,10 @@ def error_text(error: BaseException) -> str:
     return f"[{len(text) - TRACEBACK_CHARS_MAX} characters left out]\n{text[-TRACEBACK_CHARS_MAX:]}"
 
 
-def _beyond_us(place: TracebackType | None) -> TracebackType | None:
+def _without_own_frames(place: TracebackType | None) -> TracebackType | None:
     """Without our own frames at its head, which say nothing to the user."""
     start = place
-    while start is not None and start.tb_frame.f_code.co_filename.startswith(_HERE):
+    while start is not None and start.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
         start = start.tb_next
     return start if start is not None else place
 

@@ -34,7 +34,7 @@ class Channel:
         self._takes_fds = takes_fds
         self.fds: deque[int] = deque()
         """Received and not taken yet, in the order of the messages that they came with."""
-        self._came = bytearray()
+        self._received = bytearray()
         self._outbox: deque[tuple[memoryview, Sequence[int]]] = deque()
 
     def receive(self) -> list[bytes] | None:
@@ -50,12 +50,12 @@ class Channel:
             return None
         if not data:
             return None
-        if not self._came and len(data) >= HEAD.size:
+        if not self._received and len(data) >= HEAD.size:
             (size,) = HEAD.unpack_from(data)
             if len(data) == HEAD.size + size:  # as nearly always: one message, and all of it
                 return [data[HEAD.size :]]
-        self._came += data
-        return self._whole()
+        self._received += data
+        return self._complete_messages()
 
     def _read(self) -> bytes:
         if not self._takes_fds:
@@ -68,9 +68,9 @@ class Channel:
                 self.fds.extend(numbers)
         return data
 
-    def _whole(self) -> list[bytes]:
+    def _complete_messages(self) -> list[bytes]:
         messages = []
-        start, came = 0, self._came
+        start, came = 0, self._received
         while len(came) - start >= HEAD.size:
             (size,) = HEAD.unpack_from(came, start)
             if self._bytes_max is not None and size > self._bytes_max:

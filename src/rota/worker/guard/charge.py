@@ -5,26 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from rota.worker.guard.pool import Shim
-from rota.worker.guard.words import Bounds, Word
+from rota.worker.guard.words import Bounds, ShimMessage
 
 STRAY_GRACE_S = 1.0
 """For what a job leaves behind after its own end."""
-AFTER_S = 30.0
+CLEANUP_S = 30.0
 """For what is run after a job."""
 LOOK_S = 0.02
 """Between two looks at whether killed processes have gone."""
 
 
-class Charge:
+class SupervisedJob:
     """A job from its start until nothing of it is left."""
 
     __slots__ = (
-        "after",
         "began",
         "cause",
+        "cleanup",
         "cpu_s",
         "deadline",
-        "deeds",
         "grace_s",
         "key",
         "kill_at",
@@ -34,6 +33,7 @@ class Charge:
         "problem",
         "processes",
         "shim",
+        "signals",
         "status",
         "timeout_at",
         "used",
@@ -41,7 +41,7 @@ class Charge:
 
     def __init__(self, said: dict[str, Any], shim: Shim, now: float) -> None:
         self.key: int = said["key"]
-        self.after = _farewell(said) if said["after"] is not None else None
+        self.cleanup = _cleanup_of(said) if said["after"] is not None else None
         """What to start when nothing of it is left; None: nothing."""
         self.shim = shim
         self.began = now
@@ -60,7 +60,7 @@ class Charge:
         self.problem: tuple[str, int | None, str] | None = None
         """Why it never began."""
         self.cpu_s = 0.0
-        self.deeds: list[tuple[str, float, int]] = []
+        self.signals: list[tuple[str, float, int]] = []
         """Signals sent: which, how long after its start, to how many processes."""
         self.used = 0
         """How much of what it was ended for."""
@@ -80,22 +80,22 @@ class Charge:
             return self.deadline if first is None else first
         return min(first, self.deadline)
 
-    def did(self, signal_name: str, now: float, count: int) -> None:
+    def record_signal(self, signal_name: str, now: float, count: int) -> None:
         """For the record."""
-        if self.deeds and self.deeds[-1][0] == signal_name:
-            _, at, before = self.deeds.pop()
-            self.deeds.append((signal_name, at, max(before, count)))
+        if self.signals and self.signals[-1][0] == signal_name:
+            _, at, before = self.signals.pop()
+            self.signals.append((signal_name, at, max(before, count)))
         elif count:
-            self.deeds.append((signal_name, round(now - self.began, 3), count))
+            self.signals.append((signal_name, round(now - self.began, 3), count))
 
-    def heard(self, word: Word) -> None:
+    def record_end(self, word: ShimMessage) -> None:
         """Its shim said how it ended, or why it never began."""
         self.problem = word.problem
         if self.problem is None:
             self.status, self.cpu_s = word.number, word.cpu_s
             self.peak = max(self.peak, word.peak)
 
-    def account(self) -> dict[str, Any]:
+    def end_report(self) -> dict[str, Any]:
         """What the agent is told in the end."""
         group = self.shim.group
         if group is not None and group.killed_for_memory():
@@ -109,7 +109,7 @@ class Charge:
             "cause": self.cause,
             "status": self.status,
             "problem": self.problem,
-            "deeds": self.deeds,
+            "deeds": self.signals,
             "used": self.used or peak or reached or 0,
             "cpu": round(self.cpu_s, 6),
             "peak": peak or self.peak,
@@ -124,14 +124,14 @@ class Charge:
         return self.shim.forks_refused - before
 
 
-def _farewell(said: dict[str, Any]) -> dict[str, Any]:
+def _cleanup_of(said: dict[str, Any]) -> dict[str, Any]:
     """As if the agent had asked for it; the key is that of the job, below 0."""
     return {
         "key": -said["key"],
         "bounds": Bounds(may_gain=Bounds(*said["bounds"]).may_gain),
         "job": said["after"],
         "after": None,
-        "timeout": AFTER_S,
+        "timeout": CLEANUP_S,
         "grace": 0.0,
         "deadline": None,
     }

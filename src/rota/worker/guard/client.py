@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias, assert_never
 import msgspec
 
 from rota.worker.guard.channel import Channel
-from rota.worker.guard.words import GUARD_BYTES_MAX, Bounds, pack, pack_job
+from rota.worker.guard.words import SUPERVISOR_MESSAGE_BYTES_MAX, Bounds, pack, pack_job
 
 PING_S = 2.0
 """Between two questions whether the guard is awake."""
@@ -42,7 +42,7 @@ main(*sys.argv[2:])
 """Runs without site-packages and past the package's own front door, which opens the whole SDK."""
 
 Isolation: TypeAlias = Literal["auto", "subreaper"]
-Cause: TypeAlias = Literal[
+EndCause: TypeAlias = Literal[
     "exit", "stop", "kill", "timeout", "lease", "memory", "processes", "shim", "guard"
 ]
 
@@ -67,7 +67,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Whether programs with the set-user-id bit work in it."""
 
 
-class Deed(msgspec.Struct, frozen=True, array_like=True):
+class SentSignal(msgspec.Struct, frozen=True, array_like=True):
     """A signal sent to a job: which, when after its start, to how many of its processes."""
 
     signal: str
@@ -79,12 +79,12 @@ class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
     """How a job ended; nothing of it is left."""
 
     key: int
-    cause: Cause
+    cause: EndCause
     status: int | None = None
     """As wait() says it."""
     problem: tuple[str, int | None, str] | None = None
     """It could not be started: what was wrong with (cwd, program, worker), errno, the text."""
-    deeds: tuple[Deed, ...] = ()
+    deeds: tuple[SentSignal, ...] = ()
     used: int = 0
     """Bytes of memory, or processes, where it was ended for that."""
     cpu: float = 0.0
@@ -104,7 +104,7 @@ class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
         return {"cpu_seconds": self.cpu, "memory_peak": self.peak}
 
 
-class Hello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
+class SupervisorHello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
     """What this guard can do here."""
 
     isolation: Literal["namespace", "subreaper"]
@@ -120,32 +120,32 @@ class Pong(msgspec.Struct, frozen=True, tag_field="say", tag="pong"):
     number: int
 
 
-Said: TypeAlias = Ended | Hello | Pong
-_decoder: msgspec.json.Decoder[Said] = msgspec.json.Decoder(Said)
+SupervisorMessage: TypeAlias = Ended | SupervisorHello | Pong
+_decoder: msgspec.json.Decoder[SupervisorMessage] = msgspec.json.Decoder(SupervisorMessage)
 
 
-class Ward:
+class ProcessTree:
     """One process tree in the guard's care."""
 
-    def __init__(self, guard: Guard, key: int) -> None:
-        self._guard = guard
+    def __init__(self, guard: Supervisor, key: int) -> None:
+        self._supervisor = guard
         self._key = key
         self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
     def stop(self) -> None:
         """SIGTERM to all of it, the launch's grace, SIGKILL."""
-        self._guard.tell({"do": "stop", "key": self._key})
+        self._supervisor.send_command({"do": "stop", "key": self._key})
 
     def kill(self) -> None:
         """SIGKILL to all of it, at once."""
-        self._guard.tell({"do": "kill", "key": self._key})
+        self._supervisor.send_command({"do": "kill", "key": self._key})
 
     def hold_until(self, deadline: float | None) -> None:
         """It is killed then, unless told otherwise before: even if the agent is frozen by then."""
-        self._guard.tell({"do": "hold", "key": self._key, "deadline": deadline})
+        self._supervisor.send_command({"do": "hold", "key": self._key, "deadline": deadline})
 
 
-class Guard:
+class Supervisor:
     """The agent's handle on its guard; it outlives the guard's own deaths."""
 
     def __init__(
@@ -160,13 +160,13 @@ class Guard:
         self._silence_s_max = silence_s_max
         self._options = (isolation, "groups" if groups else "none")
         self._loop = asyncio.get_running_loop()
-        self._wards: dict[int, Ward] = {}
-        self._keys = 0
+        self._trees: dict[int, ProcessTree] = {}
+        self._last_key = 0
         self._pings = self._pongs = 0
         self._silent_s = 0.0
         self._leaving = False
         self.deaths = 0
-        self.hello: asyncio.Future[Hello] = self._loop.create_future()
+        self.hello: asyncio.Future[SupervisorHello] = self._loop.create_future()
         """What the present guard can do."""
         self._start()
 
@@ -175,18 +175,18 @@ class Guard:
         """The process."""
         return self._process.pid
 
-    def spawn(self, launch: Launch, deadline: float | None = None) -> Ward:
+    def spawn(self, launch: Launch, deadline: float | None = None) -> ProcessTree:
         """Starts a program, to be killed at `deadline` (CLOCK_BOOTTIME) unless that is put off.
 
         Does not wait: whether it could be started is told by how it ended. Raises ValueError for
         text that no program can be given.
         """
-        self._keys += 1
+        self._last_key += 1
         carried = list(dict.fromkeys(launch.fds.values()))  # one that has two numbers goes once
         fds = [(number, carried.index(fd)) for number, fd in launch.fds.items()]
         charge = {
             "do": "spawn",
-            "key": self._keys,
+            "key": self._last_key,
             "carried": len(carried),
             "bounds": tuple(Bounds(**launch.limits, may_gain=launch.may_gain)),
             "timeout": launch.timeout_s,
@@ -195,11 +195,11 @@ class Guard:
             "job": pack_job(launch.argv, launch.env, launch.cwd, fds),
             "after": pack_job(launch.after, launch.env, "/", ()) if launch.after else None,
         }
-        ward = self._wards[self._keys] = Ward(self, self._keys)
+        ward = self._trees[self._last_key] = ProcessTree(self, self._last_key)
         self._send(pack(charge), carried)
         return ward
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def send_command(self, message: dict[str, Any]) -> None:
         """Says something to the guard."""
         self._send(pack(message))
 
@@ -211,18 +211,18 @@ class Guard:
             if self._silent_s >= self._silence_s_max:
                 self._process.kill()
             self._pings += 1
-            self.tell({"do": "ping", "number": self._pings})
+            self.send_command({"do": "ping", "number": self._pings})
 
-    async def dismiss(self) -> None:
+    async def shut_down(self) -> None:
         """The agent leaves; what still runs is killed."""
         self._leaving = True
-        self._hang_up()
+        self._close_channel()
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self._process.wait, DISMISS_S)
         if self._process.returncode is None:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
-        self._lost("the worker leaves")
+        self._end_all("the worker leaves")
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -234,14 +234,14 @@ class Guard:
                 start_new_session=True,
             )
         ours.setblocking(False)  # noqa: FBT003  (it takes no names)
-        self._channel = Channel(ours, bytes_max=GUARD_BYTES_MAX)
+        self._channel = Channel(ours, bytes_max=SUPERVISOR_MESSAGE_BYTES_MAX)
         self._pings = self._pongs = 0
         self._silent_s = 0.0
         self._loop.add_reader(ours, self._readable)
 
     def _send(self, body: bytes, fds: Sequence[int] = ()) -> None:
         if self._channel.sock.fileno() < 0:
-            self._loop.call_soon(self._lost, "there is none")
+            self._loop.call_soon(self._end_all, "there is none")
         elif not self._channel.send(body, fds):
             self._loop.add_writer(self._channel.sock, self._writable)
 
@@ -250,7 +250,7 @@ class Guard:
             self._loop.remove_writer(self._channel.sock)
 
     def _readable(self) -> None:
-        messages: list[Said] | None = None
+        messages: list[SupervisorMessage] | None = None
         # What nobody understands is not the guard's: it is as good as gone.
         with contextlib.suppress(ValueError, msgspec.MsgspecError):
             heard = self._channel.receive()
@@ -259,17 +259,17 @@ class Guard:
             self._died()
             return
         for message in messages:
-            self._hear(message)
+            self._take_message(message)
 
-    def _hear(self, word: Said) -> None:
+    def _take_message(self, word: SupervisorMessage) -> None:
         match word:
             case Ended():
-                ward = self._wards.pop(word.key, None)
+                ward = self._trees.pop(word.key, None)
                 if ward is not None and not ward.ended.done():
                     ward.ended.set_result(word)
             case Pong():
                 self._pongs = word.number
-            case Hello():
+            case SupervisorHello():
                 if not self.hello.done():
                     self.hello.set_result(word)
             case _:
@@ -277,43 +277,43 @@ class Guard:
 
     def _died(self) -> None:
         """The guard's socket is at its end: it is gone, and every shim with it."""
-        self._hang_up()
+        self._close_channel()
         self._process.kill()
         code = self._process.wait()
         self.deaths += 1
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         if self.hello.done():
             self.hello = self._loop.create_future()
-            self._start_again()
+            self._restart()
         elif self.deaths == 1:
             # It has never worked: another one would not either.
-            self.hello.set_exception(GuardError(f"the guard process cannot start: {how}"))
+            self.hello.set_exception(SupervisorError(f"the guard process cannot start: {how}"))
         else:
-            self._loop.call_later(RESTART_S, self._start_again)
-        self._lost(how)
+            self._loop.call_later(RESTART_S, self._restart)
+        self._end_all(how)
 
-    def _start_again(self) -> None:
+    def _restart(self) -> None:
         """Those who want a job meanwhile are told that there is no guard."""
         if self._leaving:
             return
         try:
             self._start()
         except OSError:
-            self._loop.call_later(RESTART_S, self._start_again)
+            self._loop.call_later(RESTART_S, self._restart)
 
-    def _hang_up(self) -> None:
+    def _close_channel(self) -> None:
         if self._channel.sock.fileno() >= 0:
             self._loop.remove_reader(self._channel.sock)
             self._loop.remove_writer(self._channel.sock)
             self._channel.close()
 
-    def _lost(self, how: str) -> None:
-        wards, self._wards = self._wards, {}
+    def _end_all(self, how: str) -> None:
+        wards, self._trees = self._trees, {}
         for key, ward in wards.items():
             if not ward.ended.done():
                 problem = ("guard", None, how)
                 ward.ended.set_result(Ended(key=key, cause="guard", problem=problem))
 
 
-class GuardError(Exception):
+class SupervisorError(Exception):
     """No guard, no jobs; the text says why."""

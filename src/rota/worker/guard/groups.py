@@ -17,7 +17,7 @@ READ_BYTES = 64 * 1024
 """More than any file that is read here has; the kernel gives such files in one piece."""
 
 
-class Group:
+class Cgroup:
     """One shim's folders, by controller."""
 
     __slots__ = ("_folders", "_kept", "_version")
@@ -54,7 +54,7 @@ class Group:
 
     def killed_for_memory(self) -> bool:
         """Whether the kernel ended a process because the memory was used up."""
-        return _count(self._text("memory", self._events), "oom_kill") > 0
+        return _count(self._text("memory", self._events_file), "oom_kill") > 0
 
     def forks_refused(self) -> int:
         """How often a process could not be started because there were too many."""
@@ -62,14 +62,14 @@ class Group:
 
     def peak(self) -> int | None:
         """The most memory that was ever held, in bytes."""
-        text = self._text("memory", self._most).strip()
+        text = self._text("memory", self._peak_file).strip()
         return int(text) if text.isdigit() else None
 
     def remove(self) -> None:
         """Takes the folders away; nothing may be left in them. What they told stays known."""
         for controller, name in (
-            ("memory", self._events),
-            ("memory", self._most),
+            ("memory", self._events_file),
+            ("memory", self._peak_file),
             ("pids", PIDS_EVENTS),
         ):
             self._kept[name] = self._text(controller, name)
@@ -78,11 +78,11 @@ class Group:
                 os.rmdir(folder)
 
     @property
-    def _events(self) -> str:
+    def _events_file(self) -> str:
         return "memory.oom_control" if self._version == 1 else "memory.events"
 
     @property
-    def _most(self) -> str:
+    def _peak_file(self) -> str:
         return "memory.max_usage_in_bytes" if self._version == 1 else "memory.peak"
 
     def _text(self, controller: str, name: str) -> str:
@@ -90,24 +90,24 @@ class Group:
         return _read(self._folders.get(controller), name) if kept is None else kept
 
 
-class Groups:
+class Cgroups:
     """The places where this worker may make groups."""
 
     def __init__(self, places: dict[str, str], version: int) -> None:
-        self._places = places
+        self._folders = places
         self._version = version
         self._made = 0
 
     def kinds(self) -> dict[str, str]:
         """Which bounds the kernel holds, and by what."""
-        return dict.fromkeys(self._places, f"cgroup v{self._version}")
+        return dict.fromkeys(self._folders, f"cgroup v{self._version}")
 
-    def make(self, processes: int | None, memory: int | None) -> Group | None:
+    def make(self, processes: int | None, memory: int | None) -> Cgroup | None:
         """A group for one shim; None if there is nothing that it could hold."""
-        wanted = [name for name in self._places if name == "pids" or memory is not None]
+        wanted = [name for name in self._folders if name == "pids" or memory is not None]
         self._made += 1
-        folders = {name: os.path.join(self._places[name], str(self._made)) for name in wanted}
-        group = Group(folders, self._version)
+        folders = {name: os.path.join(self._folders[name], str(self._made)) for name in wanted}
+        group = Cgroup(folders, self._version)
         try:
             for folder in dict.fromkeys(folders.values()):
                 os.mkdir(folder)
@@ -119,27 +119,27 @@ class Groups:
 
     def remove(self) -> None:
         """At the guard's own end."""
-        for place in dict.fromkeys(self._places.values()):
+        for place in dict.fromkeys(self._folders.values()):
             _remove_below(place)
 
 
-def open_groups(agent: int, top: str = CGROUPS, own: str = "/proc/self/cgroup") -> Groups:
+def open_cgroups(agent: int, top: str = CGROUPS, own: str = "/proc/self/cgroup") -> Cgroups:
     """Finds out, by trying, where groups may be made for jobs of this agent."""
     paths = _own_paths(own)
     name = f"{PREFIX}{os.getpid()}"
     if os.path.exists(os.path.join(top, "cgroup.controllers")):
         place = _open_v2(top + paths.get("", ""), name, agent)
-        return Groups(dict.fromkeys(CONTROLLERS, place) if place else {}, 2)
+        return Cgroups(dict.fromkeys(CONTROLLERS, place) if place else {}, 2)
     places = {}
     for controller in CONTROLLERS:
         if controller in paths:
             base = os.path.join(top, controller) + paths[controller]
             with contextlib.suppress(OSError):
-                _sweep(base)
+                _remove_abandoned(base)
                 place = os.path.join(base, name)
                 os.mkdir(place)
                 places[controller] = place
-    return Groups(places, 1)
+    return Cgroups(places, 1)
 
 
 def _open_v2(base: str, name: str, agent: int) -> str | None:
@@ -151,7 +151,7 @@ def _open_v2(base: str, name: str, agent: int) -> str | None:
     leaf, place = os.path.join(base, f"{name}-self"), os.path.join(base, name)
     wanted = " ".join(f"+{controller}" for controller in CONTROLLERS)
     try:
-        _sweep(base)
+        _remove_abandoned(base)
         os.mkdir(leaf)
     except OSError:
         return None
@@ -180,7 +180,7 @@ def _own_paths(file: str) -> dict[str, str]:
     return paths
 
 
-def _sweep(base: str) -> None:
+def _remove_abandoned(base: str) -> None:
     """Removes what guards that were killed have left."""
     for name in os.listdir(base):
         pid = name.removeprefix(PREFIX).partition("-")[0]

@@ -11,9 +11,15 @@ import struct
 
 from rota.worker.guard import kernel, tree
 from rota.worker.guard.channel import Channel
-from rota.worker.guard.groups import Group, Groups
-from rota.worker.guard.shim import Nest, fork_shim
-from rota.worker.guard.words import UNFIT, WORD_BYTES_MAX, Bounds, Word, read_word
+from rota.worker.guard.groups import Cgroup, Cgroups
+from rota.worker.guard.shim import ShimSettings, fork_shim
+from rota.worker.guard.words import (
+    SETUP_FAILED,
+    SHIM_MESSAGE_BYTES_MAX,
+    Bounds,
+    ShimMessage,
+    read_shim_message,
+)
 
 IDLE_MAX = 32
 """Shims kept for later; each has a megabyte or two of its own."""
@@ -40,9 +46,9 @@ class Shim:
 
     def __init__(self, pid: int, sock: socket.socket, bounds: Bounds) -> None:
         self.pid = pid
-        self.channel = Channel(sock, bytes_max=WORD_BYTES_MAX)
+        self.channel = Channel(sock, bytes_max=SHIM_MESSAGE_BYTES_MAX)
         self.bounds = bounds
-        self.group: Group | None = None
+        self.group: Cgroup | None = None
         self.key = 0
         """The job that it is lent to; 0: none."""
         self.forks_refused = 0
@@ -51,24 +57,24 @@ class Shim:
         self._usage: resource.struct_rusage | None = None
         """Set once it was collected."""
 
-    def words(self) -> list[Word] | None:
+    def read_messages(self) -> list[ShimMessage] | None:
         """What it says now; None: it is gone. Raises ValueError for what no shim of ours says."""
         messages = self.channel.receive()
-        return None if messages is None else [read_word(message) for message in messages]
+        return None if messages is None else [read_shim_message(message) for message in messages]
 
-    def spent(self, cpu_s: float, peak: int) -> None:
+    def add_usage(self, cpu_s: float, peak: int) -> None:
         """A job in it is over, and cost so much."""
         self._cpu_s += cpu_s
         self._peak = max(self._peak, peak)
 
-    def last_spent(self) -> tuple[float, int]:
+    def last_job_usage(self) -> tuple[float, int]:
         """Cpu seconds and memory of the job it died with: all of its own but earlier jobs' part."""
         assert self._usage is not None
         peak = self._usage.ru_maxrss * 1024
         cpu_s = self._usage.ru_utime + self._usage.ru_stime - self._cpu_s
         return max(0.0, cpu_s), peak if peak > self._peak else 0
 
-    def collected(self) -> bool:
+    def is_reaped(self) -> bool:
         """Whether it is gone, and in a namespace of its own everything below it with it."""
         if self._usage is None:
             pid, _, usage = os.wait4(self.pid, os.WNOHANG)
@@ -80,10 +86,10 @@ class Shim:
         return True
 
 
-class Pool:
+class ShimPool:
     """Makes shims and keeps those that wait for a job."""
 
-    def __init__(self, agent: socket.socket, groups: Groups, isolation: str) -> None:
+    def __init__(self, agent: socket.socket, groups: Cgroups, isolation: str) -> None:
         self.groups = groups
         self.why = ""
         """Why there are no namespaces, where there are none."""
@@ -91,7 +97,7 @@ class Pool:
         """By process number."""
         self._idle: dict[Bounds, list[Shim]] = {}
         self._idle_count = 0
-        self._nest = Nest(agent.fileno(), None)
+        self._settings = ShimSettings(agent.fileno(), None)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
         if isolation == "auto":
             self._try_namespaces(agent.fileno())
@@ -101,7 +107,7 @@ class Pool:
     @property
     def in_namespaces(self) -> bool:
         """Whether each shim is the first process of a PID namespace."""
-        return self._nest.home is not None
+        return self._settings.own_namespace is not None
 
     def take(self, bounds: Bounds) -> Shim:
         """One that holds jobs to these bounds. Raises OSError if none can be made."""
@@ -139,7 +145,7 @@ class Pool:
     def _make(self, bounds: Bounds) -> Shim:
         group = self.groups.make(bounds.processes, bounds.memory)
         try:
-            pid, sock = fork_shim(self._nest, bounds, group)
+            pid, sock = fork_shim(self._settings, bounds, group)
         except OSError:
             if group is not None:
                 group.remove()
@@ -153,13 +159,13 @@ class Pool:
 
     def _try_namespaces(self, agent: int) -> None:
         home = os.open("/proc/self/ns/pid", os.O_RDONLY)
-        self._nest = Nest(agent, home)
+        self._settings = ShimSettings(agent, home)
         try:
             shim = self._make(Bounds())
         except OSError as error:
             self.why = f"the kernel refuses a PID namespace: {error.strerror}"
         else:
-            self.why = self._first_word(shim)
+            self.why = self._startup_problem(shim)
             self.living.pop(shim.pid)
             os.kill(shim.pid, signal.SIGKILL)
             os.waitpid(shim.pid, 0)
@@ -168,10 +174,10 @@ class Pool:
                 shim.group.remove()
         if self.why:
             os.close(home)
-            self._nest = Nest(agent, None)
+            self._settings = ShimSettings(agent, None)
 
-    def _first_word(self, shim: Shim) -> str:
+    def _startup_problem(self, shim: Shim) -> str:
         with contextlib.suppress(OSError):
-            for word in shim.words() or ():
-                return f"/proc cannot be mounted: {word.text}" if word.kind == UNFIT else ""
+            for word in shim.read_messages() or ():
+                return f"/proc cannot be mounted: {word.text}" if word.kind == SETUP_FAILED else ""
         return "the first process of a PID namespace ended at once"

@@ -22,73 +22,84 @@ from typing import Any
 
 from rota.worker.guard import kernel, tree
 from rota.worker.guard.channel import Channel
-from rota.worker.guard.groups import Group
+from rota.worker.guard.groups import Cgroup
 from rota.worker.guard.words import (
-    ENDED,
-    FIT,
-    GONE,
     NO_CWD,
     NO_NUMBER,
     NO_PROGRAM,
-    UNFIT,
+    PROGRAM_ENDED,
+    READY,
+    SETUP_FAILED,
+    TREE_ENDED,
     Bounds,
-    Word,
+    ShimMessage,
     unpack_job,
 )
 
 UMASK = 0o077
 LOOK_S = 0.01
 """Between two looks at whether killed processes have gone, where no guard is left to do so."""
-GUARD_GONE = signal.SIGUSR1
+SUPERVISOR_GONE = signal.SIGUSR1
 """What the kernel sends to a subreaper when the guard dies; the first of a namespace is killed."""
 _DEFAULT_PATH = os.defpath.encode()
-RESET = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, GUARD_GONE)
+RESET = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    SUPERVISOR_GONE,
+)
 """Ignored or used by Python and the guard; a job finds them as a shell would leave them."""
 
 
-class Nest:
+class ShimSettings:
     """What shims are made in."""
 
-    __slots__ = ("agent", "home")
+    __slots__ = ("agent", "own_namespace")
 
     def __init__(self, agent: int, home: int | None) -> None:
         self.agent = agent
         """The guard's socket to the agent. Shims hold it too: its end tells the agent that they
         are gone as well."""
-        self.home = home
+        self.own_namespace = home
         """The guard's own PID namespace; None: shims get none of their own."""
 
 
-def fork_shim(nest: Nest, bounds: Bounds, group: Group | None) -> tuple[int, socket.socket]:
+def fork_shim(
+    nest: ShimSettings, bounds: Bounds, group: Cgroup | None
+) -> tuple[int, socket.socket]:
     """A new shim and the socket to talk to it. Raises OSError where the kernel refuses one."""
     ours, theirs = socket.socketpair()
     guard = os.getpid()
-    if nest.home is not None:
+    if nest.own_namespace is not None:
         kernel.unshare(kernel.CLONE_NEWPID)
     try:
         pid = os.fork()
     finally:
         # Only the guard goes home; the shim is in its new namespace by birth.
-        if nest.home is not None and os.getpid() == guard:
-            kernel.setns(nest.home, kernel.CLONE_NEWPID)
+        if nest.own_namespace is not None and os.getpid() == guard:
+            kernel.setns(nest.own_namespace, kernel.CLONE_NEWPID)
     if pid == 0:
-        _be_shim(nest, theirs, bounds, group)
+        _run_shim(nest, theirs, bounds, group)
     theirs.close()
     return pid, ours
 
 
-def _be_shim(nest: Nest, sock: socket.socket, bounds: Bounds, group: Group | None) -> None:
+def _run_shim(
+    nest: ShimSettings, sock: socket.socket, bounds: Bounds, group: Cgroup | None
+) -> None:
     """Never returns: a forked process must not go back to what its parent was doing."""
     code = 1
     try:
-        _let_go(nest.agent, sock.fileno())
+        _close_other_fds(nest.agent, sock.fileno())
         channel = Channel(sock, takes_fds=True)
         try:
-            _prepare(bounds, group, in_namespace=nest.home is not None)
+            _prepare(bounds, group, in_namespace=nest.own_namespace is not None)
         except OSError as error:
-            _say(channel, Word(UNFIT, NO_NUMBER, text=str(error)))
+            _send(channel, ShimMessage(SETUP_FAILED, NO_NUMBER, text=str(error)))
         else:
-            _say(channel, Word(FIT))
+            _send(channel, ShimMessage(READY))
             _serve(channel)
             code = 0
     except Exception:  # noqa: BLE001  (the top of a process: a defect is told, and ends it)
@@ -97,7 +108,7 @@ def _be_shim(nest: Nest, sock: socket.socket, bounds: Bounds, group: Group | Non
         os._exit(code)
 
 
-def _let_go(*kept: int) -> None:
+def _close_other_fds(*kept: int) -> None:
     """Of the guard's descriptors, above all of pipes that belong to other jobs."""
     start = 3
     for fd in sorted(kept):
@@ -106,15 +117,15 @@ def _let_go(*kept: int) -> None:
     os.closerange(start, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def _prepare(bounds: Bounds, group: Group | None, *, in_namespace: bool) -> None:
+def _prepare(bounds: Bounds, group: Cgroup | None, *, in_namespace: bool) -> None:
     # The guard may have died before the kernel was asked to tell; then the socket's end says so.
     if in_namespace:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         kernel.own_proc()
-        _spread_numbers()
+        _randomize_first_pid()
     else:
-        signal.signal(GUARD_GONE, _end_with_guard)
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, GUARD_GONE)
+        signal.signal(SUPERVISOR_GONE, _end_with_supervisor)
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, SUPERVISOR_GONE)
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     if group is not None:
         group.enter()
@@ -122,11 +133,11 @@ def _prepare(bounds: Bounds, group: Group | None, *, in_namespace: bool) -> None
         kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     os.umask(UMASK)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _bound(resource.RLIMIT_NOFILE, bounds.open_files)
-    _bound(resource.RLIMIT_FSIZE, bounds.file_size)
+    _set_limit(resource.RLIMIT_NOFILE, bounds.open_files)
+    _set_limit(resource.RLIMIT_FSIZE, bounds.file_size)
 
 
-def _spread_numbers() -> None:
+def _randomize_first_pid() -> None:
     """Lets process numbers begin somewhere else in each namespace.
 
     Scripts take `$$` for a number that no other running script has, and name files after it.
@@ -135,7 +146,7 @@ def _spread_numbers() -> None:
         file.write(str(300 + int.from_bytes(os.urandom(2), "big") % 30_000))
 
 
-def _bound(kind: int, value: int | None) -> None:
+def _set_limit(kind: int, value: int | None) -> None:
     if value is None:
         return
     hard = resource.getrlimit(kind)[1]
@@ -143,7 +154,7 @@ def _bound(kind: int, value: int | None) -> None:
     resource.setrlimit(kind, (allowed, allowed))
 
 
-def _end_with_guard(number: int, frame: object) -> None:
+def _end_with_supervisor(number: int, frame: object) -> None:
     while tree.kill_all(os.getpid()):
         select.select((), (), (), LOOK_S)
         with contextlib.suppress(ChildProcessError):
@@ -155,34 +166,34 @@ def _end_with_guard(number: int, frame: object) -> None:
 def _serve(channel: Channel) -> None:
     while (messages := channel.receive()) is not None:
         for message in messages:
-            _run(message, channel)
+            _run_job(message, channel)
 
 
-def _run(message: bytes, channel: Channel) -> None:
+def _run_job(message: bytes, channel: Channel) -> None:
     argv, env, cwd, wanted = unpack_job(message)
     clear_of = max((number for number, _ in wanted), default=2) + 1
     # All that came: it is told of one job at a time.
-    fds = [_moved(fd, clear_of) for fd in channel.take_fds(len(channel.fds))]
+    fds = [_move_fd(fd, clear_of) for fd in channel.take_fds(len(channel.fds))]
     try:
         os.chdir(cwd)
     except OSError as error:
         for fd in fds:
             os.close(fd)
-        _say(channel, Word(NO_CWD, _number(error)))
+        _send(channel, ShimMessage(NO_CWD, _errno_of(error)))
         return
     try:
-        main = _start(argv, env, {number: fds[which] for number, which in wanted})
+        main = _spawn(argv, env, {number: fds[which] for number, which in wanted})
     except (OSError, ValueError) as error:
-        _say(channel, Word(NO_PROGRAM, _number(error), text=str(error)))
+        _send(channel, ShimMessage(NO_PROGRAM, _errno_of(error), text=str(error)))
         return
     finally:
         for fd in fds:
             os.close(fd)
         os.chdir("/")
-    _attend(main, channel)
+    _wait_for_all(main, channel)
 
 
-def _moved(fd: int, clear_of: int) -> int:
+def _move_fd(fd: int, clear_of: int) -> int:
     """Out of the way of the numbers that a job knows its descriptors by."""
     if fd >= clear_of:
         return fd
@@ -191,7 +202,7 @@ def _moved(fd: int, clear_of: int) -> int:
     return moved
 
 
-def _attend(main: int, channel: Channel) -> None:
+def _wait_for_all(main: int, channel: Channel) -> None:
     """Waits for all that dies below; the program's own end is told at once if others are left."""
     ended: int | None = None
     peak, spent = 0, 0.0
@@ -202,32 +213,32 @@ def _attend(main: int, channel: Channel) -> None:
         except ChildProcessError:
             break
         if pid == 0:
-            _say(channel, Word(ENDED, ended or 0, peak))
+            _send(channel, ShimMessage(PROGRAM_ENDED, ended or 0, peak))
             told = True
             continue
         spent += usage.ru_utime + usage.ru_stime
         if pid == main:
             ended, peak = status, usage.ru_maxrss * 1024
-    _say(channel, Word(GONE, ended or 0, peak, spent))
+    _send(channel, ShimMessage(TREE_ENDED, ended or 0, peak, spent))
 
 
-def _say(channel: Channel, word: Word) -> None:
+def _send(channel: Channel, word: ShimMessage) -> None:
     channel.send(word.packed())
 
 
-def _number(error: Exception) -> int:
+def _errno_of(error: Exception) -> int:
     number = error.errno if isinstance(error, OSError) else None
     return NO_NUMBER if number is None else number
 
 
-def _start(argv: list[bytes], env: dict[bytes, bytes], fds: dict[int, int]) -> int:
+def _spawn(argv: list[bytes], env: dict[bytes, bytes], fds: dict[int, int]) -> int:
     actions: list[tuple[Any, ...]] = [
         (os.POSIX_SPAWN_DUP2, fd, number) for number, fd in fds.items()
     ]
     if 0 not in fds:
         actions.append((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0))
     refused: OSError | None = None
-    for path in _places(argv[0], env.get(b"PATH", _DEFAULT_PATH)):
+    for path in _existing_paths(argv[0], env.get(b"PATH", _DEFAULT_PATH)):
         try:
             return os.posix_spawn(
                 path, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=RESET
@@ -239,7 +250,7 @@ def _start(argv: list[bytes], env: dict[bytes, bytes], fds: dict[int, int]) -> i
     raise refused or FileNotFoundError(2, "not found")
 
 
-def _places(program: bytes, path: bytes) -> Iterator[bytes]:
+def _existing_paths(program: bytes, path: bytes) -> Iterator[bytes]:
     """Where it may be, one after the other."""
     if b"/" in program:
         yield program
@@ -247,14 +258,14 @@ def _places(program: bytes, path: bytes) -> Iterator[bytes]:
     is_seen = False
     # A try that finds nothing there costs a process, a look does not. Where none can be seen all
     # are tried, and it is the system that says why not.
-    for place in _named(program, path):
+    for place in _paths_of(program, path):
         if os.access(place, os.F_OK):
             is_seen = True
             yield place
     if not is_seen:
-        yield from _named(program, path)
+        yield from _paths_of(program, path)
 
 
 @lru_cache(maxsize=64)
-def _named(program: bytes, path: bytes) -> tuple[bytes, ...]:
+def _paths_of(program: bytes, path: bytes) -> tuple[bytes, ...]:
     return tuple(os.path.join(folder or b".", program) for folder in path.split(b":"))

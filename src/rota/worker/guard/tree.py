@@ -33,14 +33,14 @@ def kill_all(root: int) -> list[int]:
     stopped: dict[int, None] = {}
     while fresh := [pid for pid in descendants(root) if pid not in stopped]:
         for pid in fresh:
-            tell(pid, signal.SIGSTOP)
+            send_signal(pid, signal.SIGSTOP)
             stopped[pid] = None
     for pid in stopped:
-        tell(pid, signal.SIGKILL)
+        send_signal(pid, signal.SIGKILL)
     return list(stopped)
 
 
-def tell(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     """Sends a signal; one that is gone, or may not be told, is none of our business any more."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)

@@ -17,20 +17,20 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-FIT, UNFIT, ENDED, GONE, NO_CWD, NO_PROGRAM = range(6)
+READY, SETUP_FAILED, PROGRAM_ENDED, TREE_ENDED, NO_CWD, NO_PROGRAM = range(6)
 """It can serve; it cannot; the job's program has ended, and others are left; nothing is left; and
 what was wrong where nothing could be started."""
 NO_NUMBER = -1
-WORD_BYTES_MAX = 16 * 1024
+SHIM_MESSAGE_BYTES_MAX = 16 * 1024
 """More is nothing that a shim says."""
-GUARD_BYTES_MAX = 1024 * 1024
+SUPERVISOR_MESSAGE_BYTES_MAX = 1024 * 1024
 """Nor the guard."""
 TEXT_CHARS_MAX = 2_000
 _RECORD = struct.Struct("!Biqd")
-_PROBLEMS = {UNFIT: "worker", NO_CWD: "cwd", NO_PROGRAM: "program"}
+_PROBLEMS = {SETUP_FAILED: "worker", NO_CWD: "cwd", NO_PROGRAM: "program"}
 
 
-_written = json.JSONEncoder(separators=(",", ":")).encode
+_encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def pack(word: dict[str, Any]) -> bytes:
@@ -43,9 +43,9 @@ def unpack(message: bytes) -> Any:
     return marshal.loads(message)
 
 
-def pack_up(word: dict[str, Any]) -> bytes:
+def pack_for_agent(word: dict[str, Any]) -> bytes:
     """What the guard tells the agent."""
-    return _written(word).encode()
+    return _encode_json(word).encode()
 
 
 class Bounds(NamedTuple):
@@ -58,7 +58,7 @@ class Bounds(NamedTuple):
     may_gain: bool = False
 
 
-class Word(NamedTuple):
+class ShimMessage(NamedTuple):
     """What a shim says."""
 
     kind: int
@@ -83,17 +83,19 @@ class Word(NamedTuple):
         return what, None if self.number == NO_NUMBER else self.number, self.text
 
 
-def read_word(message: bytes) -> Word:
+def read_shim_message(message: bytes) -> ShimMessage:
     """Raises ValueError for what no shim of ours says."""
     try:
         kind, number, peak, cpu_s = _RECORD.unpack_from(message)
     except struct.error as error:
         raise ValueError(f"a shim said {message[:100]!r}: {error}") from None
-    has_ended = kind not in (ENDED, GONE) or os.WIFEXITED(number) or os.WIFSIGNALED(number)
+    has_ended = (
+        kind not in (PROGRAM_ENDED, TREE_ENDED) or os.WIFEXITED(number) or os.WIFSIGNALED(number)
+    )
     if not (has_ended and peak >= 0 and 0 <= cpu_s < math.inf):
         raise ValueError(f"a shim said {kind}, {number}, {peak}, {cpu_s}, which cannot be")
     text = message[_RECORD.size :]
-    return Word(kind, number, peak, cpu_s, text.decode("utf-8", "replace") if text else "")
+    return ShimMessage(kind, number, peak, cpu_s, text.decode("utf-8", "replace") if text else "")
 
 
 def pack_job(

@@ -14,7 +14,7 @@ class StartError(Exception):
     """The program could not be started, and why."""
 
 
-def must_have_started(ended: Ended, launch: Launch) -> None:
+def check_started(ended: Ended, launch: Launch) -> None:
     """Raises StartError if it was not."""
     if ended.problem is None or ended.cause == "guard":
         return
@@ -38,7 +38,7 @@ def must_have_started(ended: Ended, launch: Launch) -> None:
     raise StartError(f"program {program!r} cannot be started: {why}{hint}")
 
 
-def deeds_text(ended: Ended) -> str:
+def signals_text(ended: Ended) -> str:
     """What it took to end it."""
     if not ended.deeds:
         return "nothing was left to end"

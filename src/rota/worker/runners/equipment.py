@@ -14,7 +14,7 @@ from rota.wire.bundles import BundleView
 from rota.wire.workers import OrderView
 from rota.worker import unpacking
 from rota.worker.bundles import BundleCache, BundleError
-from rota.worker.guard.client import Ended, Guard, Launch, Ward
+from rota.worker.guard.client import Ended, Launch, ProcessTree, Supervisor
 from rota.worker.link import AwayError, RefusedError
 from rota.worker.runners.child import StartError
 
@@ -28,31 +28,31 @@ UNPACK_MEMORY = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
+class BundleStaging:
     """What jobs are given to work with."""
 
     cache: BundleCache
-    guard: Guard
+    supervisor: Supervisor
 
 
-class Outfit:
+class StagedBundles:
     """The bundles of one execution; may be broken off at any time."""
 
-    def __init__(self, equipment: Equipment, order: OrderView, deadline: float | None) -> None:
-        self._equipment = equipment
+    def __init__(self, equipment: BundleStaging, order: OrderView, deadline: float | None) -> None:
+        self._staging = equipment
         self._order = order
         self._deadline = deadline
-        self._ward: Ward | None = None
+        self._tree: ProcessTree | None = None
         self.lapsed = False
         """The guard ended its unpacking because the lease ran out."""
 
     def hold_until(self, deadline: float) -> None:
         """The execution's lease was renewed."""
         self._deadline = deadline
-        if self._ward is not None:
-            self._ward.hold_until(deadline)
+        if self._tree is not None:
+            self._tree.hold_until(deadline)
 
-    async def put(self, bundle_id: str, folder: Path) -> BundleView:
+    async def stage(self, bundle_id: str, folder: Path) -> BundleView:
         """An archive's content in the folder, or the file under its name. Raises StartError."""
         bundle, handle = await self._open(bundle_id)
         try:
@@ -71,7 +71,7 @@ class Outfit:
         order, attempt = self._order, 0
         while True:
             try:
-                return await self._equipment.cache.open(order.execution_id, bundle_id)
+                return await self._staging.cache.open(order.execution_id, bundle_id)
             except AwayError as away:
                 pause = delay_s(order.execution_id, attempt, FETCH_RETRY_CAP_S)
                 attempt += 1
@@ -100,19 +100,19 @@ class Outfit:
                 timeout_s=UNPACK_S,
                 grace_s=0.0,
             )
-            ended = await self._guarded(launch)
+            ended = await self._supervised(launch)
             self.lapsed = ended.cause == "lease"
             if ended.cause != "exit" or ended.returncode != 0:
                 raise StartError(f"bundle {bundle.name} was not unpacked: {_why(ended, words)}")
         finally:
             os.close(words)
 
-    async def _guarded(self, launch: Launch) -> Ended:
-        self._ward = ward = self._equipment.guard.spawn(launch, self._deadline)
+    async def _supervised(self, launch: Launch) -> Ended:
+        self._tree = ward = self._staging.supervisor.spawn(launch, self._deadline)
         try:
             return await ward.ended
         finally:
-            self._ward = None
+            self._tree = None
             if not ward.ended.done():
                 ward.kill()
 

@@ -17,10 +17,10 @@ import msgspec
 
 from rota.wire.traces import run_traceparent
 from rota.wire.workers import OrderView
-from rota.worker.marks import member_marks
-from rota.worker.runners.pipes import ProgressPipe, ProgressSink
+from rota.worker.marks import group_variables
+from rota.worker.runners.pipes import ProgressCallback, ProgressPipe
 
-PASSED_ON = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
 """Of the agent's environment; and whatever begins with LC_."""
 LOCK_NAME = "lock"
 LONG_AGO_NS = 1_000_000_007_123_456_789
@@ -32,7 +32,7 @@ class UnusableError(Exception):
     """A folder or file cannot be used, and why."""
 
 
-class Workplace:
+class AgentWorkspace:
     """This agent's folder below the one all agents of the machine may share.
 
     The lock is held as long as the agent lives; folders whose lock is free were left by agents
@@ -41,7 +41,7 @@ class Workplace:
 
     def __init__(self, shared: Path) -> None:
         _make_private(shared)
-        _sweep(shared)
+        _remove_abandoned(shared)
         self.path = Path(tempfile.mkdtemp(prefix="agent-", dir=shared))
         self._lock = os.open(self.path / LOCK_NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,7 +68,7 @@ def _make_private(path: Path) -> None:
         )
 
 
-def _sweep(shared: Path) -> None:
+def _remove_abandoned(shared: Path) -> None:
     for folder in shared.glob("agent-*"):
         try:
             lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
@@ -83,7 +83,7 @@ def _sweep(shared: Path) -> None:
             os.close(lock)
 
 
-class Folder:
+class ExecutionFolder:
     """One execution's own folder, readable by this user only."""
 
     def __init__(self, workplace: Path) -> None:
@@ -102,10 +102,10 @@ class Folder:
         self.progress = self.path / "progress"
         os.mkfifo(self.progress, 0o600)
         self._fifo = os.lstat(self.progress).st_ino
-        self._ear: ProgressPipe | None = None
+        self._progress_pipe: ProgressPipe | None = None
         self._dates: dict[Path, _Date] = {}
         """As it was left for a job. Empty where the file system does not keep such dates."""
-        self._is_bare: bool | None = None
+        self._is_unused: bool | None = None
         """Whether the job that has ended here left nothing at all; None: none has."""
         if _date_of(self.path) != dated:
             self._date_anew()
@@ -122,32 +122,32 @@ class Folder:
         finally:
             os.close(handle)
 
-    def listen(self, sink: ProgressSink) -> None:
+    def listen(self, sink: ProgressCallback) -> None:
         """Its job begins, whose progress `sink` hears of until `hush`. Raises OSError."""
-        self._is_bare = None
-        if self._ear is None:
-            self._ear = ProgressPipe(self.progress)
-        self._ear.listen(sink)
+        self._is_unused = None
+        if self._progress_pipe is None:
+            self._progress_pipe = ProgressPipe(self.progress)
+        self._progress_pipe.listen(sink)
 
-    def hush(self) -> None:
+    def stop_listening(self) -> None:
         """Its job is over, or never began."""
-        if self._is_bare is not None:
+        if self._is_unused is not None:
             return
-        self._is_bare = self._is_untouched(*self._folders)
-        if self._ear is not None:
-            self._ear.hush()
+        self._is_unused = self._is_untouched(*self._folders)
+        if self._progress_pipe is not None:
+            self._progress_pipe.stop_listening()
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """Nobody listens here any more: it is to be removed."""
-        if self._ear is not None:
-            self._ear.close()
-            self._ear = None
+        if self._progress_pipe is not None:
+            self._progress_pipe.close()
+            self._progress_pipe = None
 
-    def is_as_new(self) -> bool:
+    def is_clean(self) -> bool:
         """Whether a job that has ended left it, its result aside, just as it was made."""
         try:
             return (
-                (self._is_bare or self._is_untouched(*self._folders) or self._looks_new())
+                (self._is_unused or self._is_untouched(*self._folders) or self._looks_new())
                 and _is(self.payload, stat.S_IFREG | 0o600)
                 and _is(self.progress, stat.S_IFIFO | 0o600, self._fifo)
             )
@@ -187,7 +187,7 @@ class Folder:
 
     def read_result(self, limit: int) -> msgspec.Raw | None:
         """What the job left as its result; None if nothing. Raises UnusableError."""
-        if self._is_bare or self._is_untouched(self.path):
+        if self._is_unused or self._is_untouched(self.path):
             return None
         try:
             # Without waiting: the job may have left a pipe there, or a link to anywhere.
@@ -214,10 +214,10 @@ class Folder:
 
     def has_outputs(self) -> bool:
         """Whether anything may lie where output files are left."""
-        return not (self._is_bare or self._is_untouched(self.artifacts))
+        return not (self._is_unused or self._is_untouched(self.artifacts))
 
 
-class Shelf:
+class FolderPool:
     """Folders that wait for the next job.
 
     Making and removing one takes a dozen changes to the file system, which on many a machine takes
@@ -225,25 +225,25 @@ class Shelf:
     """
 
     def __init__(self, workplace: Path, kept_max: int) -> None:
-        self._workplace = workplace
+        self._workspace = workplace
         self._kept_max = kept_max
-        self._kept: list[Folder] = []
+        self._kept: list[ExecutionFolder] = []
 
-    def take(self, order: OrderView) -> Folder:
+    def take(self, order: OrderView) -> ExecutionFolder:
         """A folder with what the job is given. Raises OSError."""
-        folder = self._kept.pop() if self._kept else Folder(self._workplace)
+        folder = self._kept.pop() if self._kept else ExecutionFolder(self._workspace)
         try:
             folder.fill(order)
         except OSError:
-            folder.let_go()
+            folder.close()
             folder.remove()
             raise
         return folder
 
-    def put_back(self, folder: Folder) -> bool:
+    def put_back(self, folder: ExecutionFolder) -> bool:
         """Nobody uses it any more; False if it must be removed."""
-        if len(self._kept) >= self._kept_max or not folder.is_as_new():
-            folder.let_go()
+        if len(self._kept) >= self._kept_max or not folder.is_clean():
+            folder.close()
             return False
         self._kept.append(folder)
         return True
@@ -294,19 +294,19 @@ def _unlock_and_retry(function: object, path: str, _: object) -> None:
             os.unlink(path)
 
 
-def passed_on(named: Sequence[str] = ()) -> dict[str, str]:
+def inherited_environment(named: Sequence[str] = ()) -> dict[str, str]:
     """Those few of the agent's variables that everything it starts may see, and those named."""
     env = {
         name: value
         for name, value in os.environ.items()
-        if name in PASSED_ON or name.startswith("LC_") or name in named
+        if name in INHERITED_VARIABLES or name.startswith("LC_") or name in named
     }
     env.setdefault("PATH", os.defpath)
     return env
 
 
-def environment(
-    order: OrderView, plain: Mapping[str, str], folder: Folder, worker: str
+def job_environment(
+    order: OrderView, plain: Mapping[str, str], folder: ExecutionFolder, worker: str
 ) -> dict[str, str]:
     """What a job finds: `plain`, with ours on top."""
     env = {"TMPDIR": str(folder.tmp), **plain}
@@ -324,5 +324,5 @@ def environment(
         # A program may rely on it, also where the server names no trace.
         TRACEPARENT=order.traceparent or run_traceparent(order.job_id, order.fence),
     )
-    env.update(member_marks(order.array, order.gang))
+    env.update(group_variables(order.array, order.gang))
     return env

@@ -28,7 +28,7 @@ RETRYABLE_4XX = (408, 425, 429)
 """Too slow, too early, too many: the same request may be right another time."""
 
 
-class Answer(msgspec.Struct):
+class HttpResponse(msgspec.Struct):
     """What came back."""
 
     status: int
@@ -38,7 +38,7 @@ class Answer(msgspec.Struct):
     truncated: bool
 
 
-def report_answer(order: OrderView, where: str, answer: Answer) -> CompletedReport:
+def report_response(order: OrderView, where: str, answer: HttpResponse) -> CompletedReport:
     """2xx succeeds; everything else fails, and says why."""
     if 200 <= answer.status < 300:
         report = CompletedReport(
@@ -56,14 +56,16 @@ def report_answer(order: OrderView, where: str, answer: Answer) -> CompletedRepo
         target = answer.headers.get("location", "nowhere")[:HEADER_CHARS_MAX]
         error["message"] += f": redirects are not followed (to {target}); name the final URL"
     retryable = answer.status >= 500 or answer.status in RETRYABLE_4XX
-    report = failed(order, error, retryable=retryable)
+    report = report_http_failure(order, error, retryable=retryable)
     after = answer.headers.get("retry-after", "")
     if after.isdigit() and len(after) <= RETRY_AFTER_DIGITS_MAX:
         report.retry_after = Duration(int(after) * 1000)
     return report
 
 
-def failed(order: OrderView, error: dict[str, Any], *, retryable: bool = True) -> CompletedReport:
+def report_http_failure(
+    order: OrderView, error: dict[str, Any], *, retryable: bool = True
+) -> CompletedReport:
     """A failure in these words."""
     return CompletedReport(
         execution_id=order.execution_id,
@@ -74,7 +76,7 @@ def failed(order: OrderView, error: dict[str, Any], *, retryable: bool = True) -
     )
 
 
-def _result(answer: Answer) -> bytes:
+def _result(answer: HttpResponse) -> bytes:
     told: dict[str, Any] = {"status": answer.status, "headers": _kept(answer.headers)}
     told["body"] = _body(answer)
     if answer.truncated:
@@ -88,7 +90,7 @@ def _result(answer: Answer) -> bytes:
     return document
 
 
-def _body(answer: Answer) -> Any:
+def _body(answer: HttpResponse) -> Any:
     media = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not answer.truncated and (media == "application/json" or media.endswith("+json")):
         try:
@@ -98,7 +100,7 @@ def _body(answer: Answer) -> Any:
     return _text(answer)
 
 
-def _text(answer: Answer) -> str:
+def _text(answer: HttpResponse) -> str:
     header = Message()
     header["content-type"] = answer.headers.get("content-type", "text/plain")
     try:
@@ -111,7 +113,7 @@ def _kept(headers: dict[str, str]) -> dict[str, str]:
     return {name: headers[name][:HEADER_CHARS_MAX] for name in KEPT_HEADERS if name in headers}
 
 
-def _phrase(answer: Answer) -> str:
+def _phrase(answer: HttpResponse) -> str:
     if answer.reason:
         return answer.reason[:HEADER_CHARS_MAX]
     try:

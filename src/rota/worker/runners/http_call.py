@@ -13,8 +13,13 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import HttpCall
 from rota.wire.workers import OrderView
 from rota.worker.reports import SHUTDOWN, StopReason, report_ended, report_failed
-from rota.worker.runners.http_answer import BODY_BYTES_MAX, Answer, failed, report_answer
-from rota.worker.runners.http_gate import Sessions, refusal_in
+from rota.worker.runners.http_answer import (
+    BODY_BYTES_MAX,
+    HttpResponse,
+    report_http_failure,
+    report_response,
+)
+from rota.worker.runners.http_gate import HttpSessions, refusal_in
 
 CONNECT_S = 30.0
 """A host that does not even accept within this is away."""
@@ -23,23 +28,23 @@ ANSWER_S_MAX = 3600.0
 READ_BYTES = 64 * 1024
 
 
-class HttpRun:
+class HttpRunner:
     """One execution of an `http` task."""
 
-    def __init__(self, order: OrderView, task: HttpCall, sessions: Sessions) -> None:
+    def __init__(self, order: OrderView, task: HttpCall, sessions: HttpSessions) -> None:
         self._order = order
         self._task = task
         self._sessions = sessions
         self._stopped: StopReason | None = None
         self.lapsed = False
-        self.log_left: asyncio.Task[None] | None = None
-        self._asking: asyncio.Task[CompletedReport] | None = None
+        self.unsent_log: asyncio.Task[None] | None = None
+        self._request: asyncio.Task[CompletedReport] | None = None
 
     def stop(self, reason: StopReason) -> None:
         """Breaks the request off; whether the other side has acted on it, nobody knows."""
         self._stopped = self._stopped or reason
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._request is not None:
+            self._request.cancel()
 
     def abandon(self) -> None:
         """The same; nobody wants the report."""
@@ -51,7 +56,7 @@ class HttpRun:
     async def run(self) -> CompletedReport:
         """Returns when the connection has been let go."""
         order = self._order
-        asking = self._asking = asyncio.create_task(self._ask())
+        asking = self._request = asyncio.create_task(self._send())
         if self._stopped is not None:
             asking.cancel()
         timeout = ANSWER_S_MAX if order.timeout is None else order.timeout
@@ -80,28 +85,32 @@ class HttpRun:
         parts = urlsplit(self._task.url)
         return f"{self._task.method} {parts.scheme}://{parts.netloc}{parts.path}"
 
-    async def _ask(self) -> CompletedReport:
+    async def _send(self) -> CompletedReport:
         try:
-            return report_answer(self._order, self._where, await self._answer())
+            return report_response(self._order, self._where, await self._response())
         except TimeoutError:
             return self._unreachable(f"no connection within {CONNECT_S:g} s")
         except aiohttp.InvalidURL as error:
             message = f"the URL makes no sense: {error}"
-            return failed(self._order, {"message": message}, retryable=False)
+            return report_http_failure(self._order, {"message": message}, retryable=False)
         except (aiohttp.ClientError, OSError) as error:
             refusal = refusal_in(error)
             if refusal is not None:
                 message = f"{self._where} was not asked: {refusal}"
-                return failed(self._order, {"message": message}, retryable=False)
+                return report_http_failure(self._order, {"message": message}, retryable=False)
             why = str(error) or type(error).__name__
             if isinstance(error, aiohttp.ClientConnectionError):
                 return self._unreachable(why)
-            return failed(self._order, {"message": f"{self._where} gave no whole answer: {why}"})
+            return report_http_failure(
+                self._order, {"message": f"{self._where} gave no whole answer: {why}"}
+            )
 
     def _unreachable(self, why: str) -> CompletedReport:
-        return failed(self._order, {"message": f"{self._where} cannot be reached: {why}"})
+        return report_http_failure(
+            self._order, {"message": f"{self._where} cannot be reached: {why}"}
+        )
 
-    async def _answer(self) -> Answer:
+    async def _response(self) -> HttpResponse:
         task = self._task
         headers, body = self._headers(), self._body()
         session = self._sessions.for_host(urlsplit(task.url).hostname or "")
@@ -124,7 +133,7 @@ class HttpRun:
                 response.close()
             given = {name.lower(): value for name, value in response.headers.items()}
             kept = bytes(content[:BODY_BYTES_MAX])
-            return Answer(response.status, response.reason or "", given, kept, truncated)
+            return HttpResponse(response.status, response.reason or "", given, kept, truncated)
 
     def _headers(self) -> dict[str, str]:
         """Ours, unless the task says otherwise, and then those nobody may forge."""

@@ -57,7 +57,7 @@ def is_public(address: Address) -> bool:
     return address in _UNICAST6 and address.is_global
 
 
-class Gate:
+class AddressPolicy:
     """What the operator allows beyond public addresses: names, addresses and networks."""
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
@@ -97,20 +97,20 @@ def _plain_name(host: str) -> str:
     return host.strip().rstrip(".").lower()
 
 
-class Sessions:
+class HttpSessions:
     """HTTP connections of this worker's jobs; made when the first one needs them."""
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, gate: AddressPolicy) -> None:
+        self._policy = gate
         self._open: dict[bool, aiohttp.ClientSession] = {}
 
     def for_host(self, host: str) -> aiohttp.ClientSession:
         """Names that the operator trusts have connections of their own, which nobody checks."""
-        trusted = self._gate.trusts(host)
+        trusted = self._policy.trusts(host)
         session = self._open.get(trusted)
         if session is None:
             connector = aiohttp.TCPConnector(
-                limit=0, socket_factory=None if trusted else self._gate.make_socket
+                limit=0, socket_factory=None if trusted else self._policy.make_socket
             )
             session = self._open[trusted] = aiohttp.ClientSession(
                 connector=connector,

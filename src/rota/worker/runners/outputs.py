@@ -18,7 +18,7 @@ NOTED_MAX = 100
 
 
 @dataclass(slots=True)
-class Outputs:
+class OutputFiles:
     """All that lies there."""
 
     files: dict[str, Path] = field(default_factory=dict)
@@ -27,12 +27,12 @@ class Outputs:
     """What is not, and why, in words."""
 
 
-def outputs_in(
+def find_outputs(
     folder: Path, files_max: int = OUTPUT_FILES_MAX, noted_max: int = NOTED_MAX
-) -> Outputs:
+) -> OutputFiles:
     """Those of a job that has ended. No link is followed, so that nothing outside is taken along;
     and what no server takes is not offered to one: a refusal would fail the job."""
-    found, unnoted = Outputs(), 0
+    found, unnoted = OutputFiles(), 0
     if not _is_still_a_folder(folder):
         # A container that sees only its own folder could have put a link to the machine's there.
         found.others.append("ROTA_ARTIFACTS is no folder any more, or is locked: nothing is kept")

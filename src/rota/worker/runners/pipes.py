@@ -23,7 +23,7 @@ LINE_BYTES_MAX = 4096
 """A longer line is no progress report."""
 
 
-ProgressSink: TypeAlias = Callable[[float, str | None], None]
+ProgressCallback: TypeAlias = Callable[[float, str | None], None]
 
 
 def _never() -> bool:
@@ -52,11 +52,11 @@ class OutputPipe:
         """The job has its end of it."""
         self._turn = self._loop.call_later(LISTEN_S, self._next_turn)
 
-    async def drained(self, limit_s: float) -> None:
+    async def drain(self, limit_s: float) -> None:
         """Waits until every writer is gone, or for `limit_s`, then closes."""
         if self._ended.is_set():
             return
-        self._let_go()
+        self._close_write_end()
         # What a pipe still holds is little: it is taken now, however slow its reader is.
         self._crowded = _never
         taken = 0
@@ -75,7 +75,7 @@ class OutputPipe:
 
     def close(self) -> None:
         """Reads no more."""
-        self._let_go()
+        self._close_write_end()
         if not self._ended.is_set():
             self._ended.set()
             self._unwatch()
@@ -97,7 +97,7 @@ class OutputPipe:
             self._is_watched = False
             self._loop.remove_reader(self._read)
 
-    def _let_go(self) -> None:
+    def _close_write_end(self) -> None:
         if self._is_ours:
             self._is_ours = False
             os.close(self.write_end)
@@ -132,16 +132,16 @@ class ProgressPipe:
 
     def __init__(self, path: Path) -> None:
         self._loop = asyncio.get_running_loop()
-        self._sink: ProgressSink | None = None
+        self._sink: ProgressCallback | None = None
         self._rest = b""
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._loop.add_reader(self._pipe, self._readable)
 
-    def listen(self, sink: ProgressSink) -> None:
+    def listen(self, sink: ProgressCallback) -> None:
         """A job begins, whose progress `sink` hears of."""
         self._sink = sink
 
-    def hush(self) -> None:
+    def stop_listening(self) -> None:
         """The job is over, and all its processes: takes what is there, and passes on no more.
 
         All of it, however large a job has made the pipe: the next one must not be told of it.

@@ -19,20 +19,26 @@ from rota.wire.executions import CompletedReport
 from rota.wire.queues import LimitsView
 from rota.wire.tasks import BundleRun, Container, bundles_of
 from rota.wire.workers import OrderView
-from rota.worker.containers import Engine, out_of_memory
-from rota.worker.devices import Devices
-from rota.worker.guard.client import Ended, Guard, Launch, Ward
+from rota.worker.containers import ContainerEngine, out_of_memory
+from rota.worker.devices import GpuAllocator
+from rota.worker.guard.client import Ended, Launch, ProcessTree, Supervisor
 from rota.worker.link import AwayError, RefusedError
 from rota.worker.masking import Secrets, secrets_of
 from rota.worker.reports import StopReason, report_failed, report_stopped
-from rota.worker.runners.aside import Aside, AsideSink
-from rota.worker.runners.child import StartError, deeds_text, must_have_started
-from rota.worker.runners.equipment import Equipment, Outfit
-from rota.worker.runners.folder import Folder, Shelf, UnusableError, passed_on, sha256_of
-from rota.worker.runners.outputs import outputs_in
+from rota.worker.runners.aside import ExecutionOutput, OutputSink
+from rota.worker.runners.child import StartError, check_started, signals_text
+from rota.worker.runners.equipment import BundleStaging, StagedBundles
+from rota.worker.runners.folder import (
+    ExecutionFolder,
+    FolderPool,
+    UnusableError,
+    inherited_environment,
+    sha256_of,
+)
+from rota.worker.runners.outputs import find_outputs
 from rota.worker.runners.pipes import OutputPipe
-from rota.worker.runners.programs import ProgramTask, Surroundings, program_of
-from rota.worker.runners.verdict import Verdict
+from rota.worker.runners.programs import ProgramTask, StartContext, program_of
+from rota.worker.runners.verdict import ExitReporter
 
 DRAIN_S = 1.0
 """For the last output once all processes are gone; only an escaped one could hold it longer."""
@@ -41,7 +47,7 @@ NOT_FOUND = 404
 """What a server answers to a path that it does not know."""
 
 
-class JobSink(AsideSink, Protocol):
+class JobSink(OutputSink, Protocol):
     """Where everything beside the report goes."""
 
     async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
@@ -50,25 +56,25 @@ class JobSink(AsideSink, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RunnerContext:
     """What all executions of an agent share."""
 
-    workplace: Path
-    shelf: Shelf
+    workspace: Path
+    folders: FolderPool
     worker: str
     mask: Sequence[str]
     """Variables whose values are secrets, whatever they are called."""
     grace_s: float
     sink: JobSink
-    guard: Guard
-    devices: Devices
-    progressed: Callable[[str, float, str | None], None]
+    supervisor: Supervisor
+    devices: GpuAllocator
+    on_progress: Callable[[str, float, str | None], None]
     deadline: Callable[[str], float | None]
     """When an execution's lease runs out, as of now."""
-    equipment: Equipment
-    engine: Engine | None = None
+    bundles: BundleStaging
+    engine: ContainerEngine | None = None
     """What runs containers here."""
-    env: Mapping[str, str] = field(default_factory=passed_on)
+    env: Mapping[str, str] = field(default_factory=inherited_environment)
     """Of the agent's own environment what jobs may see."""
     secrets: Secrets = field(init=False)
     """Among what all jobs may see, what no log may show."""
@@ -78,139 +84,139 @@ class Site:
         object.__setattr__(self, "secrets", secrets)  # frozen, and derived
 
 
-class LeftError(Exception):
+class StoppedBeforeStartError(Exception):
     """Somebody wanted it ended before it began."""
 
 
-class ProcessRun:
+class ProcessRunner:
     """One execution of a program."""
 
-    def __init__(self, order: OrderView, task: ProgramTask, site: Site) -> None:
+    def __init__(self, order: OrderView, task: ProgramTask, site: RunnerContext) -> None:
         self._order = order
         self._task = task
-        self._site = site
+        self._context = site
         self._limits = order.limits or LimitsView()
-        self._ward: Ward | None = None
-        self._told: StopReason | None = None
+        self._tree: ProcessTree | None = None
+        self._stop_reason: StopReason | None = None
         self._at_once = asyncio.Event()
-        self._leaving = asyncio.Event()
-        self._outfit: Outfit | None = None
+        self._stop_requested = asyncio.Event()
+        self._bundles: StagedBundles | None = None
         secrets = site.secrets
         if task.env:
             secrets = secrets_of({**site.env, **task.env}, site.mask, os.environ)
-        self._aside = Aside(order, site.sink, secrets, site.progressed)
+        self._output = ExecutionOutput(order, site.sink, secrets, site.on_progress)
         self.lapsed = False
         """The guard ended it because its lease ran out."""
 
     @property
-    def log_left(self) -> asyncio.Task[None] | None:
+    def unsent_log(self) -> asyncio.Task[None] | None:
         """Still carrying output when the run is over: the server was away."""
-        return self._aside.log_left
+        return self._output.unsent_log
 
     def stop(self, reason: StopReason) -> None:
         """Ends it with grace."""
-        self._told = self._told or reason
-        self._leaving.set()
-        if self._ward is not None:
-            self._ward.stop()
+        self._stop_reason = self._stop_reason or reason
+        self._stop_requested.set()
+        if self._tree is not None:
+            self._tree.stop()
 
     def abandon(self) -> None:
         """Ends it at once; nobody wants its report."""
         self._at_once.set()
-        self._leaving.set()
-        if self._ward is not None:
-            self._ward.kill()
+        self._stop_requested.set()
+        if self._tree is not None:
+            self._tree.kill()
 
     def hold_until(self, deadline: float) -> None:
         """Its lease was renewed."""
-        if self._ward is not None:
-            self._ward.hold_until(deadline)
-        elif self._outfit is not None:
-            self._outfit.hold_until(deadline)
+        if self._tree is not None:
+            self._tree.hold_until(deadline)
+        elif self._bundles is not None:
+            self._bundles.hold_until(deadline)
 
     async def run(self) -> CompletedReport:
         """Returns when every process of it is gone and its files are sent."""
         order = self._order
         try:
-            folder = self._site.shelf.take(order)
+            folder = self._context.folders.take(order)
         except OSError as error:
             message = f"the worker could not make a folder for this job: {error.strerror}"
             return report_failed(order.execution_id, order.fence, message)
         try:
             return await self._run_in(folder)
         except StartError as error:
-            self.lapsed = self._outfit is not None and self._outfit.lapsed
+            self.lapsed = self._bundles is not None and self._bundles.lapsed
             return report_failed(order.execution_id, order.fence, str(error))
-        except LeftError:
-            return report_stopped(order.execution_id, order.fence, self._told or "shutdown")
+        except StoppedBeforeStartError:
+            return report_stopped(order.execution_id, order.fence, self._stop_reason or "shutdown")
         finally:
-            self._site.devices.give_back(order.execution_id)
-            if not self._site.shelf.put_back(folder):
+            self._context.devices.give_back(order.execution_id)
+            if not self._context.folders.put_back(folder):
                 await asyncio.to_thread(folder.remove)
 
-    async def _run_in(self, folder: Folder) -> CompletedReport:
-        if self._told is not None:
-            return report_stopped(self._order.execution_id, self._order.fence, self._told)
-        aside = self._aside
+    async def _run_in(self, folder: ExecutionFolder) -> CompletedReport:
+        if self._stop_reason is not None:
+            return report_stopped(self._order.execution_id, self._order.fence, self._stop_reason)
+        aside = self._output
         output = OutputPipe(aside.printed, lambda: aside.crowded)
         folder.listen(aside.progressed)
         try:
-            file = await self._equipped(folder)
-            ended = await self._guarded(self._launch(folder, file, output.write_end), output)
-            ended = self._as_its_engine_saw(ended, folder)
-            await output.drained(DRAIN_S)
-            folder.hush()
-            verdict = Verdict(self._order, contained=isinstance(self._task, Container))
-            report = verdict.of(ended, self._told, aside.tail())
+            file = await self._stage_bundles(folder)
+            ended = await self._supervised(self._launch(folder, file, output.write_end), output)
+            ended = self._corrected_by_engine(ended, folder)
+            await output.drain(DRAIN_S)
+            folder.stop_listening()
+            verdict = ExitReporter(self._order, contained=isinstance(self._task, Container))
+            report = verdict.report(ended, self._stop_reason, aside.tail())
             if not self._at_once.is_set():
-                report = await self._hand_over(folder, report)
+                report = await self._collect_results(folder, report)
                 await aside.flush(self._at_once)
         finally:
             output.close()
-            folder.hush()
+            folder.stop_listening()
             aside.close()
         return report
 
-    async def _equipped(self, folder: Folder) -> str | None:
+    async def _stage_bundles(self, folder: ExecutionFolder) -> str | None:
         """Its bundles are in place; what it runs is called so, if that is one file."""
         if not bundles_of(self._task):
             return None
-        deadline = self._site.deadline(self._order.execution_id)
-        self._outfit = Outfit(self._site.equipment, self._order, deadline)
-        filling = asyncio.create_task(self._fill(folder, self._outfit))
-        leaving = asyncio.create_task(self._leaving.wait())
+        deadline = self._context.deadline(self._order.execution_id)
+        self._bundles = StagedBundles(self._context.bundles, self._order, deadline)
+        filling = asyncio.create_task(self._stage_into(folder, self._bundles))
+        leaving = asyncio.create_task(self._stop_requested.wait())
         try:
             await asyncio.wait((filling, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not filling.done():
-                raise LeftError
+                raise StoppedBeforeStartError
             return filling.result()
         finally:
             filling.cancel()
             leaving.cancel()
             await asyncio.gather(filling, leaving, return_exceptions=True)
 
-    async def _fill(self, folder: Folder, outfit: Outfit) -> str | None:
+    async def _stage_into(self, folder: ExecutionFolder, outfit: StagedBundles) -> str | None:
         task, file = self._task, None
         if isinstance(task, BundleRun):
-            bundle = await outfit.put(task.bundle_id, folder.cwd)
+            bundle = await outfit.stage(task.bundle_id, folder.cwd)
             file = bundle.name if bundle.format == "file" else None
         if not isinstance(task.inputs, UnsetType):
             folder.inputs.mkdir(mode=0o700)
             for name, bundle_id in task.inputs.items():
                 place = folder.inputs / name
                 place.mkdir(mode=0o700)
-                await outfit.put(bundle_id, place)
+                await outfit.stage(bundle_id, place)
         return file
 
-    def _launch(self, folder: Folder, file: str | None, output: int) -> Launch:
-        order, site = self._order, self._site
+    def _launch(self, folder: ExecutionFolder, file: str | None, output: int) -> Launch:
+        order, site = self._order, self._context
         wanted = order.requirements.gpu
-        around = Surroundings(
+        around = StartContext(
             folder=folder,
             worker=site.worker,
-            plain=site.env,
+            base_env=site.env,
             devices=site.devices.take(order.execution_id, wanted) if wanted else (),
-            file=file,
+            bundle_file=file,
             engine=site.engine,
         )
         program = program_of(order, self._task, around)
@@ -226,30 +232,30 @@ class ProcessRun:
             may_gain=program.may_gain,
         )
 
-    async def _guarded(self, launch: Launch, output: OutputPipe) -> Ended:
+    async def _supervised(self, launch: Launch, output: OutputPipe) -> Ended:
         """From its start until nothing of it is left."""
-        deadline = self._site.deadline(self._order.execution_id)
+        deadline = self._context.deadline(self._order.execution_id)
         try:
-            self._ward = self._site.guard.spawn(launch, deadline)
+            self._tree = self._context.supervisor.spawn(launch, deadline)
         except ValueError as error:  # text that the system cannot pass on: half a surrogate
             raise StartError(f"program {launch.argv[0]!r} cannot be started: {error}") from None
         finally:
             output.started()
         try:
-            ended = await self._ward.ended
+            ended = await self._tree.ended
         finally:
-            if not self._ward.ended.done():
-                self._ward.kill()  # this run broke off
-        must_have_started(ended, launch)
+            if not self._tree.ended.done():
+                self._tree.kill()  # this run broke off
+        check_started(ended, launch)
         self.lapsed = ended.cause == "lease"
         if launch.after and ended.after != 0:
             self._note("the container may be left: it could not be removed")
         # What a container's engine leaves for a moment is its own affair.
         if ended.cause == "exit" and ended.deeds and not launch.after:
-            self._note(f"ended what the job left running: {deeds_text(ended)}")
+            self._note(f"ended what the job left running: {signals_text(ended)}")
         return ended
 
-    def _as_its_engine_saw(self, ended: Ended, folder: Folder) -> Ended:
+    def _corrected_by_engine(self, ended: Ended, folder: ExecutionFolder) -> Ended:
         """The guard sees the program that talks to the engine, not what is in the container."""
         if ended.cause != "exit" or not isinstance(self._task, Container):
             return ended
@@ -258,7 +264,9 @@ class ProcessRun:
         allowed = self._order.requirements.memory
         return msgspec.structs.replace(ended, cause="memory", used=allowed)
 
-    async def _hand_over(self, folder: Folder, report: CompletedReport) -> CompletedReport:
+    async def _collect_results(
+        self, folder: ExecutionFolder, report: CompletedReport
+    ) -> CompletedReport:
         """The result and the output files; without them a success would not be one."""
         try:
             result = folder.read_result(self._limits.result_size)
@@ -274,10 +282,10 @@ class ProcessRun:
             report.result = result
         return report
 
-    async def _upload(self, folder: Folder) -> None:
+    async def _upload(self, folder: ExecutionFolder) -> None:
         if not folder.has_outputs():
             return
-        outputs = await asyncio.to_thread(outputs_in, folder.artifacts)
+        outputs = await asyncio.to_thread(find_outputs, folder.artifacts)
         for other in outputs.others:
             self._note(other)
         for name, file in outputs.files.items():
@@ -297,7 +305,7 @@ class ProcessRun:
         digest = await asyncio.to_thread(sha256_of, file)
         while not self._at_once.is_set():
             try:
-                await self._site.sink.send_artifact(order.execution_id, name, file, digest)
+                await self._context.sink.send_artifact(order.execution_id, name, file, digest)
             except AwayError as away:
                 pause = delay_s(order.execution_id, attempt, UPLOAD_RETRY_CAP_S)
                 attempt += 1
@@ -308,4 +316,4 @@ class ProcessRun:
                 return
 
     def _note(self, text: str) -> None:
-        self._aside.printed(f"[rota: {text}]\n".encode())
+        self._output.printed(f"[rota: {text}]\n".encode())

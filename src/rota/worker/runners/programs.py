@@ -13,24 +13,24 @@ from msgspec import UnsetType
 from rota.wire.queues import LimitsView
 from rota.wire.tasks import BundleRun, Command, Container
 from rota.wire.workers import OrderView
-from rota.worker.containers import Engine, engine_environment, write_env
+from rota.worker.containers import ContainerEngine, engine_environment, write_env
 from rota.worker.runners.child import StartError
-from rota.worker.runners.folder import Folder, environment
+from rota.worker.runners.folder import ExecutionFolder, job_environment
 
 ProgramTask: TypeAlias = Command | BundleRun | Container
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class StartContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a program is started with, beside what its task says."""
 
-    folder: Folder
+    folder: ExecutionFolder
     worker: str
-    plain: Mapping[str, str]
+    base_env: Mapping[str, str]
     devices: Sequence[int]
     """Numbers of the GPUs that are its own."""
-    file: str | None = None
+    bundle_file: str | None = None
     """The name of the bundle, if that is one file."""
-    engine: Engine | None = None
+    engine: ContainerEngine | None = None
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +44,10 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     may_gain: bool = False
 
 
-def program_of(order: OrderView, task: ProgramTask, around: Surroundings) -> Program:
+def program_of(order: OrderView, task: ProgramTask, around: StartContext) -> Program:
     """Raises StartError where it cannot be run here."""
     folder = around.folder
-    env = environment(order, {**around.plain, **task.env}, folder, around.worker)
+    env = job_environment(order, {**around.base_env, **task.env}, folder, around.worker)
     if not isinstance(task.inputs, UnsetType):
         env["ROTA_INPUTS"] = str(folder.inputs)
     argv: Sequence[str]
@@ -57,7 +57,7 @@ def program_of(order: OrderView, task: ProgramTask, around: Surroundings) -> Pro
         case Command():
             argv, cwd = task.argv, task.cwd or os.fspath(folder.cwd)
         case BundleRun():
-            argv, cwd = _argv(task, folder.cwd, around.file), os.fspath(folder.cwd)
+            argv, cwd = _argv(task, folder.cwd, around.bundle_file), os.fspath(folder.cwd)
             env["ROTA_BUNDLE"] = cwd
         case _:
             assert_never(task)
@@ -91,7 +91,7 @@ def _argv(task: BundleRun, folder: Path, file: str | None) -> Sequence[str]:
 
 
 def _contained(
-    order: OrderView, task: Container, env: Mapping[str, str], around: Surroundings
+    order: OrderView, task: Container, env: Mapping[str, str], around: StartContext
 ) -> Program:
     """The engine's program is held to nothing of the job's: the container is."""
     if around.engine is None:

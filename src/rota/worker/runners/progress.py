@@ -9,7 +9,7 @@ from typing import Protocol
 from rota.wire.executions import ProgressSpec
 from rota.worker.link import AwayError, RefusedError
 
-PACE_S = 1.0
+PROGRESS_INTERVAL_S = 1.0
 """The server stores no more than one a second."""
 
 
@@ -21,7 +21,7 @@ class ProgressSink(Protocol):
         ...
 
 
-class ProgressTeller:
+class ProgressSender:
     """The newest word of one job, until it is told."""
 
     def __init__(self, execution_id: str, fence: int, sink: ProgressSink) -> None:
@@ -29,24 +29,24 @@ class ProgressTeller:
         self._fence = fence
         self._sink = sink
         self._newest: ProgressSpec | None = None
-        self._some = asyncio.Event()
+        self._has_more = asyncio.Event()
 
-    def tell(self, progress: float, message: str | None) -> None:
+    def update(self, progress: float, message: str | None) -> None:
         """The job said something."""
         self._newest = ProgressSpec(progress, message, self._fence)
-        self._some.set()
+        self._has_more.set()
 
     async def run(self) -> None:
         """Goes on until it is cancelled."""
         while True:
-            await self._some.wait()
+            await self._has_more.wait()
             await self.flush()
-            await asyncio.sleep(PACE_S)
+            await asyncio.sleep(PROGRESS_INTERVAL_S)
 
     async def flush(self) -> None:
         """Sends what is not told yet."""
         record, self._newest = self._newest, None
-        self._some.clear()
+        self._has_more.clear()
         if record is not None:
             with contextlib.suppress(AwayError, RefusedError):
                 await self._sink.send_progress(self._execution_id, record)

@@ -16,12 +16,12 @@ from rota.wire.workers import OrderView
 from rota.worker.child.frames import Begin, Done
 from rota.worker.guard.client import Ended
 from rota.worker.reports import StopReason, report_failed, report_stopped
-from rota.worker.runners.aside import Aside
-from rota.worker.runners.process import Site
+from rota.worker.runners.aside import ExecutionOutput
+from rota.worker.runners.process import RunnerContext
 from rota.worker.runners.python_child import WarmChild
-from rota.worker.runners.python_pool import AppError, Pool
+from rota.worker.runners.python_pool import AppError, PythonPool
 from rota.worker.runners.python_report import (
-    Cause,
+    BreakOffCause,
     limits_of,
     report_broken,
     report_broken_off,
@@ -34,29 +34,31 @@ ABANDON_S = 0.5
 _numbers = itertools.count(1)
 
 
-class PythonRun:
+class PythonRunner:
     """One execution of a function: a caller of its child."""
 
-    def __init__(self, order: OrderView, task: PythonCall | None, site: Site, pool: Pool) -> None:
+    def __init__(
+        self, order: OrderView, task: PythonCall | None, site: RunnerContext, pool: PythonPool
+    ) -> None:
         self._order = order
         self._function = FUNCTION_CAPABILITY + order.name if task is None else task.entry
-        self._site = site
+        self._context = site
         self._pool = pool
         self._number = next(_numbers)
-        self._turn: asyncio.Future[Done | Ended | Cause] = _future()
+        self._first_event: asyncio.Future[Done | Ended | BreakOffCause] = _future()
         """What happens first: its end, the end of its process, or ours."""
         self._end: asyncio.Future[Done | Ended] = _future()
         self._at_once = asyncio.Event()
         self._secrets = site.secrets
         self._child: WarmChild | None = None
-        self._aside = Aside(order, site.sink, site.secrets, site.progressed)
+        self._output = ExecutionOutput(order, site.sink, site.secrets, site.on_progress)
         self.lapsed = False
         """The guard ended its process because a lease ran out."""
 
     @property
-    def log_left(self) -> asyncio.Task[None] | None:
+    def unsent_log(self) -> asyncio.Task[None] | None:
         """Still carrying output when the run is over: the server was away."""
-        return self._aside.log_left
+        return self._output.unsent_log
 
     # What the agent says.
 
@@ -79,15 +81,15 @@ class PythonRun:
     @property
     def crowded(self) -> bool:
         """What was printed last is still to be passed on."""
-        return self._aside.crowded
+        return self._output.crowded
 
     def printed(self, data: bytes) -> None:
         """The call printed something."""
-        self._aside.printed(data)
+        self._output.printed(data)
 
     def progressed(self, fraction: float, message: str) -> None:
         """The call said how far it is."""
-        self._aside.progressed(fraction, message or None)
+        self._output.progressed(fraction, message or None)
 
     def done(self, done: Done) -> None:
         """The call is over."""
@@ -102,9 +104,9 @@ class PythonRun:
             self._end.set_result(end)
         self._happened(end)
 
-    def _happened(self, what: Done | Ended | Cause) -> None:
-        if not self._turn.done():
-            self._turn.set_result(what)
+    def _happened(self, what: Done | Ended | BreakOffCause) -> None:
+        if not self._first_event.done():
+            self._first_event.set_result(what)
 
     # The run.
 
@@ -118,17 +120,19 @@ class PythonRun:
                 return report_failed(order.execution_id, order.fence, str(error))
             finally:
                 if self._child is None:
-                    self._site.devices.give_back(order.execution_id)
+                    self._context.devices.give_back(order.execution_id)
         child = self._child
         if child is None:
-            reason: StopReason = "cancelled" if self._turn.result() == "cancelled" else "shutdown"
+            reason: StopReason = (
+                "cancelled" if self._first_event.result() == "cancelled" else "shutdown"
+            )
             return report_stopped(order.execution_id, order.fence, reason)
         try:
             report = await self._call(child)
-            await self._aside.flush(self._at_once)
+            await self._output.flush(self._at_once)
         finally:
-            await self._let_go(child)
-            self._aside.close()
+            await self._release_child(child)
+            self._output.close()
         return report
 
     def start_now(self) -> None:
@@ -141,11 +145,11 @@ class PythonRun:
     def _start_in(self, child: WarmChild | None) -> None:
         self._child = child
         if child is not None:
-            child.begin(self._begin(), self, self._site.deadline(self._order.execution_id))
+            child.begin(self._begin(), self, self._context.deadline(self._order.execution_id))
 
     async def _take(self) -> WarmChild | None:
         """Where it will run; None if it was told to stop before there was one."""
-        if self._turn.done():
+        if self._first_event.done():
             return None
         pool, limits = self._pool, limits_of(self._order)
         gpus = self._gpus()
@@ -156,8 +160,8 @@ class PythonRun:
 
     async def _taken(self, take: Coroutine[Any, Any, WarmChild]) -> WarmChild | None:
         taking = asyncio.create_task(take)
-        await asyncio.wait((taking, self._turn), return_when=asyncio.FIRST_COMPLETED)
-        if not self._turn.done():
+        await asyncio.wait((taking, self._first_event), return_when=asyncio.FIRST_COMPLETED)
+        if not self._first_event.done():
             return await taking
         taking.cancel()
         with contextlib.suppress(asyncio.CancelledError, AppError):
@@ -167,13 +171,13 @@ class PythonRun:
     def _gpus(self) -> dict[str, str]:
         """Which devices it may see; a process looks that up once, so it gets one of its own."""
         wanted, key = self._order.requirements.gpu, self._order.execution_id
-        devices = self._site.devices.take(key, wanted) if wanted else []
+        devices = self._context.devices.take(key, wanted) if wanted else []
         return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
 
-    async def _let_go(self, child: WarmChild) -> None:
+    async def _release_child(self, child: WarmChild) -> None:
         if child.single:
-            await child.end(_now())
-            self._site.devices.give_back(self._order.execution_id)
+            await child.end(_set_event())
+            self._context.devices.give_back(self._order.execution_id)
         self._pool.give_back(child)
 
     async def _call(self, child: WarmChild) -> CompletedReport:
@@ -182,13 +186,13 @@ class PythonRun:
         if order.timeout is not None:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(order.timeout, self._happened, "timeout")
-        first = await self._turn
+        first = await self._first_event
         if timer is not None:
             timer.cancel()
         if isinstance(first, Done):
             if first.asynchronous and not self._pool.knows(self._function):
                 self._pool.learn(self._function, "crowd")
-            return self._hidden(report_done(order, first))
+            return self._masked(report_done(order, first))
         if isinstance(first, Ended):
             return self._broken(child, first)
         return await self._break_off(child, first)
@@ -213,25 +217,25 @@ class PythonRun:
         )
 
     def _broken(self, child: WarmChild, ended: Ended) -> CompletedReport:
-        shared = child.nest.lane == "crowd"
+        shared = child.start.lane == "crowd"
         if shared and ended.cause == "exit":
             # One of them broke it. Each runs alone until it has come to a good end once.
             self._pool.forget(self._function)
         self.lapsed = ended.cause == "lease"
-        return report_broken(self._order, ended, self._aside.tail(), shared=shared)
+        return report_broken(self._order, ended, self._output.tail(), shared=shared)
 
-    async def _break_off(self, child: WarmChild, cause: Cause) -> CompletedReport:
+    async def _break_off(self, child: WarmChild, cause: BreakOffCause) -> CompletedReport:
         """Ends the call: alone in its process with that, among others by asking it first."""
         at_once = self._at_once
-        if child.nest.lane == "crowd":
-            if await self._obeys(child):
+        if child.start.lane == "crowd":
+            if await self._ends_when_asked(child):
                 return report_broken_off(self._order, cause, None)
             self._pool.learn(self._function, "solo")
-            at_once = _now()  # it was asked and had its time; the others cannot be spared
+            at_once = _set_event()  # it was asked and had its time; the others cannot be spared
         return report_broken_off(self._order, cause, await child.end(at_once))
 
-    async def _obeys(self, child: WarmChild) -> bool:
-        grace_s = ABANDON_S if self._at_once.is_set() else self._site.grace_s
+    async def _ends_when_asked(self, child: WarmChild) -> bool:
+        grace_s = ABANDON_S if self._at_once.is_set() else self._context.grace_s
         # No other call joins meanwhile: if this one does not end, they all do.
         child.ending += 1
         child.cancel(self._number)
@@ -239,7 +243,7 @@ class PythonRun:
         child.ending -= 1
         return self._end.done()
 
-    def _hidden(self, report: CompletedReport) -> CompletedReport:
+    def _masked(self, report: CompletedReport) -> CompletedReport:
         """An error may quote what no log may show."""
         if self._secrets and report.status == "failed":
             report.error = msgspec.Raw(self._secrets.hide(bytes(report.error).decode()).encode())
@@ -250,7 +254,7 @@ def _future() -> asyncio.Future[Any]:
     return asyncio.get_running_loop().create_future()
 
 
-def _now() -> asyncio.Event:
+def _set_event() -> asyncio.Event:
     event = asyncio.Event()
     event.set()
     return event

@@ -13,19 +13,19 @@ import msgspec
 from rota.worker.child.frames import (
     Begin,
     Cancel,
+    ChildHello,
     Done,
     FrameError,
     FromChild,
-    Hello,
     Output,
     Progress,
 )
 from rota.worker.clock import BootClock
-from rota.worker.guard.client import Ended, Guard, Launch, Ward
-from rota.worker.runners.python_pipes import Intake, OrderPipe, WordReader
+from rota.worker.guard.client import Ended, Launch, ProcessTree, Supervisor
+from rota.worker.runners.python_pipes import ChildMessageReader, MessagePipe, ThrottledPipe
 
-ORDERS_FD = 3
-WORDS_FD = 4
+TO_CHILD_FD = 3
+FROM_CHILD_FD = 4
 """The numbers under which a child finds its pipes."""
 HOLD_SHARE = 0.05
 """The guard need not hear of a lease of which it holds the child to all but this share."""
@@ -63,7 +63,7 @@ class Caller(Protocol):
         ...
 
 
-class Nest(msgspec.Struct, frozen=True):
+class ChildStart(msgspec.Struct, frozen=True):
     """What a child is started with."""
 
     lane: Lane
@@ -76,21 +76,23 @@ class Nest(msgspec.Struct, frozen=True):
 class WarmChild:
     """A process that waits for calls, and runs them."""
 
-    def __init__(self, nest: Nest, guard: Guard, gone: Callable[[WarmChild], None]) -> None:
-        self.nest = nest
-        self.hello: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
+    def __init__(
+        self, nest: ChildStart, guard: Supervisor, gone: Callable[[WarmChild], None]
+    ) -> None:
+        self.start = nest
+        self.hello: asyncio.Future[ChildHello] = asyncio.get_running_loop().create_future()
         """What it said first."""
         self.calls = 0
         """Begun so far."""
-        self.holds = 0
+        self.memory = 0
         """Bytes of memory, as it said last."""
-        self.held_first = 0
+        self.memory_first = 0
         """The same after its first call: its modules are loaded then."""
         self.closing = False
         """It gets no more calls."""
         self.single = False
         """It is for one call only."""
-        self.seats = 0
+        self.calls_reserved = 0
         """Calls that are to run in it together, begun or about to."""
         self.ending = 0
         """Calls in it that were asked to end and have not."""
@@ -100,18 +102,18 @@ class WarmChild:
         self._held_until: float | None = None
         """When the guard kills it, as it was told last; None: not for any lease."""
         self._release: asyncio.TimerHandle | None = None
-        self._reader = WordReader()
-        self._orders = OrderPipe()
-        self._words = Intake(self._heard, self._is_crowded)
-        self._output = Intake(self._printed, self._is_crowded)
-        self._ward = self._spawn(guard)
-        self._ward.ended.add_done_callback(self._ended)
+        self._reader = ChildMessageReader()
+        self._to_child = MessagePipe()
+        self._from_child = ThrottledPipe(self._received, self._is_crowded)
+        self._output = ThrottledPipe(self._printed, self._is_crowded)
+        self._tree = self._spawn(guard)
+        self._tree.ended.add_done_callback(self._ended)
 
-    def _spawn(self, guard: Guard) -> Ward:
-        nest, output = self.nest, self._output.child_end
+    def _spawn(self, guard: Supervisor) -> ProcessTree:
+        nest, output = self.start, self._output.child_end
         fds = {1: output, 2: output}
-        fds |= {ORDERS_FD: self._orders.child_end, WORDS_FD: self._words.child_end}
-        words = [nest.lane, str(ORDERS_FD), str(WORDS_FD), *([nest.app] if nest.app else [])]
+        fds |= {TO_CHILD_FD: self._to_child.child_end, FROM_CHILD_FD: self._from_child.child_end}
+        words = [nest.lane, str(TO_CHILD_FD), str(FROM_CHILD_FD), *([nest.app] if nest.app else [])]
         launch = Launch(
             argv=[sys.executable, "-P", "-m", "rota.worker.child", *words],
             env=nest.env,
@@ -135,15 +137,15 @@ class WarmChild:
     def begin(self, order: Begin, caller: Caller, deadline: float | None) -> None:
         """Hands it a call; if the lease of that runs out, the guard kills the process."""
         self.calls += 1
-        if self._ward.ended.done():
-            caller.broken(self._ward.ended.result())
+        if self._tree.ended.done():
+            caller.broken(self._tree.ended.result())
             return
         if not self._callers:
             self._output.drain()  # whatever came since the last call is nobody's
         self._callers[order.number] = caller
         if deadline is not None:
             self.hold_until(order.number, deadline)
-        self._orders.send(order)
+        self._to_child.send(order)
 
     def hold_until(self, number: int, deadline: float) -> None:
         """A call's lease was given or renewed: when the first of them ends, the guard kills all."""
@@ -153,42 +155,42 @@ class WarmChild:
 
     def cancel(self, number: int) -> None:
         """Asks it to end one of many calls."""
-        self._orders.send(Cancel(number))
+        self._to_child.send(Cancel(number))
 
     def dismiss(self) -> None:
         """Its time is over; it is given the usual grace to leave."""
         self.closing = True
-        self._ward.stop()
+        self._tree.stop()
 
     async def end(self, at_once: asyncio.Event) -> Ended:
         """Ends the process with all that is in it: with grace, unless `at_once`."""
         self.closing = True
-        ended = self._ward.ended
+        ended = self._tree.ended
         if not at_once.is_set():
-            self._ward.stop()
+            self._tree.stop()
             hurry = asyncio.create_task(at_once.wait())
             await asyncio.wait((ended, hurry), return_when=asyncio.FIRST_COMPLETED)
             hurry.cancel()
         if not ended.done():
-            self._ward.kill()
+            self._tree.kill()
         return await ended
 
-    def _heard(self, data: bytes) -> None:
+    def _received(self, data: bytes) -> None:
         try:
-            for word in self._reader.words(data):
-                self._take(word)
+            for word in self._reader.messages(data):
+                self._take_message(word)
         except (FrameError, msgspec.MsgspecError):
             # A function got hold of our pipe and wrote into it: nothing it says can be trusted.
             self.closing = True
-            self._ward.kill()
+            self._tree.kill()
 
-    def _take(self, word: FromChild) -> None:
+    def _take_message(self, word: FromChild) -> None:
         match word:
-            case Hello():
+            case ChildHello():
                 if not self.hello.done():
                     self.hello.set_result(word)
             case Done():
-                self._over(word)
+                self._call_ended(word)
             case Output(number=number, data=data):
                 if number in self._callers:
                     self._callers[number].printed(data)
@@ -196,9 +198,9 @@ class WarmChild:
                 if number in self._callers:
                     self._callers[number].progressed(fraction, message)
 
-    def _over(self, done: Done) -> None:
-        self.holds = done.memory
-        self.held_first = self.held_first or done.memory
+    def _call_ended(self, done: Done) -> None:
+        self.memory = done.memory
+        self.memory_first = self.memory_first or done.memory
         self._output.drain()  # all that was printed before the word was said is in the pipe
         caller = self._callers.pop(done.number, None)
         if self._deadlines.pop(done.number, None) is not None:
@@ -220,7 +222,7 @@ class WarmChild:
 
     def _hold_until(self, deadline: float | None) -> None:
         self._held_until = deadline
-        self._ward.hold_until(deadline)
+        self._tree.hold_until(deadline)
 
     def _let_go_soon(self) -> None:
         if self._held_until is None or self._release is not None:
@@ -251,9 +253,9 @@ class WarmChild:
     def _ended(self, future: asyncio.Future[Ended]) -> None:
         ended = future.result()
         self.closing = True
-        self._words.drain()
+        self._from_child.drain()
         self._output.drain()
-        for pipe in (self._orders, self._words, self._output):
+        for pipe in (self._to_child, self._from_child, self._output):
             pipe.close()
         if self._release is not None:
             self._release.cancel()
@@ -261,7 +263,7 @@ class WarmChild:
         for caller in callers.values():
             caller.broken(ended)
         if not self.hello.done():
-            self.hello.set_result(Hello([], _never_ready(ended)))
+            self.hello.set_result(ChildHello([], _never_ready(ended)))
         self._gone(self)
 
 

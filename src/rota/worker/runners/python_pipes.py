@@ -20,7 +20,7 @@ BURST_S = 0.02
 _from_child = msgspec.msgpack.Decoder(FromChild)
 
 
-class OrderPipe:
+class MessagePipe:
     """Sends at once what the pipe takes, and the rest when it takes more."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class OrderPipe:
                 self._loop.remove_writer(self._pipe)
 
 
-class Intake:
+class ThrottledPipe:
     """One pipe from a child, read as it fills; a flood has to wait its turn.
 
     `crowded` says when what was read cannot be passed on yet.
@@ -124,12 +124,12 @@ class Intake:
         return True
 
 
-class WordReader:
+class ChildMessageReader:
     """Cuts what a child says into its words."""
 
     def __init__(self) -> None:
         self._frames = FrameReader()
 
-    def words(self, data: bytes) -> list[FromChild]:
+    def messages(self, data: bytes) -> list[FromChild]:
         """Raises FrameError or MsgspecError if that is not our child speaking."""
         return [_from_child.decode(body) for body in self._frames.feed(data)]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rota.wire.queues import LimitsView
 from rota.wire.tasks import FUNCTION_CAPABILITY
-from rota.worker.guard.client import Guard
-from rota.worker.runners.python_child import Lane, Nest, WarmChild
+from rota.worker.guard.client import Supervisor
+from rota.worker.runners.python_child import ChildStart, Lane, WarmChild
 
 CHILDREN_MAX = 64
 """Processes at once, whatever the concurrency: the calls beyond wait for one of them."""
@@ -29,11 +29,11 @@ READY_S = 60.0
 """For a new process to import the app."""
 LANES_REMEMBERED_MAX = 10_000
 """Functions of which it is remembered how they run."""
-_SAID = LimitsView()
+_DEFAULTS = LimitsView()
 PLAIN_LIMITS: Mapping[str, int] = {
-    "processes": _SAID.processes,
-    "open_files": _SAID.open_files,
-    "file_size": _SAID.file_size,
+    "processes": _DEFAULTS.processes,
+    "open_files": _DEFAULTS.open_files,
+    "file_size": _DEFAULTS.file_size,
 }
 """What a process is held to of which nobody has said more."""
 
@@ -43,11 +43,11 @@ class AppError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nursery:
+class ChildSettings:
     """What all children are started with."""
 
-    guard: Guard
-    workplace: Path
+    supervisor: Supervisor
+    workspace: Path
     env: Mapping[str, str]
     grace_s: float
     app: str | None
@@ -57,7 +57,7 @@ class Nursery:
     idle_s: float = IDLE_S
 
 
-class Pool:
+class PythonPool:
     """All warm children.
 
     Who shares a process with whom: plain functions with nobody. Asynchronous ones with each other,
@@ -67,8 +67,8 @@ class Pool:
     held to what everybody is, whatever memory they ask for.
     """
 
-    def __init__(self, nursery: Nursery) -> None:
-        self._nursery = nursery
+    def __init__(self, nursery: ChildSettings) -> None:
+        self._settings = nursery
         self._idle: list[WarmChild] = []
         """The one used last is used next; the others may go."""
         self._leaving: dict[WarmChild, asyncio.TimerHandle] = {}
@@ -86,12 +86,12 @@ class Pool:
 
     async def open(self) -> list[str]:
         """Imports the app in a first child; the names of its functions. Raises AppError."""
-        if self._nursery.app is None:
+        if self._settings.app is None:
             return []
         child = await self._start("solo", PLAIN_LIMITS)
         functions = child.hello.result().functions
         self._lanes = {FUNCTION_CAPABILITY + name: "crowd" for name, crowd in functions if crowd}
-        self._shelve(child)
+        self._keep_idle(child)
         return [name for name, _ in functions]
 
     async def close(self) -> None:
@@ -128,7 +128,7 @@ class Pool:
             return None
         child = self._open_crowd()
         if child is not None:
-            child.seats += 1
+            child.calls_reserved += 1
         return child
 
     async def take(self, lane: Lane, limits: Mapping[str, int]) -> WarmChild:
@@ -138,31 +138,31 @@ class Pool:
         # One at a time: a burst of calls must not start a process each.
         async with self._opening:
             child = await self._take_crowd()
-            child.seats += 1
+            child.calls_reserved += 1
             return child
 
     async def take_own(self, limits: Mapping[str, int], env: Mapping[str, str]) -> WarmChild:
         """A new child with variables of its own, for one call only. Raises AppError."""
-        while self.size >= self._nursery.children_max:
-            await self._make_room()
+        while self.size >= self._settings.children_max:
+            await self._wait_for_slot()
         return await self._start("solo", limits, env)
 
     def give_back(self, child: WarmChild) -> None:
         """A call in it is over, one way or another."""
-        if child.nest.lane == "crowd":
-            child.seats -= 1
-            if child.seats == 0 and _is_old(child) and not child.closing:
+        if child.start.lane == "crowd":
+            child.calls_reserved -= 1
+            if child.calls_reserved == 0 and _is_old(child) and not child.closing:
                 child.dismiss()
         elif child.single and not child.closing:
             child.dismiss()
         elif not child.closing:
-            self._shelve(child)
+            self._keep_idle(child)
         self._wake_next()
 
     def _idle_solo(self, limits: Mapping[str, int]) -> WarmChild | None:
         for place in range(len(self._idle) - 1, -1, -1):
-            if self._idle[place].nest.limits == limits and self._idle[place].is_open:
-                return self._unshelve(place)
+            if self._idle[place].start.limits == limits and self._idle[place].is_open:
+                return self._take_idle(place)
         return None
 
     async def _take_solo(self, limits: Mapping[str, int]) -> WarmChild:
@@ -170,9 +170,9 @@ class Pool:
             child = self._idle_solo(limits)
             if child is not None:
                 return child
-            if self.size < self._nursery.children_max:
+            if self.size < self._settings.children_max:
                 return await self._start("solo", limits)
-            await self._make_room()
+            await self._wait_for_slot()
 
     def _open_crowd(self) -> WarmChild | None:
         return next((child for child in self._crowds if _takes_one_more(child)), None)
@@ -182,20 +182,20 @@ class Pool:
             child = self._open_crowd()
             if child is not None:
                 return child
-            if self.size < self._nursery.children_max:
+            if self.size < self._settings.children_max:
                 child = await self._start("crowd", PLAIN_LIMITS)
                 self._crowds.append(child)
                 return child
-            await self._make_room()
+            await self._wait_for_slot()
 
     async def _start(
         self, lane: Lane, limits: Mapping[str, int], extra: Mapping[str, str] | None = None
     ) -> WarmChild:
-        nursery = self._nursery
-        folder = Path(tempfile.mkdtemp(prefix="child-", dir=nursery.workplace))
+        nursery = self._settings
+        folder = Path(tempfile.mkdtemp(prefix="child-", dir=nursery.workspace))
         env = {**nursery.env, **(extra or {}), "TMPDIR": str(folder)}
-        nest = Nest(lane, nursery.app, env, limits, nursery.grace_s)
-        child = WarmChild(nest, nursery.guard, self._gone)
+        nest = ChildStart(lane, nursery.app, env, limits, nursery.grace_s)
+        child = WarmChild(nest, nursery.supervisor, self._gone)
         child.single = extra is not None
         self._folders[child] = folder
         try:
@@ -211,10 +211,10 @@ class Pool:
             raise AppError(hello.problem)
         return child
 
-    async def _make_room(self) -> None:
+    async def _wait_for_slot(self) -> None:
         """An idle child of another kind makes way; else the next that is free is waited for."""
         if self._idle:
-            self._unshelve(0).dismiss()
+            self._take_idle(0).dismiss()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -231,16 +231,16 @@ class Pool:
                 turn.set_result(None)
                 return
 
-    def _shelve(self, child: WarmChild) -> None:
+    def _keep_idle(self, child: WarmChild) -> None:
         if _is_old(child):
             child.dismiss()
             return
         self._idle.append(child)
-        if len(self._idle) > self._nursery.idle_max:
+        if len(self._idle) > self._settings.idle_max:
             loop = asyncio.get_running_loop()
-            self._leaving[child] = loop.call_later(self._nursery.idle_s, self._retire, child)
+            self._leaving[child] = loop.call_later(self._settings.idle_s, self._retire, child)
 
-    def _unshelve(self, place: int) -> WarmChild:
+    def _take_idle(self, place: int) -> WarmChild:
         child = self._idle.pop(place)
         leaving = self._leaving.pop(child, None)
         if leaving is not None:
@@ -250,11 +250,11 @@ class Pool:
     def _retire(self, child: WarmChild) -> None:
         """Nobody wanted it for a while."""
         if child in self._idle:
-            self._unshelve(self._idle.index(child)).dismiss()
+            self._take_idle(self._idle.index(child)).dismiss()
 
     def _gone(self, child: WarmChild) -> None:
         if child in self._idle:
-            self._unshelve(self._idle.index(child))
+            self._take_idle(self._idle.index(child))
         if child in self._crowds:
             self._crowds.remove(child)
         folder = self._folders.pop(child, None)
@@ -266,11 +266,11 @@ class Pool:
 def _takes_one_more(child: WarmChild) -> bool:
     if not child.is_open or child.ending or _is_old(child):
         return False
-    return child.seats < CROWD_CALLS_MAX
+    return child.calls_reserved < CROWD_CALLS_MAX
 
 
 def _is_old(child: WarmChild) -> bool:
-    return child.calls >= CALLS_MAX or child.holds - child.held_first > GROWTH_BYTES_MAX
+    return child.calls >= CALLS_MAX or child.memory - child.memory_first > GROWTH_BYTES_MAX
 
 
 def _remove(folder: Path) -> None:

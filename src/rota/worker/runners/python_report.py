@@ -20,14 +20,14 @@ from rota.worker.reports import (
     report_failed,
     signal_name,
 )
-from rota.worker.runners.child import deeds_text
-from rota.worker.runners.verdict import Verdict
+from rota.worker.runners.child import signals_text
+from rota.worker.runners.verdict import ExitReporter
 
-NEIGHBOUR = "another call killed this process"
+KILLED_WITH_ANOTHER = "another call killed this process"
 """What is said of calls that shared a process with one that would not end."""
 OBEYED = "it ended when asked to"
 
-Cause: TypeAlias = Literal["timeout", "abandoned"] | StopReason
+BreakOffCause: TypeAlias = Literal["timeout", "abandoned"] | StopReason
 """Why a call was broken off."""
 
 
@@ -71,9 +71,9 @@ def report_done(order: OrderView, done: Done) -> CompletedReport:
 def report_broken(order: OrderView, ended: Ended, tail: str, *, shared: bool) -> CompletedReport:
     """Its process is gone, by its own doing or by somebody else's; `tail`: its last lines."""
     if ended.cause not in ("exit", "stop", "kill"):
-        return Verdict(order).of(ended, None, tail)
+        return ExitReporter(order).report(ended, None, tail)
     if shared and ended.cause != "exit":
-        return report_failed(order.execution_id, order.fence, NEIGHBOUR)
+        return report_failed(order.execution_id, order.fence, KILLED_WITH_ANOTHER)
     code = ended.returncode or 0
     how = f"was killed by {signal_name(-code)}" if code < 0 else f"exited with code {code}"
     process = "the process, which other calls shared," if shared else "the process"
@@ -86,9 +86,11 @@ def report_broken(order: OrderView, ended: Ended, tail: str, *, shared: bool) ->
     return report
 
 
-def report_broken_off(order: OrderView, cause: Cause, ended: Ended | None) -> CompletedReport:
+def report_broken_off(
+    order: OrderView, cause: BreakOffCause, ended: Ended | None
+) -> CompletedReport:
     """It was ended: with its process, or (None) alone."""
-    how = OBEYED if ended is None else deeds_text(ended)
+    how = OBEYED if ended is None else signals_text(ended)
     error: dict[str, Any] = {"message": SHUTDOWN}
     status: Literal["timed_out", "cancelled", "failed"] = "failed"
     if cause == "timeout":

@@ -19,13 +19,13 @@ from rota.worker.reports import (
     report_error,
     report_exit,
 )
-from rota.worker.runners.child import deeds_text, excess_text, size_text
+from rota.worker.runners.child import excess_text, signals_text, size_text
 
 KILLED_INSIDE = 128 + signal.SIGKILL
 """What an engine's program ends with where the container was killed; not every engine says why."""
 
 
-class Verdict:
+class ExitReporter:
     """Puts one execution's end into words."""
 
     def __init__(self, order: OrderView, *, contained: bool = False) -> None:
@@ -33,7 +33,7 @@ class Verdict:
         self._contained = contained
         self._limits = order.limits or LimitsView()
 
-    def of(self, ended: Ended, told: StopReason | None, tail: str) -> CompletedReport:
+    def report(self, ended: Ended, told: StopReason | None, tail: str) -> CompletedReport:
         """`told`: why somebody wanted it ended, if anybody did; `tail`: its last lines."""
         report = self._exited(ended, tail) if ended.cause == "exit" else self._ended(ended, told)
         report.usage = ended.usage
@@ -75,7 +75,7 @@ class Verdict:
 
     def _ended(self, ended: Ended, told: StopReason | None) -> CompletedReport:
         """Says what was done to whom; the guard told of the end when nothing was left."""
-        status, error = self._judge(ended, told)
+        status, error = self._status_and_error(ended, told)
         error["signals"] = [msgspec.structs.asdict(deed) for deed in ended.deeds]
         error["left"] = 0
         order, code = self._order, ended.returncode
@@ -83,20 +83,22 @@ class Verdict:
         report.exit_code = None if code is None else exit_code_of(code)
         return report
 
-    def _judge(self, ended: Ended, told: StopReason | None) -> tuple[Status, dict[str, Any]]:
+    def _status_and_error(
+        self, ended: Ended, told: StopReason | None
+    ) -> tuple[Status, dict[str, Any]]:
         if ended.cause == "timeout":
-            message = f"timed out after {self._order.timeout:g} s; {deeds_text(ended)}"
+            message = f"timed out after {self._order.timeout:g} s; {signals_text(ended)}"
             return "timed_out", {"message": message}
         if ended.cause in ("memory", "processes"):
             return "failed", self._excess(ended)
         if ended.cause in ("shim", "guard"):
-            return "failed", {"message": _unguarded(ended)}
+            return "failed", {"message": _unsupervised(ended)}
         if told == "cancelled":
-            return "cancelled", {"message": f"cancelled; {deeds_text(ended)}"}
+            return "cancelled", {"message": f"cancelled; {signals_text(ended)}"}
         return "failed", {"message": SHUTDOWN}
 
 
-def _unguarded(ended: Ended) -> str:
+def _unsupervised(ended: Ended) -> str:
     if ended.cause == "shim":
         return "the process that collects this job's processes was killed, and the job with it"
     how = ended.problem[2] if ended.problem is not None else "for no known reason"
