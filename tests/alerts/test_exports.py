@@ -13,7 +13,7 @@ import pytest
 
 from rota.alerts.rules import DEFAULT_RULES, Condition
 from tests.alerts.promtool import promtool
-from tests.api.house import House, open_house
+from tests.api.house import InProcessServer, open_server
 
 NAME = re.compile(r"\b((?:rota|process)_[a-z_]+)\b")
 ONLY_AMONG_OTHERS = ("rota_standby_lag_seconds",)
@@ -35,14 +35,14 @@ def queries() -> Iterator[str]:
     yield from (note["expr"] for note in drawn["annotations"]["list"])
 
 
-async def scrape(house: House) -> str:
+async def scrape(house: InProcessServer) -> str:
     await house.finish(await house.start(await house.register()))
     await house.submit()
     return (await house.http.get("/metrics")).text
 
 
 async def test_every_query_asks_for_metrics_that_are_there() -> None:
-    async with open_house() as house:
+    async with open_server() as house:
         told = re.findall(r"^(\w+?)(?:\{| )", await scrape(house), re.MULTILINE)
     rules = re.findall("expr: (.+)", rule_file())
     asked = {name for query in (*rules, *queries()) for name in NAME.findall(query)}
@@ -73,7 +73,7 @@ def test_a_rule_of_the_file_is_the_built_in_one_as_it_is_before_anybody_sets_it(
 
 
 async def test_promtool_takes_what_a_scrape_answers() -> None:
-    async with open_house() as house:
+    async with open_server() as house:
         told = await scrape(house)
     run = promtool("check", "metrics", given=told)
     assert run.returncode == 0, run.stdout + run.stderr

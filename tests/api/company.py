@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx2
 
-from rota.api.app import Parts, create_app
+from rota.api.app import AppDeps, create_app
 from rota.api.door.auth import Access
-from rota.api.door.roster import Roster
-from rota.api.door.trail import AuditTrail
+from rota.api.door.roster import TokenCache
+from rota.api.door.trail import AuditLog
 from rota.api.peers.submitted import SubmittedSpecs
 from rota.cli.start.cluster import join_cluster
 from rota.cli.start.hosting import EmbeddedServer, listen
@@ -28,7 +28,7 @@ from rota.store.protocol import LeaderRow
 from rota.store.protocols.durability import DurabilityLevel
 from rota.store.sqlite.memory import MemoryStore
 from tests.api.files import memory_files
-from tests.api.house import ADMIN, NOOP, TOKEN, Figures, watch_of
+from tests.api.house import ADMIN, NOOP, TOKEN, StubMetrics, watch_of
 from tests.engine.rig import PATIENCE_S, SlowStore, until
 
 TTL_MS = 6_000
@@ -57,27 +57,27 @@ class Server:
         member = CellMember(
             node=self.node, address=address or self.url, ttl_ms=ttl_ms, limits=limits
         )
-        figures = Figures()
+        figures = StubMetrics()
         timing = Timing(lease_ttl_ms=60_000, handover_ms=ttl_ms)
         self.engine = Engine(self.store, self.clock, timing, figures, member)  # type: ignore[arg-type]
         await self.engine.start(SubmittedSpecs(self.clock))
-        self.roster = Roster(self.store.access, self.clock)
-        self.audit = AuditTrail(self.store.access, self.clock)
+        self.roster = TokenCache(self.store.access, self.clock)
+        self.audit = AuditLog(self.store.access, self.clock)
         await self.roster.start()
         await self.audit.start()
-        alone = Parts(
+        alone = AppDeps(
             brain=self.engine,
             catalog=self.store.catalog,
             logs=self.store.logs,
             files=memory_files(self.store),
             hooks=self.store.hooks,
-            feed=self.engine.journal_notifier,
-            access=Access(roster=self.roster),
+            commits=self.engine.journal_notifier,
+            access=Access(tokens=self.roster),
             audit=self.audit,
-            figures=figures,
+            metrics=figures,
             alerts=watch_of(self.engine, figures, self.store),  # type: ignore[arg-type]
             node=self.node,
-            assurance=DurabilityMonitor(self.store, self._required),  # type: ignore[arg-type]
+            durability=DurabilityMonitor(self.store, self._required),  # type: ignore[arg-type]
             version="0.0.0",
             started_at=self.clock.now(),
         )

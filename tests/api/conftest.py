@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.house import House, open_house
+from tests.api.house import InProcessServer, open_server
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with open_house() as one:
+async def house() -> AsyncIterator[InProcessServer]:
+    async with open_server() as one:
         yield one

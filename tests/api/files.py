@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from rota.api.files import Files
+from rota.api.files import FileStores
 from rota.store.files.memory import MemoryBlobs
 from rota.store.files.outputs import Outputs
 from rota.store.files.spool import Spool
@@ -22,12 +22,12 @@ _numbers = itertools.count()
 atexit.register(shutil.rmtree, _root, ignore_errors=True)
 
 
-def memory_files(store: Any) -> Files:
+def memory_files(store: Any) -> FileStores:
     """Object storage in memory; servers that share a store share it, too."""
     blobs = _storages.setdefault(store.objects, MemoryBlobs())
-    return Files(
+    return FileStores(
         spool=Spool(_root / str(next(_numbers))),
         outputs=Outputs(store.artifacts, store.objects, blobs),
-        book=store.objects,
+        objects=store.objects,
         blobs=blobs,
     )

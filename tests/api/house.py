@@ -15,11 +15,11 @@ from starlette.types import ASGIApp
 from rota.alerts.channels import Notifier
 from rota.alerts.figures import Sampler
 from rota.alerts.watch import AlertEvaluator
-from rota.api.app import Parts, create_app
+from rota.api.app import AppDeps, create_app
 from rota.api.door.auth import Access
-from rota.api.door.roster import Roster, digest
+from rota.api.door.roster import TokenCache, token_digest
 from rota.api.door.throttle import Throttle
-from rota.api.door.trail import AuditTrail
+from rota.api.door.trail import AuditLog
 from rota.api.limits import API_LIMITS, ApiLimits
 from rota.core.inputs import Timing
 from rota.engine.assurance import DurabilityMonitor
@@ -39,14 +39,14 @@ NOOP = {"kind": "noop"}
 ADMIN = Token(
     id="019a85bf-0000-7000-8000-000000000001",
     name="tests",
-    digest=digest(TOKEN),
+    digest=token_digest(TOKEN),
     role=Role.ADMIN,
     created_at=1,
     created_by="tests",
 )
 
 
-class Figures(Metrics):
+class StubMetrics(Metrics):
     """What the engine counts; the tables of the store in memory never lag."""
 
     def estimates(self) -> Mapping[str, int]:
@@ -57,11 +57,11 @@ class Figures(Metrics):
 
 
 @dataclass
-class House:
+class InProcessServer:
     """Everything a test may want to look at."""
 
     app: ASGIApp
-    parts: Parts
+    parts: AppDeps
     engine: Engine
     store: MemoryStore
     http: httpx2.AsyncClient
@@ -123,28 +123,28 @@ class House:
         return answer
 
 
-def watch_of(engine: Engine, figures: Figures, store: MemoryStore) -> AlertEvaluator:
+def watch_of(engine: Engine, figures: StubMetrics, store: MemoryStore) -> AlertEvaluator:
     """The real watch; it looks when a test says so."""
     watcher = Sampler(engine, figures, lambda: 1 << 40)
     return AlertEvaluator(engine, watcher, store.notes, Notifier("here"))
 
 
 def _parts(
-    engine: Engine, store: MemoryStore, figures: Figures, access: Access, audit: AuditTrail
-) -> Parts:
-    return Parts(
+    engine: Engine, store: MemoryStore, figures: StubMetrics, access: Access, audit: AuditLog
+) -> AppDeps:
+    return AppDeps(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
         files=memory_files(store),
         hooks=store.hooks,
-        feed=engine.journal_notifier,
+        commits=engine.journal_notifier,
         access=access,
         audit=audit,
-        figures=figures,
+        metrics=figures,
         alerts=watch_of(engine, figures, store),
         node="node-a",
-        assurance=DurabilityMonitor(store),
+        durability=DurabilityMonitor(store),
         version="0.0.0",
         started_at=engine.clock.now(),
         disk_free=lambda: 1234,
@@ -152,7 +152,7 @@ def _parts(
 
 
 @asynccontextmanager
-async def open_house(
+async def open_server(
     timing: Timing | None = None,
     *,
     no_auth: bool = False,
@@ -160,23 +160,23 @@ async def open_house(
     limits: ApiLimits = API_LIMITS,
     store: MemoryStore | None = None,
     **others: Any,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[InProcessServer]:
     """Starts it, and stops it whatever happens; `others` are fields of Parts."""
-    store, clock, figures = store or MemoryStore(), SystemClock(), Figures()
+    store, clock, figures = store or MemoryStore(), SystemClock(), StubMetrics()
     engine = Engine(store, clock, timing or Timing(), figures, CellMember(node="node-a"))
-    roster = Roster(store.access, clock, limits)
-    audit = AuditTrail(store.access, clock, limits=limits)
+    roster = TokenCache(store.access, clock, limits)
+    audit = AuditLog(store.access, clock, limits=limits)
     await store.access.add_token(ADMIN)
     for part in (engine, roster, audit):
         await part.start()
-    access = Access(roster=roster, no_auth=no_auth, throttle=throttle or Throttle())
+    access = Access(tokens=roster, no_auth=no_auth, throttle=throttle or Throttle())
     alone = _parts(engine, store, figures, access, audit)
     parts = replace(alone, limits=limits, **others)
     app = create_app(parts)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url=URL, headers=HEADERS) as http:
         try:
-            yield House(app, parts, engine, store, http, transport)
+            yield InProcessServer(app, parts, engine, store, http, transport)
         finally:
             parts.closing.set()
             for one in (roster, audit, engine):
@@ -184,10 +184,12 @@ async def open_house(
             await store.close()
 
 
-class Tap:
+class StreamReader:
     """A request whose answer is read as it comes, and which can be left in the middle."""
 
-    def __init__(self, house: House, path: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, house: InProcessServer, path: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         bare, _, query = path.partition("?")
         named = {"host": HOST, "authorization": f"Bearer {TOKEN}", **(headers or {})}
         self._scope = {
@@ -210,7 +212,7 @@ class Tap:
         self.status = 0
         self.ended = False
 
-    async def __aenter__(self) -> Tap:
+    async def __aenter__(self) -> StreamReader:
         self._task = asyncio.create_task(self._app(self._scope, self._receive, self._sent.put))  # type: ignore[arg-type]
         start = await self._next()
         self.status = start["status"]

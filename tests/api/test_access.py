@@ -4,12 +4,12 @@ import pytest
 
 from rota.api.door.sessions import open_session, read_session
 from rota.api.endpoints import OPERATIONS
-from tests.api.house import ADMIN, HOST, TOKEN, House, open_house
+from tests.api.house import ADMIN, HOST, TOKEN, InProcessServer, open_server
 
 BARE = {"Authorization": ""}
 
 
-async def test_every_call_needs_a_token_unless_it_says_so(house: House) -> None:
+async def test_every_call_needs_a_token_unless_it_says_so(house: InProcessServer) -> None:
     for operation in OPERATIONS:
         path = operation.path.replace("{", "").replace("}", "")
         answer = await house.http.request(operation.method, path, headers=BARE)
@@ -27,7 +27,7 @@ async def test_every_call_needs_a_token_unless_it_says_so(house: House) -> None:
 @pytest.mark.parametrize(
     "value", ["Bearer wrong", "Bearer ", "Basic YTpi", TOKEN, "Bearer " + TOKEN + "x"]
 )
-async def test_a_wrong_token_is_not_let_in(house: House, value: str) -> None:
+async def test_a_wrong_token_is_not_let_in(house: InProcessServer, value: str) -> None:
     answer = await house.http.get("/jobs", headers={"Authorization": value})
     assert answer.status_code == 401
     assert TOKEN not in answer.text
@@ -45,7 +45,9 @@ async def test_a_wrong_token_is_not_let_in(house: House, value: str) -> None:
         ("", 421),
     ],
 )
-async def test_only_names_of_this_server_are_answered(house: House, host: str, status: int) -> None:
+async def test_only_names_of_this_server_are_answered(
+    house: InProcessServer, host: str, status: int
+) -> None:
     for path in ("/jobs", "/healthz", "/"):
         answer = await house.http.get(path, headers={"Host": host})
         assert answer.status_code == status, path
@@ -62,7 +64,9 @@ async def test_only_names_of_this_server_are_answered(house: House, host: str, s
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-async def test_writes_from_other_pages_are_refused(house: House, headers: dict[str, str]) -> None:
+async def test_writes_from_other_pages_are_refused(
+    house: InProcessServer, headers: dict[str, str]
+) -> None:
     body = {"name": "a", "task": {"kind": "noop"}}
     answer = await house.http.post("/jobs", json=body, headers=headers)
     assert answer.status_code == 403
@@ -71,8 +75,8 @@ async def test_writes_from_other_pages_are_refused(house: House, headers: dict[s
     assert (await house.http.post("/jobs", json=body, headers=own)).status_code == 201
 
 
-async def test_the_printed_link_signs_a_browser_in_once(house: House) -> None:
-    code = house.parts.access.codes.issue(ADMIN.id)
+async def test_the_printed_link_signs_a_browser_in_once(house: InProcessServer) -> None:
+    code = house.parts.access.sign_in_codes.issue(ADMIN.id)
     signed = await house.http.get(f"/?token={code}", headers=BARE)
     assert signed.status_code == 303
     assert signed.headers["location"] == "/"
@@ -88,7 +92,7 @@ async def test_the_printed_link_signs_a_browser_in_once(house: House) -> None:
     assert "set-cookie" not in again.headers
 
 
-async def test_a_session_serves_our_own_page_only(house: House) -> None:
+async def test_a_session_serves_our_own_page_only(house: InProcessServer) -> None:
     signed = await house.http.post("/session")
     assert signed.status_code == 204
     mine = {**BARE, "Cookie": signed.headers["set-cookie"].split(";")[0]}
@@ -101,8 +105,8 @@ async def test_a_session_serves_our_own_page_only(house: House) -> None:
     assert "Max-Age=0" in out.headers["set-cookie"]
 
 
-async def test_a_forged_or_ended_session_is_worth_nothing(house: House) -> None:
-    roster, now = house.parts.access.roster, house.engine.clock.now()
+async def test_a_forged_or_ended_session_is_worth_nothing(house: InProcessServer) -> None:
+    roster, now = house.parts.access.tokens, house.engine.clock.now()
     good = open_session(roster, ADMIN, now)
     token_id, ends, signature = good.split(".")
     assert read_session(roster, good, now) == ADMIN
@@ -115,7 +119,7 @@ async def test_a_forged_or_ended_session_is_worth_nothing(house: House) -> None:
 
 
 async def test_without_access_control_only_this_machine_and_its_own_pages_are_served() -> None:
-    async with open_house(no_auth=True) as house:
+    async with open_server(no_auth=True) as house:
         assert (await house.http.get("/jobs", headers=BARE)).status_code == 200
         cross = {**BARE, "Sec-Fetch-Site": "cross-site"}
         assert (await house.http.get("/jobs", headers=cross)).status_code == 403
@@ -124,7 +128,7 @@ async def test_without_access_control_only_this_machine_and_its_own_pages_are_se
         assert (await house.http.get("/jobs", headers=BARE)).status_code == 403
 
 
-async def test_answers_tell_browsers_to_be_careful(house: House) -> None:
+async def test_answers_tell_browsers_to_be_careful(house: InProcessServer) -> None:
     for path in ("/", "/jobs", "/nothing", "/docs"):
         headers = (await house.http.get(path)).headers
         assert "default-src 'self'" in headers["content-security-policy"]

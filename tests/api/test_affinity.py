@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import House
+from tests.api.house import InProcessServer
 
 WISH: dict[str, Any] = {
     "require": {"zone": ["b", "a"]},
@@ -26,7 +26,7 @@ SHOWN: dict[str, Any] = {
 }
 
 
-async def test_what_is_asked_for_is_shown(house: House) -> None:
+async def test_what_is_asked_for_is_shown(house: InProcessServer) -> None:
     assert (await house.submit(affinity=WISH))["affinity"] == SHOWN
     assert (await house.submit())["affinity"] is None
     assert (await house.submit(affinity={}))["affinity"] is None
@@ -45,7 +45,7 @@ async def test_what_is_asked_for_is_shown(house: House) -> None:
     ],
 )
 async def test_nonsense_is_refused_by_its_field(
-    house: House, bad: dict[str, Any], field: str
+    house: InProcessServer, bad: dict[str, Any], field: str
 ) -> None:
     body = {"name": "j", "task": {"kind": "noop"}, "affinity": bad}
     answer = await house.http.request("POST", "/jobs", json=body)
@@ -53,7 +53,7 @@ async def test_nonsense_is_refused_by_its_field(
     assert answer.json()["errors"][0]["field"].startswith(field)
 
 
-async def test_a_patch_changes_adds_and_removes_wishes(house: House) -> None:
+async def test_a_patch_changes_adds_and_removes_wishes(house: InProcessServer) -> None:
     path = f"/jobs/{(await house.submit(affinity={'require': {'zone': 'a'}}))['job_id']}"
     patch = {"affinity": {"prefer": {"disk": "ssd"}, "require": {"rack": "7"}}}
     changed = await house.ask("PATCH", path, patch, expect=200)
@@ -66,7 +66,7 @@ async def test_a_patch_changes_adds_and_removes_wishes(house: House) -> None:
     assert (await house.ask("PATCH", path, {"affinity": None}, expect=200))["affinity"] is None
 
 
-async def test_a_patched_wish_is_what_counts(house: House) -> None:
+async def test_a_patched_wish_is_what_counts(house: InProcessServer) -> None:
     worker_id = await house.register(labels={"zone": "b"})
     job = await house.submit(affinity={"require": {"zone": "a"}})
     assert (await house.lease(worker_id, wait=0))["executions"] == []
@@ -75,13 +75,13 @@ async def test_a_patched_wish_is_what_counts(house: House) -> None:
     assert len((await house.lease(worker_id))["executions"]) == 1
 
 
-async def test_a_worker_shows_its_labels_and_whom_it_is_kept_for(house: House) -> None:
+async def test_a_worker_shows_its_labels_and_whom_it_is_kept_for(house: InProcessServer) -> None:
     worker_id = await house.register(labels={"zone": "a"}, only=["gpu", "gpu"])
     shown = await house.ask("GET", f"/workers/{worker_id}")
     assert (shown["labels"], shown["only"]) == ({"zone": "a"}, ["gpu"])
 
 
-async def test_a_worker_kept_for_some_takes_only_those(house: House) -> None:
+async def test_a_worker_kept_for_some_takes_only_those(house: InProcessServer) -> None:
     worker_id = await house.register(only=["batch"])
     plain = await house.submit("plain")
     await house.submit("tolerant", affinity={"tolerate": ["batch"]})
@@ -91,7 +91,7 @@ async def test_a_worker_kept_for_some_takes_only_those(house: House) -> None:
     assert "kept for jobs that ask for batch" in why["cause"]["message"]
 
 
-async def test_a_template_of_a_schedule_may_say_where_to_run(house: House) -> None:
+async def test_a_template_of_a_schedule_may_say_where_to_run(house: InProcessServer) -> None:
     job = {"name": "j", "task": {"kind": "noop"}, "affinity": {"require": {"zone": "a"}}}
     body = {"name": "nightly", "cron": "0 3 * * *", "job": job}
     schedule = await house.ask("POST", "/schedules", body, expect=201)

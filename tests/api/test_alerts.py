@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rota.alerts.limits import CHANNELS_MAX
 from rota.core.inputs import Timing
 from tests.api.company import a_cell
-from tests.api.house import House, open_house, watch_of
+from tests.api.house import InProcessServer, open_server, watch_of
 from tests.engine.rig import until
 
 SECRET = "a-secret-of-some-length"
@@ -70,18 +70,22 @@ async def ear() -> AsyncIterator[Ear]:
     await one.stop()
 
 
-async def add_channel(house: House, url: str, name: str = "ops", **more: Any) -> dict[str, Any]:
+async def add_channel(
+    house: InProcessServer, url: str, name: str = "ops", **more: Any
+) -> dict[str, Any]:
     answer = await house.ask("PUT", f"/alert-channels/{name}", {"url": url, **more}, expect=200)
     return dict(answer)
 
 
-async def fail_one(house: House) -> None:
+async def fail_one(house: InProcessServer) -> None:
     """A dead letter."""
     worker_id = await house.register()
     await house.finish(await house.start(worker_id), "failed", error={"message": "no"})
 
 
-async def test_a_dead_letter_is_told_by_a_signed_webhook_once(house: House, ear: Ear) -> None:
+async def test_a_dead_letter_is_told_by_a_signed_webhook_once(
+    house: InProcessServer, ear: Ear
+) -> None:
     watch = house.parts.alerts
     await add_channel(house, f"http://127.0.0.1:{ear.port}/in", secret=SECRET)
     await watch.evaluate()
@@ -103,7 +107,7 @@ async def test_a_dead_letter_is_told_by_a_signed_webhook_once(house: House, ear:
 
 
 async def test_a_wait_is_told_and_is_over_when_somebody_takes_the_job(
-    house: House, ear: Ear
+    house: InProcessServer, ear: Ear
 ) -> None:
     watch = house.parts.alerts
     rule = {"condition": "wait", "queue": "slow", "threshold": 0.001, "for": 0}
@@ -124,7 +128,7 @@ async def test_a_wait_is_told_and_is_over_when_somebody_takes_the_job(
     ]
 
 
-async def test_a_paused_queue_waits_on_purpose(house: House) -> None:
+async def test_a_paused_queue_waits_on_purpose(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/wait", {"threshold": 0, "for": 0}, expect=200)
     await house.submit(queue="later")
     await house.ask("POST", "/queues/later/pause", expect=200)
@@ -134,7 +138,7 @@ async def test_a_paused_queue_waits_on_purpose(house: House) -> None:
 
 
 async def test_a_worker_that_falls_silent_is_told_of_and_one_that_leaves_is_not(ear: Ear) -> None:
-    async with open_house(Timing(lease_ttl_ms=200)) as house:
+    async with open_server(Timing(lease_ttl_ms=200)) as house:
         watch = house.parts.alerts
         await add_channel(house, f"http://127.0.0.1:{ear.port}/")
         leaver = await house.register("leaver")
@@ -149,7 +153,7 @@ async def test_a_worker_that_falls_silent_is_told_of_and_one_that_leaves_is_not(
         assert ear.documents[0]["value"] == 1
 
 
-async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> None:
+async def test_a_receiver_that_is_away_gets_it_later(house: InProcessServer, ear: Ear) -> None:
     watch = house.parts.alerts
     await add_channel(house, f"http://127.0.0.1:{ear.port}/")
     await watch.evaluate()
@@ -174,12 +178,12 @@ async def test_a_receiver_that_is_away_gets_it_later(house: House, ear: Ear) -> 
     (notice,) = (await house.ask("GET", "/alert-notices", expect=200))["items"]
     (sent,) = notice["deliveries"]
     assert (sent["status"], sent["tries"], sent["error"]) == ("taken", 2, None)
-    again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+    again = watch_of(house.engine, house.parts.metrics, house.store)  # type: ignore[arg-type]
     await again.open()
     assert again.saved.outbox.past == outbox.past, "the next leader knows it too"
 
 
-async def test_a_test_of_a_channel_is_its_last_try(house: House, ear: Ear) -> None:
+async def test_a_test_of_a_channel_is_its_last_try(house: InProcessServer, ear: Ear) -> None:
     await add_channel(house, f"http://127.0.0.1:{ear.port}/")
     (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
     assert channel["last"] is None
@@ -193,7 +197,7 @@ async def test_a_test_of_a_channel_is_its_last_try(house: House, ear: Ear) -> No
     assert (channel["last"]["status"], channel["last"]["error"]) == ("taken", None)
 
 
-async def test_a_rule_is_tried_out_without_being_set(house: House) -> None:
+async def test_a_rule_is_tried_out_without_being_set(house: InProcessServer) -> None:
     await add_channel(house, "https://hooks.example/x")
     await house.submit(queue="gpu")
     await until(lambda: house.engine.clock.now() - house.engine.ready_since()["gpu"] > 5)
@@ -231,15 +235,15 @@ async def test_the_next_leader_goes_on_without_telling_twice(ear: Ear) -> None:
         assert [one["name"] for one in shown] == ["disk_low", "leader_changed"]
 
 
-async def test_a_server_that_only_starts_again_is_no_other_leader(house: House) -> None:
+async def test_a_server_that_only_starts_again_is_no_other_leader(house: InProcessServer) -> None:
     await house.parts.alerts.evaluate()
-    again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+    again = watch_of(house.engine, house.parts.metrics, house.store)  # type: ignore[arg-type]
     await again.evaluate()
     assert again.saved.board.places == {}
 
 
-async def test_a_server_that_does_not_lead_tells_nobody(house: House) -> None:
-    watch = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+async def test_a_server_that_does_not_lead_tells_nobody(house: InProcessServer) -> None:
+    watch = watch_of(house.engine, house.parts.metrics, house.store)  # type: ignore[arg-type]
     await house.engine.stop()
     await watch.evaluate()
     assert watch.saved.board.epoch == 0
@@ -247,11 +251,11 @@ async def test_a_server_that_does_not_lead_tells_nobody(house: House) -> None:
     assert answer.status_code == 503
 
 
-async def test_what_was_set_is_there_after_a_restart(house: House) -> None:
+async def test_what_was_set_is_there_after_a_restart(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/wait", {"threshold": 42, "severity": "critical"}, expect=200)
     await house.ask("PUT", "/alerts/wait/silence", {"for": "1h", "reason": "r"}, expect=200)
     await add_channel(house, "https://hooks.example/T0/B0/hush", secret=SECRET)
-    again = watch_of(house.engine, house.parts.figures, house.store)  # type: ignore[arg-type]
+    again = watch_of(house.engine, house.parts.metrics, house.store)  # type: ignore[arg-type]
     await again.open()
     assert again.settings == house.parts.alerts.settings
     shown = await house.ask("GET", "/alerts/wait", expect=200)
@@ -275,7 +279,7 @@ async def test_what_was_set_is_there_after_a_restart(house: House) -> None:
         "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#hush",
     ],
 )
-async def test_no_address_or_secret_is_ever_shown_again(house: House, url: str) -> None:
+async def test_no_address_or_secret_is_ever_shown_again(house: InProcessServer, url: str) -> None:
     made = await add_channel(house, url, secret=SECRET)
     listed = await house.http.get("/alert-channels")
     for text in (json.dumps(made), listed.text, repr(house.parts.alerts.settings)):
@@ -286,14 +290,14 @@ async def test_no_address_or_secret_is_ever_shown_again(house: House, url: str) 
 
 @pytest.mark.parametrize("url", ["pigeon://hush@coop", "mailto://user:hush@", "slack://hush"])
 async def test_an_address_that_is_refused_is_not_in_the_log_either(
-    house: House, url: str, caplog: pytest.LogCaptureFixture
+    house: InProcessServer, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await house.http.put("/alert-channels/x", json={"url": url})
     assert answer.status_code == 422
     assert "hush" not in answer.text + caplog.text
 
 
-async def test_a_library_address_is_told_in_words(house: House, ear: Ear) -> None:
+async def test_a_library_address_is_told_in_words(house: InProcessServer, ear: Ear) -> None:
     """Through apprise: its own plain-JSON service, on loopback."""
     await add_channel(house, f"json://127.0.0.1:{ear.port}/in")
     tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
@@ -306,7 +310,7 @@ async def test_a_library_address_is_told_in_words(house: House, ear: Ear) -> Non
     assert tried["taken"] is False
 
 
-async def test_a_chat_is_told_in_words(house: House, ear: Ear) -> None:
+async def test_a_chat_is_told_in_words(house: InProcessServer, ear: Ear) -> None:
     """Mattermost takes what Slack takes, and can be anywhere."""
     await add_channel(house, f"mmost://127.0.0.1:{ear.port}/3ccdd113474722377935511fc85d3dd4")
     assert (await house.ask("POST", "/alert-channels/ops/test", expect=200))["taken"]
@@ -315,7 +319,7 @@ async def test_a_chat_is_told_in_words(house: House, ear: Ear) -> None:
     assert "whether 'ops' can be told" in json.loads(body)["text"]
 
 
-async def test_a_mail_is_sent(house: House) -> None:
+async def test_a_mail_is_sent(house: InProcessServer) -> None:
     said: list[bytes] = []
 
     async def smtp(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -346,7 +350,7 @@ async def test_a_mail_is_sent(house: House) -> None:
     assert b"Subject: [Rota] here: test test (info)\r\n" in said
 
 
-async def test_a_webhook_that_cannot_be_reached_says_so(house: House, ear: Ear) -> None:
+async def test_a_webhook_that_cannot_be_reached_says_so(house: InProcessServer, ear: Ear) -> None:
     await ear.stop()
     await add_channel(house, f"http://127.0.0.1:{ear.port}/hush")
     tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
@@ -369,14 +373,14 @@ async def test_a_webhook_that_cannot_be_reached_says_so(house: House, ear: Ear) 
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_its_reason(
-    house: House, path: str, body: dict[str, Any], status: int, field: str | None
+    house: InProcessServer, path: str, body: dict[str, Any], status: int, field: str | None
 ) -> None:
     answer = await house.http.put(path, json=body)
     assert answer.status_code == status, answer.text
     assert field is None or field in answer.text
 
 
-async def test_a_channel_that_a_rule_names_cannot_go_first(house: House) -> None:
+async def test_a_channel_that_a_rule_names_cannot_go_first(house: InProcessServer) -> None:
     await add_channel(house, "https://hooks.example/in")
     await house.ask("PUT", "/alerts/wait", {"channels": ["ops"]}, expect=200)
     await house.ask("DELETE", "/alert-channels/ops", expect=409)
@@ -385,7 +389,7 @@ async def test_a_channel_that_a_rule_names_cannot_go_first(house: House) -> None
     await house.ask("DELETE", "/alerts/wait", expect=409)
 
 
-async def test_there_is_an_end_to_how_many_are_told(house: House) -> None:
+async def test_there_is_an_end_to_how_many_are_told(house: InProcessServer) -> None:
     for n in range(CHANNELS_MAX):
         await add_channel(house, "https://hooks.example/in", f"c{n}")
     answer = await house.http.put("/alert-channels/one-more", json={"url": "https://a.example"})

@@ -13,7 +13,7 @@ from rota.api.reading.bodies import decode_json
 from rota.wire.jobs import BatchSpec
 from rota.wire.problems import ProblemError
 from rota.wire.units import dec_hook
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 
 JOB: dict[str, Any] = {"name": "a", "task": NOOP, "retry": {"delay": "2s"}}
 BAD_JOB = b'{"name":"a","retry":{"delay":"soon"}}'
@@ -66,7 +66,9 @@ def test_a_batch_that_is_wrong_is_refused_in_the_same_words(body: bytes) -> None
     assert refusals[0] == refusals[1]
 
 
-async def test_jobs_written_alike_become_jobs_and_orders_of_their_own(house: House) -> None:
+async def test_jobs_written_alike_become_jobs_and_orders_of_their_own(
+    house: InProcessServer,
+) -> None:
     worker = await house.register(cpu=8)
     plain, other = {"name": "a", "task": NOOP}, {"name": "a", "task": NOOP, "payload": [1]}
     named = {**plain, "labels": {"team": "x"}}
@@ -83,7 +85,9 @@ async def test_jobs_written_alike_become_jobs_and_orders_of_their_own(house: Hou
     assert [one["labels"] for one in shown] == [{}] * 5 + [{"team": "x"}]
 
 
-async def test_the_third_of_alike_jobs_depends_on_what_the_first_does(house: House) -> None:
+async def test_the_third_of_alike_jobs_depends_on_what_the_first_does(
+    house: InProcessServer,
+) -> None:
     before = await house.submit("before")
     body = {"jobs": [{"name": "a", "task": NOOP, "dependencies": [before["job_id"]]}] * 3}
     ids = (await house.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]

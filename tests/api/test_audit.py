@@ -6,24 +6,24 @@ from collections.abc import Sequence
 import pytest
 import structlog
 
-from rota.api.door.trail import AuditTrail
+from rota.api.door.trail import AuditLog
 from rota.api.limits import ApiLimits
 from rota.core.model import Instant
 from rota.engine.clock import SystemClock
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import AuditEntry, AuditQuery, Role
 from rota.store.sqlite.memory import MemoryTokenStore
-from tests.api.house import TOKEN, House
+from tests.api.house import TOKEN, InProcessServer
 from tests.api.keys import bearer, key
 from tests.store.conformance_access import entry
 
 
-async def trail(house: House, query: str = "") -> list[dict[str, object]]:
+async def trail(house: InProcessServer, query: str = "") -> list[dict[str, object]]:
     items: list[dict[str, object]] = (await house.ask("GET", f"/audit{query}", expect=200))["items"]
     return items
 
 
-async def test_every_change_says_who_did_what_to_what(house: House) -> None:
+async def test_every_change_says_who_did_what_to_what(house: InProcessServer) -> None:
     alice = await key(house, Role.OPERATOR, name="alice")
     job = await house.submit()
     path = f"/jobs/{job['job_id']}"
@@ -44,7 +44,7 @@ async def test_every_change_says_who_did_what_to_what(house: House) -> None:
     assert {(one["remote"], one["node"]) for one in found} == {("127.0.0.1", "node-a")}
 
 
-async def test_reads_and_the_traffic_of_workers_leave_no_entry(house: House) -> None:
+async def test_reads_and_the_traffic_of_workers_leave_no_entry(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     await house.ask("POST", f"/workers/{worker}/heartbeat", {}, expect=200)
@@ -55,7 +55,7 @@ async def test_reads_and_the_traffic_of_workers_leave_no_entry(house: House) -> 
     assert routes == ["/jobs", "/workers/register"]
 
 
-async def test_the_trail_is_read_by_who_what_and_when(house: House) -> None:
+async def test_the_trail_is_read_by_who_what_and_when(house: InProcessServer) -> None:
     alice = await key(house, Role.OPERATOR, name="alice")
     for name in ("a", "b", "a"):
         await house.ask("PUT", f"/queues/{name}", {}, headers=alice, expect=200)
@@ -71,7 +71,9 @@ async def test_the_trail_is_read_by_who_what_and_when(house: House) -> None:
         await house.ask("GET", f"/audit?{wrong}", expect=422)
 
 
-async def test_names_that_would_break_a_database_or_terminal_are_made_plain(house: House) -> None:
+async def test_names_that_would_break_a_database_or_terminal_are_made_plain(
+    house: InProcessServer,
+) -> None:
     await house.http.put("/queues/%00%1b[2J" + "x" * 900, json={})
     (one,) = await trail(house)
     assert one["target"] == "??[2J" + "x" * 250
@@ -79,11 +81,11 @@ async def test_names_that_would_break_a_database_or_terminal_are_made_plain(hous
 
 
 async def test_no_secret_is_in_what_a_server_says_or_keeps_of_a_request(
-    house: House, capsys: pytest.CaptureFixture[str]
+    house: InProcessServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = await house.ask("POST", "/tokens", {"role": "viewer", "name": "v"}, expect=201)
-    code = house.parts.access.codes.issue("id-v")
-    secret = house.parts.access.roster.secret.hex()
+    code = house.parts.access.sign_in_codes.issue("id-v")
+    secret = house.parts.access.tokens.secret.hex()
     said = []
     for headers in (bearer(made["token"]), bearer(TOKEN), bearer("rota_guess")):
         for method, path in (
@@ -136,11 +138,11 @@ async def kept(book: Book) -> int:
 
 async def test_entries_are_written_in_batches_by_themselves() -> None:
     book = Book()
-    audit = AuditTrail(book, SystemClock(), limits=QUICK)
+    audit = AuditLog(book, SystemClock(), limits=QUICK)
     await audit.start()
     now = SystemClock().now()
     for _ in range(2500):
-        audit.note(entry(now))
+        audit.add(entry(now))
     await asyncio.wait_for(book.wrote.wait(), 20)
     await audit.stop()
     assert await kept(book) == 2500
@@ -149,9 +151,9 @@ async def test_entries_are_written_in_batches_by_themselves() -> None:
 
 async def test_a_clean_stop_loses_no_entry() -> None:
     book = Book()
-    audit = AuditTrail(book, SystemClock())
+    audit = AuditLog(book, SystemClock())
     await audit.start()
-    audit.note(entry(SystemClock().now()))
+    audit.add(entry(SystemClock().now()))
     await audit.stop()
     assert await kept(book) == 1
 
@@ -159,9 +161,9 @@ async def test_a_clean_stop_loses_no_entry() -> None:
 async def test_entries_wait_for_a_store_that_is_away() -> None:
     book = Book()
     book.away = True
-    audit = AuditTrail(book, SystemClock(), limits=QUICK)
+    audit = AuditLog(book, SystemClock(), limits=QUICK)
     await audit.start()
-    audit.note(entry(SystemClock().now()))
+    audit.add(entry(SystemClock().now()))
     await asyncio.wait_for(book.failed.wait(), 20)
     book.away = False
     await asyncio.wait_for(book.wrote.wait(), 20)
@@ -171,10 +173,10 @@ async def test_entries_wait_for_a_store_that_is_away() -> None:
 
 async def test_what_does_not_fit_is_lost_loudly() -> None:
     book, now = Book(), SystemClock().now()
-    audit = AuditTrail(book, SystemClock(), limits=ApiLimits(audit_pending_max=3))
+    audit = AuditLog(book, SystemClock(), limits=ApiLimits(audit_pending_max=3))
     with structlog.testing.capture_logs() as said:
         for number in range(5):
-            audit.note(entry(now + number))
+            audit.add(entry(now + number))
         await audit.flush()
     assert [one.at - now for one in await book.audit(AuditQuery())] == [4, 3, 2]
     assert [one["count"] for one in said] == [2]
@@ -182,12 +184,12 @@ async def test_what_does_not_fit_is_lost_loudly() -> None:
 
 async def test_old_entries_leave_and_no_age_keeps_none() -> None:
     book, now = Book(), SystemClock().now()
-    audit = AuditTrail(book, SystemClock(), age_ms=1000)
-    audit.note(entry(now - 5000))
-    audit.note(entry(now + 60_000))
+    audit = AuditLog(book, SystemClock(), age_ms=1000)
+    audit.add(entry(now - 5000))
+    audit.add(entry(now + 60_000))
     await audit.flush()
     assert [one.at for one in await book.audit(AuditQuery())] == [now + 60_000]
-    off = AuditTrail(book, SystemClock(), age_ms=0)
-    off.note(entry(now))
+    off = AuditLog(book, SystemClock(), age_ms=0)
+    off.add(entry(now))
     await off.flush()
     assert await kept(book) == 1

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import House
+from tests.api.house import InProcessServer
 
 
-async def members(house: House, array_id: str, query: str = "") -> list[dict[str, Any]]:
+async def members(house: InProcessServer, array_id: str, query: str = "") -> list[dict[str, Any]]:
     page = await house.ask("GET", f"/jobs?array={array_id}&limit=1000{query}", expect=200)
     return list(page["items"])
 
 
-async def test_an_array_is_one_job_with_a_count_of_its_members(house: House) -> None:
+async def test_an_array_is_one_job_with_a_count_of_its_members(house: InProcessServer) -> None:
     job = await house.submit("render", count=5, max_parallel=2)
     assert job["status"] == "queued"
     assert job["array"] == {
@@ -30,7 +30,7 @@ async def test_an_array_is_one_job_with_a_count_of_its_members(house: House) -> 
     assert [one["job_id"] for one in page["items"]] == [job["job_id"]]
 
 
-async def test_a_worker_is_told_which_member_it_runs(house: House) -> None:
+async def test_a_worker_is_told_which_member_it_runs(house: InProcessServer) -> None:
     box = await house.register(cpu=2)
     array = await house.submit("render", count=3, payload={"film": 7})
     orders = (await house.lease(box))["executions"]
@@ -42,7 +42,9 @@ async def test_a_worker_is_told_which_member_it_runs(house: House) -> None:
     assert (first["name"], first["status"]) == ("render", "running")
 
 
-async def test_members_are_listed_by_index_and_the_array_counts_them(house: House) -> None:
+async def test_members_are_listed_by_index_and_the_array_counts_them(
+    house: InProcessServer,
+) -> None:
     box = await house.register(cpu=3)
     array = (await house.submit("render", count=3))["job_id"]
     other = (await house.submit("other", count=2))["job_id"]
@@ -62,7 +64,7 @@ async def test_members_are_listed_by_index_and_the_array_counts_them(house: Hous
     assert await members(house, other) == []
 
 
-async def test_a_retry_runs_what_failed_and_nothing_else(house: House) -> None:
+async def test_a_retry_runs_what_failed_and_nothing_else(house: InProcessServer) -> None:
     box = await house.register(cpu=4)
     array = (await house.submit("render", count=4))["job_id"]
     orders = (await house.lease(box))["executions"]
@@ -79,7 +81,7 @@ async def test_a_retry_runs_what_failed_and_nothing_else(house: House) -> None:
     assert refused["status"] == 409
 
 
-async def test_deleting_an_array_deletes_its_members(house: House) -> None:
+async def test_deleting_an_array_deletes_its_members(house: InProcessServer) -> None:
     box = await house.register(cpu=4)
     array = (await house.submit("render", count=3))["job_id"]
     for order in (await house.lease(box))["executions"]:
@@ -89,7 +91,7 @@ async def test_deleting_an_array_deletes_its_members(house: House) -> None:
     assert (await house.ask("GET", "/jobs", expect=200))["items"] == []
 
 
-async def test_a_live_array_is_deleted_by_force_with_all_that_ran(house: House) -> None:
+async def test_a_live_array_is_deleted_by_force_with_all_that_ran(house: InProcessServer) -> None:
     box = await house.register(cpu=2)
     array = (await house.submit("render", count=9))["job_id"]
     first, second = (await house.lease(box))["executions"]
@@ -100,7 +102,7 @@ async def test_a_live_array_is_deleted_by_force_with_all_that_ran(house: House) 
     assert (await house.ask("GET", "/jobs", expect=200))["items"] == []
 
 
-async def test_an_array_is_cancelled_as_one(house: House) -> None:
+async def test_an_array_is_cancelled_as_one(house: InProcessServer) -> None:
     box = await house.register(cpu=1)
     array = (await house.submit("render", count=1000))["job_id"]
     (order,) = (await house.lease(box))["executions"]
@@ -112,7 +114,7 @@ async def test_an_array_is_cancelled_as_one(house: House) -> None:
     assert (view["status"], view["array"]["cancelled"]) == ("cancelled", 1000)
 
 
-async def test_an_array_is_patched_as_one(house: House) -> None:
+async def test_an_array_is_patched_as_one(house: InProcessServer) -> None:
     box = await house.register(cpu=1)
     array = (await house.submit("render", count=10))["job_id"]
     view = await house.ask("PATCH", f"/jobs/{array}", {"count": 12}, expect=200)
@@ -128,7 +130,7 @@ async def test_an_array_is_patched_as_one(house: House) -> None:
     await house.ask("PATCH", f"/jobs/{member['job_id']}", {"priority": 1}, expect=409)
 
 
-async def test_why_of_an_array_says_how_many_wait_for_what(house: House) -> None:
+async def test_why_of_an_array_says_how_many_wait_for_what(house: InProcessServer) -> None:
     box = await house.register(cpu=8)
     array = (await house.submit("render", count=10, max_parallel=2))["job_id"]
     await house.lease(box)
@@ -150,7 +152,7 @@ async def test_why_of_an_array_says_how_many_wait_for_what(house: House) -> None
     ],
 )
 async def test_what_makes_no_sense_is_refused(
-    house: House, fields: dict[str, Any], field: str
+    house: InProcessServer, fields: dict[str, Any], field: str
 ) -> None:
     body = {"name": "j", "task": {"kind": "noop"}, **fields}
     refused = await house.ask("POST", "/jobs", body, expect=422)
@@ -159,7 +161,7 @@ async def test_what_makes_no_sense_is_refused(
     assert [one["field"] for one in refused["errors"]] == [f"jobs[0].{field}"]
 
 
-async def test_a_batch_may_have_arrays_and_what_depends_on_them(house: House) -> None:
+async def test_a_batch_may_have_arrays_and_what_depends_on_them(house: InProcessServer) -> None:
     body = {
         "jobs": [
             {"name": "part", "task": {"kind": "noop"}, "count": 2, "ref": "parts"},
@@ -174,7 +176,9 @@ async def test_a_batch_may_have_arrays_and_what_depends_on_them(house: House) ->
     assert order["job_id"] == answer["job_ids"][1]
 
 
-async def test_a_gang_starts_as_a_whole_and_its_members_know_each_other(house: House) -> None:
+async def test_a_gang_starts_as_a_whole_and_its_members_know_each_other(
+    house: InProcessServer,
+) -> None:
     left = await house.register("left", cpu=1)
     gang = await house.submit("mpi", gang={"size": 2})
     assert gang["gang"]["queued"] == 2
@@ -198,7 +202,7 @@ async def test_a_gang_starts_as_a_whole_and_its_members_know_each_other(house: H
     assert (view["status"], view["gang"]["succeeded"]) == ("succeeded", 2)
 
 
-async def test_a_schedule_may_make_arrays(house: House) -> None:
+async def test_a_schedule_may_make_arrays(house: InProcessServer) -> None:
     job = {"name": "nightly", "task": {"kind": "noop"}, "count": 3}
     body = {"name": "n", "cron": "0 3 * * *", "overlap": "queue", "job": job}
     schedule = await house.ask("POST", "/schedules", body, expect=201)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import House
+from tests.api.house import InProcessServer
 
 
-async def _array(house: House, worker: str, size: int) -> str:
+async def _array(house: InProcessServer, worker: str, size: int) -> str:
     """Of the members that the worker has room for every second fails."""
     array = await house.submit("render", count=size)
     for place, order in enumerate((await house.lease(worker))["executions"]):
@@ -17,7 +17,7 @@ async def _array(house: House, worker: str, size: int) -> str:
     return str(array["job_id"])
 
 
-async def _delete_of_group(house: House, reason: str = "error") -> dict[str, Any]:
+async def _delete_of_group(house: InProcessServer, reason: str = "error") -> dict[str, Any]:
     """What the dashboard's button sends for a group of dead letters."""
     groups = (await house.ask("GET", "/dead-letters/groups", expect=200))["items"]
     (group,) = [one for one in groups if one["reason"] == reason]
@@ -25,11 +25,13 @@ async def _delete_of_group(house: House, reason: str = "error") -> dict[str, Any
     return {"action": "delete", "filter": wanted, "limit": 200}
 
 
-async def _ids(house: House) -> list[str]:
+async def _ids(house: InProcessServer) -> list[str]:
     return [one["job_id"] for one in (await house.ask("GET", "/jobs"))["items"]]
 
 
-async def test_members_of_an_array_that_goes_on_stay_and_it_is_said_why(house: House) -> None:
+async def test_members_of_an_array_that_goes_on_stay_and_it_is_said_why(
+    house: InProcessServer,
+) -> None:
     worker = await house.register(cpu=4)
     await _array(house, worker, size=8)
     before, delete = await _ids(house), await _delete_of_group(house)
@@ -43,7 +45,9 @@ async def test_members_of_an_array_that_goes_on_stay_and_it_is_said_why(house: H
     assert await _ids(house) == before
 
 
-async def test_what_cannot_be_deleted_does_not_stand_before_what_can(house: House) -> None:
+async def test_what_cannot_be_deleted_does_not_stand_before_what_can(
+    house: InProcessServer,
+) -> None:
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
     await _array(house, worker, size=8)
@@ -55,7 +59,7 @@ async def test_what_cannot_be_deleted_does_not_stand_before_what_can(house: Hous
 
 
 async def test_an_array_that_goes_on_does_not_stand_before_what_can_be_deleted(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     worker = await house.register(cpu=4)
     order = await house.start(worker, name="old")
@@ -68,7 +72,7 @@ async def test_an_array_that_goes_on_does_not_stand_before_what_can_be_deleted(
     assert order["job_id"] not in await _ids(house)
 
 
-async def test_a_piece_passes_over_a_bounded_number(house: House) -> None:
+async def test_a_piece_passes_over_a_bounded_number(house: InProcessServer) -> None:
     house.limit(bulk_page=2, bulk_refused_max=2)
     worker = await house.register(cpu=8)
     await _array(house, worker, size=16)
@@ -81,7 +85,7 @@ async def test_a_piece_passes_over_a_bounded_number(house: House) -> None:
 
 
 @pytest.mark.parametrize("page", [2, 100])
-async def test_an_array_takes_its_members_along(house: House, page: int) -> None:
+async def test_an_array_takes_its_members_along(house: InProcessServer, page: int) -> None:
     house.limit(bulk_page=page)
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
@@ -93,7 +97,9 @@ async def test_an_array_takes_its_members_along(house: House, page: int) -> None
 
 
 @pytest.mark.parametrize("page", [2, 100])
-async def test_an_array_and_its_members_are_counted_once_each(house: House, page: int) -> None:
+async def test_an_array_and_its_members_are_counted_once_each(
+    house: InProcessServer, page: int
+) -> None:
     house.limit(bulk_page=page)
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
@@ -103,7 +109,7 @@ async def test_an_array_and_its_members_are_counted_once_each(house: House, page
     assert await _ids(house) == []
 
 
-async def test_a_job_that_runs_is_refused_in_words(house: House) -> None:
+async def test_a_job_that_runs_is_refused_in_words(house: InProcessServer) -> None:
     job = (await house.submit("other"))["job_id"]
     delete = {"action": "delete", "filter": {"job_ids": [job], "status": "queued"}}
     answer = await house.ask("POST", "/jobs/bulk", delete, expect=200)

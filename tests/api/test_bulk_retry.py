@@ -10,14 +10,14 @@ import pytest
 from rota.core.inputs import AnyInput, Retry
 from rota.core.model import JobId, JobRecord
 from rota.core.outcome import AnyReceipt
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 from tests.stand_in import stand_in
 
 LABELS = {"dag": "night"}
 AGAIN = {"action": "retry", "filter": {"labels": LABELS}}
 
 
-async def _submit(house: House, *dependencies: list[str]) -> list[str]:
+async def _submit(house: InProcessServer, *dependencies: list[str]) -> list[str]:
     """A batch of jobs, each named by its place in it."""
     jobs = [
         {
@@ -33,16 +33,16 @@ async def _submit(house: House, *dependencies: list[str]) -> list[str]:
     return list(answer["job_ids"])
 
 
-async def _states(house: House, job_ids: list[str]) -> list[str]:
+async def _states(house: InProcessServer, job_ids: list[str]) -> list[str]:
     return [(await house.ask("GET", f"/jobs/{one}"))["status"] for one in job_ids]
 
 
-async def _fail_next(house: House, worker: str) -> None:
+async def _fail_next(house: InProcessServer, worker: str) -> None:
     for order in (await house.lease(worker))["executions"]:
         await house.finish(order, "failed")
 
 
-async def _names_in_order(house: House, worker: str) -> list[list[str]]:
+async def _names_in_order(house: InProcessServer, worker: str) -> list[list[str]]:
     """What runs together, poll after poll, until nothing is left."""
     rounds: list[list[str]] = []
     while orders := (await house.lease(worker, wait=0.05))["executions"]:
@@ -52,7 +52,7 @@ async def _names_in_order(house: House, worker: str) -> list[list[str]]:
     return rounds
 
 
-def _after_each_retry(house: House, then: Callable[[], Awaitable[None]]) -> None:
+def _after_each_retry(house: InProcessServer, then: Callable[[], Awaitable[None]]) -> None:
     """Something happens when jobs were started over, before whoever asked for it hears of it."""
     engine = house.engine
 
@@ -65,7 +65,7 @@ def _after_each_retry(house: House, then: Callable[[], Awaitable[None]]) -> None
     house.change(brain=stand_in(engine, post=post))
 
 
-async def test_what_was_skipped_waits_for_the_job_that_failed(house: House) -> None:
+async def test_what_was_skipped_waits_for_the_job_that_failed(house: InProcessServer) -> None:
     worker = await house.register()
     jobs = await _submit(house, [], ["0"], ["1"])
     await _fail_next(house, worker)
@@ -75,7 +75,7 @@ async def test_what_was_skipped_waits_for_the_job_that_failed(house: House) -> N
     assert await _names_in_order(house, worker) == [["j0"], ["j1"], ["j2"]]
 
 
-async def test_a_graph_that_was_cancelled_runs_in_its_order_again(house: House) -> None:
+async def test_a_graph_that_was_cancelled_runs_in_its_order_again(house: InProcessServer) -> None:
     jobs = await _submit(house, [], ["0"], ["0"], ["1", "2"])
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
     assert await _states(house, jobs) == ["cancelled"] * 4
@@ -84,7 +84,9 @@ async def test_a_graph_that_was_cancelled_runs_in_its_order_again(house: House) 
     assert order == [["j0"], ["j1", "j2"], ["j3"]]
 
 
-async def test_it_does_not_matter_in_which_order_they_were_submitted(house: House) -> None:
+async def test_it_does_not_matter_in_which_order_they_were_submitted(
+    house: InProcessServer,
+) -> None:
     house.limit(bulk_page=2)
     await _submit(house, ["1"], ["2"], ["3"], ["4"], [])
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
@@ -94,7 +96,7 @@ async def test_it_does_not_matter_in_which_order_they_were_submitted(house: Hous
 
 
 async def test_what_waits_for_a_job_that_is_not_meant_goes_on_as_one_does_alone(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     worker = await house.register()
     jobs = await _submit(house, [], ["0"], ["1"])
@@ -106,7 +108,7 @@ async def test_what_waits_for_a_job_that_is_not_meant_goes_on_as_one_does_alone(
 
 
 async def test_what_waits_for_a_job_that_fails_again_at_once_does_not_run(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     worker = await house.register()
     jobs = await _submit(house, [], ["0"])
@@ -123,7 +125,7 @@ async def test_what_waits_for_a_job_that_fails_again_at_once_does_not_run(
     assert await _names_in_order(house, worker) == []
 
 
-async def _array_that_failed(house: House, worker: str, size: int = 4) -> str:
+async def _array_that_failed(house: InProcessServer, worker: str, size: int = 4) -> str:
     """Every second of its members has."""
     array = await house.submit("render", count=size)
     for place, order in enumerate((await house.lease(worker))["executions"]):
@@ -131,7 +133,7 @@ async def _array_that_failed(house: House, worker: str, size: int = 4) -> str:
     return str(array["job_id"])
 
 
-async def _retry_of_group(house: House, reason: str) -> dict[str, Any]:
+async def _retry_of_group(house: InProcessServer, reason: str) -> dict[str, Any]:
     """What the dashboard's button sends for a group of dead letters."""
     groups = (await house.ask("GET", "/dead-letters/groups", expect=200))["items"]
     (group,) = [one for one in groups if one["reason"] == reason]
@@ -141,7 +143,7 @@ async def _retry_of_group(house: House, reason: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("reason", ["error", "members"])
 async def test_a_group_of_failed_members_starts_over_with_its_array(
-    house: House, reason: str
+    house: InProcessServer, reason: str
 ) -> None:
     worker = await house.register(cpu=4)
     array = await _array_that_failed(house, worker)
@@ -154,7 +156,9 @@ async def test_a_group_of_failed_members_starts_over_with_its_array(
     assert await _states(house, [array]) == ["running"]
 
 
-async def test_an_array_that_is_meant_with_its_members_starts_over_once(house: House) -> None:
+async def test_an_array_that_is_meant_with_its_members_starts_over_once(
+    house: InProcessServer,
+) -> None:
     house.limit(bulk_page=2)
     worker = await house.register(cpu=4)
     array = await _array_that_failed(house, worker)
@@ -167,7 +171,7 @@ async def test_an_array_that_is_meant_with_its_members_starts_over_once(house: H
     assert (answer["count"], answer["refused"]) == (0, 0)
 
 
-async def test_members_of_an_array_that_is_not_meant_are_refused(house: House) -> None:
+async def test_members_of_an_array_that_is_not_meant_are_refused(house: InProcessServer) -> None:
     worker = await house.register(cpu=3)
     array = (await house.submit("render", count=3))["job_id"]
     first, second, third = (await house.lease(worker))["executions"]
@@ -183,7 +187,7 @@ async def test_members_of_an_array_that_is_not_meant_are_refused(house: House) -
 
 
 async def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_graph(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     await _submit(house, [], ["0"], ["1"], ["2"])
     await house.ask("POST", "/jobs/bulk", {**AGAIN, "action": "cancel"}, expect=200)
@@ -196,7 +200,7 @@ async def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_graph(
 
 
 async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     length, read = 40, 0
     await _submit(house, [], *([str(place)] for place in range(length - 1)))
@@ -213,7 +217,9 @@ async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
     assert read <= 10 * length
 
 
-async def test_what_was_skipped_counts_though_the_job_in_front_is_newer(house: House) -> None:
+async def test_what_was_skipped_counts_though_the_job_in_front_is_newer(
+    house: InProcessServer,
+) -> None:
     house.limit(bulk_page=2)
     worker = await house.register()
     jobs = await _submit(house, ["1"], ["2"], ["3"], ["4"], [])

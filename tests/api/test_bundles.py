@@ -17,7 +17,7 @@ from rota.store.files.memory import MemoryBlobs
 from rota.store.limits import OBJECT_BYTES_MIN
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import Role
-from tests.api.house import HOST, House
+from tests.api.house import HOST, InProcessServer
 from tests.api.keys import ACME, OTHER, key
 from tests.archives import zip_of
 from tests.stand_in import stand_in
@@ -30,12 +30,12 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-async def push(house: House, content: bytes, **query: Any) -> httpx2.Response:
+async def push(house: InProcessServer, content: bytes, **query: Any) -> httpx2.Response:
     params = {"name": "run.sh", **query}
     return await house.http.post("/bundles", params=params, content=content)
 
 
-async def pushed(house: House, content: bytes = SCRIPT, **query: Any) -> dict[str, Any]:
+async def pushed(house: InProcessServer, content: bytes = SCRIPT, **query: Any) -> dict[str, Any]:
     answer = await push(house, content, **query)
     assert answer.status_code in (200, 201), answer.text
     bundle: dict[str, Any] = answer.json()
@@ -46,7 +46,9 @@ def running(bundle: dict[str, Any], **task: Any) -> dict[str, Any]:
     return {"name": "a", "task": {"kind": "bundle", "bundle_id": bundle["bundle_id"], **task}}
 
 
-async def cut_off(house: House, method: str, path: str, content: bytes, **query: str) -> None:
+async def cut_off(
+    house: InProcessServer, method: str, path: str, content: bytes, **query: str
+) -> None:
     """A request whose sender is gone in the middle of its body."""
     messages = [
         {"type": "http.request", "body": content, "more_body": True},
@@ -69,7 +71,9 @@ async def cut_off(house: House, method: str, path: str, content: bytes, **query:
     await house.app(scope, receive, send)
 
 
-async def test_a_bundle_is_uploaded_shown_listed_fetched_and_removed(house: House) -> None:
+async def test_a_bundle_is_uploaded_shown_listed_fetched_and_removed(
+    house: InProcessServer,
+) -> None:
     answer = await push(house, SCRIPT, sha256=sha256(SCRIPT))
     bundle = answer.json()
     assert answer.status_code == 201
@@ -91,7 +95,7 @@ async def test_a_bundle_is_uploaded_shown_listed_fetched_and_removed(house: Hous
     await house.ask("GET", path, expect=404)
 
 
-async def test_the_same_content_again_is_the_same_bundle(house: House) -> None:
+async def test_the_same_content_again_is_the_same_bundle(house: InProcessServer) -> None:
     first = await push(house, SCRIPT)
     again = await push(house, SCRIPT, name="other.sh")
     assert (first.status_code, again.status_code) == (201, 200)
@@ -100,14 +104,14 @@ async def test_the_same_content_again_is_the_same_bundle(house: House) -> None:
     assert shown["bundle"] == first.json()
 
 
-async def test_many_that_upload_the_same_at_once_get_one_bundle(house: House) -> None:
+async def test_many_that_upload_the_same_at_once_get_one_bundle(house: InProcessServer) -> None:
     answers = await asyncio.gather(*(push(house, LARGE, sha256=sha256(LARGE)) for _ in range(6)))
     assert {answer.status_code for answer in answers} <= {200, 201}
     assert len({answer.json()["bundle_id"] for answer in answers}) == 1
     assert len((await house.ask("GET", "/bundles"))["items"]) == 1
 
 
-async def test_a_bundle_may_come_in_pieces(house: House) -> None:
+async def test_a_bundle_may_come_in_pieces(house: InProcessServer) -> None:
     whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
     first = await push(house, LARGE[:1000], **whole)
     assert (first.status_code, first.json()) == (202, {"offset": 1000})
@@ -120,7 +124,7 @@ async def test_a_bundle_may_come_in_pieces(house: House) -> None:
     assert (await house.http.get(f"{last.headers['location']}/content")).content == LARGE
 
 
-async def test_an_upload_that_is_cut_off_goes_on_where_it_was(house: House) -> None:
+async def test_an_upload_that_is_cut_off_goes_on_where_it_was(house: InProcessServer) -> None:
     query = {"name": "a", "sha256": sha256(LARGE)}
     await cut_off(house, "POST", "/bundles", LARGE[:5000], **query)
     upload = await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
@@ -129,7 +133,9 @@ async def test_an_upload_that_is_cut_off_goes_on_where_it_was(house: House) -> N
     assert (answer.status_code, answer.json()["sha256"]) == (201, sha256(LARGE))
 
 
-async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(house: House) -> None:
+async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(
+    house: InProcessServer,
+) -> None:
     whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
     await push(house, b"X" + LARGE[1:1000], **whole)
     answer = await push(house, LARGE[1000:], **whole, offset=1000)
@@ -155,19 +161,19 @@ async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(house: Hou
     ],
 )
 async def test_uploads_that_make_no_sense_are_refused(
-    house: House, query: dict[str, Any], content: bytes
+    house: InProcessServer, query: dict[str, Any], content: bytes
 ) -> None:
     answer = await push(house, content, **query)
     assert answer.status_code == 422, answer.text
     assert (await house.ask("GET", "/bundles"))["items"] == []
 
 
-async def test_more_than_was_said_is_not_taken(house: House) -> None:
+async def test_more_than_was_said_is_not_taken(house: InProcessServer) -> None:
     answer = await push(house, b"123456", sha256=sha256(b"12345"), size=5)
     assert answer.status_code == 413
 
 
-async def test_a_job_may_name_only_what_its_tenant_has(house: House) -> None:
+async def test_a_job_may_name_only_what_its_tenant_has(house: InProcessServer) -> None:
     acme, other = [await key(house, Role.SUBMITTER, tenant=name) for name in (ACME, OTHER)]
     theirs = await house.http.post("/bundles", params={"name": "a"}, content=b"x", headers=acme)
     bundle = theirs.json()
@@ -188,7 +194,9 @@ async def test_a_job_may_name_only_what_its_tenant_has(house: House) -> None:
     assert problem["errors"][0]["field"] == "job.task.bundle_id"
 
 
-async def test_a_worker_gets_the_bundles_of_its_jobs_tenant_and_no_others(house: House) -> None:
+async def test_a_worker_gets_the_bundles_of_its_jobs_tenant_and_no_others(
+    house: InProcessServer,
+) -> None:
     mine, theirs = await pushed(house), await pushed(house, b"theirs", tenant=ACME)
     worker = await house.register(capabilities=["bundle"])
     order = await house.start(worker, **running(mine))
@@ -205,7 +213,7 @@ async def test_a_worker_gets_the_bundles_of_its_jobs_tenant_and_no_others(house:
 
 
 async def test_jobs_that_need_bundles_or_containers_wait_for_workers_that_can(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     bundle = await pushed(house)
     made = await house.ask("POST", "/jobs", running(bundle), expect=201)
@@ -219,7 +227,9 @@ async def test_jobs_that_need_bundles_or_containers_wait_for_workers_that_can(
     assert changed["requirements"]["capabilities"] == ["arm64"]
 
 
-async def test_a_repeated_submission_is_answered_though_its_bundle_is_gone(house: House) -> None:
+async def test_a_repeated_submission_is_answered_though_its_bundle_is_gone(
+    house: InProcessServer,
+) -> None:
     bundle, again = await pushed(house), {"Idempotency-Key": "one"}
     first = await house.ask("POST", "/jobs", running(bundle), headers=again, expect=201)
     await house.ask("DELETE", f"/bundles/{bundle['bundle_id']}", expect=204)
@@ -228,7 +238,7 @@ async def test_a_repeated_submission_is_answered_though_its_bundle_is_gone(house
     assert repeated["job_id"] == first["job_id"]
 
 
-async def test_what_the_storage_did_not_take_need_not_be_sent_again(house: House) -> None:
+async def test_what_the_storage_did_not_take_need_not_be_sent_again(house: InProcessServer) -> None:
     async def refuse(*_: object) -> None:
         raise StoreError("the bucket is away")
 
@@ -242,7 +252,7 @@ async def test_what_the_storage_did_not_take_need_not_be_sent_again(house: House
     assert (await push(house, b"", **whole, offset=len(LARGE))).status_code == 201
 
 
-async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: House) -> None:
+async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: InProcessServer) -> None:
     archive = await pushed(house, zip_of({"run.sh": SCRIPT}), name="a.zip")
     assert archive["format"] == "zip"
     problem = await house.ask("POST", "/jobs", running(archive), expect=422)
@@ -263,13 +273,13 @@ async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: House) -> Non
     ],
 )
 async def test_tasks_that_could_lead_elsewhere_are_refused(
-    house: House, task: dict[str, Any]
+    house: InProcessServer, task: dict[str, Any]
 ) -> None:
     await house.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
 
 
 async def test_a_large_output_file_is_kept_outside_the_store_and_fetched_in_parts(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/model.bin"
@@ -293,7 +303,9 @@ async def test_a_large_output_file_is_kept_outside_the_store_and_fetched_in_part
     assert link == {"url": path, "signed": False, "expires_in": None}
 
 
-async def test_an_output_file_that_was_damaged_on_its_way_is_refused(house: House) -> None:
+async def test_an_output_file_that_was_damaged_on_its_way_is_refused(
+    house: InProcessServer,
+) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
     for content in (b"small", LARGE):
@@ -302,7 +314,7 @@ async def test_an_output_file_that_was_damaged_on_its_way_is_refused(house: Hous
     assert (await house.ask("GET", path.rpartition("/")[0]))["items"] == []
 
 
-async def test_an_output_file_goes_on_after_a_break(house: House) -> None:
+async def test_an_output_file_goes_on_after_a_break(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
 
@@ -314,10 +326,10 @@ async def test_an_output_file_goes_on_after_a_break(house: House) -> None:
     assert (await house.http.get(path)).content == LARGE
 
 
-async def test_what_nobody_needs_any_more_leaves_the_storage(house: House) -> None:
+async def test_what_nobody_needs_any_more_leaves_the_storage(house: InProcessServer) -> None:
     files = house.parts.files
     assert isinstance(files.blobs, MemoryBlobs)
-    sweeping = StorageSweep(files.book, files.blobs, files.spool, house.engine, None)
+    sweeping = StorageSweep(files.objects, files.blobs, files.spool, house.engine, None)
     bundle = await pushed(house, LARGE)
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
@@ -331,11 +343,11 @@ async def test_what_nobody_needs_any_more_leaves_the_storage(house: House) -> No
     assert (await sweeping.sweep(now), len(files.blobs.objects)) == (2, 0)
 
 
-async def test_unused_bundles_go_when_the_operator_said_so(house: House) -> None:
+async def test_unused_bundles_go_when_the_operator_said_so(house: InProcessServer) -> None:
     files = house.parts.files
     bundle = await pushed(house)
     day = 24 * 3600 * 1000
-    sweeping = StorageSweep(files.book, files.blobs, files.spool, house.engine, day)
+    sweeping = StorageSweep(files.objects, files.blobs, files.spool, house.engine, day)
     now = house.engine.clock.now()
     await sweeping.sweep(now + day - 1000)
     await house.ask("GET", f"/bundles/{bundle['bundle_id']}")
@@ -343,7 +355,7 @@ async def test_unused_bundles_go_when_the_operator_said_so(house: House) -> None
     await house.ask("GET", f"/bundles/{bundle['bundle_id']}", expect=404)
 
 
-async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: House) -> None:
+async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: InProcessServer) -> None:
     bundle = await pushed(house)
     storage = house.parts.files.blobs
     assert isinstance(storage, MemoryBlobs)
@@ -352,7 +364,7 @@ async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: House) -> 
     assert (answer.status_code, answer.json()["type"]) == (410, "urn:rota:problem:lost")
 
 
-async def test_a_form_is_not_kept_as_if_it_were_the_file_in_it(house: House) -> None:
+async def test_a_form_is_not_kept_as_if_it_were_the_file_in_it(house: InProcessServer) -> None:
     answer = await house.http.post("/bundles", files={"file": ("run.sh", SCRIPT)})
     assert answer.status_code == 415
     assert "curl --data-binary @FILE" in answer.json()["detail"]

@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from rota.api.connections import BoundedProtocol
-from rota.api.door.lobby import Lobby
-from rota.api.limits import FEED_BYTES, HEADERS_MAX, TAKEN_BYTES_MIN
+from rota.api.door.lobby import ConnectionLimit
+from rota.api.limits import HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
 from rota.api.reading.bodies import read_body
 
 ASK = b"GET / HTTP/1.1\r\n\r\n"
@@ -57,8 +57,8 @@ class Line(asyncio.Transport):
 class House:
     """A server of an application that answers when it is told to."""
 
-    def __init__(self, lobby: Lobby | None = None) -> None:
-        self.lobby = Lobby() if lobby is None else lobby
+    def __init__(self, lobby: ConnectionLimit | None = None) -> None:
+        self.lobby = ConnectionLimit() if lobby is None else lobby
         self.may_answer = asyncio.Event()
         self._config = uvicorn.Config(self._answer, log_config=None, interface="asgi3")
         self._config.load()
@@ -94,7 +94,7 @@ async def test_who_asks_far_ahead_is_not_parsed_far_ahead() -> None:
     one, line = house.connect()
     asked = 5_000
     one.data_received(ASK * asked)
-    assert len(one.pipeline) <= FEED_BYTES // len(ASK) + 1
+    assert len(one.pipeline) <= PARSE_BYTES // len(ASK) + 1
     assert not line.reading
     house.may_answer.set()
     await until(lambda: line.written.count(b"200 OK") == asked)
@@ -114,26 +114,26 @@ async def test_what_comes_while_much_waits_is_kept_and_answered_in_order() -> No
 async def test_a_client_that_takes_nothing_is_cut_off_at_the_second_look() -> None:
     house = House()
     one, line = house.connect()
-    line.untaken = 10 * TAKEN_BYTES_MIN
+    line.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
-    house.lobby.look()
+    house.lobby.close_stalled()
     assert not line.aborted
-    house.lobby.look()
+    house.lobby.close_stalled()
     assert line.aborted
 
 
 async def test_a_client_that_takes_its_answer_slowly_is_let_be() -> None:
     house = House()
     one, line = house.connect()
-    line.untaken = 10 * TAKEN_BYTES_MIN
+    line.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
     for _ in range(5):
-        house.lobby.look()
-        line.untaken -= TAKEN_BYTES_MIN
+        house.lobby.close_stalled()
+        line.untaken -= STALL_BYTES_MIN
     one.resume_writing()
-    line.untaken = 10 * TAKEN_BYTES_MIN
+    line.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
-    house.lobby.look()
+    house.lobby.close_stalled()
     assert not line.aborted
 
 
@@ -142,8 +142,8 @@ async def test_a_closed_connection_does_not_wait_for_ever_for_its_client() -> No
     _, line = house.connect()
     line.untaken = 10
     line.close()
-    house.lobby.look()
-    house.lobby.look()
+    house.lobby.close_stalled()
+    house.lobby.close_stalled()
     assert line.aborted
 
 
@@ -296,7 +296,7 @@ async def test_what_is_no_http_is_refused_as_a_problem() -> None:
 
 
 async def test_a_full_house_lets_the_longest_silent_go() -> None:
-    house = House(Lobby(limit=3))
+    house = House(ConnectionLimit(limit=3))
     (_, first), (second, second_line), (third, third_line) = (house.connect() for _ in range(3))
     second.data_received(b"GET / HT")
     third.data_received(ASK)
@@ -305,11 +305,11 @@ async def test_a_full_house_lets_the_longest_silent_go() -> None:
     house.connect()
     assert second_line.aborted
     assert not third_line.closed, "it waits for its answer"
-    assert (len(house.lobby), house.lobby.dismissed) == (3, 2)
+    assert (len(house.lobby), house.lobby.evicted) == (3, 2)
 
 
 async def test_a_house_full_of_those_who_wait_for_answers_refuses_the_next() -> None:
-    house = House(Lobby(limit=2))
+    house = House(ConnectionLimit(limit=2))
     pairs = [house.connect() for _ in range(2)]
     for one, _ in pairs:
         one.data_received(ASK)

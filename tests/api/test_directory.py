@@ -8,7 +8,7 @@ import pytest
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from rota.api.directory import Directory
+from rota.api.directory import Router
 from rota.api.endpoints import OPERATIONS
 
 PATHS = list(dict.fromkeys(operation.path for operation in OPERATIONS))
@@ -40,7 +40,7 @@ def by_routes(path: str) -> tuple[object, object] | None:
 @pytest.mark.parametrize("path", PATHS)
 def test_every_call_is_found_with_its_words(path: str) -> None:
     asked = re.sub(r"\{(\w+)\}", r"a \1 of ü.", path)
-    found = Directory(NOWHERE, CALLS).find(asked)
+    found = Router(NOWHERE, CALLS).find(asked)
     assert found == by_routes(asked)
     assert found is not None
     assert found[0] is CALLS[path]
@@ -50,5 +50,5 @@ def test_every_call_is_found_with_its_words(path: str) -> None:
     "path", ["", "/", "/job", "/jobs/", "//jobs", "/jobs//why", "/jobs/1/why/2", "/ui/jobs", "jobs"]
 )
 def test_what_is_no_call_is_passed_on(path: str) -> None:
-    assert Directory(NOWHERE, CALLS).find(path) is None
+    assert Router(NOWHERE, CALLS).find(path) is None
     assert by_routes(path) is None

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from rota.api.reading.bodies import explain
+from rota.api.reading.bodies import decode_problem
 from rota.wire.patterns import PATTERN_TEXTS
 
 PATTERN, MEANT = next(iter(PATTERN_TEXTS.items()))
@@ -153,7 +153,7 @@ def test_the_decoder_says_what_the_reader_looks_for(
 ) -> None:
     error = refused(**fields)
     assert str(error) == sentence
-    (found,) = explain(error, Body).errors
+    (found,) = decode_problem(error, Body).errors
     assert (found.field, found.message) == (field, message)
 
 
@@ -161,5 +161,5 @@ def test_the_decoder_names_a_missing_field_as_the_reader_looks_for_it() -> None:
     with pytest.raises(msgspec.ValidationError) as error:
         msgspec.json.decode(b"{}", type=Body)
     assert str(error.value) == "Object missing required field `needed`"
-    (found,) = explain(error.value, Body).errors
+    (found,) = decode_problem(error.value, Body).errors
     assert (found.field, found.message) == ("needed", "`needed` is required")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 
 JOB = {"name": "scan", "task": NOOP}
 NOBODY = "019a85c0-2222-7333-8444-955566677788"
@@ -28,29 +28,29 @@ def event(event_id: str = "e1", **fields: Any) -> dict[str, Any]:
     }
 
 
-async def make(house: House, expect: int = 201, **fields: Any) -> dict[str, Any]:
+async def make(house: InProcessServer, expect: int = 201, **fields: Any) -> dict[str, Any]:
     body = {"name": "uploads", "event": "object.uploaded", "job": JOB, **fields}
     answer: dict[str, Any] = await house.ask("POST", "/triggers", body, expect=expect)
     return answer
 
 
-async def send(house: House, body: Any, expect: int = 202, **more: Any) -> Any:
+async def send(house: InProcessServer, body: Any, expect: int = 202, **more: Any) -> Any:
     answer = await house.http.post("/events", content=json.dumps(body), **more)
     assert answer.status_code == expect, answer.text
     return answer.json()
 
 
-async def ledger(house: House, trigger_id: str, query: str = "") -> list[dict[str, Any]]:
+async def ledger(house: InProcessServer, trigger_id: str, query: str = "") -> list[dict[str, Any]]:
     page = await house.ask("GET", f"/triggers/{trigger_id}/events{query}", expect=200)
     items: list[dict[str, Any]] = page["items"]
     return items
 
 
-async def payload_of(house: House, job_id: str) -> Any:
+async def payload_of(house: InProcessServer, job_id: str) -> Any:
     return (await house.ask("GET", f"/jobs/{job_id}", expect=200))["payload"]
 
 
-async def test_an_event_makes_a_job_that_has_its_data(house: House) -> None:
+async def test_an_event_makes_a_job_that_has_its_data(house: InProcessServer) -> None:
     made = await make(house)
     told = await house.ask("POST", "/events", event(), expect=202)
     (job_id,) = told["job_ids"]
@@ -62,7 +62,7 @@ async def test_an_event_makes_a_job_that_has_its_data(house: House) -> None:
     assert not told["duplicate"]
 
 
-async def test_the_same_event_twice_starts_its_jobs_once(house: House) -> None:
+async def test_the_same_event_twice_starts_its_jobs_once(house: InProcessServer) -> None:
     made = await make(house)
     first = await send(house, event())
     again = await send(house, event(data={"other": 1}))
@@ -72,7 +72,7 @@ async def test_the_same_event_twice_starts_its_jobs_once(house: House) -> None:
     assert (listed["repeats"], listed["duplicate"]) == (1, False)
 
 
-async def test_the_same_event_sent_at_once_by_many_starts_one_job(house: House) -> None:
+async def test_the_same_event_sent_at_once_by_many_starts_one_job(house: InProcessServer) -> None:
     made = await make(house)
     told = await asyncio.gather(*(send(house, event()) for _ in range(8)))
     assert len({one["job_ids"][0] for one in told}) == 1
@@ -80,14 +80,14 @@ async def test_the_same_event_sent_at_once_by_many_starts_one_job(house: House) 
     assert len(await ledger(house, made["trigger_id"])) == 1
 
 
-async def test_an_event_may_come_structured(house: House) -> None:
+async def test_an_event_may_come_structured(house: InProcessServer) -> None:
     await make(house)
     told = await send(house, event(specversion="1.0", region="eu"), headers=STRUCTURED)
     payload = await payload_of(house, told["job_ids"][0])
     assert payload["region"] == "eu"
 
 
-async def test_an_event_may_come_binary(house: House) -> None:
+async def test_an_event_may_come_binary(house: InProcessServer) -> None:
     await make(house)
     headers = {
         "ce-specversion": "1.0",
@@ -102,7 +102,7 @@ async def test_an_event_may_come_binary(house: House) -> None:
     assert (payload["data"], payload["subject"]) == ({"size": 5}, "a b")
 
 
-async def test_data_that_is_not_json_reaches_the_job_in_base64(house: House) -> None:
+async def test_data_that_is_not_json_reaches_the_job_in_base64(house: InProcessServer) -> None:
     await make(house)
     headers = {
         "ce-specversion": "1.0",
@@ -117,7 +117,7 @@ async def test_data_that_is_not_json_reaches_the_job_in_base64(house: House) -> 
     assert payload["datacontenttype"] == "image/png"
 
 
-async def test_events_may_come_as_a_batch(house: House) -> None:
+async def test_events_may_come_as_a_batch(house: InProcessServer) -> None:
     await make(house)
     told = await send(house, [event("a"), event("b"), event("a")], 200, headers=BATCHED)
     assert [one["duplicate"] for one in told["items"]] == [False, False, True]
@@ -148,14 +148,14 @@ async def test_events_may_come_as_a_batch(house: House) -> None:
     ],
 )
 async def test_what_is_no_event_is_refused_with_the_reason(
-    house: House, body: Any, field: str, said: str
+    house: InProcessServer, body: Any, field: str, said: str
 ) -> None:
     problem = await send(house, body, 422)
     assert said in problem["detail"]
     assert problem["errors"][0]["field"] == field
 
 
-async def test_what_cannot_be_read_is_refused(house: House) -> None:
+async def test_what_cannot_be_read_is_refused(house: InProcessServer) -> None:
     for content, headers, status in [
         (b"{", STRUCTURED, 400),
         (b"", STRUCTURED, 400),
@@ -166,7 +166,7 @@ async def test_what_cannot_be_read_is_refused(house: House) -> None:
         assert answer.status_code == status, answer.text
 
 
-async def test_an_event_of_ten_megabytes_is_refused(house: House) -> None:
+async def test_an_event_of_ten_megabytes_is_refused(house: InProcessServer) -> None:
     large = {"text": "x" * 10_000_000}
     assert "at most 1000000 bytes" in (await send(house, event(data=large), 413))["detail"]
     assert (await send(house, [event(data=large)], 413))["detail"].startswith("[0].")
@@ -174,7 +174,7 @@ async def test_an_event_of_ten_megabytes_is_refused(house: House) -> None:
     await send(house, large, 413, headers=binary)
 
 
-async def test_a_trigger_answers_all_that_was_asked(house: House) -> None:
+async def test_a_trigger_answers_all_that_was_asked(house: InProcessServer) -> None:
     made = await make(
         house,
         filter={"size": [10, 20]},
@@ -191,7 +191,7 @@ async def test_a_trigger_answers_all_that_was_asked(house: House) -> None:
     assert (await house.ask("GET", "/triggers?event=other"))["items"] == []
 
 
-async def test_short_forms_of_debounce_and_batch(house: House) -> None:
+async def test_short_forms_of_debounce_and_batch(house: InProcessServer) -> None:
     made = await make(house, debounce="5s")
     assert made["debounce"]["wait"] == 5
     other = await make(house, name="other", batch=10)
@@ -216,13 +216,13 @@ async def test_short_forms_of_debounce_and_batch(house: House) -> None:
     ],
 )
 async def test_a_trigger_that_makes_no_sense_is_refused(
-    house: House, fields: dict[str, Any], field: str
+    house: InProcessServer, fields: dict[str, Any], field: str
 ) -> None:
     problem = await make(house, 422, **fields)
     assert problem["errors"][0]["field"] == field, problem
 
 
-async def test_a_trigger_can_be_changed_paused_and_removed(house: House) -> None:
+async def test_a_trigger_can_be_changed_paused_and_removed(house: InProcessServer) -> None:
     made = await make(house, filter={"size": 10}, batch=10)
     path = f"/triggers/{made['trigger_id']}"
     changed = await house.ask("PATCH", path, {"filter": "data.size > 5"}, expect=200)
@@ -243,7 +243,7 @@ async def test_a_trigger_can_be_changed_paused_and_removed(house: House) -> None
     await house.ask("GET", "/triggers/x", expect=404)
 
 
-async def test_a_patch_may_change_the_kind_of_task(house: House) -> None:
+async def test_a_patch_may_change_the_kind_of_task(house: InProcessServer) -> None:
     made = await make(house)
     task = {"kind": "command", "argv": ["./scan.sh", "{{event.id}}"]}
     patch = {"job": {"task": task}}
@@ -252,12 +252,12 @@ async def test_a_patch_may_change_the_kind_of_task(house: House) -> None:
     assert changed["job"]["name"] == "scan"
 
 
-async def test_a_name_is_there_once(house: House) -> None:
+async def test_a_name_is_there_once(house: InProcessServer) -> None:
     await make(house)
     assert "already" in (await make(house, 409))["detail"]
 
 
-async def test_the_ledger_says_why_an_event_made_no_job(house: House) -> None:
+async def test_the_ledger_says_why_an_event_made_no_job(house: InProcessServer) -> None:
     made = await make(house, filter="data.size > 100")
     await send(house, event())
     await send(house, event("e2", data={"size": 200}))
@@ -273,7 +273,7 @@ async def test_the_ledger_says_why_an_event_made_no_job(house: House) -> None:
     await house.ask("GET", f"/triggers/{made['trigger_id']}/events?outcome=maybe", expect=422)
 
 
-async def test_events_are_listed_page_by_page(house: House) -> None:
+async def test_events_are_listed_page_by_page(house: InProcessServer) -> None:
     await send(house, [event(str(n)) for n in range(5)], 200)
     await send(house, event("other", type="order.paid"))
     seen: list[str] = []
@@ -288,7 +288,7 @@ async def test_events_are_listed_page_by_page(house: House) -> None:
     await house.ask("GET", "/events?cursor=AAAA", expect=422)
 
 
-async def test_gathered_events_make_one_job(house: House) -> None:
+async def test_gathered_events_make_one_job(house: InProcessServer) -> None:
     made = await make(house, batch={"size": 3, "wait": "1h"})
     first = await send(house, event("a"))
     assert first["outcomes"][0]["outcome"] == "held"
@@ -302,7 +302,7 @@ async def test_gathered_events_make_one_job(house: House) -> None:
     assert {line["job_id"] for line in await ledger(house, made["trigger_id"])} == {job_id}
 
 
-async def test_a_quiet_window_closes_by_itself(house: House) -> None:
+async def test_a_quiet_window_closes_by_itself(house: InProcessServer) -> None:
     made = await make(house, debounce=0.05)
     await send(house, event())
     async with asyncio.timeout(20):
@@ -311,7 +311,7 @@ async def test_a_quiet_window_closes_by_itself(house: House) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_that_fails_sets_off_a_trigger(house: House) -> None:
+async def test_a_job_that_fails_sets_off_a_trigger(house: InProcessServer) -> None:
     made = await make(house, event="rota.job.failed", filter={"name": "j"})
     order = await house.start(await house.register())
     await house.finish(order, "failed", error={"message": "no"})
@@ -321,7 +321,7 @@ async def test_a_job_that_fails_sets_off_a_trigger(house: House) -> None:
     assert payload["data"]["error"] == {"message": "no"}
 
 
-async def test_an_event_can_be_tried_out(house: House) -> None:
+async def test_an_event_can_be_tried_out(house: InProcessServer) -> None:
     made = await make(house, filter="data.size > 100")
     other = await make(house, name="all", event="object.*")
     tried = await house.ask("POST", "/triggers/preview", {"event": event()}, expect=200)
@@ -342,7 +342,7 @@ async def test_an_event_can_be_tried_out(house: House) -> None:
     assert await ledger(house, made["trigger_id"]) == []
 
 
-async def test_a_program_sets_all_its_triggers_at_once(house: House) -> None:
+async def test_a_program_sets_all_its_triggers_at_once(house: InProcessServer) -> None:
     spec = {"name": "a", "event": "x", "job": JOB}
     body = {"owner": "shop", "triggers": [spec, {**spec, "name": "b"}]}
     done = await house.ask("POST", "/triggers/deploy", body, expect=200)
@@ -355,7 +355,7 @@ async def test_a_program_sets_all_its_triggers_at_once(house: House) -> None:
     assert problem["errors"][0]["field"] == "triggers[0].filter"
 
 
-async def test_the_figures_count_events_and_verdicts(house: House) -> None:
+async def test_the_figures_count_events_and_verdicts(house: InProcessServer) -> None:
     await make(house, filter="data.size > 100")
     await send(house, event())
     await send(house, event())
@@ -365,7 +365,7 @@ async def test_the_figures_count_events_and_verdicts(house: House) -> None:
     assert 'rota_trigger_decisions_total{outcome="filtered"} 1.0' in text
 
 
-async def test_a_changed_job_still_says_where_it_came_from(house: House) -> None:
+async def test_a_changed_job_still_says_where_it_came_from(house: InProcessServer) -> None:
     made = await make(house)
     told = await send(house, event())
     path = f"/jobs/{told['job_ids'][0]}"

@@ -4,12 +4,12 @@ import hashlib
 
 import pytest
 
-from tests.api.house import House, Tap
+from tests.api.house import InProcessServer, StreamReader
 
 NOBODY = "019a85c2-7d40-7b11-8a2c-90f1c3d2e4a5"
 
 
-async def test_an_execution_is_shown_and_listed(house: House) -> None:
+async def test_an_execution_is_shown_and_listed(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     shown = await house.ask("GET", f"/executions/{order['execution_id']}", expect=200)
@@ -27,7 +27,7 @@ async def test_an_execution_is_shown_and_listed(house: House) -> None:
     await house.ask("GET", "/executions/nonsense", expect=404)
 
 
-async def test_a_completion_may_be_repeated_but_not_changed(house: House) -> None:
+async def test_a_completion_may_be_repeated_but_not_changed(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/complete"
     done = {"status": "succeeded", "fence": order["fence"], "exit_code": 0, "usage": {"cpu_s": 1}}
@@ -43,7 +43,7 @@ async def test_a_completion_may_be_repeated_but_not_changed(house: House) -> Non
     await house.ask("POST", path, {"status": "succeeded"}, expect=422)
 
 
-async def test_progress_is_visible_at_once(house: House) -> None:
+async def test_progress_is_visible_at_once(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/progress"
     for number in range(1, 4):
@@ -58,7 +58,7 @@ async def test_progress_is_visible_at_once(house: House) -> None:
     await house.ask("POST", path, {"progress": 0.9, "fence": order["fence"]}, expect=409)
 
 
-async def test_progress_says_when_to_stop(house: House) -> None:
+async def test_progress_says_when_to_stop(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/progress"
     assert (await house.ask("POST", path, {"progress": 0.1}))["cancel"] == []
@@ -67,7 +67,7 @@ async def test_progress_says_when_to_stop(house: House) -> None:
     assert answer["cancel"] == [order["execution_id"]]
 
 
-async def test_logs_are_kept_once_however_often_they_are_sent(house: House) -> None:
+async def test_logs_are_kept_once_however_often_they_are_sent(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/logs"
     for _ in range(2):
@@ -84,7 +84,9 @@ async def test_logs_are_kept_once_however_often_they_are_sent(house: House) -> N
     assert (await house.http.get(named)).text == "one\ntwo\nthree\n"
 
 
-async def test_logs_of_nobody_a_wrong_fence_and_too_much_are_refused(house: House) -> None:
+async def test_logs_of_nobody_a_wrong_fence_and_too_much_are_refused(
+    house: InProcessServer,
+) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/logs"
     assert (await house.http.post(f"{path}?fence=9", content=b"x")).status_code == 409
@@ -98,17 +100,19 @@ async def test_logs_of_nobody_a_wrong_fence_and_too_much_are_refused(house: Hous
     assert (await house.http.get(other)).status_code == 404
 
 
-async def test_a_job_that_has_not_run_has_an_empty_log(house: House) -> None:
+async def test_a_job_that_has_not_run_has_an_empty_log(house: InProcessServer) -> None:
     job = await house.submit()
     answer = await house.http.get(f"/jobs/{job['job_id']}/logs")
     assert (answer.status_code, answer.text) == (200, "")
 
 
-async def test_a_followed_log_goes_on_through_retries_until_the_job_ends(house: House) -> None:
+async def test_a_followed_log_goes_on_through_retries_until_the_job_ends(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     retry = {"max_attempts": 2, "delay": 0, "jitter": 0}
     first = await house.start(worker, retry=retry)
-    async with Tap(house, f"/jobs/{first['job_id']}/logs?follow=true") as tap:
+    async with StreamReader(house, f"/jobs/{first['job_id']}/logs?follow=true") as tap:
         path = f"/executions/{first['execution_id']}/logs"
         await house.http.post(path, content=b"try one\n")
         await tap.read_until("try one\n")
@@ -120,17 +124,17 @@ async def test_a_followed_log_goes_on_through_retries_until_the_job_ends(house: 
         assert await tap.read_all() == "try one\ntry two\n"
 
 
-async def test_a_shutdown_ends_a_followed_log_properly(house: House) -> None:
+async def test_a_shutdown_ends_a_followed_log_properly(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/logs"
     await house.http.post(path, content=b"so far\n")
-    async with Tap(house, f"{path}?follow=true") as tap:
+    async with StreamReader(house, f"{path}?follow=true") as tap:
         await tap.read_until("so far\n")
         house.parts.closing.set()
         assert await tap.read_all() == "so far\n"
 
 
-async def test_artifacts_are_kept_listed_and_fetched(house: House) -> None:
+async def test_artifacts_are_kept_listed_and_fetched(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts"
 
@@ -154,7 +158,9 @@ async def test_artifacts_are_kept_listed_and_fetched(house: House) -> None:
 
 
 @pytest.mark.parametrize("written", ["plots%2F2026%2fa%20b.png", "plots/2026/a%20b.png"])
-async def test_a_file_in_folders_is_fetched_by_its_whole_name(house: House, written: str) -> None:
+async def test_a_file_in_folders_is_fetched_by_its_whole_name(
+    house: InProcessServer, written: str
+) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts"
     kept = await house.http.put(f"{path}/{written}", content=b"png")
@@ -169,7 +175,7 @@ async def test_a_file_in_folders_is_fetched_by_its_whole_name(house: House, writ
     assert (await house.http.get(link["url"])).content == b"png"
 
 
-async def test_a_file_may_be_called_as_a_call_is(house: House) -> None:
+async def test_a_file_may_be_called_as_a_call_is(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts"
     for name in ("plots", "plots%2Flink", "plots%2Fupload"):
@@ -184,7 +190,7 @@ _ELSEWHERE = ["a%2F..%2Fb", "a/%2e%2e/b", "%2Fetc", "a%2F", "a/", "a%2F%2Fb", "a
 
 
 @pytest.mark.parametrize("name", [".hidden", "a%00b", "..", "%2e%2e%2fetc", "a%0Ab", *_ELSEWHERE])
-async def test_artifact_names_cannot_lead_elsewhere(house: House, name: str) -> None:
+async def test_artifact_names_cannot_lead_elsewhere(house: InProcessServer, name: str) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/{name}"
     answer = await house.http.put(path, content=b"x")
@@ -192,7 +198,7 @@ async def test_artifact_names_cannot_lead_elsewhere(house: House, name: str) -> 
     assert (await house.ask("GET", f"/executions/{order['execution_id']}"))["artifacts"] == []
 
 
-async def test_missing_artifacts_are_not_found(house: House) -> None:
+async def test_missing_artifacts_are_not_found(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/no.txt"
     assert (await house.http.get(path)).status_code == 404

@@ -352,7 +352,7 @@ async def test_every_server_shows_the_same_cluster() -> None:
         leader, follower = await cell.pair()
         await leader.submit()
         for server in (leader, follower):
-            await server.parts.presence.announce()  # type: ignore[union-attr]
+            await server.parts.membership.announce()  # type: ignore[union-attr]
         views = [await server.ask("GET", "/cluster", expect=200) for server in cell.servers]
         for view in views:
             assert (view["leader"], view["durability"], view["warnings"]) == ("a", "single", [])

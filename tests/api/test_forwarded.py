@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rota.api.door.forwarded import read_forwarded, sign
-from rota.api.door.throttle import Buckets, Rate, Throttle
+from rota.api.door.throttle import Rate, RateLimiter, Throttle
 from rota.api.endpoints import OPERATIONS
-from tests.api.house import open_house
+from tests.api.house import open_server
 
 SECRET = b"shared by all servers of a cell"
 
@@ -45,9 +45,9 @@ def test_a_server_that_has_no_secret_yet_believes_nobody() -> None:
 
 
 async def test_a_forwarded_call_counts_for_its_client_and_not_for_the_server_between() -> None:
-    throttle = Throttle(by_address=Buckets(Rate(1, 60_000)))
-    async with open_house(throttle=throttle) as house:
-        secret = house.parts.access.roster.secret
+    throttle = Throttle(by_address=RateLimiter(Rate(1, 60_000)))
+    async with open_server(throttle=throttle) as house:
+        secret = house.parts.access.tokens.secret
         statuses = []
         for remote in ("192.0.2.1", "192.0.2.2", "192.0.2.1"):
             headers = {"Rota-Forwarded": sign(secret, "b", remote)}
@@ -59,7 +59,7 @@ async def test_a_forwarded_call_counts_for_its_client_and_not_for_the_server_bet
 
 def test_what_any_server_answers_needs_nothing_that_only_the_leader_has() -> None:
     """A new call goes to the leader unless somebody thought about it and wrote it down here."""
-    anywhere = {f"{one.method} {one.path}" for one in OPERATIONS if one.anywhere}
+    anywhere = {f"{one.method} {one.path}" for one in OPERATIONS if one.any_server}
     assert anywhere == {
         "GET /audit",
         "GET /bundles",

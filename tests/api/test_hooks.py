@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from rota.engine.clock import SystemClock
-from tests.api.house import HOST, NOOP, House
+from tests.api.house import HOST, NOOP, InProcessServer
 
 SECRET = "a-secret-of-32-characters-or-so!"
 BODY = {"action": "opened", "number": 7}
@@ -26,32 +26,34 @@ def stamped(body: bytes, at_s: int | None = None, secret: str = SECRET) -> str:
     return f"t={stamp},v1={signed(f'{stamp}.'.encode() + body, secret)}"
 
 
-async def deliver(house: House, name: str, raw: bytes, headers: dict[str, str]) -> httpx2.Response:
+async def deliver(
+    house: InProcessServer, name: str, raw: bytes, headers: dict[str, str]
+) -> httpx2.Response:
     """As a stranger: without a token."""
     transport = httpx2.ASGITransport(app=house.app)
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://{HOST}") as stranger:
         return await stranger.post(f"/hooks/{name}", content=raw, headers=headers)
 
 
-async def hook(house: House, name: str, scheme: str, **more: Any) -> dict[str, Any]:
+async def hook(house: InProcessServer, name: str, scheme: str, **more: Any) -> dict[str, Any]:
     body = {"scheme": scheme, "secrets": [SECRET], **more}
     answer: dict[str, Any] = await house.ask("PUT", f"/hooks/{name}", body, expect=201)
     return answer
 
 
-async def trigger(house: House, kind: str) -> str:
+async def trigger(house: InProcessServer, kind: str) -> str:
     body = {"name": kind, "event": kind, "job": {"name": "j", "task": NOOP}}
     return str((await house.ask("POST", "/triggers", body, expect=201))["trigger_id"])
 
 
-async def fired(house: House, trigger_id: str) -> list[dict[str, Any]]:
+async def fired(house: InProcessServer, trigger_id: str) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = (await house.ask("GET", f"/triggers/{trigger_id}/events"))[
         "items"
     ]
     return items
 
 
-async def test_a_message_signed_as_github_does_starts_a_job(house: House) -> None:
+async def test_a_message_signed_as_github_does_starts_a_job(house: InProcessServer) -> None:
     await hook(house, "code", "github")
     trigger_id = await trigger(house, "github.pull_request")
     raw = json.dumps(BODY).encode()
@@ -62,7 +64,7 @@ async def test_a_message_signed_as_github_does_starts_a_job(house: House) -> Non
     assert (line["source"], line["outcome"]) == ("/hooks/code", "fired")
 
 
-async def test_a_replay_has_no_effect_even_with_other_headers(house: House) -> None:
+async def test_a_replay_has_no_effect_even_with_other_headers(house: InProcessServer) -> None:
     await hook(house, "code", "github")
     trigger_id = await trigger(house, "github.*")
     raw = json.dumps(BODY).encode()
@@ -76,7 +78,7 @@ async def test_a_replay_has_no_effect_even_with_other_headers(house: House) -> N
     assert len(await fired(house, trigger_id)) == 1
 
 
-async def test_a_message_signed_as_stripe_does_starts_a_job(house: House) -> None:
+async def test_a_message_signed_as_stripe_does_starts_a_job(house: InProcessServer) -> None:
     await hook(house, "pay", "stripe")
     trigger_id = await trigger(house, "stripe.invoice.paid")
     raw = json.dumps({"id": "evt_1", "type": "invoice.paid"}).encode()
@@ -88,7 +90,7 @@ async def test_a_message_signed_as_stripe_does_starts_a_job(house: House) -> Non
     assert line["event_id"] == "evt_1"
 
 
-async def test_an_event_of_another_cell_keeps_what_it_says(house: House) -> None:
+async def test_an_event_of_another_cell_keeps_what_it_says(house: InProcessServer) -> None:
     await hook(house, "berlin", "rota")
     trigger_id = await trigger(house, "webhook.berlin.rota.job.failed")
     body = {"id": "42.0", "source": "rota", "type": "rota.job.failed", "data": {"job_id": "x"}}
@@ -109,14 +111,16 @@ async def test_an_event_of_another_cell_keeps_what_it_says(house: House) -> None
         {"Authorization": "Bearer nonsense"},
     ],
 )
-async def test_an_unsigned_message_is_refused(house: House, headers: dict[str, str]) -> None:
+async def test_an_unsigned_message_is_refused(
+    house: InProcessServer, headers: dict[str, str]
+) -> None:
     await hook(house, "code", "github")
     answer = await deliver(house, "code", b"{}", headers)
     assert (answer.status_code, answer.json()["type"]) == (401, "urn:rota:problem:bad_signature")
     assert (await house.ask("GET", "/events"))["items"] == []
 
 
-async def test_a_signature_of_another_body_or_secret_is_refused(house: House) -> None:
+async def test_a_signature_of_another_body_or_secret_is_refused(house: InProcessServer) -> None:
     await hook(house, "code", "github")
     for signature in (signed(b"{}"), signed(b'{"a":1}', "another-secret-that-is-wrong")):
         headers = {"X-Hub-Signature-256": f"sha256={signature}"}
@@ -124,7 +128,7 @@ async def test_a_signature_of_another_body_or_secret_is_refused(house: House) ->
 
 
 @pytest.mark.parametrize("off_s", [-3600, 3600])
-async def test_an_old_signature_is_refused(house: House, off_s: int) -> None:
+async def test_an_old_signature_is_refused(house: InProcessServer, off_s: int) -> None:
     await hook(house, "pay", "stripe")
     at_s = SystemClock().now() // 1000 + off_s
     answer = await deliver(house, "pay", b"{}", {"Stripe-Signature": stamped(b"{}", at_s)})
@@ -133,12 +137,12 @@ async def test_an_old_signature_is_refused(house: House, off_s: int) -> None:
 
 
 @pytest.mark.parametrize("header", ["t=,v1=x", "t=abc,v1=x", "v1=x", "t=99999999999999,v1=x", ","])
-async def test_a_header_that_makes_no_sense_is_refused(house: House, header: str) -> None:
+async def test_a_header_that_makes_no_sense_is_refused(house: InProcessServer, header: str) -> None:
     await hook(house, "pay", "stripe")
     assert (await deliver(house, "pay", b"{}", {"Stripe-Signature": header})).status_code == 401
 
 
-async def test_a_secret_can_be_replaced_without_a_gap(house: House) -> None:
+async def test_a_secret_can_be_replaced_without_a_gap(house: InProcessServer) -> None:
     await hook(house, "code", "github")
     new = "the-new-secret-that-comes-next"
     await house.ask(
@@ -150,7 +154,7 @@ async def test_a_secret_can_be_replaced_without_a_gap(house: House) -> None:
         assert (await deliver(house, "code", raw, headers)).status_code == 202
 
 
-async def test_secrets_are_never_shown_again(house: House) -> None:
+async def test_secrets_are_never_shown_again(house: InProcessServer) -> None:
     made = await house.ask("PUT", "/hooks/code", {"scheme": "github"}, expect=201)
     assert len(made["secret"]) >= 32
     await hook(house, "pay", "stripe")
@@ -169,7 +173,7 @@ async def test_secrets_are_never_shown_again(house: House) -> None:
     assert (await deliver(house, "code", raw, headers)).status_code == 202
 
 
-async def test_endpoints_are_set_up_by_those_with_a_token_only(house: House) -> None:
+async def test_endpoints_are_set_up_by_those_with_a_token_only(house: InProcessServer) -> None:
     transport = httpx2.ASGITransport(app=house.app)
     async with httpx2.AsyncClient(transport=transport, base_url=f"http://{HOST}") as stranger:
         assert (await stranger.put("/hooks/x", json={"scheme": "github"})).status_code == 401
@@ -178,7 +182,7 @@ async def test_endpoints_are_set_up_by_those_with_a_token_only(house: House) -> 
         assert (await stranger.post("/hooks/x", json={})).status_code == 404
 
 
-async def test_bad_endpoints_are_refused(house: House) -> None:
+async def test_bad_endpoints_are_refused(house: InProcessServer) -> None:
     for body in ({"scheme": "none"}, {"scheme": "github", "secrets": ["short"]}, {}):
         await house.ask("PUT", "/hooks/x", body, expect=422)
     await house.ask("DELETE", "/hooks/x", expect=404)
@@ -187,7 +191,9 @@ async def test_bad_endpoints_are_refused(house: House) -> None:
     await house.ask("GET", "/hooks/x", expect=404)
 
 
-async def test_a_signed_message_that_is_no_json_or_too_large_is_refused(house: House) -> None:
+async def test_a_signed_message_that_is_no_json_or_too_large_is_refused(
+    house: InProcessServer,
+) -> None:
     await hook(house, "code", "github")
     for raw, status in ((b"a=1", 400), (b"[]", 422), (b"x" * 1_100_000, 413)):
         headers = {"X-Hub-Signature-256": f"sha256={signed(raw)}"}

@@ -18,12 +18,12 @@ from rota import wire
 from rota.api.customs.paging import read_cursor
 from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
 from rota.api.reading.bodies import read_json
-from rota.api.reading.entries import named
+from rota.api.reading.entries import entry_path
 from rota.wire import patterns
 from rota.wire.cursors import make_cursor
 from rota.wire.limits import BODY_BYTES_MAX
 from rota.wire.problems import ProblemError
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 
 START = b'{"name":"a","task":{"kind":"noop"}'
 
@@ -42,7 +42,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
-async def test_what_is_not_json_is_400(house: House, body: bytes) -> None:
+async def test_what_is_not_json_is_400(house: InProcessServer, body: bytes) -> None:
     answer = await house.http.post("/jobs", content=body)
     assert answer.status_code == 400, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
@@ -51,7 +51,7 @@ async def test_what_is_not_json_is_400(house: House, body: bytes) -> None:
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_what_is_nested_far_too_deeply_is_refused(house: House) -> None:
+async def test_what_is_nested_far_too_deeply_is_refused(house: InProcessServer) -> None:
     body = START + b',"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     answer = await house.http.post("/jobs", content=body)
     # Before Python 3.14 its reader gives up first, and says that it is no JSON it can read.
@@ -103,7 +103,7 @@ SENSELESS: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize(("extra", "field"), SENSELESS.values(), ids=SENSELESS.keys())
 async def test_what_makes_no_sense_is_422_and_names_the_field(
-    house: House, extra: bytes, field: str
+    house: InProcessServer, extra: bytes, field: str
 ) -> None:
     one = START + extra + b"}"
     problem = (await house.http.post("/jobs", content=one)).json()
@@ -117,7 +117,7 @@ async def test_what_makes_no_sense_is_422_and_names_the_field(
 
 
 async def test_the_entry_at_fault_is_named_wherever_it_is_if_the_body_is_not_large(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     task = {"kind": "command", "argv": ["x"], "env": {"A": "1", "B": 2}}
     problem = await house.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
@@ -134,7 +134,7 @@ async def test_the_entry_at_fault_is_named_wherever_it_is_if_the_body_is_not_lar
 
 @pytest.mark.parametrize("second", [b"[]", b"5", b"[5]", b"[{}]", b'[{"labels":[]}]'])
 async def test_a_name_that_stands_twice_in_a_body_is_the_senders_fault_too(
-    house: House, second: bytes
+    house: InProcessServer, second: bytes
 ) -> None:
     """What the decoder refused is not where the name leads the second time."""
     first = b'[{"name":"a","task":{"kind":"noop"},"labels":{"x":1}}]'
@@ -159,11 +159,11 @@ async def test_to_find_the_entry_at_fault_takes_a_few_reads_however_many_there_a
             decode(body)
         said, reads = str(refused.value), 0
         # A path as that of a struct: its own decoder names the field.
-        assert named(".labels[...]", said, body, decode) == f".labels.k{fault}"
+        assert entry_path(".labels[...]", said, body, decode) == f".labels.k{fault}"
         assert reads <= 7
 
 
-async def test_a_misspelt_field_gets_the_nearest_name(house: House) -> None:
+async def test_a_misspelt_field_gets_the_nearest_name(house: InProcessServer) -> None:
     for extra, hint in (
         ({"priorty": 1}, "`priority`"),
         ({"requirements": {"memroy": 1}}, "`memory`"),
@@ -180,14 +180,16 @@ async def test_a_misspelt_field_gets_the_nearest_name(house: House) -> None:
 
 
 async def test_a_kind_of_task_that_nobody_knows_is_refused_with_those_there_are(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     problem = await house.ask("POST", "/jobs", {"name": "a", "task": {"kind": "magic"}}, expect=422)
     assert "`command`, `python`, `http`, `bundle`, `container` and `noop`" in problem["detail"]
     assert problem["errors"][0]["field"] == "task.kind"
 
 
-async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(house: House) -> None:
+async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(
+    house: InProcessServer,
+) -> None:
     taken = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -203,7 +205,7 @@ async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(hous
     assert (await house.http.post("/jobs", content=b"{}", headers=claimed)).status_code == 413
 
 
-async def test_only_json_is_taken_for_json(house: House) -> None:
+async def test_only_json_is_taken_for_json(house: InProcessServer) -> None:
     body = START + b"}"
     for media in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         answer = await house.http.post("/jobs", content=body, headers={"Content-Type": media})
@@ -214,7 +216,9 @@ async def test_only_json_is_taken_for_json(house: House) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
-async def test_a_compressed_body_is_not_taken_for_bad_json(house: House, encoding: str) -> None:
+async def test_a_compressed_body_is_not_taken_for_bad_json(
+    house: InProcessServer, encoding: str
+) -> None:
     packed = {"Content-Encoding": encoding}
     answer = await house.http.post("/jobs", content=gzip.compress(START + b"}"), headers=packed)
     assert answer.status_code == 415
@@ -243,7 +247,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("extra", "said"), REFUSED.values(), ids=REFUSED.keys())
 async def test_a_refusal_says_what_would_be_taken(
-    house: House, extra: dict[str, Any], said: str
+    house: InProcessServer, extra: dict[str, Any], said: str
 ) -> None:
     problem = await house.ask("POST", "/jobs", {"name": "a", "task": NOOP, **extra}, expect=422)
     assert said in problem["errors"][0]["message"]
@@ -261,14 +265,18 @@ NAMED = {
 
 
 @pytest.mark.parametrize("path", NAMED)
-async def test_a_name_that_cannot_be_is_told_what_a_name_may_be(house: House, path: str) -> None:
+async def test_a_name_that_cannot_be_is_told_what_a_name_may_be(
+    house: InProcessServer, path: str
+) -> None:
     problem = await house.ask("PUT", f"{path}/-a%20b", NAMED[path], expect=422)
     said = "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _"
     assert problem["errors"] == [{"field": "name", "message": said}]
 
 
 @pytest.mark.parametrize("path", NAMED)
-async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(house: House, path: str) -> None:
+async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(
+    house: InProcessServer, path: str
+) -> None:
     problem = await house.ask("PUT", f"{path}/{'a' * 1000}", NAMED[path], expect=422)
     assert problem["errors"] == [{"field": "name", "message": "takes at most 255 characters"}]
 
@@ -284,7 +292,7 @@ async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(house: House,
     ],
 )
 async def test_what_is_too_much_or_too_little_is_told_how_much_may_be(
-    house: House, field: str, value: object, said: str
+    house: InProcessServer, field: str, value: object, said: str
 ) -> None:
     body = {"name": "j", "task": NOOP, field: value}
     problem = await house.ask("POST", "/jobs", body, expect=422)
@@ -314,7 +322,9 @@ def _patterns_in(kind: Any) -> Iterator[str]:
             yield from _patterns_in(field.type)
 
 
-async def test_a_look_at_a_long_answer_is_told_what_the_answer_would_be(house: House) -> None:
+async def test_a_look_at_a_long_answer_is_told_what_the_answer_would_be(
+    house: InProcessServer,
+) -> None:
     nobody = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
     for path in (f"/jobs/{nobody}/logs", f"/executions/{nobody}/artifacts/a.txt"):
         assert (await house.http.head(path)).status_code == 404, path
@@ -324,7 +334,7 @@ async def test_a_look_at_a_long_answer_is_told_what_the_answer_would_be(house: H
     assert head.headers["content-type"].startswith("text/plain")
 
 
-async def test_other_methods_and_paths_are_problems_too(house: House) -> None:
+async def test_other_methods_and_paths_are_problems_too(house: InProcessServer) -> None:
     answer = await house.http.delete("/jobs")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
@@ -342,18 +352,18 @@ async def test_other_methods_and_paths_are_problems_too(house: House) -> None:
 
 
 @pytest.mark.parametrize("query", ["queue=%00", "queue=%ff", "name=%ed%a0%80", "&".join("a" * 99)])
-async def test_strange_queries_are_refused(house: House, query: str) -> None:
+async def test_strange_queries_are_refused(house: InProcessServer, query: str) -> None:
     assert (await house.http.get(f"/jobs?{query}")).status_code in (400, 422)
 
 
 @pytest.mark.parametrize("name", ["%00", "%ff", "..%2f..", "a" * 3000, "%F0%9F%92%A9", "'; drop"])
-async def test_strange_ids_are_not_found(house: House, name: str) -> None:
+async def test_strange_ids_are_not_found(house: InProcessServer, name: str) -> None:
     for path in ("jobs", "workers", "executions", "queues"):
         answer = await house.http.get(f"/{path}/{name}")
         assert answer.status_code in (404, 422), path
 
 
-async def test_results_are_checked_like_payloads(house: House) -> None:
+async def test_results_are_checked_like_payloads(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/complete"
     for result in (b'"\xff"', b"[" * 200 + b"]" * 200, b'"' + b"x" * 1024 * 1024 + b'"'):

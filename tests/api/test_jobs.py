@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from rota.store.limits import LOOKUP_COST
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 
 NOBODY = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
 FULL = {
@@ -33,7 +33,7 @@ FULL = {
 }
 
 
-async def test_a_submitted_job_is_answered_with_all_that_was_sent(house: House) -> None:
+async def test_a_submitted_job_is_answered_with_all_that_was_sent(house: InProcessServer) -> None:
     answer = await house.http.post("/jobs", json=FULL)
     job = answer.json()
     assert answer.status_code == 201
@@ -48,7 +48,7 @@ async def test_a_submitted_job_is_answered_with_all_that_was_sent(house: House) 
     assert await house.ask("GET", f"/jobs/{job['job_id']}", expect=200) == job
 
 
-async def test_only_name_and_task_are_needed(house: House) -> None:
+async def test_only_name_and_task_are_needed(house: InProcessServer) -> None:
     job = await house.submit("small")
     assert (job["status"], job["queue"], job["priority"]) == ("queued", "default", 0)
     assert (job["requirements"]["cpu"], job["requirements"]["memory"]) == (1, 0)
@@ -56,7 +56,7 @@ async def test_only_name_and_task_are_needed(house: House) -> None:
     assert job["scheduled_at"] == job["created_at"]
 
 
-async def test_a_batch_resolves_its_refs_and_keeps_the_order(house: House) -> None:
+async def test_a_batch_resolves_its_refs_and_keeps_the_order(house: InProcessServer) -> None:
     body = {
         "jobs": [
             {"name": "load", "task": NOOP, "dependencies": [{"job_id": "ref:a", "when": "failed"}]},
@@ -69,7 +69,7 @@ async def test_a_batch_resolves_its_refs_and_keeps_the_order(house: House) -> No
     assert job["dependencies"] == [{"job_id": extract, "when": "failed"}]
 
 
-async def test_a_cycle_is_refused_in_the_senders_words(house: House) -> None:
+async def test_a_cycle_is_refused_in_the_senders_words(house: InProcessServer) -> None:
     body = {
         "jobs": [
             {"name": "a", "task": NOOP, "ref": "first", "dependencies": ["ref:second"]},
@@ -83,7 +83,7 @@ async def test_a_cycle_is_refused_in_the_senders_words(house: House) -> None:
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_refs_that_are_doubled_or_unknown_are_named(house: House) -> None:
+async def test_refs_that_are_doubled_or_unknown_are_named(house: InProcessServer) -> None:
     twice = {"jobs": [{"name": "a", "task": NOOP, "ref": "x"}] * 2}
     problem = await house.ask("POST", "/jobs/batch", twice, expect=422)
     assert problem["errors"][0]["field"] == "jobs[1].ref"
@@ -93,7 +93,7 @@ async def test_refs_that_are_doubled_or_unknown_are_named(house: House) -> None:
     assert "ghost" in problem["detail"]
 
 
-async def test_an_unknown_dependency_is_named(house: House) -> None:
+async def test_an_unknown_dependency_is_named(house: InProcessServer) -> None:
     body = {"name": "a", "task": NOOP, "dependencies": [NOBODY]}
     problem = await house.ask("POST", "/jobs", body, expect=422)
     assert NOBODY in problem["detail"]
@@ -103,7 +103,7 @@ async def test_an_unknown_dependency_is_named(house: House) -> None:
     assert "not-an-id" in problem["detail"]
 
 
-async def test_a_job_may_depend_on_one_that_ended_long_ago(house: House) -> None:
+async def test_a_job_may_depend_on_one_that_ended_long_ago(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     await house.finish(order)
@@ -115,7 +115,7 @@ async def test_a_job_may_depend_on_one_that_ended_long_ago(house: House) -> None
     assert never["status"] == "skipped"
 
 
-async def test_a_repeat_with_the_same_key_gets_the_first_answer(house: House) -> None:
+async def test_a_repeat_with_the_same_key_gets_the_first_answer(house: InProcessServer) -> None:
     keyed = {"headers": {"Idempotency-Key": "k-1"}}
     body = {"name": "once", "task": NOOP}
     first = await house.ask("POST", "/jobs", body, expect=201, **keyed)
@@ -126,7 +126,7 @@ async def test_a_repeat_with_the_same_key_gets_the_first_answer(house: House) ->
     assert other["type"].endswith("idempotency_key_reused")
 
 
-async def test_a_key_makes_every_verb_repeatable(house: House) -> None:
+async def test_a_key_makes_every_verb_repeatable(house: InProcessServer) -> None:
     job = await house.submit()
     path = f"/jobs/{job['job_id']}"
     for method, where in (("PUT", f"{path}/cancel"), ("POST", f"{path}/retry"), ("DELETE", path)):
@@ -139,7 +139,7 @@ async def test_a_key_makes_every_verb_repeatable(house: House) -> None:
     await house.ask("GET", path, expect=404)
 
 
-async def test_a_key_must_be_printable(house: House) -> None:
+async def test_a_key_must_be_printable(house: InProcessServer) -> None:
     for key in ("", "x" * 256, "caf\u00e9"):
         answer = await house.http.post(
             "/jobs",
@@ -149,7 +149,7 @@ async def test_a_key_must_be_printable(house: House) -> None:
         assert answer.status_code == 422, key
 
 
-async def test_lists_are_newest_first_and_go_on_by_cursor(house: House) -> None:
+async def test_lists_are_newest_first_and_go_on_by_cursor(house: InProcessServer) -> None:
     made = [(await house.submit(f"j{n}"))["job_id"] for n in range(5)]
     first = await house.ask("GET", "/jobs?limit=2")
     second = await house.ask("GET", "/jobs", params={"limit": 2, "cursor": first["next_cursor"]})
@@ -159,7 +159,7 @@ async def test_lists_are_newest_first_and_go_on_by_cursor(house: House) -> None:
     assert third["next_cursor"] is None
 
 
-async def test_a_page_of_huge_jobs_ends_early_and_still_leads_on(house: House) -> None:
+async def test_a_page_of_huge_jobs_ends_early_and_still_leads_on(house: InProcessServer) -> None:
     payload = "x" * 1_000_000
     made = [(await house.submit(payload=payload))["job_id"] for _ in range(60)]
     seen: list[str] = []
@@ -174,7 +174,7 @@ async def test_a_page_of_huge_jobs_ends_early_and_still_leads_on(house: House) -
     assert pages == 2
 
 
-async def test_lists_take_filters(house: House) -> None:
+async def test_lists_take_filters(house: InProcessServer) -> None:
     await house.submit("a", queue="q1", labels={"team": "x", "env": "prod"}, priority=3)
     await house.submit("b", queue="q2", labels={"team": "x"}, tenant="acme")
     await house.submit("c", queue="q2", run_at="2100-01-01T00:00:00Z")
@@ -196,7 +196,7 @@ async def test_lists_take_filters(house: House) -> None:
     assert await names("status=&queue=") == "cba"
 
 
-async def test_bad_filters_are_refused_by_name(house: House) -> None:
+async def test_bad_filters_are_refused_by_name(house: InProcessServer) -> None:
     for query, field in (
         ("status=qeued", "status"),
         ("label=nocolon", "label"),
@@ -214,7 +214,9 @@ async def test_bad_filters_are_refused_by_name(house: House) -> None:
     assert "did you mean `queue`" in problem["detail"]
 
 
-async def test_a_waiting_job_is_cancelled_at_once_and_an_ended_one_is_409(house: House) -> None:
+async def test_a_waiting_job_is_cancelled_at_once_and_an_ended_one_is_409(
+    house: InProcessServer,
+) -> None:
     path = f"/jobs/{(await house.submit())['job_id']}"
     job = await house.ask("PUT", f"{path}/cancel", expect=200)
     assert job["status"] == "cancelled"
@@ -223,7 +225,7 @@ async def test_a_waiting_job_is_cancelled_at_once_and_an_ended_one_is_409(house:
     await house.ask("PUT", "/jobs/nonsense/cancel", expect=404)
 
 
-async def test_a_running_job_is_told_to_stop(house: House) -> None:
+async def test_a_running_job_is_told_to_stop(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     job = await house.ask("PUT", f"/jobs/{order['job_id']}/cancel", expect=200)
@@ -234,7 +236,7 @@ async def test_a_running_job_is_told_to_stop(house: House) -> None:
 
 
 async def test_a_long_delay_is_not_cut_short_by_a_longest_one_that_nobody_gave(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     async def longest(**retry: float | str) -> float:
         return float((await house.submit(retry=retry))["retry"]["max_delay"])
@@ -255,7 +257,7 @@ async def test_a_long_delay_is_not_cut_short_by_a_longest_one_that_nobody_gave(
         assert job["retry"]["max_delay"] == now, patch
 
 
-async def test_a_retry_brings_back_what_was_skipped_below(house: House) -> None:
+async def test_a_retry_brings_back_what_was_skipped_below(house: InProcessServer) -> None:
     worker = await house.register()
     body = {
         "jobs": [
@@ -279,7 +281,7 @@ async def test_a_retry_brings_back_what_was_skipped_below(house: House) -> None:
     await house.ask("POST", f"/jobs/{NOBODY}/retry", expect=404)
 
 
-async def test_a_succeeded_job_cannot_be_retried(house: House) -> None:
+async def test_a_succeeded_job_cannot_be_retried(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     await house.finish(order, result={"total": 1})
     job = await house.ask("GET", f"/jobs/{order['job_id']}")
@@ -287,7 +289,7 @@ async def test_a_succeeded_job_cannot_be_retried(house: House) -> None:
     await house.ask("POST", f"/jobs/{order['job_id']}/retry", expect=409)
 
 
-async def test_only_an_ended_job_is_deleted_unless_forced(house: House) -> None:
+async def test_only_an_ended_job_is_deleted_unless_forced(house: InProcessServer) -> None:
     path = f"/jobs/{(await house.submit())['job_id']}"
     await house.ask("DELETE", path, expect=409)
     await house.ask("PUT", f"{path}/cancel", expect=200)
@@ -297,7 +299,7 @@ async def test_only_an_ended_job_is_deleted_unless_forced(house: House) -> None:
 
 
 async def test_a_running_job_that_is_deleted_by_force_goes_when_it_has_stopped(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     order = await house.start(await house.register())
     path = f"/jobs/{order['job_id']}"
@@ -307,7 +309,7 @@ async def test_a_running_job_that_is_deleted_by_force_goes_when_it_has_stopped(
     await house.ask("GET", path, expect=404)
 
 
-async def test_a_job_can_be_run_on_a_named_worker_past_a_pause(house: House) -> None:
+async def test_a_job_can_be_run_on_a_named_worker_past_a_pause(house: InProcessServer) -> None:
     worker = await house.register()
     job = await house.submit(run_at="2100-01-01T00:00:00Z")
     path = f"/jobs/{job['job_id']}/execute"
@@ -322,7 +324,7 @@ async def test_a_job_can_be_run_on_a_named_worker_past_a_pause(house: House) -> 
     await house.ask("POST", ghost, {"worker_id": "nobody"}, expect=404)
 
 
-async def test_dead_letters_are_the_failed_jobs(house: House) -> None:
+async def test_dead_letters_are_the_failed_jobs(house: InProcessServer) -> None:
     order = await house.start(await house.register(), name="dead")
     await house.finish(order, "failed", error={"message": "no"})
     await house.submit("alive")
@@ -331,13 +333,15 @@ async def test_dead_letters_are_the_failed_jobs(house: House) -> None:
     assert (await house.ask("GET", "/dead-letters?queue=other"))["items"] == []
 
 
-async def test_many_submitters_at_once_each_get_their_own_job(house: House) -> None:
+async def test_many_submitters_at_once_each_get_their_own_job(house: InProcessServer) -> None:
     jobs = await asyncio.gather(*(house.submit(f"j{n}") for n in range(50)))
     assert [job["name"] for job in jobs] == [f"j{n}" for n in range(50)]
     assert len({job["job_id"] for job in jobs}) == 50
 
 
-async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(house: House) -> None:
+async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(
+    house: InProcessServer,
+) -> None:
     house.limit(page_look=LOOKUP_COST)
     ids = [
         (await house.submit("mail" if number in (0, 5, 6, 7, 8) else "other", queue=queue))[
@@ -355,7 +359,7 @@ async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(house
     assert [] in pages, "a page without items is not the end"
 
 
-async def test_executions_that_are_hard_to_find_come_in_short_pages(house: House) -> None:
+async def test_executions_that_are_hard_to_find_come_in_short_pages(house: InProcessServer) -> None:
     house.limit(page_look=LOOKUP_COST)
     worker, other = await house.register("box"), await house.register("other")
     for number in range(5):

@@ -12,7 +12,7 @@ import pytest
 
 from rota.api.app import create_app
 from rota.api.ids import mint_key
-from rota.api.peers.mailbox import Mailbox
+from rota.api.peers.mailbox import LeaderlessInbox
 from rota.api.recall import look_up_key
 from rota.core.model import KeyRecord
 from rota.store.protocols.durability import DurabilityLevel
@@ -189,8 +189,8 @@ async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_
             await first
 
         late = LateCatalog(one, another_server_answers_then_the_leader)
-        mailbox = Mailbox(stand_in(one.store, catalog=late), one.clock)
-        app = create_app(replace(one.parts, mailbox=mailbox))
+        mailbox = LeaderlessInbox(stand_in(one.store, catalog=late), one.clock)
+        app = create_app(replace(one.parts, leaderless_inbox=mailbox))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(
             transport=transport, base_url=one.url, headers=one.http.headers
@@ -377,5 +377,5 @@ async def test_a_server_with_a_mailbox_that_looks_for_no_others_is_not_taken_for
         cell.store.catalog.key_at_once = noted  # type: ignore[method-assign]
         await look_up_key(server.parts, "k", waits=False)
         assert looked_for == []
-        await look_up_key(replace(server.parts, presence=None), "k", waits=False)
+        await look_up_key(replace(server.parts, membership=None), "k", waits=False)
         assert looked_for == ["k"]

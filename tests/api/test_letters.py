@@ -13,7 +13,7 @@ from rota.api.letters import Letter, note_line
 from rota.core.model import PollId
 from rota.core.outcome import PollAnswer
 from rota.store.sqlite.memory import MemoryStore
-from tests.api.house import House, open_house
+from tests.api.house import InProcessServer, open_server
 from tests.stand_in import stand_in
 
 
@@ -31,7 +31,7 @@ class Counter:
         self.posted.append(answer)
 
 
-def letter_to(house: House, counter: Counter) -> Letter:
+def letter_to(house: InProcessServer, counter: Counter) -> Letter:
     scope: dict[str, Any] = {}
     note_line(scope, weakref.ref(counter))
     return Letter(house.parts, scope)
@@ -40,7 +40,7 @@ def letter_to(house: House, counter: Counter) -> Letter:
 ANSWER = PollAnswer(poll_id=PollId(1))
 
 
-async def test_what_is_posted_says_what_the_usual_answer_says(house: House) -> None:
+async def test_what_is_posted_says_what_the_usual_answer_says(house: InProcessServer) -> None:
     counter = Counter()
     letter = letter_to(house, counter)
     letter.write(ANSWER)
@@ -57,7 +57,7 @@ async def test_what_is_posted_says_what_the_usual_answer_says(house: House) -> N
     assert set(usual.headers) - set(posted) == {"content-length"}
 
 
-async def test_only_what_is_in_words_is_posted(house: House) -> None:
+async def test_only_what_is_in_words_is_posted(house: InProcessServer) -> None:
     counter = Counter()
     letter = letter_to(house, counter)
     letter.post(ANSWER)
@@ -66,7 +66,7 @@ async def test_only_what_is_in_words_is_posted(house: House) -> None:
     assert not counter.posted, "another one that only looks like it"
 
 
-async def test_what_has_to_go_the_usual_way_does(house: House) -> None:
+async def test_what_has_to_go_the_usual_way_does(house: InProcessServer) -> None:
     closing, large = Counter(head=b""), Counter()
     for counter, limit in ((closing, 1_000_000), (large, 10)):
         house.limit(answer_piece_bytes=limit)
@@ -77,7 +77,9 @@ async def test_what_has_to_go_the_usual_way_does(house: House) -> None:
         assert letter.text_of(ANSWER)
 
 
-async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(house: House) -> None:
+async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(
+    house: InProcessServer,
+) -> None:
     counter = Counter()
     letter = letter_to(house, counter)
     letter.write(ANSWER)
@@ -95,7 +97,7 @@ async def test_a_worker_that_is_superseded_while_it_waits_hears_so() -> None:
         await append(*record)
 
     store.ledger = stand_in(store.ledger, append=slowly)
-    async with open_house(store=store) as house:
+    async with open_server(store=store) as house:
         worker = await house.register()
 
         def connected(app: ASGIApp) -> ASGIApp:
@@ -124,7 +126,7 @@ async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on() ->
         await append(*record)
 
     store.ledger = stand_in(store.ledger, append=slowly)
-    async with open_house(store=store) as house:
+    async with open_server(store=store) as house:
         worker = await house.register()
         told: list[int] = []
 

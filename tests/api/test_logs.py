@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 from rota.api import limits
 from rota.api.jobs.logs import _tail_start
 from rota.api.limits import ApiLimits
-from rota.api.log_bell import LogBell
+from rota.api.log_bell import LogNotifier
 from rota.core.model import ExecutionId
 from rota.store.sqlite.memory import MemoryStore
-from tests.api.house import House, Tap, open_house
+from tests.api.house import InProcessServer, StreamReader, open_server
 
 LINES = b"".join(b"line %d\n" % number for number in range(1000))
 
 
-async def printed(house: House, text: bytes) -> tuple[dict[str, str], str]:
+async def printed(house: InProcessServer, text: bytes) -> tuple[dict[str, str], str]:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/logs"
     assert (await house.http.post(path, content=text)).status_code == 200
     return order, path
 
 
-async def test_the_last_lines_can_be_read_alone(house: House) -> None:
+async def test_the_last_lines_can_be_read_alone(house: InProcessServer) -> None:
     order, path = await printed(house, LINES)
     for where in (path, f"/jobs/{order['job_id']}/logs"):
         answer = await house.http.get(f"{where}?tail=2")
@@ -36,7 +36,7 @@ async def test_the_last_lines_can_be_read_alone(house: House) -> None:
     assert (await house.http.get(f"{path}?offset=5")).headers["rota-log-offset"] == "5"
 
 
-async def test_a_tail_from_an_offset_is_refused(house: House) -> None:
+async def test_a_tail_from_an_offset_is_refused(house: InProcessServer) -> None:
     _, path = await printed(house, LINES)
     refused = await house.http.get(f"{path}?tail=2&offset=5")
     assert refused.status_code == 422
@@ -45,9 +45,9 @@ async def test_a_tail_from_an_offset_is_refused(house: House) -> None:
         assert (await house.http.get(f"{path}?tail={bad}")).status_code == 422
 
 
-async def test_following_may_begin_with_the_last_lines(house: House) -> None:
+async def test_following_may_begin_with_the_last_lines(house: InProcessServer) -> None:
     order, path = await printed(house, LINES)
-    async with Tap(house, f"/jobs/{order['job_id']}/logs?follow=true&tail=1") as tap:
+    async with StreamReader(house, f"/jobs/{order['job_id']}/logs?follow=true&tail=1") as tap:
         await tap.read_until("line 999\n")
         await house.http.post(path, content=b"more\n")
         await tap.read_until("more\n")
@@ -55,7 +55,7 @@ async def test_following_may_begin_with_the_last_lines(house: House) -> None:
         assert await tap.read_all() == "line 999\nmore\n"
 
 
-async def test_a_line_without_end_is_read_back_to_a_bound(house: House) -> None:
+async def test_a_line_without_end_is_read_back_to_a_bound(house: InProcessServer) -> None:
     house.limit(log_tail_bytes_max=1000)
     _, path = await printed(house, b"x" * 5000)
     assert (await house.http.get(f"{path}?tail=1")).text == "x" * 1000
@@ -82,20 +82,20 @@ def test_the_last_lines_are_those_that_tail_prints(text: bytes, lines: int, bloc
     assert text[begin:] == b"".join(wanted[max(0, len(wanted) - lines) :])
 
 
-async def test_a_follower_is_called_rather_than_left_to_look(house: House) -> None:
+async def test_a_follower_is_called_rather_than_left_to_look(house: InProcessServer) -> None:
     # A follower that only looked would see this after an hour.
     house.limit(log_wait_s=3600.0, log_wait_s_max=3600.0)
     _, path = await printed(house, b"first\n")
-    async with Tap(house, f"{path}?follow=true") as tap:
+    async with StreamReader(house, f"{path}?follow=true") as tap:
         await tap.read_until("first\n")
         for number in range(20):
             await house.http.post(path, content=b"line %d\n" % number)
             await tap.read_until(f"line {number}\n")
 
 
-async def test_a_follower_that_nobody_calls_looks_within_a_second(house: House) -> None:
+async def test_a_follower_that_nobody_calls_looks_within_a_second(house: InProcessServer) -> None:
     order, path = await printed(house, b"first\n")
-    async with Tap(house, f"{path}?follow=true") as tap:
+    async with StreamReader(house, f"{path}?follow=true") as tap:
         await tap.read_until("first\n")
         # As another server of the cell would: into the store, past this one's bell.
         await house.store.logs.append(ExecutionId(order["execution_id"]), None, b"second\n")
@@ -104,27 +104,27 @@ async def test_a_follower_that_nobody_calls_looks_within_a_second(house: House) 
 
 
 async def test_what_a_worker_sent_too_much_of_is_named_at_the_end() -> None:
-    async with open_house(store=MemoryStore(log_bytes_max=10)) as house:
+    async with open_server(store=MemoryStore(log_bytes_max=10)) as house:
         order, path = await printed(house, b"0123456789" + b"x" * 12_345)
         end = "\n[… 12,345 bytes left out …]\n"
         assert (await house.http.get(path)).text == "0123456789" + end
         assert (await house.http.get(f"{path}?offset=10")).text == end
         assert (await house.http.get(f"{path}?offset={10 + len(end.encode())}")).text == ""
-        async with Tap(house, f"{path}?follow=true") as tap:
+        async with StreamReader(house, f"{path}?follow=true") as tap:
             await tap.read_until("0123456789")
             await house.finish(order)
             assert await tap.read_all() == "0123456789" + end
 
 
-async def test_bytes_and_colours_come_back_as_they_were(house: House) -> None:
+async def test_bytes_and_colours_come_back_as_they_were(house: InProcessServer) -> None:
     log = b"\x1b[31mred\x1b[0m \xff\xfe\x00 half \xe2\x82"
     _, path = await printed(house, log)
     assert (await house.http.get(path)).content == log
 
 
 def test_a_bell_forgets_those_who_left() -> None:
-    bell, one = LogBell(), ExecutionId("e1")
-    with bell.listening(one) as first, bell.listening(one) as second:
+    bell, one = LogNotifier(), ExecutionId("e1")
+    with bell.subscribed(one) as first, bell.subscribed(one) as second:
         bell.ring(one)
         bell.ring(ExecutionId("e2"))
         assert first.is_set()

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from rota.core.inputs import MemoryWindow, Timing
-from tests.api.house import House, open_house
+from tests.api.house import InProcessServer, open_server
 
 WAITING = 12
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
+async def house() -> AsyncIterator[InProcessServer]:
     """Twelve jobs wait in queue `q`, and the first three of them are in memory."""
-    async with open_house(
+    async with open_server(
         timing=Timing(window=MemoryWindow(jobs=3, fifo_group=2, refill=2))
     ) as opened:
         for number in range(WAITING):
@@ -25,13 +25,13 @@ async def house() -> AsyncIterator[House]:
         yield opened
 
 
-async def listed(house: House, **wanted: str) -> list[dict[str, Any]]:
+async def listed(house: InProcessServer, **wanted: str) -> list[dict[str, Any]]:
     """By name."""
     page = await house.ask("GET", "/jobs", params=wanted, expect=200)
     return sorted(page["items"], key=lambda job: str(job["name"]))
 
 
-async def run_all(house: House) -> list[str]:
+async def run_all(house: InProcessServer) -> list[str]:
     """One job at a time."""
     worker = await house.register(cpu=1)
     ran: list[str] = []
@@ -42,7 +42,7 @@ async def run_all(house: House) -> list[str]:
     return ran
 
 
-async def test_they_are_counted_and_listed_as_queued(house: House) -> None:
+async def test_they_are_counted_and_listed_as_queued(house: InProcessServer) -> None:
     assert len(await listed(house, queue="q", status="queued")) == WAITING
     queue = await house.ask("GET", "/queues/q", expect=200)
     assert queue["depth"]["queued"] == WAITING
@@ -51,7 +51,7 @@ async def test_they_are_counted_and_listed_as_queued(house: House) -> None:
     assert f'rota_jobs{{queue="q",status="queued"}} {WAITING}.0' in metrics
 
 
-async def test_they_say_why_they_wait(house: House) -> None:
+async def test_they_say_why_they_wait(house: InProcessServer) -> None:
     await house.register(cpu=1)
     last = (await listed(house))[-1]["job_id"]
     why = await house.ask("GET", f"/jobs/{last}/why", expect=200)
@@ -59,11 +59,11 @@ async def test_they_say_why_they_wait(house: House) -> None:
     assert causes["order"]["figures"]["alike"] == WAITING - 1
 
 
-async def test_they_run_in_their_order_with_all_they_carry(house: House) -> None:
+async def test_they_run_in_their_order_with_all_they_carry(house: InProcessServer) -> None:
     assert await run_all(house) == [f"j{number:02}" for number in range(WAITING)]
 
 
-async def test_they_can_be_cancelled_changed_deleted_and_waited_for(house: House) -> None:
+async def test_they_can_be_cancelled_changed_deleted_and_waited_for(house: InProcessServer) -> None:
     jobs = [job["job_id"] for job in await listed(house)]
     await house.ask("PUT", f"/jobs/{jobs[8]}/cancel", expect=200)
     await house.ask("DELETE", f"/jobs/{jobs[9]}", expect=409)
@@ -76,7 +76,7 @@ async def test_they_can_be_cancelled_changed_deleted_and_waited_for(house: House
     assert await run_all(house) == ["j10", *rest, "j11", "child"]
 
 
-async def test_one_of_them_can_be_run_on_a_named_worker(house: House) -> None:
+async def test_one_of_them_can_be_run_on_a_named_worker(house: InProcessServer) -> None:
     worker = await house.register(cpu=1)
     last = (await listed(house))[-1]["job_id"]
     await house.ask("POST", f"/jobs/{last}/execute", {"worker_id": worker}, expect=201)
@@ -84,7 +84,7 @@ async def test_one_of_them_can_be_run_on_a_named_worker(house: House) -> None:
     assert order["payload"] == {"number": WAITING - 1}
 
 
-async def test_a_bulk_action_reaches_them(house: House) -> None:
+async def test_a_bulk_action_reaches_them(house: InProcessServer) -> None:
     body = {"action": "cancel", "filter": {"queue": "q"}}
     answer = await house.ask("POST", "/jobs/bulk", body, expect=200)
     assert answer["count"] == WAITING
@@ -92,7 +92,9 @@ async def test_a_bulk_action_reaches_them(house: House) -> None:
 
 
 @pytest.mark.parametrize(("page", "piece"), [(500, 2000), (4, 1)])
-async def test_a_purge_ends_them_and_counts_them_once(house: House, page: int, piece: int) -> None:
+async def test_a_purge_ends_them_and_counts_them_once(
+    house: InProcessServer, page: int, piece: int
+) -> None:
     house.limit(purge_page=page, purge_piece=piece)
     elsewhere = await house.submit("elsewhere")
     key = {"Idempotency-Key": "purge-1"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rota.api.reading.patching import merge
 from rota.store.limits import LOOKUP_COST
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
@@ -19,7 +19,7 @@ JSON = st.recursive(
 )
 
 
-async def test_a_patch_changes_what_has_not_started(house: House) -> None:
+async def test_a_patch_changes_what_has_not_started(house: InProcessServer) -> None:
     job = await house.submit(
         run_at="2100-01-01T00:00:00Z", labels={"a": "1", "b": "2"}, payload={"x": {"y": 1, "z": 2}}
     )
@@ -42,7 +42,7 @@ async def test_a_patch_changes_what_has_not_started(house: House) -> None:
     assert back["created_at"] == job["created_at"]
 
 
-async def test_a_patch_keeps_numbers_that_json_readers_would_round(house: House) -> None:
+async def test_a_patch_keeps_numbers_that_json_readers_would_round(house: InProcessServer) -> None:
     job = await house.submit(payload={"big": 10**29})
     after = await house.ask("PATCH", f"/jobs/{job['job_id']}", {"priority": 1}, expect=200)
     assert after["payload"] == {"big": 10**29}
@@ -60,7 +60,7 @@ async def test_a_patch_keeps_numbers_that_json_readers_would_round(house: House)
     ],
 )
 async def test_a_bad_patch_is_refused_by_field(
-    house: House, patch: dict[str, Any], field: str
+    house: InProcessServer, patch: dict[str, Any], field: str
 ) -> None:
     job = await house.submit()
     problem = await house.ask("PATCH", f"/jobs/{job['job_id']}", patch, expect=422)
@@ -68,7 +68,7 @@ async def test_a_bad_patch_is_refused_by_field(
     assert await house.ask("GET", f"/jobs/{job['job_id']}") == job
 
 
-async def test_a_patch_comes_too_late_for_a_running_or_ended_job(house: House) -> None:
+async def test_a_patch_comes_too_late_for_a_running_or_ended_job(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/jobs/{order['job_id']}"
     await house.ask("PATCH", path, {"priority": 1}, expect=409)
@@ -79,7 +79,9 @@ async def test_a_patch_comes_too_late_for_a_running_or_ended_job(house: House) -
     assert (await house.http.patch(path, content=b"[1]")).status_code == 422
 
 
-async def test_a_patch_may_change_dependencies_but_not_into_a_circle(house: House) -> None:
+async def test_a_patch_may_change_dependencies_but_not_into_a_circle(
+    house: InProcessServer,
+) -> None:
     first = await house.submit("first")
     second = await house.submit("second", dependencies=[first["job_id"]])
     path = f"/jobs/{first['job_id']}"
@@ -106,7 +108,7 @@ def test_a_merge_keeps_the_rules_of_the_rfc(target: Any, patch: Any) -> None:
     assert merge(merged, patch) == merged
 
 
-async def test_a_bulk_action_touches_all_that_match_and_counts(house: House) -> None:
+async def test_a_bulk_action_touches_all_that_match_and_counts(house: InProcessServer) -> None:
     for number in range(7):
         await house.submit(queue="q" if number < 5 else "other", labels={"n": str(number % 2)})
     spec = {"action": "cancel", "filter": {"queue": "q", "labels": {"n": "0"}}}
@@ -126,7 +128,7 @@ async def test_a_bulk_action_touches_all_that_match_and_counts(house: House) -> 
     ],
 )
 async def test_a_bulk_filter_takes_what_a_list_of_jobs_takes(
-    house: House, asked: dict[str, Any]
+    house: InProcessServer, asked: dict[str, Any]
 ) -> None:
     await house.submit(labels={"team": "a", "run": "1"})
     await house.submit(labels={"team": "b", "run": "1"})
@@ -140,7 +142,7 @@ async def test_a_bulk_filter_takes_what_a_list_of_jobs_takes(
 
 @pytest.mark.parametrize("none", ["", " ,", []])
 async def test_a_bulk_filter_that_names_no_status_does_not_mean_all(
-    house: House, none: str | list[str]
+    house: InProcessServer, none: str | list[str]
 ) -> None:
     await house.submit(queue="q")
     body = {"action": "cancel", "filter": {"queue": "q", "status": none}}
@@ -149,7 +151,9 @@ async def test_a_bulk_filter_that_names_no_status_does_not_mean_all(
     assert (await house.ask("GET", "/jobs?status=cancelled"))["items"] == []
 
 
-async def test_a_dependency_said_twice_is_told_by_the_name_its_sender_gave(house: House) -> None:
+async def test_a_dependency_said_twice_is_told_by_the_name_its_sender_gave(
+    house: InProcessServer,
+) -> None:
     task = {"kind": "noop"}
     twice = ["ref:first", {"job_id": "ref:first", "when": "failed"}]
     jobs = [
@@ -162,7 +166,7 @@ async def test_a_dependency_said_twice_is_told_by_the_name_its_sender_gave(house
     assert error["message"] == "ref:first is named twice, with different `when`"
 
 
-async def test_a_preview_counts_no_further_than_its_limit(house: House) -> None:
+async def test_a_preview_counts_no_further_than_its_limit(house: InProcessServer) -> None:
     for number in range(5):
         await house.submit(priority=number % 2)
     spec: dict[str, Any] = {"action": "cancel", "filter": {}, "dry_run": True}
@@ -176,7 +180,9 @@ async def test_a_preview_counts_no_further_than_its_limit(house: House) -> None:
     assert len((await house.ask("GET", "/jobs?status=queued"))["items"]) == 5
 
 
-async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(house: House) -> None:
+async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
+    house: InProcessServer,
+) -> None:
     house.limit(bulk_counted_at_once=2)
     for _ in range(5):
         await house.submit()
@@ -185,7 +191,7 @@ async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(house: Hous
 
 
 async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked_at_all(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     for number in range(6):
         await house.submit("mail", queue="slow" if number else "fast")
@@ -200,7 +206,7 @@ async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked
     assert (told["count"], told["more"]) == (1, False)
 
 
-async def test_an_action_reaches_what_its_search_finds_late(house: House) -> None:
+async def test_an_action_reaches_what_its_search_finds_late(house: InProcessServer) -> None:
     house.limit(page_look=2)
     for number in range(9):
         await house.submit(name="rare" if number in (0, 5) else "usual")
@@ -208,7 +214,9 @@ async def test_an_action_reaches_what_its_search_finds_late(house: House) -> Non
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 2
 
 
-async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(house: House) -> None:
+async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     for number in range(4):
         started = await house.start(worker, name="bill")
@@ -223,7 +231,7 @@ async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(house: 
     assert (part["count"], part["more"]) == (3, True)
 
 
-async def test_bulk_retries_deletes_and_reprioritises(house: House) -> None:
+async def test_bulk_retries_deletes_and_reprioritises(house: InProcessServer) -> None:
     ids = [(await house.submit())["job_id"] for _ in range(3)]
     move = {"action": "reprioritise", "priority": 42, "filter": {}}
     assert (await house.ask("POST", "/jobs/bulk", move, expect=200))["count"] == 3
@@ -237,7 +245,9 @@ async def test_bulk_retries_deletes_and_reprioritises(house: House) -> None:
     assert (answer["count"], answer["refused"]) == (0, 3)
 
 
-async def test_a_bulk_action_repeated_under_its_key_is_not_done_again(house: House) -> None:
+async def test_a_bulk_action_repeated_under_its_key_is_not_done_again(
+    house: InProcessServer,
+) -> None:
     await house.submit()
     spec = {"action": "cancel", "filter": {}}
     keyed = {"headers": {"Idempotency-Key": "b"}}
@@ -248,7 +258,7 @@ async def test_a_bulk_action_repeated_under_its_key_is_not_done_again(house: Hou
     await house.ask("POST", "/jobs/bulk", {**spec, "dry_run": True}, expect=409, **keyed)
 
 
-async def test_a_priority_goes_with_reprioritise_only(house: House) -> None:
+async def test_a_priority_goes_with_reprioritise_only(house: InProcessServer) -> None:
     for spec in (
         {"action": "cancel", "priority": 1, "filter": {}},
         {"action": "reprioritise", "filter": {}},
@@ -257,7 +267,7 @@ async def test_a_priority_goes_with_reprioritise_only(house: House) -> None:
         assert problem["errors"][0]["field"] == "priority"
 
 
-async def test_a_graph_shows_all_that_hangs_together(house: House) -> None:
+async def test_a_graph_shows_all_that_hangs_together(house: InProcessServer) -> None:
     body = {
         "jobs": [
             {"name": "a", "task": NOOP, "ref": "a"},
@@ -286,7 +296,9 @@ async def test_a_graph_shows_all_that_hangs_together(house: House) -> None:
     assert len((await house.ask("GET", f"/jobs/{alone}/graph"))["nodes"]) == 1
 
 
-async def test_why_tells_the_reason_of_waiting_running_and_ended_jobs(house: House) -> None:
+async def test_why_tells_the_reason_of_waiting_running_and_ended_jobs(
+    house: InProcessServer,
+) -> None:
     job = await house.submit(requirements={"cpu": 64})
     path = f"/jobs/{job['job_id']}/why"
     why = await house.ask("GET", path, expect=200)

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from prometheus_client.samples import Sample
 
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
-from rota.api.metrics import HISTOGRAMS, OTHERS
+from rota.api.metrics import HISTOGRAMS, OTHER_QUEUES
 from rota.engine.observe import Metrics
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 
 PROMISED = (
     *("rota_jobs_submitted", "rota_jobs_finished", "rota_jobs", "rota_workers", "rota_leader"),
@@ -24,7 +24,7 @@ PROMISED = (
 )
 
 
-async def families(house: House, accept: str = "*/*") -> dict[str, Metric]:
+async def families(house: InProcessServer, accept: str = "*/*") -> dict[str, Metric]:
     """What a scrape says, by name."""
     answer = await house.http.get("/metrics", headers={"Accept": accept})
     assert answer.status_code == 200, answer.text
@@ -33,25 +33,29 @@ async def families(house: House, accept: str = "*/*") -> dict[str, Metric]:
     return {one.name.removesuffix("_total"): one for one in found}
 
 
-async def run_one(house: House, **fields: object) -> None:
+async def run_one(house: InProcessServer, **fields: object) -> None:
     """A job from its submission to its end."""
     await house.finish(await house.start(await house.register(), **fields))
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/openmetrics-text; version=1.0.0"])
-async def test_every_promised_metric_is_there_in_both_formats(house: House, accept: str) -> None:
+async def test_every_promised_metric_is_there_in_both_formats(
+    house: InProcessServer, accept: str
+) -> None:
     await run_one(house)
     told = await families(house, accept)
     assert [name for name in PROMISED if name not in told] == []
 
 
-async def test_what_a_scraper_may_ask_for_is_never_an_error(house: House) -> None:
+async def test_what_a_scraper_may_ask_for_is_never_an_error(house: InProcessServer) -> None:
     for accept in ("application/openmetrics-text;version=x", "text/plain;version=9.y", ",;,"):
         answer = await house.http.get("/metrics", headers={"Accept": accept})
         assert answer.status_code == 200, accept
 
 
-async def test_a_thousand_queues_tenants_and_names_make_no_more_series(house: House) -> None:
+async def test_a_thousand_queues_tenants_and_names_make_no_more_series(
+    house: InProcessServer,
+) -> None:
     jobs = [
         {
             "name": f"n{i}",
@@ -75,11 +79,11 @@ async def test_a_thousand_queues_tenants_and_names_make_no_more_series(house: Ho
     counted = {
         (one.labels["queue"], one.labels["status"]): one.value for one in told["rota_jobs"].samples
     }
-    assert counted[OTHERS, "queued"] == 1_000 - METRIC_QUEUES_MAX
+    assert counted[OTHER_QUEUES, "queued"] == 1_000 - METRIC_QUEUES_MAX
     assert sum(counted.values()) == 1_000
 
 
-async def test_a_queue_with_a_series_of_its_own_keeps_it(house: House) -> None:
+async def test_a_queue_with_a_series_of_its_own_keeps_it(house: InProcessServer) -> None:
     await run_one(house, queue="zz-first")
     more = [{"name": "n", "queue": f"q{i}", "task": NOOP} for i in range(METRIC_QUEUES_MAX + 50)]
     await house.ask("POST", "/jobs/batch", {"jobs": more}, expect=201)
@@ -94,14 +98,14 @@ def _succeeded(told: dict[str, Metric]) -> list[Sample]:
     return [one for one in samples if one.labels["status"] == "succeeded"]
 
 
-async def test_a_first_failure_is_seen_as_growth(house: House) -> None:
+async def test_a_first_failure_is_seen_as_growth(house: InProcessServer) -> None:
     await house.submit(queue="fresh")
     told = await families(house)
     zero = {"status": "failed", "queue": "fresh"}
     assert [one.value for one in told["rota_jobs_finished"].samples if one.labels == zero] == [0]
 
 
-async def test_a_scrape_costs_the_same_whatever_waits(house: House) -> None:
+async def test_a_scrape_costs_the_same_whatever_waits(house: InProcessServer) -> None:
     """Counted in what is looked at, not in time: the job records themselves are never."""
     job = {"name": "n", "task": NOOP}
     await house.ask("POST", "/jobs/batch", {"jobs": [job] * 10}, expect=201)
@@ -111,7 +115,7 @@ async def test_a_scrape_costs_the_same_whatever_waits(house: House) -> None:
     assert many <= few * 1.2
 
 
-async def _calls_of_a_scrape(house: House) -> int:
+async def _calls_of_a_scrape(house: InProcessServer) -> int:
     calls = 0
 
     def count(_frame: object, event: str, _arg: object) -> None:

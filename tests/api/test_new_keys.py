@@ -9,7 +9,7 @@ import pytest
 from rota.engine.presence import Membership
 from rota.store.protocol import KeyStatus
 from rota.store.protocols.nodes import Node
-from tests.api.house import NOOP, House
+from tests.api.house import NOOP, InProcessServer
 from tests.engine.rig import until
 from tests.stand_in import stand_in
 
@@ -17,7 +17,7 @@ JOB = {"name": "once", "task": NOOP}
 
 
 @pytest.fixture
-def looked_for(house: House) -> list[str]:
+def looked_for(house: InProcessServer) -> list[str]:
     """Keys that were looked up in the store."""
     keys: list[str] = []
 
@@ -29,12 +29,12 @@ def looked_for(house: House) -> list[str]:
     return keys
 
 
-async def submit(house: House, key: str) -> Any:
+async def submit(house: InProcessServer, key: str) -> Any:
     return await house.ask("POST", "/jobs", JOB, expect=201, headers={"Idempotency-Key": key})
 
 
 async def test_a_new_key_is_not_looked_up_and_a_repeat_is(
-    house: House, looked_for: list[str]
+    house: InProcessServer, looked_for: list[str]
 ) -> None:
     await until(lambda: house.engine.is_new_key("k"))
     first = await submit(house, "k")
@@ -47,7 +47,7 @@ async def test_a_new_key_is_not_looked_up_and_a_repeat_is(
 
 
 async def test_where_there_are_other_servers_every_key_is_looked_up(
-    house: House, looked_for: list[str]
+    house: InProcessServer, looked_for: list[str]
 ) -> None:
     """One of them may have promised something under it."""
     await until(lambda: house.engine.is_new_key("k"))

@@ -12,14 +12,14 @@ from rota.api.reading.bodies import decode_json
 from rota.api.reading.nulls import without_nulls
 from rota.wire.jobs import BatchSpec, JobSpec
 from rota.wire.units import dec_hook
-from tests.api.house import House
+from tests.api.house import InProcessServer
 
 NOOP = {"kind": "noop"}
 PLAIN: dict[str, Any] = {"name": "plain", "task": NOOP}
 OPTIONAL = [one.encode_name for one in msgspec.structs.fields(JobSpec) if not one.required]
 
 
-async def test_a_job_of_nulls_is_as_one_that_leaves_everything_out(house: House) -> None:
+async def test_a_job_of_nulls_is_as_one_that_leaves_everything_out(house: InProcessServer) -> None:
     left_out = await house.ask("POST", "/jobs", PLAIN, expect=201)
     nulls = {**dict.fromkeys(OPTIONAL), **PLAIN, "payload": {}}
     sent = await house.ask("POST", "/jobs", nulls, expect=201)
@@ -29,7 +29,9 @@ async def test_a_job_of_nulls_is_as_one_that_leaves_everything_out(house: House)
     }
 
 
-async def test_nulls_inside_mean_defaults_too_and_a_payload_keeps_its_own(house: House) -> None:
+async def test_nulls_inside_mean_defaults_too_and_a_payload_keeps_its_own(
+    house: InProcessServer,
+) -> None:
     job = {
         **PLAIN,
         "task": {"kind": "command", "argv": ["true"], "env": None},
@@ -59,7 +61,7 @@ async def test_nulls_inside_mean_defaults_too_and_a_payload_keeps_its_own(house:
     ],
 )
 async def test_every_body_takes_nulls_for_what_it_need_not_say(
-    house: House, method: str, path: str, body: dict[str, Any]
+    house: InProcessServer, method: str, path: str, body: dict[str, Any]
 ) -> None:
     answer = await house.http.request(method, path, json=body)
     assert answer.is_success, answer.text
@@ -75,14 +77,14 @@ async def test_every_body_takes_nulls_for_what_it_need_not_say(
     ],
 )
 async def test_null_for_what_has_no_default_is_refused(
-    house: House, body: dict[str, Any], field: str
+    house: InProcessServer, body: dict[str, Any], field: str
 ) -> None:
     answer = await house.http.post("/jobs", json=body)
     assert answer.status_code == 422
     assert field in answer.json()["errors"][0]["field"]
 
 
-async def test_the_document_says_what_may_be_null(house: House) -> None:
+async def test_the_document_says_what_may_be_null(house: InProcessServer) -> None:
     schemas = (await house.http.get("/openapi.json")).json()["components"]["schemas"]
     job = schemas["JobSpec"]["properties"]
     assert {"type": "null"} in job["priority"]["anyOf"]

@@ -18,7 +18,7 @@ from rota.api.document.openapi import build_document
 from rota.api.endpoints import OPERATIONS
 from rota.api.routes import Operation
 from rota.wire.units import dec_hook
-from tests.api.house import URL, House
+from tests.api.house import URL, InProcessServer
 
 DOCUMENT = json.loads(json.dumps(build_document(OPERATIONS, "1.2.3")))
 NAMED = [pytest.param(one, id=f"{one.method} {one.path}") for one in OPERATIONS]
@@ -47,14 +47,14 @@ def resolve(reference: str) -> Any:
     return node
 
 
-async def test_the_server_hands_out_the_document(house: House) -> None:
+async def test_the_server_hands_out_the_document(house: InProcessServer) -> None:
     served = await house.ask("GET", "/openapi.json", expect=200)
     assert served["openapi"] == "3.1.0"
     assert list(served["paths"]) == list(DOCUMENT["paths"])
 
 
 async def test_a_start_does_not_wait_for_the_document_and_all_who_ask_get_the_same(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     made = app._document.cache_info().misses
     other = app.create_app(replace(house.parts, version="a version of its own"))
@@ -122,7 +122,7 @@ def test_unknown_fields_are_forbidden_in_the_document_too() -> None:
         assert DOCUMENT["components"]["schemas"][name]["additionalProperties"] is False
 
 
-async def test_the_examples_work_when_they_are_sent(house: House) -> None:
+async def test_the_examples_work_when_they_are_sent(house: InProcessServer) -> None:
     submit = next(one for one in OPERATIONS if (one.method, one.path) == ("POST", "/jobs"))
     job = await house.ask("POST", "/jobs", example(submit.examples["body"]), expect=201)
     assert set(job) == set(example(submit.examples["answer"]))
@@ -155,7 +155,7 @@ def test_whatever_is_made_leads_to_all_that_can_be_asked_about_it() -> None:
     # Named by what the client has itself: a file's digest, or the bundle of its own order.
     apart = ("/bundles/uploads/", "/executions/{execution_id}/bundles/")
     for operation in OPERATIONS:
-        takes = "{" in operation.path and not operation.endless
+        takes = "{" in operation.path and not operation.streams_out
         if takes and not operation.path.startswith(apart):
             assert operation.handle.__name__ in led_to, f"{operation.path} is a dead end"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.api.house import NOOP, House, Tap, events
+from tests.api.house import NOOP, InProcessServer, StreamReader, events
 
 HOUR = 3600
 
@@ -18,14 +18,14 @@ def cpus(count: float) -> dict[str, Any]:
     return {"requirements": {"cpu": count}}
 
 
-async def busy_house(house: House) -> tuple[str, dict[str, Any]]:
+async def busy_house(house: InProcessServer) -> tuple[str, dict[str, Any]]:
     """A worker of 8 cpus with a job of 6 that is expected to take an hour."""
     worker = await house.register(name="box", cpu=8)
     order = await house.start(worker, name="long", expected_runtime=HOUR, **cpus(6))
     return worker, order
 
 
-async def test_why_says_when_where_and_what_would_help(house: House) -> None:
+async def test_why_says_when_where_and_what_would_help(house: InProcessServer) -> None:
     worker, order = await busy_house(house)
     job = await house.submit(**cpus(4))
     why = await house.ask("GET", f"/jobs/{job['job_id']}/why", expect=200)
@@ -47,7 +47,7 @@ async def test_why_says_when_where_and_what_would_help(house: House) -> None:
     }
 
 
-async def test_what_is_not_enough_alone_is_said_so(house: House) -> None:
+async def test_what_is_not_enough_alone_is_said_so(house: InProcessServer) -> None:
     await busy_house(house)
     await house.ask("PUT", "/queues/bulk", {"paused": True}, expect=200)
     job = await house.submit(queue="bulk", **cpus(4))
@@ -57,7 +57,9 @@ async def test_what_is_not_enough_alone_is_said_so(house: House) -> None:
     assert why["estimated_start"]["method"] == "unknown"
 
 
-async def test_a_free_job_is_said_to_start_as_soon_as_the_worker_asks(house: House) -> None:
+async def test_a_free_job_is_said_to_start_as_soon_as_the_worker_asks(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     job = await house.submit()
     why = await house.ask("GET", f"/jobs/{job['job_id']}/why", expect=200)
@@ -66,7 +68,7 @@ async def test_a_free_job_is_said_to_start_as_soon_as_the_worker_asks(house: Hou
     assert (start["at"], start["worker_id"]) == (start["computed_at"], worker)
 
 
-async def test_the_past_is_told_from_the_tries(house: House) -> None:
+async def test_the_past_is_told_from_the_tries(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker, retry={"max_attempts": 2, "delay": 60})
     await house.finish(order, "failed")
@@ -78,7 +80,9 @@ async def test_the_past_is_told_from_the_tries(house: House) -> None:
     assert why["estimated_start"]["method"] == "known_times"
 
 
-async def test_a_dry_run_says_now_later_or_never_and_leaves_nothing_behind(house: House) -> None:
+async def test_a_dry_run_says_now_later_or_never_and_leaves_nothing_behind(
+    house: InProcessServer,
+) -> None:
     await busy_house(house)
     before = await house.ask("GET", "/stats")
     key = {"Idempotency-Key": "only-tried"}
@@ -96,7 +100,7 @@ async def test_a_dry_run_says_now_later_or_never_and_leaves_nothing_behind(house
     await house.ask("POST", "/jobs", spec(name="real"), expect=201, headers=key)
 
 
-async def test_a_dry_run_of_a_batch_follows_its_graph(house: House) -> None:
+async def test_a_dry_run_of_a_batch_follows_its_graph(house: InProcessServer) -> None:
     await house.register()
     jobs = [
         {**spec(expected_runtime=60), "ref": "first"},
@@ -110,7 +114,7 @@ async def test_a_dry_run_of_a_batch_follows_its_graph(house: House) -> None:
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_a_dry_run_knows_how_others_ended(house: House) -> None:
+async def test_a_dry_run_knows_how_others_ended(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     await house.finish(order, "failed")
@@ -124,7 +128,9 @@ async def test_a_dry_run_knows_how_others_ended(house: House) -> None:
     assert told["verdict"] == "now"
 
 
-async def test_a_dry_run_is_refused_for_what_the_submission_would_be(house: House) -> None:
+async def test_a_dry_run_is_refused_for_what_the_submission_would_be(
+    house: InProcessServer,
+) -> None:
     await house.ask("PUT", "/tenants/acme", {"quota": {"queued": 1}}, expect=200)
     await house.submit(tenant="acme")
     told = await house.ask("POST", "/jobs?dry_run=true", spec(tenant="acme"), expect=429)
@@ -133,7 +139,7 @@ async def test_a_dry_run_is_refused_for_what_the_submission_would_be(house: Hous
     await house.ask("POST", "/jobs?dry_run=true", spec(dependencies=[missing]), expect=422)
 
 
-async def test_the_verdict_on_a_deadline_comes_with_the_submission(house: House) -> None:
+async def test_the_verdict_on_a_deadline_comes_with_the_submission(house: InProcessServer) -> None:
     await busy_house(house)
     verdicts = []
     for finish_by in ("20h", "5m"):
@@ -145,7 +151,7 @@ async def test_the_verdict_on_a_deadline_comes_with_the_submission(house: House)
     assert idle["deadline"]["verdict"] == "on_time"
 
 
-async def test_a_deadline_can_be_changed_and_taken_back(house: House) -> None:
+async def test_a_deadline_can_be_changed_and_taken_back(house: InProcessServer) -> None:
     job = await house.submit(finish_by="2100-01-01T00:00:00Z")
     assert job["finish_by"] == "2100-01-01T00:00:00.000Z"
     path = f"/jobs/{job['job_id']}"
@@ -157,7 +163,7 @@ async def test_a_deadline_can_be_changed_and_taken_back(house: House) -> None:
     assert problem["errors"][0]["field"] == "finish_by"
 
 
-async def test_a_missed_deadline_is_kept_and_counted(house: House) -> None:
+async def test_a_missed_deadline_is_kept_and_counted(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker, finish_by=0.05)
     await asyncio.sleep(0.1)
@@ -170,9 +176,9 @@ async def test_a_missed_deadline_is_kept_and_counted(house: House) -> None:
 
 
 async def test_the_stream_warns_before_a_deadline_and_tells_that_it_was_missed(
-    house: House,
+    house: InProcessServer,
 ) -> None:
-    async with Tap(house, "/stream") as tap:
+    async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")
         job = await house.submit(finish_by=0.3)
         text = await tap.read_until('"deadline":"missed"')
@@ -181,7 +187,7 @@ async def test_the_stream_warns_before_a_deadline_and_tells_that_it_was_missed(
     assert {one["status"] for one in told} == {"queued"}
 
 
-async def test_what_makes_jobs_again_and_again_takes_a_length_only(house: House) -> None:
+async def test_what_makes_jobs_again_and_again_takes_a_length_only(house: InProcessServer) -> None:
     plan = {"name": "nightly", "cron": "0 3 * * *", "job": spec(finish_by="2h")}
     made = await house.ask("POST", "/schedules", plan, expect=201)
     assert made["job"]["finish_by"] == 7200

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from rota.api.app import create_app
-from rota.api.history import Recorder, quantile
-from rota.api.limits import TIMELINE_PARTS, TIMELINE_SAMPLE
-from rota.api.watch.crowds import counted, first_id
+from rota.api.history import MetricsHistory, quantile
+from rota.api.limits import TIMELINE_BUCKET_PARTS, TIMELINE_SAMPLE
+from rota.api.watch.crowds import count_buckets, first_id
 from rota.core.model import ExecutionState, WorkerId
 from rota.store.protocols.access import Role
 from rota.store.protocols.queries import Sampled
-from tests.api.house import HOST, House, Tap
+from tests.api.house import HOST, InProcessServer, StreamReader
 from tests.api.keys import ACME, key
 
 
-async def fail(house: House, worker: str, name: str, **report: Any) -> str:
+async def fail(house: InProcessServer, worker: str, name: str, **report: Any) -> str:
     """A job that has used up its attempts; its id."""
     order = await house.start(worker, name=name, **report.pop("job", {}))
     await house.finish(order, "failed", retryable=False, **report)
@@ -40,59 +40,59 @@ def test_a_quantile_lies_where_so_many_are_below(
     assert quantile(buckets, share) == (wanted if wanted is None else pytest.approx(wanted))
 
 
-async def test_the_history_tells_what_happened_between_two_looks(house: House) -> None:
-    recorder = Recorder(house.engine, house.parts.figures)
+async def test_the_history_tells_what_happened_between_two_looks(house: InProcessServer) -> None:
+    recorder = MetricsHistory(house.engine, house.parts.metrics)
     worker = await house.register("box")
     await house.submit("early", run_at="2100-01-01T00:00:00Z")
-    await recorder.note()
-    assert recorder.fine() == []
+    await recorder.sample()
+    assert recorder.last_hour() == []
     order = await house.start(worker, name="late")
     await fail(house, worker, "broken")
     await house.submit("waits", run_at="2100-01-01T00:00:00Z")
-    await recorder.note()
-    (sample,) = recorder.fine()
+    await recorder.sample()
+    (sample,) = recorder.last_hour()
     assert (sample.submitted, sample.failed, sample.succeeded) == (3, 1, 0)
     assert (sample.waiting, sample.running) == (2, 1)
     assert sample.resources["cpu"] == {"capacity": 8, "used": 1}
     assert sample.wait_p50 is not None
     await house.finish(order)
-    await recorder.note()
-    assert recorder.newest() == recorder.fine()[-1]
-    assert recorder.fine()[-1].succeeded == 1
-    assert recorder.fine()[-1].wait_p50 is None
+    await recorder.sample()
+    assert recorder.newest() == recorder.last_hour()[-1]
+    assert recorder.last_hour()[-1].succeeded == 1
+    assert recorder.last_hour()[-1].wait_p50 is None
 
 
-async def test_a_queues_rate_is_told_after_two_looks(house: House) -> None:
-    recorder = Recorder(house.engine, house.parts.figures)
+async def test_a_queues_rate_is_told_after_two_looks(house: InProcessServer) -> None:
+    recorder = MetricsHistory(house.engine, house.parts.metrics)
     worker = await house.register("box")
-    await recorder.note()
+    await recorder.sample()
     assert recorder.rate("default") is None
     for _ in range(3):
         await house.finish(await house.start(worker))
-    await recorder.note()
+    await recorder.sample()
     assert (recorder.rate("default") or 0) > 0
     assert recorder.rate("idle") == 0
 
 
 async def test_a_queue_that_grows_by_much_is_noticed_and_one_that_is_long_is_not(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     jobs = [{"name": "j", "task": {"kind": "noop"}, "queue": "long"}] * 150
     await house.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=201)
-    recorder = Recorder(house.engine, house.parts.figures)
-    await recorder.note()
+    recorder = MetricsHistory(house.engine, house.parts.metrics)
+    await recorder.sample()
     more = [{**jobs[0], "queue": "growing"}] * 120
     await house.ask("POST", "/jobs/batch", {"jobs": more}, expect=201)
-    await recorder.note()
+    await recorder.sample()
     assert recorder.growing() == {"growing": 120}
 
 
-async def test_the_history_is_answered_and_not_to_a_tenant(house: House) -> None:
-    recorder = Recorder(house.engine, house.parts.figures)
-    await recorder.note()
+async def test_the_history_is_answered_and_not_to_a_tenant(house: InProcessServer) -> None:
+    recorder = MetricsHistory(house.engine, house.parts.metrics)
+    await recorder.sample()
     await house.submit()
-    await recorder.note()
-    house.http._transport.app = create_app(replace(house.parts, recorder=recorder))  # type: ignore[attr-defined]
+    await recorder.sample()
+    house.http._transport.app = create_app(replace(house.parts, metrics_history=recorder))  # type: ignore[attr-defined]
     hour = await house.ask("GET", "/stats/history", expect=200)
     assert (hour["step"], len(hour["items"]), hour["items"][0]["submitted"]) == (5, 1, 1)
     day = await house.ask("GET", "/stats/history?window=day", expect=200)
@@ -101,7 +101,7 @@ async def test_the_history_is_answered_and_not_to_a_tenant(house: House) -> None
     assert (await house.http.get("/stats/history", headers=tenant)).status_code == 403
 
 
-async def test_dead_letters_that_failed_alike_are_one_group(house: House) -> None:
+async def test_dead_letters_that_failed_alike_are_one_group(house: InProcessServer) -> None:
     worker = await house.register("box")
     for number in range(3):
         error = {"type": "HTTPError", "message": f"order {number} at 0x7f{number}a refused"}
@@ -122,7 +122,7 @@ async def test_dead_letters_that_failed_alike_are_one_group(house: House) -> Non
 
 
 @pytest.mark.parametrize("code", [1, 2])
-async def test_exit_codes_are_not_alike(house: House, code: int) -> None:
+async def test_exit_codes_are_not_alike(house: InProcessServer, code: int) -> None:
     worker = await house.register("box")
     await fail(house, worker, "j", error={"message": "exit code 1"})
     await fail(house, worker, "j", error={"message": f"exit code {code}"})
@@ -131,7 +131,7 @@ async def test_exit_codes_are_not_alike(house: House, code: int) -> None:
 
 
 @pytest.mark.parametrize("error", [None, "text", ["a", 1], {"code": 5}, 7])
-async def test_errors_of_any_shape_have_a_group(house: House, error: Any) -> None:
+async def test_errors_of_any_shape_have_a_group(house: InProcessServer, error: Any) -> None:
     worker = await house.register("box")
     await fail(house, worker, "j", error=error)
     (one,) = (await house.ask("GET", "/dead-letters/groups", expect=200))["items"]
@@ -139,7 +139,7 @@ async def test_errors_of_any_shape_have_a_group(house: House, error: Any) -> Non
     assert isinstance(one["message"], str)
 
 
-async def test_a_group_can_be_retried_alone_and_piece_by_piece(house: House) -> None:
+async def test_a_group_can_be_retried_alone_and_piece_by_piece(house: InProcessServer) -> None:
     worker = await house.register("box")
     for number in range(5):
         await fail(house, worker, "invoice", error={"message": f"timeout after {number} s"})
@@ -154,7 +154,9 @@ async def test_a_group_can_be_retried_alone_and_piece_by_piece(house: House) -> 
     assert [one["message"] for one in left] == ["out of paper"]
 
 
-async def test_a_new_priority_is_given_piece_by_piece_to_each_job_once(house: House) -> None:
+async def test_a_new_priority_is_given_piece_by_piece_to_each_job_once(
+    house: InProcessServer,
+) -> None:
     for _ in range(5):
         await house.submit("j", run_at="2100-01-01T00:00:00Z")
     spec = {"action": "reprioritise", "priority": 9, "filter": {"name": "j"}, "limit": 2}
@@ -162,7 +164,7 @@ async def test_a_new_priority_is_given_piece_by_piece_to_each_job_once(house: Ho
     assert [one["count"] for one in told] == [2, 2, 1, 0]
 
 
-async def test_what_needs_attention_is_named_with_where_to_look(house: House) -> None:
+async def test_what_needs_attention_is_named_with_where_to_look(house: InProcessServer) -> None:
     assert (await house.ask("GET", "/attention", expect=200))["items"] == []
     worker = await house.register("box")
     job_id = await fail(house, worker, "invoice", error={"message": "out of paper"})
@@ -181,7 +183,7 @@ async def test_what_needs_attention_is_named_with_where_to_look(house: House) ->
     assert items[0]["message"] == "out of paper"
 
 
-async def test_what_fires_needs_attention(house: House) -> None:
+async def test_what_fires_needs_attention(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
     await house.parts.alerts.evaluate()
     (item,) = (await house.ask("GET", "/attention", expect=200))["items"]
@@ -189,23 +191,25 @@ async def test_what_fires_needs_attention(house: House) -> None:
     assert item["message"].startswith("fires (critical): disk low")
 
 
-async def test_what_fires_and_is_silenced_is_known_already(house: House) -> None:
+async def test_what_fires_and_is_silenced_is_known_already(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
     await house.parts.alerts.evaluate()
     await house.ask("PUT", "/alerts/disk_low/silence", {"for": "1h"}, expect=200)
     assert (await house.ask("GET", "/attention", expect=200))["items"] == []
 
 
-async def test_an_answer_about_attention_is_shared_for_a_few_seconds(house: House) -> None:
+async def test_an_answer_about_attention_is_shared_for_a_few_seconds(
+    house: InProcessServer,
+) -> None:
     before = await house.ask("GET", "/attention", expect=200)
     await fail(house, await house.register("box"), "invoice")
     assert await house.ask("GET", "/attention", expect=200) == before
 
 
 async def test_a_digest_carries_the_figures_and_comes_again_when_something_changed(
-    house: House,
+    house: InProcessServer,
 ) -> None:
-    async with Tap(house, "/stream?digest=true") as tap:
+    async with StreamReader(house, "/stream?digest=true") as tap:
         first = await tap.read_until('"submitted_total":0')
         await house.submit("j")
         text = await tap.read_until('"submitted_total":1')
@@ -213,14 +217,14 @@ async def test_a_digest_carries_the_figures_and_comes_again_when_something_chang
     assert '"kind":"job"' not in text
 
 
-async def test_a_tenants_digest_has_no_figures_of_others(house: House) -> None:
+async def test_a_tenants_digest_has_no_figures_of_others(house: InProcessServer) -> None:
     viewer = await key(house, Role.VIEWER, tenant=ACME)
-    async with Tap(house, "/stream?digest=true", viewer) as tap:
+    async with StreamReader(house, "/stream?digest=true", viewer) as tap:
         text = await tap.read_until('"seq"')
     assert '"stats":null' in text
 
 
-async def test_the_timeline_shows_what_ran_where_and_what_runs(house: House) -> None:
+async def test_the_timeline_shows_what_ran_where_and_what_runs(house: InProcessServer) -> None:
     worker, other = await house.register("box"), await house.register("crate")
     done = await house.start(worker, name="done")
     await house.finish(done)
@@ -236,7 +240,7 @@ async def test_the_timeline_shows_what_ran_where_and_what_runs(house: House) -> 
     assert [one["name"] for one in mine["items"]] == ["done"]
 
 
-async def test_the_timeline_shows_what_a_worker_is_kept_free_for(house: House) -> None:
+async def test_the_timeline_shows_what_a_worker_is_kept_free_for(house: InProcessServer) -> None:
     worker = await house.register("box", resources={"cpu": 4})
     await house.start(worker, name="runs", requirements={"cpu": 3})
     wide = await house.submit(name="wide", requirements={"cpu": 4}, tenant=ACME)
@@ -255,7 +259,7 @@ async def test_the_timeline_shows_what_a_worker_is_kept_free_for(house: House) -
 
 
 async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     worker = await house.register("box")
     await house.finish(await house.start(worker, name="now"))
@@ -267,7 +271,7 @@ async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it
     assert (await house.http.get(wide)).status_code == 422
 
 
-async def test_a_busy_timeline_counts_what_it_does_not_draw(house: House) -> None:
+async def test_a_busy_timeline_counts_what_it_does_not_draw(house: InProcessServer) -> None:
     house.limit(timeline_bars_max=3)
     worker = await house.register("box")
     for number in range(6):
@@ -290,7 +294,9 @@ async def test_a_busy_timeline_counts_what_it_does_not_draw(house: House) -> Non
     assert (theirs["crowd"]["total"], theirs["crowd"]["lanes"]) == (0, [])
 
 
-async def test_a_tenants_token_gets_its_own_counts_of_a_busy_timeline(house: House) -> None:
+async def test_a_tenants_token_gets_its_own_counts_of_a_busy_timeline(
+    house: InProcessServer,
+) -> None:
     house.limit(timeline_bars_max=3)
     worker = await house.register("box")
     for number, tenant in enumerate((ACME, "other") * 3):
@@ -315,15 +321,17 @@ def test_a_stretch_that_was_not_seen_whole_is_estimated_by_its_pace() -> None:
         Sampled(0, WorkerId("a"), ExecutionState.SUCCEEDED, well, last),
         Sampled(0, WorkerId("b"), ExecutionState.FAILED, 25, first_id(1_000)),
         Sampled(1, WorkerId("a"), ExecutionState.SUCCEEDED, 7, first_id(2_500)),
-        Sampled(TIMELINE_PARTS, WorkerId("a"), ExecutionState.LOST, 1, first_id(9_500)),
+        Sampled(TIMELINE_BUCKET_PARTS, WorkerId("a"), ExecutionState.LOST, 1, first_id(9_500)),
     ]
-    crowd = counted(seen, list(range(1_000, 1_000 * (TIMELINE_PARTS + 3), 1_000)), TIMELINE_SAMPLE)
+    crowd = count_buckets(
+        seen, list(range(1_000, 1_000 * (TIMELINE_BUCKET_PARTS + 3), 1_000)), TIMELINE_SAMPLE
+    )
     assert crowd.estimated
     first, second = crowd.lanes
     burst = 4 * well
     assert (first.began, first.failed) == ([burst + 7, 1], [0, 1]), "it counts for its part alone"
     assert (second.began, second.failed) == ([100, 0], [100, 0])
-    assert (crowd.total, crowd.step) == (burst + 100 + 8, TIMELINE_PARTS)
+    assert (crowd.total, crowd.step) == (burst + 100 + 8, TIMELINE_BUCKET_PARTS)
 
 
 def test_a_tenants_part_is_estimated_by_the_pace_of_all() -> None:
@@ -338,13 +346,13 @@ def test_a_tenants_part_is_estimated_by_the_pace_of_all() -> None:
             is_own=False,
         ),
     ]
-    edges = list(range(1_000, 1_000 * (TIMELINE_PARTS + 2), 1_000))
-    crowd = counted(seen, edges, TIMELINE_SAMPLE)
+    edges = list(range(1_000, 1_000 * (TIMELINE_BUCKET_PARTS + 2), 1_000))
+    crowd = count_buckets(seen, edges, TIMELINE_SAMPLE)
     assert (crowd.total, crowd.estimated) == (40, True)
     assert [one.worker_id for one in crowd.lanes] == ["a"], "where others ran is not told"
 
 
-async def test_a_session_says_who_asks_and_who_answers(house: House) -> None:
+async def test_a_session_says_who_asks_and_who_answers(house: InProcessServer) -> None:
     me = await house.ask("GET", "/session", expect=200)
     assert (me["name"], me["role"], me["tenant"], me["node"]) == ("tests", "admin", None, "node-a")
     acme = await key(house, Role.VIEWER, tenant=ACME)
@@ -355,7 +363,7 @@ async def test_a_session_says_who_asks_and_who_answers(house: House) -> None:
 
 
 async def test_a_part_of_a_log_is_what_was_asked_for_and_says_how_long_the_whole_is(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     order = await house.start(await house.register("box"))
     path = f"/executions/{order['execution_id']}/logs"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.api.pages import BUILT, UI_PATH, Page, load_pages
-from tests.api.house import House
+from rota.api.pages import BUILT, UI_PATH, StaticPage, load_pages
+from tests.api.house import InProcessServer
 
 BARE = {"Authorization": ""}
 """Pages need no token; what they show comes by calls that do."""
@@ -26,7 +26,7 @@ def built(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def by_path(pages: list[Page]) -> dict[str, Page]:
+def by_path(pages: list[StaticPage]) -> dict[str, StaticPage]:
     return {page.path: page for page in pages}
 
 
@@ -53,12 +53,12 @@ def test_files_with_a_hash_in_their_name_are_kept_by_browsers_and_others_are_not
 
 def test_packed_content_is_the_same_content_and_the_same_bytes_every_time(built: Path) -> None:
     one, other = (by_path(load_pages(built))["/static/index-abcd1234.js"] for _ in range(2))
-    assert gzip.decompress(one.packed) == one.content == SCRIPT.encode()
-    assert one.packed == other.packed
-    assert len(one.packed) < len(one.content)
+    assert gzip.decompress(one.compressed) == one.content == SCRIPT.encode()
+    assert one.compressed == other.compressed
+    assert len(one.compressed) < len(one.content)
 
 
-async def test_every_address_of_a_page_can_be_reloaded(house: House) -> None:
+async def test_every_address_of_a_page_can_be_reloaded(house: InProcessServer) -> None:
     front = (await house.http.get("/", headers=BARE)).text
     for path in ("/ui/jobs", "/ui/jobs/019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3?tab=graph", "/ui/x/y"):
         answer = await house.http.get(path, headers=BARE)
@@ -69,14 +69,14 @@ async def test_every_address_of_a_page_can_be_reloaded(house: House) -> None:
     assert (await house.http.get("/uix")).status_code == 404
 
 
-async def test_a_browser_that_has_a_page_is_not_sent_it_again(house: House) -> None:
+async def test_a_browser_that_has_a_page_is_not_sent_it_again(house: InProcessServer) -> None:
     first = await house.http.get("/", headers=BARE)
     again = await house.http.get("/", headers={**BARE, "If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert "default-src 'self'" in again.headers["content-security-policy"]
 
 
-async def test_a_packed_page_goes_only_to_those_who_unpack(house: House) -> None:
+async def test_a_packed_page_goes_only_to_those_who_unpack(house: InProcessServer) -> None:
     plain = await house.http.get("/static/docs.js", headers={**BARE, "Accept-Encoding": "identity"})
     packed = await house.http.get("/static/docs.js", headers={**BARE, "Accept-Encoding": "gzip"})
     assert "content-encoding" not in plain.headers
@@ -88,7 +88,7 @@ async def test_a_packed_page_goes_only_to_those_who_unpack(house: House) -> None
     assert head.content == b""
 
 
-async def test_the_pages_hold_no_inline_code_and_ask_nobody_else(house: House) -> None:
+async def test_the_pages_hold_no_inline_code_and_ask_nobody_else(house: InProcessServer) -> None:
     for path in ("/", "/docs"):
         page = (await house.http.get(path, headers=BARE)).text
         assert "style=" not in page
@@ -105,6 +105,6 @@ async def test_the_pages_hold_no_inline_code_and_ask_nobody_else(house: House) -
 @pytest.mark.skipif(not (BUILT / "index.html").is_file(), reason="the dashboard was not built here")
 def test_the_first_page_is_small_and_writes_no_markup_of_its_own() -> None:
     pages = [page for page in load_pages() if page.path not in ("/docs", UI_PATH)]
-    assert sum(len(page.packed or page.content) for page in pages) < 300_000
+    assert sum(len(page.compressed or page.content) for page in pages) < 300_000
     scripts = b"".join(page.content for page in pages if page.media.startswith("text/javascript"))
     assert b"dangerouslySetInnerHTML:" not in scripts

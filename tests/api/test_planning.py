@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota.store.protocols.access import Role
-from tests.api.house import House
+from tests.api.house import InProcessServer
 from tests.api.keys import ACME, OTHER, key
 
 GIB = 1 << 30
@@ -31,7 +31,7 @@ def json_path(document: Any, path: str) -> Any:
     return document
 
 
-async def test_an_autoscaler_reads_one_number(house: House) -> None:
+async def test_an_autoscaler_reads_one_number(house: InProcessServer) -> None:
     await house.register(cpu=4)
     for _ in range(8):
         await house.submit(queue="mail.out", expected_runtime="5m")
@@ -47,7 +47,7 @@ async def test_an_autoscaler_reads_one_number(house: House) -> None:
     assert gjson(only, "work") == 2400
 
 
-async def test_the_figures_say_what_for(house: House) -> None:
+async def test_the_figures_say_what_for(house: InProcessServer) -> None:
     await house.register(cpu=4, labels={"zone": "a"})
     await house.submit(requirements={"cpu": 2}, expected_runtime="10s")
     view = await house.ask("GET", "/autoscale", expect=200)
@@ -60,7 +60,7 @@ async def test_the_figures_say_what_for(house: House) -> None:
     assert view["target"] == 300
 
 
-async def test_a_new_workers_size_may_be_said(house: House) -> None:
+async def test_a_new_workers_size_may_be_said(house: InProcessServer) -> None:
     for _ in range(8):
         await house.submit(requirements={"cpu": 2, "memory": "1GiB"}, expected_runtime="1h")
     query = {"cpu": 8, "memory": "64GiB"}
@@ -70,16 +70,16 @@ async def test_a_new_workers_size_may_be_said(house: House) -> None:
 
 
 @pytest.mark.parametrize("query", ["target=0", "target=soon", "cpu=-1", "queues=x"])
-async def test_a_query_that_makes_no_sense_is_refused(house: House, query: str) -> None:
+async def test_a_query_that_makes_no_sense_is_refused(house: InProcessServer, query: str) -> None:
     answer = await house.http.request("GET", f"/autoscale?{query}")
     assert answer.status_code in (400, 422)
 
 
-async def test_an_unknown_queue_is_not_found(house: House) -> None:
+async def test_an_unknown_queue_is_not_found(house: InProcessServer) -> None:
     await house.ask("GET", "/autoscale?queue=nowhere", expect=404)
 
 
-async def test_prometheus_gets_the_same_figure(house: House) -> None:
+async def test_prometheus_gets_the_same_figure(house: InProcessServer) -> None:
     await house.register(cpu=1)
     for _ in range(5):
         await house.submit(expected_runtime="1h")
@@ -92,13 +92,13 @@ async def test_prometheus_gets_the_same_figure(house: House) -> None:
 # Waste
 
 
-async def measured(house: House, worker_id: str, runs: int, **fields: Any) -> None:
+async def measured(house: InProcessServer, worker_id: str, runs: int, **fields: Any) -> None:
     for _ in range(runs):
         order = await house.start(worker_id, **fields)
         await house.finish(order, usage=USAGE)
 
 
-async def test_the_report_says_who_asks_for_more_than_it_takes(house: House) -> None:
+async def test_the_report_says_who_asks_for_more_than_it_takes(house: InProcessServer) -> None:
     worker_id = await house.register()
     asks = {"requirements": {"cpu": 4, "memory": "1GiB"}}
     await measured(house, worker_id, 5, name="greedy", tenant=ACME, **asks)
@@ -118,7 +118,7 @@ async def test_the_report_says_who_asks_for_more_than_it_takes(house: House) -> 
     assert (await house.ask("GET", "/reports/waste?since=2100-01-01T00:00:00Z"))["items"] == []
 
 
-async def test_a_tenant_sees_its_own_waste_only(house: House) -> None:
+async def test_a_tenant_sees_its_own_waste_only(house: InProcessServer) -> None:
     worker_id = await house.register()
     await measured(house, worker_id, 1, name="mine", tenant=ACME)
     await measured(house, worker_id, 1, name="theirs", tenant=OTHER)
@@ -138,7 +138,9 @@ async def test_a_tenant_sees_its_own_waste_only(house: House) -> None:
         {"memory_peak": 1e300, "cpu_seconds": None},
     ],
 )
-async def test_figures_that_are_none_are_left_out(house: House, usage: dict[str, Any]) -> None:
+async def test_figures_that_are_none_are_left_out(
+    house: InProcessServer, usage: dict[str, Any]
+) -> None:
     worker_id = await house.register()
     await house.finish(await house.start(worker_id), usage=usage)
     assert (await house.ask("GET", "/reports/waste"))["items"] == []
@@ -157,7 +159,7 @@ async def test_figures_that_are_none_are_left_out(house: House, usage: dict[str,
     ],
 )
 async def test_a_retry_after_running_out_of_memory_asks_for_more(
-    house: House, error: Any, memory: int
+    house: InProcessServer, error: Any, memory: int
 ) -> None:
     worker_id = await house.register()
     retry = {"max_attempts": 3, "delay": 0, "memory_factor": 1.5, "memory_max": "1GiB"}

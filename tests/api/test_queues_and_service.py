@@ -4,11 +4,11 @@ import pytest
 
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.protocol import StoreError, StoreFullError
-from tests.api.house import House
+from tests.api.house import InProcessServer
 from tests.stand_in import stand_in
 
 
-async def test_a_queue_is_made_shown_and_changed(house: House) -> None:
+async def test_a_queue_is_made_shown_and_changed(house: InProcessServer) -> None:
     body = {
         "priority": 5,
         "weight": 2,
@@ -28,7 +28,7 @@ async def test_a_queue_is_made_shown_and_changed(house: House) -> None:
 
 
 async def test_a_queue_s_limits_are_shown_changed_one_by_one_and_told_to_the_worker(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     plain = await house.ask("PUT", "/queues/tight", {}, expect=200)
     assert plain["limits"] == {
@@ -68,11 +68,13 @@ async def test_a_queue_s_limits_are_shown_changed_one_by_one_and_told_to_the_wor
         3,
     ],
 )
-async def test_limits_that_cannot_be_held_are_refused(house: House, limits: object) -> None:
+async def test_limits_that_cannot_be_held_are_refused(
+    house: InProcessServer, limits: object
+) -> None:
     await house.ask("PUT", "/queues/q", {"limits": limits}, expect=422)
 
 
-async def test_queues_show_their_depth(house: House) -> None:
+async def test_queues_show_their_depth(house: InProcessServer) -> None:
     await house.submit(queue="a")
     await house.submit(queue="a", run_at="2100-01-01T00:00:00Z")
     await house.submit(queue="b")
@@ -85,7 +87,7 @@ async def test_queues_show_their_depth(house: House) -> None:
     assert [*first["items"], *rest["items"]] == page["items"]
 
 
-async def test_a_paused_queue_starts_nothing_and_a_purge_empties_it(house: House) -> None:
+async def test_a_paused_queue_starts_nothing_and_a_purge_empties_it(house: InProcessServer) -> None:
     worker = await house.register()
     await house.submit(queue="q")
     assert (await house.ask("POST", "/queues/q/pause", expect=200))["paused"] is True
@@ -98,7 +100,7 @@ async def test_a_paused_queue_starts_nothing_and_a_purge_empties_it(house: House
     assert (await house.ask("POST", "/queues/q/purge", expect=200)) == {"count": 2}
 
 
-async def test_a_purge_of_a_long_line_is_many_small_records(house: House) -> None:
+async def test_a_purge_of_a_long_line_is_many_small_records(house: InProcessServer) -> None:
     """One record for all would keep the server from everything else, its seat included."""
     house.limit(purge_piece=2)
     for _ in range(7):
@@ -108,7 +110,7 @@ async def test_a_purge_of_a_long_line_is_many_small_records(house: House) -> Non
     assert (await house.store.catalog.head())[1] - before == 4
 
 
-async def test_unknown_queues_and_bad_settings_are_refused(house: House) -> None:
+async def test_unknown_queues_and_bad_settings_are_refused(house: InProcessServer) -> None:
     await house.ask("GET", "/queues/ghost", expect=404)
     await house.ask("PATCH", "/queues/ghost", {}, expect=404)
     for verb in ("pause", "resume", "purge"):
@@ -121,7 +123,9 @@ async def test_unknown_queues_and_bad_settings_are_refused(house: House) -> None
     assert "did you mean `max_workers`" in problem["detail"]
 
 
-async def test_health_needs_no_token_and_readiness_follows_the_engine(house: House) -> None:
+async def test_health_needs_no_token_and_readiness_follows_the_engine(
+    house: InProcessServer,
+) -> None:
     bare = {"headers": {"Authorization": ""}}
     assert await house.ask("GET", "/healthz", expect=200, **bare) == {"status": "ok"}
     ready = await house.ask("GET", "/readyz", expect=200, **bare)
@@ -133,7 +137,7 @@ async def test_health_needs_no_token_and_readiness_follows_the_engine(house: Hou
     assert (await house.ask("GET", "/healthz", expect=200))["status"] == "ok"
 
 
-async def test_a_server_that_stops_says_ask_again(house: House) -> None:
+async def test_a_server_that_stops_says_ask_again(house: InProcessServer) -> None:
     await house.engine.stop()
     answer = await house.http.post("/jobs", json={"name": "a", "task": {"kind": "noop"}})
     assert answer.status_code == 503
@@ -141,7 +145,7 @@ async def test_a_server_that_stops_says_ask_again(house: House) -> None:
     assert answer.headers["retry-after"]
 
 
-async def test_stats_and_cluster_show_the_figures(house: House) -> None:
+async def test_stats_and_cluster_show_the_figures(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     await house.finish(order)
@@ -155,7 +159,7 @@ async def test_stats_and_cluster_show_the_figures(house: House) -> None:
     assert cluster["epoch"] >= 1
 
 
-async def test_metrics_carry_the_names_that_others_rely_on(house: House) -> None:
+async def test_metrics_carry_the_names_that_others_rely_on(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     await house.finish(order)
@@ -193,7 +197,7 @@ async def test_metrics_carry_the_names_that_others_rely_on(house: House) -> None
     ],
 )
 async def test_failures_are_told_without_showing_the_inside(
-    house: House, error: Exception, status: int
+    house: InProcessServer, error: Exception, status: int
 ) -> None:
     async def fail(*_: object) -> None:
         raise error

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from rota.api.door.throttle import Throttle, WrongTries
+from rota.api.door.throttle import Throttle, WrongTokenLimiter
 from rota.api.endpoints import OPERATIONS
 from rota.api.limits import ApiLimits
 from rota.api.routes import Operation
 from rota.cli.cell.tokens import ROLES
 from rota.store.protocols.access import Role
 from rota.wire.tokens import RoleName
-from tests.api.house import NOOP, House, open_house
+from tests.api.house import NOOP, InProcessServer, open_server
 from tests.api.keys import ACME, OTHER, bearer, dead_key, key
 
 NOBODY = ""
@@ -175,14 +175,14 @@ def is_about_one(call: Operation) -> bool:
     return any(kind in call.path for kind in kinds)
 
 
-async def ask(house: House, call: Operation, headers: dict[str, str], **ids: str) -> Any:
+async def ask(house: InProcessServer, call: Operation, headers: dict[str, str], **ids: str) -> Any:
     """The call with next to nothing in it; one that would not end is only looked at."""
     path = re.sub(r"{(\w+)}", lambda found: ids.get(found[1], UNKNOWN_ID), call.path)
     method = "HEAD" if call.path == "/stream" else call.method
     return await house.http.request(method, path, headers=headers, json=BODIES.get(named(call)))
 
 
-async def occasions(house: House, name: str) -> dict[str, str]:
+async def occasions(house: InProcessServer, name: str) -> dict[str, str]:
     """A schedule, a trigger and a bundle of a tenant's; their ids."""
     job = {"name": name, "task": NOOP, "tenant": ACME}
     made: dict[str, str] = {}
@@ -204,7 +204,9 @@ def test_the_public_roles_are_those_that_are_enforced() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-async def test_each_role_may_do_what_is_meant_for_it_and_no_more(house: House, role: Role) -> None:
+async def test_each_role_may_do_what_is_meant_for_it_and_no_more(
+    house: InProcessServer, role: Role
+) -> None:
     headers, wrong = await key(house, role), []
     for call in OPERATIONS:
         answer = await ask(house, call, headers)
@@ -216,12 +218,12 @@ async def test_each_role_may_do_what_is_meant_for_it_and_no_more(house: House, r
 
 @pytest.mark.parametrize("who", ["nobody", "unknown", "forged", "revoked", "expired"])
 async def test_who_has_no_good_token_gets_nowhere(who: str) -> None:
-    throttle = Throttle(tries=WrongTries(free=len(OPERATIONS)))
-    async with open_house(limits=ApiLimits(roster_hurry_s=0), throttle=throttle) as house:
+    throttle = Throttle(wrong_tokens=WrongTokenLimiter(free=len(OPERATIONS)))
+    async with open_server(limits=ApiLimits(token_refresh_soon_s=0), throttle=throttle) as house:
         await _gets_nowhere(house, who)
 
 
-async def _gets_nowhere(house: House, who: str) -> None:
+async def _gets_nowhere(house: InProcessServer, who: str) -> None:
     house.http.headers.pop("authorization")
     headers = {
         "nobody": {},
@@ -242,7 +244,9 @@ async def _gets_nowhere(house: House, who: str) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.SUBMITTER, Role.VIEWER])
-async def test_what_is_another_tenants_is_as_if_it_were_not_there(house: House, role: Role) -> None:
+async def test_what_is_another_tenants_is_as_if_it_were_not_there(
+    house: InProcessServer, role: Role
+) -> None:
     order = await house.start(await house.register(), tenant=ACME)
     ids = {"job_id": order["job_id"], "execution_id": order["execution_id"]}
     ids |= await occasions(house, "unspeakable")
@@ -260,7 +264,7 @@ async def test_what_is_another_tenants_is_as_if_it_were_not_there(house: House, 
     assert (await house.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
 
 
-async def test_no_list_tells_a_tenant_of_others(house: House) -> None:
+async def test_no_list_tells_a_tenant_of_others(house: InProcessServer) -> None:
     order = await house.start(await house.register(), name="unspeakable", tenant=ACME)
     ids = await occasions(house, "unspeakable")
     event = {"id": "e1", "source": "/unspeakable", "type": "object.uploaded"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota.api.customs.change_views import change_view
-from tests.api.house import NOOP, House, open_house
+from tests.api.house import NOOP, InProcessServer, open_server
 
 JOB = {"name": "report", "task": NOOP}
 FAR = "0 0 1 1 *"
@@ -17,12 +17,12 @@ NOBODY = "019a85c0-2222-7333-8444-955566677788"
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with open_house() as opened:
+async def house() -> AsyncIterator[InProcessServer]:
+    async with open_server() as opened:
         yield opened
 
 
-async def make(house: House, expect: int = 201, **fields: Any) -> dict[str, Any]:
+async def make(house: InProcessServer, expect: int = 201, **fields: Any) -> dict[str, Any]:
     """A schedule that is far away unless said otherwise."""
     body = {"name": "nightly", "job": JOB, **fields}
     if not any(when in body for when in ("cron", "interval", "at")):
@@ -31,13 +31,13 @@ async def make(house: House, expect: int = 201, **fields: Any) -> dict[str, Any]
     return answer
 
 
-async def ledger(house: House, schedule_id: str, query: str = "") -> list[dict[str, Any]]:
+async def ledger(house: InProcessServer, schedule_id: str, query: str = "") -> list[dict[str, Any]]:
     page = await house.ask("GET", f"/schedules/{schedule_id}/occurrences{query}", expect=200)
     items: list[dict[str, Any]] = page["items"]
     return items
 
 
-async def fired(house: House, schedule_id: str, count: int = 1) -> list[dict[str, Any]]:
+async def fired(house: InProcessServer, schedule_id: str, count: int = 1) -> list[dict[str, Any]]:
     """The ledger, once it has so many lines."""
     async with asyncio.timeout(20):
         seen = 0
@@ -46,7 +46,9 @@ async def fired(house: House, schedule_id: str, count: int = 1) -> list[dict[str
     return found
 
 
-async def test_a_schedule_answers_all_that_was_asked_and_the_defaults(house: House) -> None:
+async def test_a_schedule_answers_all_that_was_asked_and_the_defaults(
+    house: InProcessServer,
+) -> None:
     made = await make(house, timezone="Europe/Berlin", jitter="30s", overlap="skip")
     assert made["dst"] == {"gap": "jump", "overlap": "first"}
     assert (made["catch_up"], made["catch_up_window"]) == ("latest", 604800)
@@ -60,7 +62,9 @@ async def test_a_schedule_answers_all_that_was_asked_and_the_defaults(house: Hou
     assert (await house.ask("GET", "/schedules?name=daily"))["items"] == []
 
 
-async def test_a_schedule_that_is_due_makes_a_job_that_knows_its_time(house: House) -> None:
+async def test_a_schedule_that_is_due_makes_a_job_that_knows_its_time(
+    house: InProcessServer,
+) -> None:
     made = await make(house, cron="* * * * * *", job={**JOB, "payload": {"at": "{{scheduled_at}}"}})
     line = (await fired(house, made["schedule_id"]))[-1]
     assert line["outcome"] in ("fired", "late")
@@ -73,7 +77,7 @@ async def test_a_schedule_that_is_due_makes_a_job_that_knows_its_time(house: Hou
     assert 'rota_schedule_occurrences_total{outcome="' in metrics
 
 
-async def test_lists_go_on_where_the_page_before_ended(house: House) -> None:
+async def test_lists_go_on_where_the_page_before_ended(house: InProcessServer) -> None:
     for number in range(5):
         await make(house, name=f"s{number}")
     first = await house.ask("GET", "/schedules?limit=3", expect=200)
@@ -110,20 +114,20 @@ async def test_lists_go_on_where_the_page_before_ended(house: House) -> None:
     ],
 )
 async def test_what_makes_no_sense_is_refused_with_words(
-    house: House, fields: dict[str, Any], field: str, words: str
+    house: InProcessServer, fields: dict[str, Any], field: str, words: str
 ) -> None:
     problem = await make(house, expect=422, **fields)
     assert words in problem["detail"]
     assert [one["field"] for one in problem["errors"]] == [field]
 
 
-async def test_a_name_that_is_taken_is_a_conflict(house: House) -> None:
+async def test_a_name_that_is_taken_is_a_conflict(house: InProcessServer) -> None:
     await make(house)
     problem = await make(house, expect=409)
     assert "nightly" in problem["detail"]
 
 
-async def test_the_same_key_makes_one_schedule(house: House) -> None:
+async def test_the_same_key_makes_one_schedule(house: InProcessServer) -> None:
     body = {"name": "once", "cron": FAR, "job": JOB}
     headers = {"Idempotency-Key": "k1"}
     one = await house.ask("POST", "/schedules", body, expect=201, headers=headers)
@@ -132,7 +136,7 @@ async def test_the_same_key_makes_one_schedule(house: House) -> None:
     assert len((await house.ask("GET", "/schedules"))["items"]) == 1
 
 
-async def test_a_patch_changes_what_it_names_and_null_restores(house: House) -> None:
+async def test_a_patch_changes_what_it_names_and_null_restores(house: InProcessServer) -> None:
     made = await make(house, overlap="skip", job={**JOB, "labels": {"team": "a"}})
     path = f"/schedules/{made['schedule_id']}"
     changed = await house.ask(
@@ -145,7 +149,9 @@ async def test_a_patch_changes_what_it_names_and_null_restores(house: House) -> 
     assert await house.ask("GET", path) == changed
 
 
-async def test_a_schedule_may_run_a_task_of_another_kind_from_now_on(house: House) -> None:
+async def test_a_schedule_may_run_a_task_of_another_kind_from_now_on(
+    house: InProcessServer,
+) -> None:
     made = await house.ask(
         "POST",
         "/schedules",
@@ -161,7 +167,9 @@ async def test_a_schedule_may_run_a_task_of_another_kind_from_now_on(house: Hous
     assert changed["job"]["task"] == {"kind": "noop"}
 
 
-async def test_a_paused_schedule_says_so_and_is_previewed_all_the_same(house: House) -> None:
+async def test_a_paused_schedule_says_so_and_is_previewed_all_the_same(
+    house: InProcessServer,
+) -> None:
     made = await make(house, paused=True)
     path = f"/schedules/{made['schedule_id']}"
     assert (made["status"], made["next_at"]) == ("paused", None)
@@ -173,7 +181,7 @@ async def test_a_paused_schedule_says_so_and_is_previewed_all_the_same(house: Ho
     assert paused["paused"] is True
 
 
-async def test_a_preview_marks_clock_changes_and_stores_nothing(house: House) -> None:
+async def test_a_preview_marks_clock_changes_and_stores_nothing(house: InProcessServer) -> None:
     body = {"cron": "30 2 * * *", "timezone": "America/New_York"}
     preview = await house.ask(
         "POST", "/schedules/preview?count=3&after=2027-03-13T00:00:00Z", body, expect=200
@@ -189,7 +197,7 @@ async def test_a_preview_marks_clock_changes_and_stores_nothing(house: House) ->
     assert (await house.ask("GET", "/schedules"))["items"] == []
 
 
-async def test_a_trigger_runs_the_job_now_even_while_paused(house: House) -> None:
+async def test_a_trigger_runs_the_job_now_even_while_paused(house: InProcessServer) -> None:
     made = await make(house, paused=True)
     line = await house.ask("POST", f"/schedules/{made['schedule_id']}/trigger", expect=201)
     assert (line["cause"], line["outcome"]) == ("trigger", "fired")
@@ -198,7 +206,7 @@ async def test_a_trigger_runs_the_job_now_even_while_paused(house: House) -> Non
     assert shown["running"] == [line["job_id"]]
 
 
-async def test_a_backfill_is_previewed_run_once_and_called_off(house: House) -> None:
+async def test_a_backfill_is_previewed_run_once_and_called_off(house: InProcessServer) -> None:
     made = await make(house, cron="* * * * * *", paused=True)
     lines = await fired(house, made["schedule_id"], 3)
     path = f"/schedules/{made['schedule_id']}"
@@ -217,7 +225,7 @@ async def test_a_backfill_is_previewed_run_once_and_called_off(house: House) -> 
     assert cancelled == {"count": 3}
 
 
-async def test_a_backfill_of_too_much_is_refused(house: House) -> None:
+async def test_a_backfill_of_too_much_is_refused(house: InProcessServer) -> None:
     made = await make(house, cron="* * * * * *", paused=True)
     body = {"from": "2001-01-01T00:00:00Z", "to": "2002-01-01T00:00:00Z"}
     problem = await house.ask(
@@ -226,7 +234,7 @@ async def test_a_backfill_of_too_much_is_refused(house: House) -> None:
     assert "shorter range" in problem["detail"]
 
 
-async def test_the_ledger_is_paged_and_filtered_and_says_why(house: House) -> None:
+async def test_the_ledger_is_paged_and_filtered_and_says_why(house: InProcessServer) -> None:
     made = await make(house, cron="* * * * * *", paused=True)
     await fired(house, made["schedule_id"], 3)
     path = f"/schedules/{made['schedule_id']}/occurrences"
@@ -239,7 +247,7 @@ async def test_the_ledger_is_paged_and_filtered_and_says_why(house: House) -> No
     assert (await house.ask("GET", f"{path}?outcome=odd"))["status"] == 422
 
 
-async def test_a_deleted_schedule_is_gone_and_its_ledger_stays(house: House) -> None:
+async def test_a_deleted_schedule_is_gone_and_its_ledger_stays(house: InProcessServer) -> None:
     made = await make(house, cron="* * * * * *", paused=True)
     await fired(house, made["schedule_id"])
     path = f"/schedules/{made['schedule_id']}"
@@ -250,7 +258,7 @@ async def test_a_deleted_schedule_is_gone_and_its_ledger_stays(house: House) -> 
     assert (await house.ask("GET", f"/schedules/{NOBODY}/occurrences"))["status"] == 404
 
 
-async def test_a_deployment_makes_changes_and_retires(house: House) -> None:
+async def test_a_deployment_makes_changes_and_retires(house: InProcessServer) -> None:
     def body(*schedules: dict[str, Any]) -> dict[str, Any]:
         return {"owner": "shop:app", "schedules": list(schedules)}
 
@@ -273,7 +281,7 @@ async def test_a_deployment_makes_changes_and_retires(house: House) -> None:
     assert mine["owner"] is None
 
 
-async def test_calendars_are_set_used_and_kept_while_used(house: House) -> None:
+async def test_calendars_are_set_used_and_kept_while_used(house: InProcessServer) -> None:
     dates = {"dates": ["2026-12-26", "2026-12-25", "2026-12-25"]}
     calendar = await house.ask("PUT", "/calendars/de", dates, expect=200)
     assert calendar["dates"] == ["2026-12-25", "2026-12-26"]
@@ -289,7 +297,7 @@ async def test_calendars_are_set_used_and_kept_while_used(house: House) -> None:
     assert (await house.ask("PUT", "/calendars/de", {"dates": ["2026-02-30"]}))["status"] == 422
 
 
-async def test_the_stream_tells_of_schedules_and_their_instants(house: House) -> None:
+async def test_the_stream_tells_of_schedules_and_their_instants(house: InProcessServer) -> None:
     made = await make(house, paused=True)
     line = await house.ask("POST", f"/schedules/{made['schedule_id']}/trigger", expect=201)
     changes = await house.store.catalog.changes_after(0, 100)  # type: ignore[arg-type]

@@ -18,13 +18,13 @@ from rota.cli.problems import Failure
 from rota.wire.limits import TRACE_BYTES_MAX
 from rota.wire.simulations import TraceQuery
 from rota.wire.units import encode
-from tests.api.house import House, open_house
+from tests.api.house import InProcessServer, open_server
 
 LONG_AGO = "2020-01-01T00:00:00Z"
 PAST: dict[str, Any] = {"from": LONG_AGO}
 
 
-async def ran(house: House, count: int = 3, cpu: float = 2) -> str:
+async def ran(house: InProcessServer, count: int = 3, cpu: float = 2) -> str:
     """So many jobs that one worker has run, one after the other."""
     worker = await house.register(cpu=cpu)
     for number in range(count):
@@ -35,7 +35,7 @@ async def ran(house: House, count: int = 3, cpu: float = 2) -> str:
 
 
 async def test_what_ran_is_run_again_under_each_policy_on_the_workers_of_now() -> None:
-    async with open_house(simulator=SimulationProcess()) as house:
+    async with open_server(simulator=SimulationProcess()) as house:
         await ran(house)
         asked = {**PAST, "policies": ["recorded", "current", "easy"]}
         view = await house.ask("POST", "/simulations", asked, expect=200)
@@ -49,7 +49,7 @@ async def test_what_ran_is_run_again_under_each_policy_on_the_workers_of_now() -
 
 
 async def test_more_workers_are_like_those_of_now_and_jobs_that_fit_none_are_left_out() -> None:
-    async with open_house(simulator=SimulationProcess()) as house:
+    async with open_server(simulator=SimulationProcess()) as house:
         large = await ran(house, count=2, cpu=8)
         order = await house.start(large, name="large", requirements={"cpu": 6})
         await house.finish(order)
@@ -62,7 +62,7 @@ async def test_more_workers_are_like_those_of_now_and_jobs_that_fit_none_are_lef
 
 
 async def test_members_of_an_array_ran_and_the_array_itself_did_not() -> None:
-    async with open_house(simulator=SimulationProcess()) as house:
+    async with open_server(simulator=SimulationProcess()) as house:
         worker = await house.register(cpu=8)
         await house.submit(count=3)
         for order in (await house.lease(worker))["executions"]:
@@ -85,19 +85,19 @@ async def test_members_of_an_array_ran_and_the_array_itself_did_not() -> None:
 async def test_what_cannot_be_simulated_is_refused_by_name(
     asked: dict[str, Any], field: str
 ) -> None:
-    async with open_house(simulator=SimulationProcess()) as house:
+    async with open_server(simulator=SimulationProcess()) as house:
         await house.register()
         problem = await house.ask("POST", "/simulations", asked, expect=422)
     assert problem["errors"][0]["field"].startswith(field)
 
 
 async def test_without_a_worker_there_is_nothing_to_be_like() -> None:
-    async with open_house(simulator=SimulationProcess()) as house:
+    async with open_server(simulator=SimulationProcess()) as house:
         problem = await house.ask("POST", "/simulations", PAST, expect=422)
     assert "no worker is there" in problem["detail"]
 
 
-async def test_a_server_without_a_simulator_names_the_command(house: House) -> None:
+async def test_a_server_without_a_simulator_names_the_command(house: InProcessServer) -> None:
     problem = await house.ask("POST", "/simulations", PAST, expect=503)
     assert "rota history replay" in problem["detail"]
 
@@ -121,7 +121,7 @@ class Patient:
 
 async def test_one_runs_at_a_time_without_what_users_wrote_and_ends_with_the_server() -> None:
     patient = Patient()
-    async with open_house(simulator=patient) as house:
+    async with open_server(simulator=patient) as house:
         await ran(house)
         first = asyncio.ensure_future(house.http.post("/simulations", json=PAST))
         await patient.begun.wait()
@@ -174,7 +174,9 @@ class Here:
             raise SimulatorError(str(error)) from error
 
 
-async def traced(house: House, body: str | bytes, asked: str = "", expect: int = 200) -> Any:
+async def traced(
+    house: InProcessServer, body: str | bytes, asked: str = "", expect: int = 200
+) -> Any:
     """What a server makes of a trace."""
     content = body.encode() if isinstance(body, str) else body
     answer = await house.http.post(f"/simulations/trace?{asked}", content=content)
@@ -183,10 +185,10 @@ async def traced(house: House, body: str | bytes, asked: str = "", expect: int =
 
 
 async def test_a_log_is_run_on_the_machine_it_names_or_on_another_beside_what_happened() -> None:
-    async with open_house(simulator=SimulationProcess()) as house:
+    async with open_server(simulator=SimulationProcess()) as house:
         packed = gzip.compress(SWF.encode())
         own = await traced(house, packed, "policies=recorded&policies=fcfs")
-    async with open_house(simulator=Here()) as house:
+    async with open_server(simulator=Here()) as house:
         larger = await traced(house, SWF, "cpus=64&policies=fcfs")
         many = await traced(house, SWF, "workers=3&cpu=3&policies=fcfs")
     assert (own["jobs"], own["workers"], own["cpus"], own["from"]) == (4, 1, 4, None)
@@ -197,7 +199,7 @@ async def test_a_log_is_run_on_the_machine_it_names_or_on_another_beside_what_ha
 
 
 async def test_an_export_brings_its_workers_and_a_workflow_runs_on_those_of_now() -> None:
-    async with open_house(simulator=Here()) as house:
+    async with open_server(simulator=Here()) as house:
         exported = await traced(house, EXPORTED, "policies=recorded&policies=current&workers=5")
         problem = await traced(house, WORKFLOW, "policies=easy", expect=422)
         assert "names no machine, and no worker is here" in problem["detail"]
@@ -227,13 +229,13 @@ async def test_an_export_brings_its_workers_and_a_workflow_runs_on_those_of_now(
 async def test_a_trace_that_cannot_be_run_is_refused_in_words(
     body: str | bytes, asked: str, said: str
 ) -> None:
-    async with open_house(simulator=Here()) as house:
+    async with open_server(simulator=Here()) as house:
         problem = await traced(house, body, asked, expect=422)
     assert said in problem["detail"]
 
 
 async def test_a_trace_that_is_too_large_is_not_read() -> None:
-    async with open_house(simulator=Here()) as house:
+    async with open_server(simulator=Here()) as house:
         headers = {"Content-Length": str(TRACE_BYTES_MAX + 1)}
         answer = await house.http.post("/simulations/trace", content=b"x", headers=headers)
     assert answer.status_code == 413

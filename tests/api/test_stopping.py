@@ -12,14 +12,14 @@ import pytest
 
 from rota.cli.start.hosting import EmbeddedServer
 from rota.cli.start.up import ServerOptions
-from tests.api.house import HOST, TOKEN, House
+from tests.api.house import HOST, TOKEN, InProcessServer
 from tests.api.test_connections import until
 
 PATIENCE_S = 10
 
 
 @contextlib.asynccontextmanager
-async def _served(house: House) -> AsyncIterator[tuple[EmbeddedServer, int]]:
+async def _served(house: InProcessServer) -> AsyncIterator[tuple[EmbeddedServer, int]]:
     with socket.create_server(("127.0.0.1", 0)) as door:
         options = ServerOptions(host="127.0.0.1", port=0, data=Path(), lease_ttl_ms=1)
         server = EmbeddedServer(house.app, options)
@@ -34,7 +34,7 @@ async def _served(house: House) -> AsyncIterator[tuple[EmbeddedServer, int]]:
 @pytest.mark.parametrize("path", ["/jobs", "/bundles?name=app.tar"])
 @pytest.mark.parametrize("part", [b"", b'{"name": '])
 async def test_who_has_not_sent_all_of_a_body_hears_that_nothing_was_done(
-    house: House, path: str, part: bytes
+    house: InProcessServer, path: str, part: bytes
 ) -> None:
     async with _served(house) as (server, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -53,6 +53,8 @@ async def test_who_has_not_sent_all_of_a_body_hears_that_nothing_was_done(
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_a_body_that_is_there_is_acted_on_though_the_server_stops(house: House) -> None:
+async def test_a_body_that_is_there_is_acted_on_though_the_server_stops(
+    house: InProcessServer,
+) -> None:
     house.parts.closing.set()
     assert (await house.submit("late"))["status"] == "queued"

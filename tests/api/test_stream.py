@@ -5,17 +5,17 @@ import re
 from types import SimpleNamespace
 
 from rota.api.limits import STREAMS_MAX
-from rota.api.parts import Seats
-from rota.api.watch.changes import _RECORD_END, Place, _pieces
-from tests.api.house import House, Tap, events
+from rota.api.parts import ConcurrencyLimit
+from rota.api.watch.changes import _RECORD_END, StreamPosition, _pieces
+from tests.api.house import InProcessServer, StreamReader, events
 
 
 def last_id(text: str) -> str:
     return re.findall(r"^id: (\S+)$", text, re.MULTILINE)[-1]
 
 
-async def test_the_stream_tells_every_change_as_it_happens(house: House) -> None:
-    async with Tap(house, "/stream") as tap:
+async def test_the_stream_tells_every_change_as_it_happens(house: InProcessServer) -> None:
+    async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")
         worker = await house.register("box")
         order = await house.start(worker, name="streamed", queue="q")
@@ -30,70 +30,74 @@ async def test_the_stream_tells_every_change_as_it_happens(house: House) -> None
     assert {"running", "succeeded"} <= {one["status"] for one in job}
 
 
-async def test_a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice(house: House) -> None:
-    async with Tap(house, "/stream") as tap:
+async def test_a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice(
+    house: InProcessServer,
+) -> None:
+    async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")
         first = await house.submit()
         seen = last_id(await tap.read_until(first["job_id"]))
     missed = await house.submit()
-    async with Tap(house, "/stream", {"last-event-id": seen}) as tap:
+    async with StreamReader(house, "/stream", {"last-event-id": seen}) as tap:
         text = await tap.read_until(missed["job_id"])
     assert first["job_id"] not in text
     assert "reset" not in text
 
 
 async def test_a_reader_that_leaves_before_the_first_change_misses_nothing_either(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     await house.submit()
-    async with Tap(house, "/stream") as tap:
+    async with StreamReader(house, "/stream") as tap:
         place = last_id(await tap.read_until("id: "))
     missed = await house.submit()
-    async with Tap(house, "/stream", {"last-event-id": place}) as tap:
+    async with StreamReader(house, "/stream", {"last-event-id": place}) as tap:
         assert len(events(await tap.read_until(missed["job_id"]))) >= 1
 
 
-async def test_a_reader_may_come_back_in_the_middle_of_a_record(house: House) -> None:
-    async with Tap(house, "/stream") as tap:
+async def test_a_reader_may_come_back_in_the_middle_of_a_record(house: InProcessServer) -> None:
+    async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")
         jobs = [{"name": f"j{n}", "task": {"kind": "noop"}} for n in range(4)]
         ids = (await house.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=201))["job_ids"]
         text = await tap.read_until(ids[-1])
     seen = re.findall(rf'^id: (\S+)\ndata: .*"{ids[1]}"', text, re.MULTILINE)[0]
-    async with Tap(house, "/stream", {"last-event-id": seen}) as tap:
+    async with StreamReader(house, "/stream", {"last-event-id": seen}) as tap:
         rest = await tap.read_until(ids[3])
     assert ids[2] in rest
     assert ids[1] not in rest
 
 
-async def test_a_reader_of_another_journal_is_told_to_start_afresh(house: House) -> None:
+async def test_a_reader_of_another_journal_is_told_to_start_afresh(house: InProcessServer) -> None:
     await house.submit()
-    async with Tap(house, "/stream", {"last-event-id": "999999.0"}) as tap:
+    async with StreamReader(house, "/stream", {"last-event-id": "999999.0"}) as tap:
         text = await tap.read_until("event: reset")
         after = await house.submit()
         assert after["job_id"] in await tap.read_until(after["job_id"])
     assert last_id(text).split(".")[0] != "999999"
 
 
-async def test_a_bad_place_is_refused(house: House) -> None:
+async def test_a_bad_place_is_refused(house: InProcessServer) -> None:
     for place in ("x", "1", "1.2.3", "-1.0"):
         answer = await house.http.get("/stream", headers={"Last-Event-ID": place})
         assert answer.status_code == 422
 
 
-async def test_a_shutdown_ends_streams_properly(house: House) -> None:
-    async with Tap(house, "/stream") as tap:
+async def test_a_shutdown_ends_streams_properly(house: InProcessServer) -> None:
+    async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")
         house.parts.closing.set()
         await tap.read_all()
         assert tap.ended
 
 
-async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(house: House) -> None:
+async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(
+    house: InProcessServer,
+) -> None:
     """A stream that lived on would keep its seat, and hold up the end of the server."""
     call = SimpleNamespace(parts=house.parts)
-    newest, feed = (await house.parts.catalog.head())[1], house.parts.feed
-    pieces = _pieces(call, Place(newest, _RECORD_END), lost=False)  # type: ignore[arg-type]
+    newest, feed = (await house.parts.catalog.head())[1], house.parts.commits
+    pieces = _pieces(call, StreamPosition(newest, _RECORD_END), lost=False)  # type: ignore[arg-type]
     await anext(pieces)
     reading = asyncio.ensure_future(anext(pieces))
     for _ in range(5):
@@ -106,19 +110,21 @@ async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(house: Hou
     await pieces.aclose()
 
 
-async def test_only_so_many_streams_are_open_and_leaving_frees_the_seat(house: House) -> None:
+async def test_only_so_many_streams_are_open_and_leaving_frees_the_seat(
+    house: InProcessServer,
+) -> None:
     server, _ = house.app._app.find("/stream")  # type: ignore[attr-defined]  # the directory's
-    seats: Seats = server._servers["GET"]._desk.seats
+    seats: ConcurrencyLimit = server._servers["GET"]._desk.seats
     seats._taken = STREAMS_MAX - 1
-    async with Tap(house, "/stream") as tap:
+    async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")
         refused = await house.http.get("/stream")
         assert refused.status_code == 429
         assert refused.headers["retry-after"]
-    async with Tap(house, "/stream") as tap:
+    async with StreamReader(house, "/stream") as tap:
         assert tap.status == 200
 
 
-async def test_a_stream_answers_head_without_opening(house: House) -> None:
+async def test_a_stream_answers_head_without_opening(house: InProcessServer) -> None:
     answer = await house.http.head("/stream")
     assert (answer.status_code, answer.content) == (200, b"")

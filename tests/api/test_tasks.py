@@ -6,34 +6,34 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import House
+from tests.api.house import InProcessServer
 
 
-async def submitted(house: House, **job: Any) -> dict[str, Any]:
+async def submitted(house: InProcessServer, **job: Any) -> dict[str, Any]:
     view: dict[str, Any] = await house.ask("POST", "/jobs", {"name": "a", **job}, expect=201)
     return view
 
 
-async def refused(house: House, **job: Any) -> dict[str, Any]:
+async def refused(house: InProcessServer, **job: Any) -> dict[str, Any]:
     problem: dict[str, Any] = await house.ask("POST", "/jobs", {"name": "a", **job}, expect=422)
     return problem
 
 
-async def worker(house: House, name: str, **said: Any) -> str:
+async def worker(house: InProcessServer, name: str, **said: Any) -> str:
     body = {"name": name, "resources": {"cpu": 4}, **said}
     answer = await house.ask("POST", "/workers/register", body, expect=201)
     worker_id: str = answer["worker_id"]
     return worker_id
 
 
-async def leased(house: House, worker_id: str) -> list[dict[str, Any]]:
+async def leased(house: InProcessServer, worker_id: str) -> list[dict[str, Any]]:
     body = {"max": 10, "wait": 0}
     answer = await house.ask("POST", f"/workers/{worker_id}/lease", body, expect=200)
     orders: list[dict[str, Any]] = answer["executions"]
     return orders
 
 
-async def test_a_python_task_is_kept_as_it_was_given(house: House) -> None:
+async def test_a_python_task_is_kept_as_it_was_given(house: InProcessServer) -> None:
     task = {"kind": "python", "entry": "shop.billing:Desk.invoice", "args": [2**70, {"a": None}]}
     view = await submitted(house, task=task)
     assert view["task"] == {**task, "kwargs": {}}
@@ -44,12 +44,14 @@ async def test_a_python_task_is_kept_as_it_was_given(house: House) -> None:
     "entry",
     ["shop", "shop:", ":f", "shop:f()", "shop/x:f", "1shop:f", "shop:f\n", "a b:f", "a:b:c"],
 )
-async def test_an_entry_that_names_no_function_is_refused(house: House, entry: str) -> None:
+async def test_an_entry_that_names_no_function_is_refused(
+    house: InProcessServer, entry: str
+) -> None:
     problem = await refused(house, task={"kind": "python", "entry": entry})
     assert problem["errors"][0]["field"] == "task.entry"
 
 
-async def test_arguments_that_nest_too_deeply_are_refused(house: House) -> None:
+async def test_arguments_that_nest_too_deeply_are_refused(house: InProcessServer) -> None:
     deep: Any = 1
     for _ in range(100):
         deep = [deep]
@@ -59,7 +61,7 @@ async def test_arguments_that_nest_too_deeply_are_refused(house: House) -> None:
     assert problem["errors"][0]["field"] == "task.body"
 
 
-async def test_an_http_task_is_kept_as_it_was_given(house: House) -> None:
+async def test_an_http_task_is_kept_as_it_was_given(house: InProcessServer) -> None:
     task = {
         "kind": "http",
         "url": "https://shop.example:8443/hooks?x=1",
@@ -89,13 +91,13 @@ async def test_an_http_task_is_kept_as_it_was_given(house: House) -> None:
     ],
 )
 async def test_a_request_that_makes_no_sense_is_refused(
-    house: House, task: dict[str, Any], hint: str
+    house: InProcessServer, task: dict[str, Any], hint: str
 ) -> None:
     problem = await refused(house, task={"kind": "http", **task})
     assert hint in problem["detail"]
 
 
-async def test_a_job_without_a_task_runs_the_function_of_its_name(house: House) -> None:
+async def test_a_job_without_a_task_runs_the_function_of_its_name(house: InProcessServer) -> None:
     view = await submitted(house, name="invoice", payload={"customer": 42})
     assert view["task"] is None
     assert view["requirements"]["capabilities"] == ["fn:invoice"]
@@ -107,7 +109,9 @@ async def test_a_job_without_a_task_runs_the_function_of_its_name(house: House) 
     assert order["payload"] == {"customer": 42}
 
 
-async def test_a_function_that_no_worker_has_parks_the_job_with_the_reason(house: House) -> None:
+async def test_a_function_that_no_worker_has_parks_the_job_with_the_reason(
+    house: InProcessServer,
+) -> None:
     await worker(house, "plain")
     await worker(house, "other", capabilities=["fn:other"])
     view = await submitted(house, name="invoice")
@@ -119,14 +123,16 @@ async def test_a_function_that_no_worker_has_parks_the_job_with_the_reason(house
 
 
 @pytest.mark.parametrize("payload", ["text", 42, True])
-async def test_a_function_takes_a_list_or_an_object(house: House, payload: object) -> None:
+async def test_a_function_takes_a_list_or_an_object(
+    house: InProcessServer, payload: object
+) -> None:
     problem = await refused(house, payload=payload)
     assert problem["errors"][0]["field"] == "payload"
     for fine in ([1], {"a": 1}, {"args": [1], "kwargs": {}}, None):
         await submitted(house, payload=fine)
 
 
-async def test_another_name_means_another_function(house: House) -> None:
+async def test_another_name_means_another_function(house: InProcessServer) -> None:
     view = await submitted(house, name="invoice", requirements={"capabilities": ["linux"]})
     path = f"/jobs/{view['job_id']}"
     view = await house.ask("PATCH", path, {"name": "refund"}, expect=200)
@@ -137,7 +143,7 @@ async def test_another_name_means_another_function(house: House) -> None:
     assert view["requirements"]["capabilities"] == ["fn:refund", "linux"]
 
 
-async def test_an_app_may_have_many_functions_and_long_names(house: House) -> None:
+async def test_an_app_may_have_many_functions_and_long_names(house: InProcessServer) -> None:
     names = [f"fn:{'x' * 250}{number}" for number in range(2000)]
     await worker(house, "rich", capabilities=names)
     body = {"name": "too rich", "capabilities": [*names, "one more"]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rota.store.protocols.access import Role
-from tests.api.house import NOOP, House, Tap, events
+from tests.api.house import NOOP, InProcessServer, StreamReader, events
 from tests.api.keys import ACME, OTHER, key
 
 JOB = {"name": "made", "task": NOOP}
@@ -20,29 +20,35 @@ UPLOAD = {"id": "e1", "source": "/bucket", "type": "object.uploaded"}
 either = pytest.mark.parametrize("kind", KINDS)
 
 
-async def submitter(house: House, tenant: str) -> dict[str, str]:
+async def submitter(house: InProcessServer, tenant: str) -> dict[str, str]:
     return await key(house, Role.SUBMITTER, tenant=tenant)
 
 
-async def make(house: House, kind: str, who: dict[str, str], **fields: Any) -> dict[str, Any]:
+async def make(
+    house: InProcessServer, kind: str, who: dict[str, str], **fields: Any
+) -> dict[str, Any]:
     body = {**KINDS[kind], **fields}
     made: dict[str, Any] = await house.ask("POST", f"/{kind}s", body, headers=who, expect=201)
     return made
 
 
-async def send(house: House, who: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+async def send(
+    house: InProcessServer, who: dict[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
     told: dict[str, Any] = await house.ask(
         "POST", "/events", {**UPLOAD, **fields}, headers=who, expect=202
     )
     return told
 
 
-async def tenants_of(house: House, told: dict[str, Any]) -> list[str]:
+async def tenants_of(house: InProcessServer, told: dict[str, Any]) -> list[str]:
     return sorted([(await house.ask("GET", f"/jobs/{one}"))["tenant"] for one in told["job_ids"]])
 
 
 @either
-async def test_what_a_tenants_token_makes_is_that_tenants(house: House, kind: str) -> None:
+async def test_what_a_tenants_token_makes_is_that_tenants(
+    house: InProcessServer, kind: str
+) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     mine = await make(house, kind, acme)
     theirs = await make(house, kind, other, job={**JOB, "tenant": OTHER})
@@ -53,7 +59,7 @@ async def test_what_a_tenants_token_makes_is_that_tenants(house: House, kind: st
 
 
 @either
-async def test_naming_another_tenant_is_refused(house: House, kind: str) -> None:
+async def test_naming_another_tenant_is_refused(house: InProcessServer, kind: str) -> None:
     acme, body = await submitter(house, ACME), KINDS[kind]
     for tenant in (OTHER, "default"):
         foreign = {**body, "job": {**JOB, "tenant": tenant}}
@@ -67,7 +73,9 @@ async def test_naming_another_tenant_is_refused(house: House, kind: str) -> None
 
 
 @either
-async def test_it_stays_with_its_tenant_when_it_is_changed(house: House, kind: str) -> None:
+async def test_it_stays_with_its_tenant_when_it_is_changed(
+    house: InProcessServer, kind: str
+) -> None:
     acme = await submitter(house, ACME)
     path = f"/{kind}s/{(await make(house, kind, acme))[f'{kind}_id']}"
     refused = {"job": {"tenant": OTHER}}
@@ -79,7 +87,9 @@ async def test_it_stays_with_its_tenant_when_it_is_changed(house: House, kind: s
 
 
 @either
-async def test_a_deployment_retires_only_what_is_the_tenants(house: House, kind: str) -> None:
+async def test_a_deployment_retires_only_what_is_the_tenants(
+    house: InProcessServer, kind: str
+) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     for who in (acme, other):
         await deploy(house, kind, who, KINDS[kind])
@@ -90,7 +100,7 @@ async def test_a_deployment_retires_only_what_is_the_tenants(house: House, kind:
 
 
 async def deploy(
-    house: House, kind: str, who: dict[str, str], *given: dict[str, Any]
+    house: InProcessServer, kind: str, who: dict[str, str], *given: dict[str, Any]
 ) -> dict[str, Any]:
     body = {"owner": "app", f"{kind}s": list(given)}
     path = f"/{kind}s/deploy"
@@ -98,7 +108,7 @@ async def deploy(
     return done
 
 
-async def test_a_tenants_event_is_heard_by_its_own_triggers_only(house: House) -> None:
+async def test_a_tenants_event_is_heard_by_its_own_triggers_only(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     for who in (acme, other):
         await make(house, "trigger", who)
@@ -107,7 +117,7 @@ async def test_a_tenants_event_is_heard_by_its_own_triggers_only(house: House) -
     assert await tenants_of(house, await send(house)) == [ACME, OTHER]
 
 
-async def test_the_same_event_of_two_tenants_is_not_the_same(house: House) -> None:
+async def test_the_same_event_of_two_tenants_is_not_the_same(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     assert not (await send(house, other))["duplicate"]
     assert not (await send(house, acme))["duplicate"]
@@ -117,7 +127,7 @@ async def test_the_same_event_of_two_tenants_is_not_the_same(house: House) -> No
     assert len((await house.ask("GET", "/events"))["items"]) == 2
 
 
-async def test_a_trigger_hears_of_jobs_of_its_own_tenant_only(house: House) -> None:
+async def test_a_trigger_hears_of_jobs_of_its_own_tenant_only(house: InProcessServer) -> None:
     acme = await submitter(house, ACME)
     made = await make(house, "trigger", acme, event="rota.job.cancelled")
     for tenant in (OTHER, ACME):
@@ -128,7 +138,7 @@ async def test_a_trigger_hears_of_jobs_of_its_own_tenant_only(house: House) -> N
     assert line["event_id"].startswith(job["job_id"])
 
 
-async def test_a_trial_shows_a_tenant_its_own_triggers(house: House) -> None:
+async def test_a_trial_shows_a_tenant_its_own_triggers(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     mine, theirs = [await make(house, "trigger", who) for who in (acme, other)]
     trial: dict[str, Any] = {"event": UPLOAD}
@@ -139,7 +149,7 @@ async def test_a_trial_shows_a_tenant_its_own_triggers(house: House) -> None:
 
 
 async def test_a_calendar_is_everybodys_and_counts_for_a_tenant_what_is_its_own(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     await house.ask("PUT", "/calendars/closed", {"dates": ["2030-12-25"]}, expect=200)
@@ -151,9 +161,11 @@ async def test_a_calendar_is_everybodys_and_counts_for_a_tenant_what_is_its_own(
     await house.ask("DELETE", "/calendars/closed", headers=acme, expect=403)
 
 
-async def test_the_stream_tells_a_tenant_of_its_own_schedules_and_triggers(house: House) -> None:
+async def test_the_stream_tells_a_tenant_of_its_own_schedules_and_triggers(
+    house: InProcessServer,
+) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
-    async with Tap(house, "/stream", acme) as tap:
+    async with StreamReader(house, "/stream", acme) as tap:
         mine: dict[str, str] = {}
         for who in (other, acme):
             for kind in KINDS:

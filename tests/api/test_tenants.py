@@ -5,24 +5,24 @@ from typing import Any
 import pytest
 
 from rota.store.protocols.access import Role
-from tests.api.house import NOOP, House, Tap, events
+from tests.api.house import NOOP, InProcessServer, StreamReader, events
 from tests.api.keys import ACME, OTHER, key
 
 JOB = {"name": "j", "task": NOOP}
 
 
-async def submitter(house: House, tenant: str) -> dict[str, str]:
+async def submitter(house: InProcessServer, tenant: str) -> dict[str, str]:
     return await key(house, Role.SUBMITTER, tenant=tenant)
 
 
-async def submit(house: House, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
+async def submit(house: InProcessServer, headers: dict[str, str], **fields: Any) -> dict[str, Any]:
     job: dict[str, Any] = await house.ask(
         "POST", "/jobs", {**JOB, **fields}, headers=headers, expect=201
     )
     return job
 
 
-async def test_what_a_tenants_token_submits_is_that_tenants(house: House) -> None:
+async def test_what_a_tenants_token_submits_is_that_tenants(house: InProcessServer) -> None:
     acme = await submitter(house, ACME)
     assert (await submit(house, acme))["tenant"] == ACME
     assert (await submit(house, acme, tenant=ACME))["tenant"] == ACME
@@ -33,7 +33,9 @@ async def test_what_a_tenants_token_submits_is_that_tenants(house: House) -> Non
 
 
 @pytest.mark.parametrize("tenant", [OTHER, "default"])
-async def test_naming_another_tenant_is_refused_in_clear_words(house: House, tenant: str) -> None:
+async def test_naming_another_tenant_is_refused_in_clear_words(
+    house: InProcessServer, tenant: str
+) -> None:
     acme = await submitter(house, ACME)
     foreign = {**JOB, "tenant": tenant}
     for path, body in (("/jobs", foreign), ("/jobs/batch", {"jobs": [JOB, foreign]})):
@@ -43,7 +45,7 @@ async def test_naming_another_tenant_is_refused_in_clear_words(house: House, ten
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_a_job_stays_with_its_tenant_when_it_is_changed(house: House) -> None:
+async def test_a_job_stays_with_its_tenant_when_it_is_changed(house: InProcessServer) -> None:
     acme = await submitter(house, ACME)
     path = f"/jobs/{(await submit(house, acme))['job_id']}"
     await house.ask("PATCH", path, {"tenant": OTHER}, headers=acme, expect=403)
@@ -52,7 +54,7 @@ async def test_a_job_stays_with_its_tenant_when_it_is_changed(house: House) -> N
         assert changed["tenant"] == ACME
 
 
-async def test_a_foreign_job_cannot_be_depended_on(house: House) -> None:
+async def test_a_foreign_job_cannot_be_depended_on(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     foreign, own = await submit(house, other), await submit(house, acme)
     unknown = "019a85c2-0000-7000-8000-000000000000"
@@ -68,7 +70,7 @@ async def test_a_foreign_job_cannot_be_depended_on(house: House) -> None:
     await submit(house, acme, dependencies=[own["job_id"]])
 
 
-async def test_lists_show_a_tenant_its_own(house: House) -> None:
+async def test_lists_show_a_tenant_its_own(house: InProcessServer) -> None:
     worker = await house.register()
     acme = await submitter(house, ACME)
     for tenant in (ACME, OTHER, ACME):
@@ -87,7 +89,7 @@ async def test_lists_show_a_tenant_its_own(house: House) -> None:
     assert (stats["jobs"]["failed"], stats["submitted_total"]) == (2, 2)
 
 
-async def test_a_page_of_executions_that_looked_far_enough_leads_on(house: House) -> None:
+async def test_a_page_of_executions_that_looked_far_enough_leads_on(house: InProcessServer) -> None:
     house.limit(read_at_once=2, executions_at_once=2, executions_scanned_max=4)
     worker, acme = await house.register(), await submitter(house, ACME)
     mine = await house.start(worker, tenant=ACME)
@@ -103,7 +105,7 @@ async def test_a_page_of_executions_that_looked_far_enough_leads_on(house: House
     assert found == [mine["execution_id"]]
 
 
-async def test_a_graph_ends_where_another_tenant_begins(house: House) -> None:
+async def test_a_graph_ends_where_another_tenant_begins(house: InProcessServer) -> None:
     acme = await submitter(house, ACME)
     own = await submit(house, acme)
     foreign = await house.submit(tenant=OTHER, dependencies=[own["job_id"]])
@@ -115,11 +117,11 @@ async def test_a_graph_ends_where_another_tenant_begins(house: House) -> None:
     assert foreign["job_id"] not in str(graph)
 
 
-async def test_the_stream_tells_a_tenant_of_its_own_jobs_only(house: House) -> None:
+async def test_the_stream_tells_a_tenant_of_its_own_jobs_only(house: InProcessServer) -> None:
     worker = await house.register()
     early = await house.submit(tenant=ACME, run_at="2100-01-01T00:00:00Z")
     acme = await submitter(house, ACME)
-    async with Tap(house, "/stream", acme) as tap:
+    async with StreamReader(house, "/stream", acme) as tap:
         await house.finish(await house.start(worker, tenant=OTHER))
         mine = await house.start(worker, tenant=ACME)
         await house.finish(mine)
@@ -133,7 +135,9 @@ async def test_the_stream_tells_a_tenant_of_its_own_jobs_only(house: House) -> N
     assert [one["status"] for one in told if one["id"] == early["job_id"]] == ["cancelled"]
 
 
-async def test_the_same_idempotency_key_is_another_one_for_each_tenant(house: House) -> None:
+async def test_the_same_idempotency_key_is_another_one_for_each_tenant(
+    house: InProcessServer,
+) -> None:
     made = []
     for tenant in (ACME, OTHER):
         headers = {**await submitter(house, tenant), "Idempotency-Key": "nightly"}
@@ -144,7 +148,7 @@ async def test_the_same_idempotency_key_is_another_one_for_each_tenant(house: Ho
     assert len({*made, admin["job_id"]}) == 3
 
 
-async def test_a_tenant_may_act_on_its_own_jobs(house: House) -> None:
+async def test_a_tenant_may_act_on_its_own_jobs(house: InProcessServer) -> None:
     acme = await submitter(house, ACME)
     path = f"/jobs/{(await submit(house, acme))['job_id']}"
     await house.ask("PUT", f"{path}/cancel", headers=acme, expect=200)

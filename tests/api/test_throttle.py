@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 from rota.api import limits
-from rota.api.door.throttle import Buckets, Rate, Throttle, WrongTries, group_of
+from rota.api.door.throttle import Rate, RateLimiter, Throttle, WrongTokenLimiter, address_group
 from rota.api.limits import ApiLimits
 from rota.store.protocols.access import AuditQuery
-from tests.api.house import TOKEN, open_house
+from tests.api.house import TOKEN, open_server
 from tests.api.keys import bearer
 
 
 def test_a_bucket_gives_what_it_has_and_fills_evenly() -> None:
-    buckets = Buckets(Rate(4, 1000))
+    buckets = RateLimiter(Rate(4, 1000))
     assert [buckets.take("a", 0) for _ in range(4)] == [0, 0, 0, 0]
     assert buckets.take("a", 0) == 250
     assert buckets.take("b", 0) == 0
@@ -20,12 +20,12 @@ def test_a_bucket_gives_what_it_has_and_fills_evenly() -> None:
 
 
 def test_a_rate_that_is_none_holds_nobody_back() -> None:
-    buckets = Buckets(None)
+    buckets = RateLimiter(None)
     assert not any(buckets.take("a", 0) for _ in range(100_000))
 
 
 def test_buckets_of_many_callers_take_bounded_memory() -> None:
-    buckets = Buckets(Rate(1, 1000), keys_max=10)
+    buckets = RateLimiter(Rate(1, 1000), keys_max=10)
     for number in range(100):
         assert buckets.take(str(number), 0) == 0
     assert len(buckets._used_until) == 10
@@ -33,8 +33,8 @@ def test_buckets_of_many_callers_take_bounded_memory() -> None:
 
 
 def test_wrong_tokens_make_an_address_wait_longer_and_longer() -> None:
-    tries, now = WrongTries(), 0
-    assert {tries.note("a", now)[1] for _ in range(limits.TRIES_FREE)} == {0}
+    tries, now = WrongTokenLimiter(), 0
+    assert {tries.note("a", now)[1] for _ in range(limits.WRONG_TOKENS_FREE)} == {0}
     waits = []
     for _ in range(9):
         waits.append(tries.note("a", now)[1])
@@ -42,27 +42,31 @@ def test_wrong_tokens_make_an_address_wait_longer_and_longer() -> None:
         now += waits[-1]
     assert waits == [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000, 60_000]
     assert tries.note("b", now)[1] == 0
-    assert tries.note("a", now + limits.TRIES_QUIET_MS + 1)[1] == 0
+    assert tries.note("a", now + limits.WRONG_TOKENS_QUIET_MS + 1)[1] == 0
 
 
 def test_wrong_tokens_of_many_addresses_take_bounded_memory() -> None:
-    tries = WrongTries()
-    for number in range(limits.TRIES_KEYS_MAX + 50):
+    tries = WrongTokenLimiter()
+    for number in range(limits.WRONG_TOKENS_ADDRESSES_MAX + 50):
         tries.note(str(number), 0)
-    assert len(tries._by_address) == limits.TRIES_KEYS_MAX
+    assert len(tries._by_address) == limits.WRONG_TOKENS_ADDRESSES_MAX
 
 
 def test_one_machine_is_one_address_however_many_it_has() -> None:
-    assert group_of("2001:db8::1") == group_of("2001:db8::ffff") != group_of("2001:db8:0:1::1")
-    assert group_of("::ffff:10.0.0.7") == group_of("10.0.0.7") == "10.0.0.7"
-    assert group_of("::1") == "::1"
-    assert group_of("fe80::1%eth0") == group_of("fe80::2")
-    assert group_of("no:address") == "no:address"
+    assert (
+        address_group("2001:db8::1")
+        == address_group("2001:db8::ffff")
+        != address_group("2001:db8:0:1::1")
+    )
+    assert address_group("::ffff:10.0.0.7") == address_group("10.0.0.7") == "10.0.0.7"
+    assert address_group("::1") == "::1"
+    assert address_group("fe80::1%eth0") == address_group("fe80::2")
+    assert address_group("no:address") == "no:address"
 
 
 async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still_works() -> None:
-    free = limits.TRIES_FREE
-    async with open_house(limits=ApiLimits(roster_hurry_s=0)) as house:
+    free = limits.WRONG_TOKENS_FREE
+    async with open_server(limits=ApiLimits(token_refresh_soon_s=0)) as house:
         answers = [
             await house.http.get("/jobs", headers=bearer(f"guess {number}"))
             for number in range(free + 2)
@@ -76,8 +80,8 @@ async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still
 
 
 async def test_a_token_that_asks_too_often_is_told_to_slow_down() -> None:
-    throttle = Throttle(by_token=Buckets(Rate(3, 60_000)))
-    async with open_house(throttle=throttle) as house:
+    throttle = Throttle(by_token=RateLimiter(Rate(3, 60_000)))
+    async with open_server(throttle=throttle) as house:
         statuses = [(await house.http.get("/queues")).status_code for _ in range(4)]
         assert statuses == [200, 200, 200, 429]
         refused = await house.http.post("/jobs", json={})
@@ -91,8 +95,8 @@ async def test_a_token_that_asks_too_often_is_told_to_slow_down() -> None:
 
 
 async def test_an_address_that_asks_too_often_is_told_to_slow_down() -> None:
-    throttle = Throttle(by_address=Buckets(Rate(2, 60_000)))
-    async with open_house(throttle=throttle) as house:
+    throttle = Throttle(by_address=RateLimiter(Rate(2, 60_000)))
+    async with open_server(throttle=throttle) as house:
         for _ in range(5):
             assert (await house.http.get("/queues")).status_code == 200
         house.http._transport.client = ("10.0.0.7", 5)  # type: ignore[attr-defined]

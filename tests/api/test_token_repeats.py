@@ -4,21 +4,21 @@ import asyncio
 from typing import Any
 
 from rota.api.cell.tokens import new_token
-from rota.api.door.roster import Roster, caller_from
+from rota.api.door.roster import TokenCache, caller_from
 from rota.api.ids import IdMint, TokenSeed
 from rota.core.model import Instant
 from rota.store.limits import KEY_AGE_MS, TOKEN_KEPT_MS
 from rota.store.protocols.access import Role, Token
 from rota.store.sqlite.memory import MemoryStore, MemoryTokenStore
 from rota.wire.tokens import TokenSpec
-from tests.api.house import ADMIN, TOKEN, House, open_house
+from tests.api.house import ADMIN, TOKEN, InProcessServer, open_server
 from tests.api.keys import bearer, key
 
 SPEC = {"role": "viewer", "name": "lobby", "expires_in": "30d"}
 
 
 async def ask(
-    house: House,
+    house: InProcessServer,
     under: str,
     spec: dict[str, Any] | None = None,
     *,
@@ -32,13 +32,13 @@ async def ask(
     return answer
 
 
-async def made(house: House) -> list[str]:
+async def made(house: InProcessServer) -> list[str]:
     items = (await house.ask("GET", "/tokens"))["items"]
     return [one["token_id"] for one in items if one["token_id"] != ADMIN.id]
 
 
 async def test_a_repeat_under_the_same_key_gets_the_same_token_and_makes_no_second(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     first = await ask(house, "k")
     assert await ask(house, "k") == first
@@ -64,12 +64,12 @@ class SlowBook(MemoryTokenStore):
 async def test_repeats_that_come_at_once_make_one_token() -> None:
     store = MemoryStore()
     store.access = SlowBook(expected=5)
-    async with open_house(store=store) as house, asyncio.timeout(20):
+    async with open_server(store=store) as house, asyncio.timeout(20):
         answers = await asyncio.gather(*(ask(house, "k") for _ in range(5)))
     assert answers == [answers[0]] * 5
 
 
-def under_key(roster: Roster, under: str, at: Instant) -> tuple[Token, str]:
+def under_key(roster: TokenCache, under: str, at: Instant) -> tuple[Token, str]:
     """A token as a server of the cell makes it at a time, and its text."""
     seed = TokenSeed(roster.secret, TOKEN, under)
     token_id = seed.id_from(IdMint().mint(at))
@@ -77,8 +77,10 @@ def under_key(roster: Roster, under: str, at: Instant) -> tuple[Token, str]:
     return new_token(TokenSpec(role="viewer", name="lobby"), token_id, text, at, "tests"), text
 
 
-async def test_a_repeat_on_another_server_of_the_cell_gets_the_same_token(house: House) -> None:
-    elsewhere = Roster(house.store.access, house.engine.clock)
+async def test_a_repeat_on_another_server_of_the_cell_gets_the_same_token(
+    house: InProcessServer,
+) -> None:
+    elsewhere = TokenCache(house.store.access, house.engine.clock)
     await elsewhere.refresh()
     # By a clock that is ahead, and not seen here yet.
     token, text = under_key(elsewhere, "k", house.engine.clock.now() + 5_000)
@@ -87,19 +89,23 @@ async def test_a_repeat_on_another_server_of_the_cell_gets_the_same_token(house:
     assert (answer["token_id"], answer["token"]) == (token.id, text)
 
 
-async def test_a_key_is_that_of_the_token_it_was_sent_with(house: House) -> None:
+async def test_a_key_is_that_of_the_token_it_was_sent_with(house: InProcessServer) -> None:
     first = await ask(house, "k")
     alice = await key(house, Role.ADMIN, name="alice")
     assert (await ask(house, "k", as_=alice))["token"] != first["token"]
 
 
-async def test_the_same_caller_is_known_however_it_writes_its_header(house: House) -> None:
+async def test_the_same_caller_is_known_however_it_writes_its_header(
+    house: InProcessServer,
+) -> None:
     first = await ask(house, "k")
     for header in (f"bearer {TOKEN}", f"BEARER {TOKEN}", f"Bearer  {TOKEN}", f"Bearer {TOKEN} "):
         assert await ask(house, "k", as_={"authorization": header}) == first
 
 
-async def test_who_comes_by_a_session_is_not_known_by_the_header_beside_it(house: House) -> None:
+async def test_who_comes_by_a_session_is_not_known_by_the_header_beside_it(
+    house: InProcessServer,
+) -> None:
     for header in ("undefined", "Bearer"):
         made = []
         for name in ("alice", "bob"):
@@ -112,27 +118,29 @@ async def test_who_comes_by_a_session_is_not_known_by_the_header_beside_it(house
 
 
 async def test_without_access_control_a_key_is_everybodys() -> None:
-    async with open_house(no_auth=True) as house:
+    async with open_server(no_auth=True) as house:
         first = await ask(house, "k")
         assert await ask(house, "k", as_=bearer("another")) == first
 
 
-async def test_who_has_the_store_alone_cannot_make_out_a_token(house: House) -> None:
+async def test_who_has_the_store_alone_cannot_make_out_a_token(house: InProcessServer) -> None:
     first = await ask(house, "k")
-    secret, of = house.parts.access.roster.secret, first["token_id"]
+    secret, of = house.parts.access.tokens.secret, first["token_id"]
     known = ("", ADMIN.digest.hex(), ADMIN.digest.decode("latin-1"), ADMIN.id, ADMIN.name)
     assert first["token"] not in [TokenSeed(secret, one, "k").token_of(of) for one in known]
     assert TokenSeed(secret, TOKEN, "k").token_of(of) == first["token"]
     assert TokenSeed(b"another cell's", TOKEN, "k").token_of(of) != first["token"]
 
 
-async def test_what_proves_a_caller_is_not_written_where_the_caller_is(house: House) -> None:
-    found = house.parts.access.roster.find(TOKEN)
+async def test_what_proves_a_caller_is_not_written_where_the_caller_is(
+    house: InProcessServer,
+) -> None:
+    found = house.parts.access.tokens.find(TOKEN)
     assert found is not None
     assert TOKEN not in repr(caller_from(found, TOKEN))
 
 
-async def test_the_same_key_for_another_token_is_refused(house: House) -> None:
+async def test_the_same_key_for_another_token_is_refused(house: InProcessServer) -> None:
     await ask(house, "k")
     for change in ({"role": "submitter"}, {"name": "hall"}, {"tenant": "t"}, {"expires_in": "1d"}):
         refused = await ask(house, "k", {**SPEC, **change}, expect=409)
@@ -140,7 +148,7 @@ async def test_the_same_key_for_another_token_is_refused(house: House) -> None:
     assert len(await made(house)) == 1
 
 
-async def test_a_token_that_has_ended_is_not_shown_again(house: House) -> None:
+async def test_a_token_that_has_ended_is_not_shown_again(house: InProcessServer) -> None:
     first = await ask(house, "k")
     await house.ask("DELETE", f"/tokens/{first['token_id']}", expect=204)
     refused = await ask(house, "k", expect=409)
@@ -148,8 +156,8 @@ async def test_a_token_that_has_ended_is_not_shown_again(house: House) -> None:
     assert "has ended: send a new key" in refused["detail"]
 
 
-async def test_after_a_day_a_token_is_not_shown_again(house: House) -> None:
-    roster = house.parts.access.roster
+async def test_after_a_day_a_token_is_not_shown_again(house: InProcessServer) -> None:
+    roster = house.parts.access.tokens
     token, _ = under_key(roster, "k", house.engine.clock.now() - KEY_AGE_MS - 1)
     await roster.add(token)
     refused = await ask(house, "k", {"role": "viewer", "name": "lobby"}, expect=409)
@@ -157,9 +165,9 @@ async def test_after_a_day_a_token_is_not_shown_again(house: House) -> None:
 
 
 async def test_a_token_that_was_revoked_and_forgotten_does_not_come_back_under_its_key(
-    house: House,
+    house: InProcessServer,
 ) -> None:
-    roster, spec = house.parts.access.roster, {"role": "viewer", "name": "lobby"}
+    roster, spec = house.parts.access.tokens, {"role": "viewer", "name": "lobby"}
     long_ago = house.engine.clock.now() - TOKEN_KEPT_MS - 10_000
     leaked, text = under_key(roster, "k", long_ago)
     await roster.add(leaked)
@@ -174,14 +182,14 @@ async def test_a_token_that_was_revoked_and_forgotten_does_not_come_back_under_i
     assert (await house.http.get("/jobs", headers=bearer(again["token"]))).status_code == 200
 
 
-async def sign_in(house: House, headers: dict[str, str]) -> dict[str, str]:
+async def sign_in(house: InProcessServer, headers: dict[str, str]) -> dict[str, str]:
     """The cookie of a browser that signs in."""
     signed = await house.http.post("/session", headers=headers)
     house.http.cookies.clear()
     return {"cookie": signed.headers["set-cookie"].split(";")[0]}
 
 
-async def test_a_browsers_session_repeats_as_well(house: House) -> None:
+async def test_a_browsers_session_repeats_as_well(house: InProcessServer) -> None:
     browser = {"authorization": "", **await sign_in(house, bearer(TOKEN))}
     first = await ask(house, "k", as_=browser)
     other = {**browser, "cookie": f"theme=dark; {browser['cookie']}"}

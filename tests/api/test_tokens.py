@@ -7,25 +7,25 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from rota.api.door.roster import Roster, digest
+from rota.api.door.roster import TokenCache, token_digest
 from rota.api.door.sessions import open_session, read_session
 from rota.api.ids import mint_token
-from rota.api.limits import ROSTER_LOOK_S, ApiLimits
+from rota.api.limits import TOKEN_REFRESH_S, ApiLimits
 from rota.store.protocol import StoreError
 from rota.store.protocols.access import Role
 from rota.store.sqlite.memory import MemoryTokenStore
-from tests.api.house import ADMIN, TOKEN, House, Tap
+from tests.api.house import ADMIN, TOKEN, InProcessServer, StreamReader
 from tests.api.keys import bearer, key
 
 SPEC = {"role": "viewer", "name": "dashboard of the lobby"}
 
 
-async def made(house: House, **fields: object) -> dict[str, str]:
+async def made(house: InProcessServer, **fields: object) -> dict[str, str]:
     answer: dict[str, str] = await house.ask("POST", "/tokens", {**SPEC, **fields}, expect=201)
     return answer
 
 
-async def cookie(house: House, headers: dict[str, str]) -> dict[str, str]:
+async def cookie(house: InProcessServer, headers: dict[str, str]) -> dict[str, str]:
     signed = await house.http.post("/session", headers=headers)
     assert signed.status_code == 204
     house.http.cookies.clear()
@@ -45,7 +45,7 @@ def test_a_token_has_a_front_that_scanners_know_and_is_never_the_same() -> None:
     assert len(set(minted)) == 200
 
 
-async def test_a_token_is_shown_once_and_kept_as_a_hash(house: House) -> None:
+async def test_a_token_is_shown_once_and_kept_as_a_hash(house: InProcessServer) -> None:
     answer = await made(house)
     text = answer["token"]
     assert (await house.http.get("/jobs", headers=bearer(text))).status_code == 200
@@ -56,10 +56,10 @@ async def test_a_token_is_shown_once_and_kept_as_a_hash(house: House) -> None:
     assert (shown["status"], shown["created_by"]) == ("live", "tests")
     kept = (await house.store.access.load(b"")).tokens
     assert text not in repr(kept)
-    assert [one.digest for one in kept if one.id == answer["token_id"]] == [digest(text)]
+    assert [one.digest for one in kept if one.id == answer["token_id"]] == [token_digest(text)]
 
 
-async def test_a_revoked_token_is_turned_away_and_said_so(house: House) -> None:
+async def test_a_revoked_token_is_turned_away_and_said_so(house: InProcessServer) -> None:
     answer = await made(house)
     path, headers = f"/tokens/{answer['token_id']}", bearer(answer["token"])
     for _ in range(2):
@@ -70,7 +70,7 @@ async def test_a_revoked_token_is_turned_away_and_said_so(house: House) -> None:
     await house.ask("DELETE", "/tokens/nothing", expect=404)
 
 
-async def test_a_token_ends_when_it_was_said_to(house: House) -> None:
+async def test_a_token_ends_when_it_was_said_to(house: InProcessServer) -> None:
     answer = await made(house, expires_in=0.05)
     headers = bearer(answer["token"])
 
@@ -96,14 +96,14 @@ async def test_a_token_ends_when_it_was_said_to(house: House) -> None:
     ],
 )
 async def test_a_token_that_makes_no_sense_is_not_made(
-    house: House, spec: dict[str, object], field: str
+    house: InProcessServer, spec: dict[str, object], field: str
 ) -> None:
     answer = await house.ask("POST", "/tokens", spec, expect=422)
     assert answer["errors"][0]["field"] == field
     assert len((await house.ask("GET", "/tokens"))["items"]) == 1
 
 
-async def test_tokens_are_listed_page_by_page(house: House) -> None:
+async def test_tokens_are_listed_page_by_page(house: InProcessServer) -> None:
     ids = [(await made(house, name=f"n{number}"))["token_id"] for number in range(3)]
     page = await house.ask("GET", "/tokens?limit=2")
     rest = await house.ask("GET", f"/tokens?cursor={page['next_cursor']}")
@@ -111,8 +111,8 @@ async def test_tokens_are_listed_page_by_page(house: House) -> None:
     assert found == [*reversed(ids), ADMIN.id]
 
 
-async def test_another_server_honours_a_change_within_a_second(house: House) -> None:
-    elsewhere = Roster(house.store.access, house.engine.clock)
+async def test_another_server_honours_a_change_within_a_second(house: InProcessServer) -> None:
+    elsewhere = TokenCache(house.store.access, house.engine.clock)
     await elsewhere.start()
     try:
         answer = await made(house)
@@ -129,18 +129,18 @@ async def test_another_server_honours_a_change_within_a_second(house: House) -> 
         await eventually(is_ended)
     finally:
         await elsewhere.stop()
-    assert ROSTER_LOOK_S <= 0.5
+    assert TOKEN_REFRESH_S <= 0.5
 
 
-async def test_a_token_made_elsewhere_a_moment_ago_is_good_at_once(house: House) -> None:
-    token = replace(ADMIN, id="fresh", digest=digest("fresh"))
+async def test_a_token_made_elsewhere_a_moment_ago_is_good_at_once(house: InProcessServer) -> None:
+    token = replace(ADMIN, id="fresh", digest=token_digest("fresh"))
     await house.store.access.add_token(token)
-    assert house.parts.access.roster.find("fresh") is None
+    assert house.parts.access.tokens.find("fresh") is None
     answers = await asyncio.gather(
         *(house.http.get("/jobs", headers=bearer("fresh")) for _ in range(5))
     )
     assert [one.status_code for one in answers] == [200] * 5
-    other = replace(token, id="other", digest=digest("other"))
+    other = replace(token, id="other", digest=token_digest("other"))
     await house.store.access.add_token(other)
     await house.ask("DELETE", "/tokens/other", expect=204)
 
@@ -158,10 +158,10 @@ class AwayBook(MemoryTokenStore):
         return await super().revision()
 
 
-async def test_while_the_store_is_away_the_known_tokens_stay_good(house: House) -> None:
+async def test_while_the_store_is_away_the_known_tokens_stay_good(house: InProcessServer) -> None:
     book = AwayBook()
     await book.add_token(ADMIN)
-    roster = Roster(book, house.engine.clock, ApiLimits(roster_look_s=0.01))
+    roster = TokenCache(book, house.engine.clock, ApiLimits(token_refresh_s=0.01))
     await roster.start()
     try:
         book.away = True
@@ -178,13 +178,13 @@ async def test_while_the_store_is_away_the_known_tokens_stay_good(house: House) 
         await roster.stop()
 
 
-async def test_a_session_is_that_of_its_token_on_every_server(house: House) -> None:
+async def test_a_session_is_that_of_its_token_on_every_server(house: InProcessServer) -> None:
     headers = await key(house, Role.VIEWER, tenant="acme")
     browser = await cookie(house, headers)
     assert (await house.http.get("/jobs", headers=browser)).status_code == 200
     body = {"name": "j", "task": {"kind": "noop"}}
     assert (await house.http.post("/jobs", json=body, headers=browser)).status_code == 403
-    elsewhere = Roster(house.store.access, house.engine.clock)
+    elsewhere = TokenCache(house.store.access, house.engine.clock)
     await elsewhere.refresh()
     value = browser["Cookie"].partition("=")[2]
     found = read_session(elsewhere, value, house.engine.clock.now())
@@ -192,14 +192,14 @@ async def test_a_session_is_that_of_its_token_on_every_server(house: House) -> N
     assert (found.role, found.tenant) == (Role.VIEWER, "acme")
 
 
-async def test_a_session_ends_with_its_token(house: House) -> None:
+async def test_a_session_ends_with_its_token(house: InProcessServer) -> None:
     browser = await cookie(house, await key(house, Role.VIEWER, name="v"))
     await house.ask("DELETE", "/tokens/id-v", expect=204)
     assert (await house.http.get("/jobs", headers=browser)).status_code == 401
     now = house.engine.clock.now()
     short = await key(house, Role.VIEWER, name="short", expires_at=now + 60_000)
     assert short
-    roster = house.parts.access.roster
+    roster = house.parts.access.tokens
     token = roster.by_id("id-short")
     assert token is not None
     value = open_session(roster, token, now)
@@ -207,31 +207,31 @@ async def test_a_session_ends_with_its_token(house: House) -> None:
     assert read_session(roster, value, now + 60_000) is None
 
 
-async def test_a_session_does_not_prolong_itself(house: House) -> None:
+async def test_a_session_does_not_prolong_itself(house: InProcessServer) -> None:
     browser = await cookie(house, bearer(TOKEN))
     again = await house.http.post("/session", headers=browser)
     assert again.status_code == 401
     assert "set-cookie" not in again.headers
 
 
-async def test_a_session_of_another_cell_is_worth_nothing(house: House) -> None:
+async def test_a_session_of_another_cell_is_worth_nothing(house: InProcessServer) -> None:
     stranger = MemoryTokenStore()
     await stranger.add_token(ADMIN)
-    roster = Roster(stranger, house.engine.clock)
+    roster = TokenCache(stranger, house.engine.clock)
     await roster.refresh()
     now = house.engine.clock.now()
-    assert read_session(house.parts.access.roster, open_session(roster, ADMIN, now), now) is None
+    assert read_session(house.parts.access.tokens, open_session(roster, ADMIN, now), now) is None
 
 
-async def test_an_open_stream_breaks_off_when_its_token_is_revoked(house: House) -> None:
+async def test_an_open_stream_breaks_off_when_its_token_is_revoked(house: InProcessServer) -> None:
     headers = await key(house, Role.VIEWER, name="v")
-    async with Tap(house, "/stream", headers) as tap:
+    async with StreamReader(house, "/stream", headers) as tap:
         await tap.read_until("retry")
         await house.ask("DELETE", "/tokens/id-v", expect=204)
         await asyncio.wait_for(asyncio.shield(tap._task), 20)
 
 
-async def test_who_does_not_administer_sees_no_tokens(house: House) -> None:
+async def test_who_does_not_administer_sees_no_tokens(house: InProcessServer) -> None:
     for path in ("/tokens", "/audit"):
         headers = await key(house, Role.OPERATOR, name=path)
         answer = await house.ask("GET", path, headers=headers, expect=403)

@@ -16,7 +16,7 @@ from rota.traces.follower import TraceFollower
 from rota.traces.naming import RecordingPropagator
 from rota.traces.otlp import Otlp
 from tests.api.company import a_cell
-from tests.api.house import NOOP, House, open_house
+from tests.api.house import NOOP, InProcessServer, open_server
 from tests.engine.rig import until
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -33,7 +33,7 @@ class Traced:
         self.naming = RecordingPropagator(sampler or self._otlp.samples)
         self._seq = 0
 
-    def follow(self, house: House) -> None:
+    def follow(self, house: InProcessServer) -> None:
         self.house = house
         engine = house.engine
         self._follower = TraceFollower(
@@ -67,7 +67,7 @@ class Traced:
 @asynccontextmanager
 async def traced(**more: Any) -> AsyncIterator[Traced]:
     one = Traced(**more)
-    async with open_house(naming=one.naming) as house:
+    async with open_server(naming=one.naming) as house:
         one.follow(house)
         yield one
 
@@ -182,7 +182,9 @@ async def test_a_traceparent_that_makes_no_sense_is_passed_over() -> None:
         assert ids(await one.span("job j"))[2] is None
 
 
-async def test_without_tracing_the_caller_s_trace_reaches_the_job_as_it_came(house: House) -> None:
+async def test_without_tracing_the_caller_s_trace_reaches_the_job_as_it_came(
+    house: InProcessServer,
+) -> None:
     worker_id = await house.register()
     body = {"name": "j", "task": NOOP}
     await house.ask("POST", "/jobs", body, expect=201, headers=GIVEN)
@@ -193,7 +195,7 @@ async def test_without_tracing_the_caller_s_trace_reaches_the_job_as_it_came(hou
     assert order["traceparent"] is None
 
 
-async def test_a_patched_job_stays_in_its_trace(house: House) -> None:
+async def test_a_patched_job_stays_in_its_trace(house: InProcessServer) -> None:
     body = {"name": "j", "task": NOOP, "run_at": "2099-01-01T00:00:00Z"}
     job = await house.ask("POST", "/jobs", body, expect=201, headers=GIVEN)
     await house.ask("PATCH", f"/jobs/{job['job_id']}", {"run_at": None}, expect=200)

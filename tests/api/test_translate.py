@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rota.api.customs.translate import Batch, terms_of
-from rota.api.ids import IdMint, KeyedMint, told_at
+from rota.api.customs.translate import JobBatch, terms_of
+from rota.api.ids import IdMint, KeyedMint, key_time
 from rota.core.inputs import Key
 from rota.wire.jobs import BatchSpec
 from rota.wire.units import dec_hook
@@ -35,10 +35,10 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-def _batch(*jobs: dict[str, Any]) -> tuple[BatchSpec, Batch]:
+def _batch(*jobs: dict[str, Any]) -> tuple[BatchSpec, JobBatch]:
     raw = msgspec.json.encode({"jobs": jobs})
     spec = msgspec.json.decode(raw, type=BatchSpec, dec_hook=dec_hook)
-    return spec, Batch(spec.jobs, IdMint(), 1)
+    return spec, JobBatch(spec.jobs, IdMint(), 1)
 
 
 def test_alike_jobs_of_a_batch_share_their_terms_whatever_their_payload() -> None:
@@ -115,4 +115,4 @@ def _mints(key: Key, at: int) -> tuple[KeyedMint, KeyedMint]:
     ],
 )
 def test_a_key_of_just_now_says_when_it_was_made(key: str, at: int | None) -> None:
-    assert told_at(key, 0x0199_ABCD_EF01 + 1_000) == at
+    assert key_time(key, 0x0199_ABCD_EF01 + 1_000) == at

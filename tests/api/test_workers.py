@@ -4,10 +4,10 @@ import asyncio
 from typing import Any
 
 from rota.core.inputs import Timing
-from tests.api.house import HOST, TOKEN, House, open_house
+from tests.api.house import HOST, TOKEN, InProcessServer, open_server
 
 
-async def test_a_worker_registers_and_is_shown(house: House) -> None:
+async def test_a_worker_registers_and_is_shown(house: InProcessServer) -> None:
     body = {
         "name": "box-1",
         "capabilities": ["linux", "gpu"],
@@ -25,7 +25,9 @@ async def test_a_worker_registers_and_is_shown(house: House) -> None:
     assert worker["resources"]["gpu"]["capacity"] == 0.5
 
 
-async def test_a_lease_hands_out_work_with_all_that_is_needed_to_run_it(house: House) -> None:
+async def test_a_lease_hands_out_work_with_all_that_is_needed_to_run_it(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     job = await house.submit("w", payload={"n": 1}, timeout="1m")
     answer = await house.lease(worker)
@@ -39,7 +41,9 @@ async def test_a_lease_hands_out_work_with_all_that_is_needed_to_run_it(house: H
     assert shown["resources"]["cpu"]["used"] == 1
 
 
-async def test_a_worker_that_can_hold_more_is_given_short_jobs_ahead(house: House) -> None:
+async def test_a_worker_that_can_hold_more_is_given_short_jobs_ahead(
+    house: InProcessServer,
+) -> None:
     worker = await house.register(cpu=1)
     jobs = [await house.submit(f"short-{n}", expected_runtime="5ms") for n in range(3)]
     first, second = (await house.lease(worker, spare=1))["executions"]
@@ -59,7 +63,7 @@ async def test_a_worker_that_can_hold_more_is_given_short_jobs_ahead(house: Hous
     assert tries["items"][1]["behind"] == first["execution_id"]
 
 
-async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: House) -> None:
+async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: InProcessServer) -> None:
     worker = await house.register()
     waiting = asyncio.create_task(house.lease(worker, wait="5s"))
     await asyncio.sleep(0)
@@ -67,21 +71,25 @@ async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: House
     assert len((await waiting)["executions"]) == 1
 
 
-async def test_a_patient_lease_takes_its_reports_at_once_and_waits_for_work(house: House) -> None:
+async def test_a_patient_lease_takes_its_reports_at_once_and_waits_for_work(
+    house: InProcessServer,
+) -> None:
     worker, waiting = await _held_with_a_report(house)
     later = await house.submit("later")
     assert [one["job_id"] for one in (await waiting)["executions"]] == [later["job_id"]]
     assert (await house.ask("GET", f"/workers/{worker}"))["resources"]["cpu"]["used"] == 1
 
 
-async def test_a_shutdown_ends_a_patient_lease_whose_reports_were_heard(house: House) -> None:
+async def test_a_shutdown_ends_a_patient_lease_whose_reports_were_heard(
+    house: InProcessServer,
+) -> None:
     _, waiting = await _held_with_a_report(house)
     house.parts.closing.set()
     async with asyncio.timeout(5):
         assert (await waiting)["executions"] == []
 
 
-async def _held_with_a_report(house: House) -> tuple[str, asyncio.Task[dict[str, Any]]]:
+async def _held_with_a_report(house: InProcessServer) -> tuple[str, asyncio.Task[dict[str, Any]]]:
     """A worker that has told of its only job's end, and waits for another."""
     worker = await house.register()
     order = await house.start(worker)
@@ -94,12 +102,14 @@ async def _held_with_a_report(house: House) -> tuple[str, asyncio.Task[dict[str,
     return worker, waiting
 
 
-async def _has_succeeded(house: House, job_id: str) -> bool:
+async def _has_succeeded(house: InProcessServer, job_id: str) -> bool:
     job = await house.ask("GET", f"/jobs/{job_id}")
     return bool(job["status"] == "succeeded")
 
 
-async def test_a_lease_reports_what_ended_and_names_what_was_refused(house: House) -> None:
+async def test_a_lease_reports_what_ended_and_names_what_was_refused(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     order = await house.start(worker)
     done = {
@@ -115,7 +125,7 @@ async def test_a_lease_reports_what_ended_and_names_what_was_refused(house: Hous
     assert (job["status"], job["result"]) == ("succeeded", [1])
 
 
-async def test_a_worker_that_hangs_up_gets_no_work(house: House) -> None:
+async def test_a_worker_that_hangs_up_gets_no_work(house: InProcessServer) -> None:
     worker = await house.register()
     left, watching = asyncio.Event(), asyncio.Event()
     sent: list[Any] = []
@@ -149,7 +159,9 @@ async def test_a_worker_that_hangs_up_gets_no_work(house: House) -> None:
     assert (await house.ask("GET", f"/jobs/{job['job_id']}"))["status"] == "queued"
 
 
-async def test_a_shutdown_ends_waiting_leases_and_keeps_no_report_back(house: House) -> None:
+async def test_a_shutdown_ends_waiting_leases_and_keeps_no_report_back(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     waiting = asyncio.create_task(house.lease(worker, wait="5s"))
     await asyncio.sleep(0.01)
@@ -167,13 +179,13 @@ async def test_a_shutdown_ends_waiting_leases_and_keeps_no_report_back(house: Ho
 
 
 async def test_the_wait_is_capped_at_a_third_of_the_lease() -> None:
-    async with open_house(timing=Timing(lease_ttl_ms=150)) as house:
+    async with open_server(timing=Timing(lease_ttl_ms=150)) as house:
         worker = await house.register()
         answer = await asyncio.wait_for(house.lease(worker, wait="1h"), 5)
         assert answer["executions"] == []
 
 
-async def test_a_newer_registration_wins(house: House) -> None:
+async def test_a_newer_registration_wins(house: InProcessServer) -> None:
     first = await house.ask(
         "POST", "/workers/register", {"name": "a", "worker_id": "box"}, expect=201
     )
@@ -187,7 +199,7 @@ async def test_a_newer_registration_wins(house: House) -> None:
     await house.ask("POST", "/workers/box/heartbeat", {"session": second["session"]}, expect=200)
 
 
-async def test_unknown_workers_are_not_found(house: House) -> None:
+async def test_unknown_workers_are_not_found(house: InProcessServer) -> None:
     await house.ask("GET", "/workers/ghost", expect=404)
     await house.ask("POST", "/workers/ghost/heartbeat", {}, expect=404)
     await house.ask("POST", "/workers/ghost/lease", {"wait": 0}, expect=404)
@@ -195,7 +207,7 @@ async def test_unknown_workers_are_not_found(house: House) -> None:
     await house.ask("DELETE", "/workers/ghost", expect=404)
 
 
-async def test_a_heartbeats_usage_is_shown(house: House) -> None:
+async def test_a_heartbeats_usage_is_shown(house: InProcessServer) -> None:
     worker = await house.register()
     usage = {"cpu": 1.5, "memory": 100, "note": "ignored"}
     await house.ask("POST", f"/workers/{worker}/heartbeat", {"usage": usage}, expect=200)
@@ -207,7 +219,7 @@ async def test_a_heartbeats_usage_is_shown(house: House) -> None:
 
 
 async def test_a_draining_worker_gets_nothing_and_a_removed_one_loses_its_work(
-    house: House,
+    house: InProcessServer,
 ) -> None:
     worker = await house.register()
     order = await house.start(worker)
@@ -221,7 +233,7 @@ async def test_a_draining_worker_gets_nothing_and_a_removed_one_loses_its_work(
     assert job["losses"] == 1
 
 
-async def test_a_drained_worker_is_put_back_to_work(house: House) -> None:
+async def test_a_drained_worker_is_put_back_to_work(house: InProcessServer) -> None:
     worker = await house.register()
     await house.ask("POST", f"/workers/{worker}/drain", expect=200)
     await house.submit()
@@ -232,7 +244,7 @@ async def test_a_drained_worker_is_put_back_to_work(house: House) -> None:
     await house.ask("POST", "/workers/ghost/resume", expect=404)
 
 
-async def test_a_removed_worker_is_told_to_register_again(house: House) -> None:
+async def test_a_removed_worker_is_told_to_register_again(house: InProcessServer) -> None:
     worker = await house.register()
     await house.ask("DELETE", f"/workers/{worker}", expect=204)
     for call in ("heartbeat", "lease"):
@@ -244,7 +256,7 @@ async def test_a_removed_worker_is_told_to_register_again(house: House) -> None:
     await house.ask("POST", f"/workers/{worker}/resume", expect=409)
 
 
-async def test_workers_are_listed_by_status_and_capability(house: House) -> None:
+async def test_workers_are_listed_by_status_and_capability(house: InProcessServer) -> None:
     a = await house.register("a", capabilities=["linux"])
     b = await house.register("b", capabilities=["linux", "gpu"])
     await house.ask("POST", f"/workers/{a}/drain", expect=200)

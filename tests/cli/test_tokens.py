@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.api.door.roster import Roster, digest
+from rota.api.door.roster import TokenCache, token_digest
 from rota.cli.start.access_setup import local_token
 from rota.engine.clock import SystemClock
 from rota.store.protocols.access import Role
@@ -93,8 +93,8 @@ async def test_a_folder_in_use_sends_one_to_its_server(rota: Rota, tmp_path: Pat
     assert "leave --data out" in ran.err
 
 
-async def opened(book: MemoryTokenStore) -> Roster:
-    roster = Roster(book, CLOCK)
+async def opened(book: MemoryTokenStore) -> TokenCache:
+    roster = TokenCache(book, CLOCK)
     await roster.refresh()
     return roster
 
@@ -105,8 +105,8 @@ async def test_a_data_folders_token_is_made_once_and_is_an_ordinary_one(tmp_path
     assert await local_token(roster, tmp_path, "start", CLOCK) == text
     assert (tmp_path / "token").read_text().strip() == text
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
-    (known,) = roster.everyone()
-    assert (known.name, known.role, known.digest) == ("local", Role.ADMIN, digest(text))
+    (known,) = roster.all_tokens()
+    assert (known.name, known.role, known.digest) == ("local", Role.ADMIN, token_digest(text))
 
 
 async def test_a_token_from_before_there_were_tables_stays_good(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_deleting_the_file_ends_the_token_that_was_in_it(tmp_path: Path) -
 async def test_a_revoked_token_does_not_come_back_with_its_file(tmp_path: Path) -> None:
     roster = await opened(MemoryTokenStore())
     old = await local_token(roster, tmp_path, "start", CLOCK)
-    (known,) = roster.everyone()
+    (known,) = roster.all_tokens()
     await roster.revoke(known.id, CLOCK.now())
     new = await local_token(roster, tmp_path, "start", CLOCK)
     assert new != old
@@ -142,5 +142,5 @@ async def test_a_revoked_token_does_not_come_back_with_its_file(tmp_path: Path) 
 async def test_servers_that_share_a_store_leave_each_others_tokens_alone(tmp_path: Path) -> None:
     roster = await opened(MemoryTokenStore())
     texts = [await local_token(roster, tmp_path / name, f"start in {name}", CLOCK) for name in "ab"]
-    assert all(roster.is_live(one.id) for one in roster.everyone())
+    assert all(roster.is_live(one.id) for one in roster.all_tokens())
     assert len({*texts}) == 2

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from rota.alerts.channels import check_address
 from rota.api.customs.paging import read_cursor, read_id_cursor
-from rota.api.door.throttle import group_of
+from rota.api.door.throttle import address_group
 from rota.api.endpoints import OPERATIONS
 from rota.api.jobs.jobs import JobsQuery
 from rota.api.reading.bodies import QueryReader, decode_json, read_json
@@ -143,7 +143,7 @@ PARSERS = [
            ProblemError),
     Parser("traceparent", parse_traceparent, texts(f"00-{'a' * 32}-{'b' * 16}-01"), ()),
     Parser("cell of an id", tag_in, texts("01a1e084-e300-7000-98ef-464423f46e12"), ()),
-    Parser("address", group_of, texts("::1", "fe80::1%eth0", "127.0.0.1", "::ffff:1.2.3.4"), ()),
+    Parser("address", address_group, texts("::1", "fe80::1%eth0", "127.0.0.1", "::ffff:1.2.3.4"), ()),
     Parser("events", events_of, st.tuples(
         ce_headers, event_bodies | json_bodies | raw(json.dumps(EVENT).encode()),
     ), ProblemError),

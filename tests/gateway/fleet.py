@@ -19,7 +19,7 @@ from rota.gateway.desk import GatewayContext
 from rota.gateway.fleet import CellDirectory
 from rota.gateway.lines import Connections
 from rota.gateway.plan import GatewayConfig, make_config
-from tests.api.house import NOOP, TOKEN, House, open_house
+from tests.api.house import NOOP, TOKEN, InProcessServer, open_server
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ class TestCell:
 
     __test__ = False
     name: str
-    house: House
+    house: InProcessServer
     listening: Listening
 
     async def restart_as(self, name: str) -> None:
@@ -105,7 +105,7 @@ class TestFleet:
 
     async def add_cell(self, name: str, called: str | None = None) -> TestCell:
         """A cell that listens; `called` is what its server says it is."""
-        house = await self._stack.enter_async_context(open_house())
+        house = await self._stack.enter_async_context(open_server())
         parts = replace(house.parts, cell=name if called is None else called)
         app = create_cell_app(parts)
         house.http._transport = httpx2.ASGITransport(app=app)

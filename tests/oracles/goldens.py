@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rota.api.document.openapi import build_document
 from rota.api.endpoints import OPERATIONS
 from rota.cli.main import tree
-from tests.api.house import NOOP, open_house
+from tests.api.house import NOOP, open_server
 
 FOLDER = Path(__file__).parent / "golden"
 WIDTH = 100
@@ -102,7 +102,7 @@ def metrics() -> str:
 
 
 async def _scrape() -> str:
-    async with open_house() as house:
+    async with open_server() as house:
         await house.finish(await house.start(await house.register()))
         await house.ask(
             "POST", "/jobs", {"name": "waits", "queue": "other", "task": NOOP}, expect=201

@@ -19,7 +19,7 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize, Duration
 from rota.wire.workers import LeaseSpec, OrderView, RegisterSpec, ResourcesSpec
-from tests.api.house import TOKEN, open_house
+from tests.api.house import TOKEN, open_server
 
 
 class _Quiet(uvicorn.Server):
@@ -43,7 +43,7 @@ def real_server() -> Iterator[str]:
     found: list[_Quiet] = []
 
     async def serve() -> None:
-        async with open_house() as house:
+        async with open_server() as house:
             config = uvicorn.Config(house.app, port=0, log_level="error", lifespan="off")
             found.append(_Quiet(config))
             started.set()

@@ -16,14 +16,14 @@ from rota.sdk import AnswerError, AsyncClient, Endpoint, NotFoundError
 from rota.sdk.methods.file_calls import PIECE_BYTES
 from rota.store.files.memory import MemoryBlobs
 from rota.store.limits import OBJECT_BYTES_MIN
-from tests.api.house import HOST, TOKEN, House, open_house
+from tests.api.house import HOST, TOKEN, InProcessServer, open_server
 
 CONTENT = os.urandom(PIECE_BYTES + 1000)
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    async with open_house() as one:
+async def house() -> AsyncIterator[InProcessServer]:
+    async with open_server() as one:
         yield one
 
 
@@ -34,7 +34,9 @@ def asked() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-async def client(house: House, asked: list[tuple[str, str]]) -> AsyncIterator[AsyncClient]:
+async def client(
+    house: InProcessServer, asked: list[tuple[str, str]]
+) -> AsyncIterator[AsyncClient]:
     endpoint = Endpoint(f"http://{HOST}", TOKEN, "the test", "the test", ())
 
     async def noted(scope: Any, receive: Any, send: Any) -> None:
@@ -79,7 +81,7 @@ async def test_what_the_server_has_is_not_sent_again(
 
 
 async def test_an_upload_with_damaged_remains_begins_anew(
-    house: House, client: AsyncClient, tmp_path: Path
+    house: InProcessServer, client: AsyncClient, tmp_path: Path
 ) -> None:
     digest = hashlib.sha256(CONTENT).hexdigest()
     query = {"name": "x", "sha256": digest, "size": str(len(CONTENT))}
@@ -91,7 +93,7 @@ async def test_an_upload_with_damaged_remains_begins_anew(
 @pytest.mark.parametrize("size", [10, OBJECT_BYTES_MIN + 10])
 @pytest.mark.parametrize("name", ["out", "a/b/out"])
 async def test_an_output_file_is_compared_with_what_was_kept(
-    house: House, client: AsyncClient, tmp_path: Path, size: int, name: str
+    house: InProcessServer, client: AsyncClient, tmp_path: Path, size: int, name: str
 ) -> None:
     order = await house.start(await house.register())
     run, content, written = order["execution_id"], os.urandom(size), quote(name, safe="")
@@ -109,7 +111,7 @@ async def test_an_output_file_is_compared_with_what_was_kept(
 
 @pytest.mark.parametrize("size", [10, OBJECT_BYTES_MIN + 10])
 async def test_a_file_that_was_listed_is_fetched_without_another_look_at_the_list(
-    house: House,
+    house: InProcessServer,
     client: AsyncClient,
     asked: list[tuple[str, str]],
     tmp_path: Path,
@@ -126,7 +128,7 @@ async def test_a_file_that_was_listed_is_fetched_without_another_look_at_the_lis
 
 
 async def test_a_file_that_was_damaged_in_the_storage_is_not_handed_out(
-    house: House, client: AsyncClient, tmp_path: Path
+    house: InProcessServer, client: AsyncClient, tmp_path: Path
 ) -> None:
     bundle = await client.push_bundle(written(tmp_path))
     storage = house.parts.files.blobs

@@ -14,14 +14,14 @@ import aiohttp
 from rota.alerts.channels import Notifier
 from rota.alerts.figures import Sampler
 from rota.alerts.watch import AlertEvaluator
-from rota.api.app import Parts, create_app
+from rota.api.app import AppDeps, create_app
 from rota.api.door.auth import Access
-from rota.api.door.roster import Roster
+from rota.api.door.roster import TokenCache
 from rota.api.door.throttle import Throttle
-from rota.api.door.trail import AuditTrail
-from rota.api.files import Files
+from rota.api.door.trail import AuditLog
+from rota.api.files import FileStores
 from rota.api.peers.forward import Forwarder
-from rota.api.peers.mailbox import Mailbox
+from rota.api.peers.mailbox import LeaderlessInbox
 from rota.api.peers.reach import Reach
 from rota.api.peers.submitted import SubmittedSpecs
 from rota.core.inputs import Timing
@@ -136,7 +136,7 @@ class SimulatedServer:
             self.die()
             return
         self._closing = asyncio.Event()
-        roster = Roster(store.access, clock)
+        roster = TokenCache(store.access, clock)
         await roster.refresh()
         parts = self._parts(engine, store, figures, roster)
         listener = self._network.listeners[self.address]
@@ -148,40 +148,42 @@ class SimulatedServer:
             presence = Membership(store, engine, Node(node=member.node, address=self.address))
             await presence.start()
             Reach(engine, presence, http)  # its task ends with the machine
-        mailbox = Mailbox(store, clock)
-        app = create_app(replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence))
+        mailbox = LeaderlessInbox(store, clock)
+        app = create_app(
+            replace(parts, forwarder=forwarder, leaderless_inbox=mailbox, membership=presence)
+        )
         listener.app = app
         while True:
             await asyncio.sleep(PULSE_S)
             engine.pulse()
 
     def _parts(
-        self, engine: Engine, store: Store, figures: SimulatedMetrics, roster: Roster
-    ) -> Parts:
+        self, engine: Engine, store: Store, figures: SimulatedMetrics, roster: TokenCache
+    ) -> AppDeps:
         clock = engine.clock
-        return Parts(
+        return AppDeps(
             brain=engine,
             catalog=store.catalog,
             logs=store.logs,
             files=_files(store),
             hooks=store.hooks,
-            feed=engine.journal_notifier,
-            access=Access(roster=roster, no_auth=True, throttle=Throttle()),
-            audit=AuditTrail(store.access, clock),
-            figures=figures,
+            commits=engine.journal_notifier,
+            access=Access(tokens=roster, no_auth=True, throttle=Throttle()),
+            audit=AuditLog(store.access, clock),
+            metrics=figures,
             alerts=AlertEvaluator(
                 engine, Sampler(engine, figures, lambda: None), store.notes, Notifier()
             ),
             node=self.machine.name,
-            assurance=DurabilityMonitor(store),
+            durability=DurabilityMonitor(store),
             version="0.0.0",
             started_at=clock.now(),
             closing=self._closing,
         )
 
 
-def _files(store: Store) -> Files:
+def _files(store: Store) -> FileStores:
     """Storage that stays empty: no job of the simulation has files."""
     blobs = MemoryBlobs()
     outputs = Outputs(store.artifacts, None, blobs)
-    return Files(spool=Spool(Path(os.devnull)), outputs=outputs, book=None, blobs=blobs)
+    return FileStores(spool=Spool(Path(os.devnull)), outputs=outputs, objects=None, blobs=blobs)

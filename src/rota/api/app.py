@@ -12,39 +12,39 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from rota.api.directory import Directory
+from rota.api.directory import Router
 from rota.api.document.openapi import build_document
-from rota.api.door.auth import Gate
+from rota.api.door.auth import Authenticator
 from rota.api.endpoints import OPERATIONS
 from rota.api.ids import IdMint
 from rota.api.pages import PageServer, document_page, load_pages
-from rota.api.parts import Desk, Parts
+from rota.api.parts import AppDeps, RequestState
 from rota.api.problems import respond
-from rota.api.routes import Operation, PathServer, Server
+from rota.api.routes import Operation, OperationServer, PathServer
 from rota.wire.problems import ProblemError
 from rota.wire.units import encode
 
-__all__ = ["Parts", "create_app"]
+__all__ = ["AppDeps", "create_app"]
 
 
-def create_app(parts: Parts) -> ASGIApp:
+def create_app(parts: AppDeps) -> ASGIApp:
     """The whole HTTP side of a server, as an ASGI application.
 
     The framework only serves what is no call: pages, and paths that lead nowhere.
     """
-    calls = _calls(OPERATIONS, parts, Desk(ids=IdMint(parts.cell)))
+    calls = _servers_by_path(OPERATIONS, parts, RequestState(ids=IdMint(parts.cell)))
     pages = [*load_pages(), document_page(partial(_document, parts.version))]
     others = Starlette(
         routes=[
             *(Route(path, call) for path, call in calls.items()),
             *(Route(page.path, PageServer(page, parts)) for page in pages),
         ],
-        exception_handlers={HTTPException: _unrouted},
+        exception_handlers={HTTPException: _not_found},
     )
     # A slash at the end is another path: a redirect would turn a POST into two.
     others.router.redirect_slashes = False
     deep = [operation.path for operation in OPERATIONS if operation.slashes]
-    return Gate(Directory(others, calls, deep), parts.access, parts.brain.clock)
+    return Authenticator(Router(others, calls, deep), parts.access, parts.brain.clock)
 
 
 @cache
@@ -53,15 +53,17 @@ def _document(version: str) -> bytes:
     return encode(build_document(OPERATIONS, version))
 
 
-def _calls(operations: Sequence[Operation], parts: Parts, desk: Desk) -> Mapping[str, PathServer]:
+def _servers_by_path(
+    operations: Sequence[Operation], parts: AppDeps, desk: RequestState
+) -> Mapping[str, PathServer]:
     """By their paths."""
-    by_path: dict[str, list[Server]] = {}
+    by_path: dict[str, list[OperationServer]] = {}
     for operation in operations:
-        by_path.setdefault(operation.path, []).append(Server(operation, parts, desk))
+        by_path.setdefault(operation.path, []).append(OperationServer(operation, parts, desk))
     return {path: PathServer(servers) for path, servers in by_path.items()}
 
 
-async def _unrouted(request: Request, error: Exception) -> Response:
+async def _not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = f"there is nothing at {request.url.path[:200]}; /docs lists every call"
     if error.status_code != 404:

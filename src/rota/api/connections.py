@@ -12,11 +12,11 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from rota.api.door.envelope import Envelope
-from rota.api.door.lobby import Lobby
+from rota.api.door.lobby import ConnectionLimit
 from rota.api.letters import note_line
-from rota.api.limits import FEED_BYTES, HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, TAKEN_BYTES_MIN
+from rota.api.limits import HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
 from rota.api.problems import RETRY_AFTER_S
-from rota.api.reading.bodies import note_whole
+from rota.api.reading.bodies import mark_complete
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 from rota.wire.units import encode
 
@@ -38,12 +38,12 @@ class BoundedProtocol(HttpToolsProtocol):
     parsed, so what follows it is kept as bytes, and no more is read.
     """
 
-    def __init__(self, *args: Any, lobby: Lobby | None = None, **named: Any) -> None:
+    def __init__(self, *args: Any, lobby: ConnectionLimit | None = None, **named: Any) -> None:
         super().__init__(*args, **named)
         self.logger = _logger
-        self._lobby = Lobby() if lobby is None else lobby
-        self._fruitless_bytes = 0
-        self._bore_fruit = False
+        self._connections = ConnectionLimit() if lobby is None else lobby
+        self._unproductive_bytes = 0
+        self._made_progress = False
         self._unparsed = b""
         self._untaken: int | None = None
         """What the client had not taken at the last look, where that was too much."""
@@ -55,15 +55,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """Somebody is there; now they must say something."""
         self._envelope = Envelope(transport, self.loop)
         super().connection_made(self._envelope)  # type: ignore[arg-type]  # does all that one does
-        if not self._lobby.admit(self):
-            detail = f"{self._lobby.limit} connections are open already: ask again later"
+        if not self._connections.admit(self):
+            detail = f"{self._connections.limit} connections are open already: ask again later"
             self._refuse(503, "too_many_connections", detail)
             return
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """They have gone."""
-        self._lobby.leave(self)
+        self._connections.remove(self)
         self._head_arrived()
         self._unparsed = b""
         super().connection_lost(exc)
@@ -91,23 +91,23 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        self._bore_fruit = True
+        self._made_progress = True
         self._is_in_head = False
         self._head_arrived()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """A piece of body."""
-        self._bore_fruit = True
+        self._made_progress = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """All of the request is there."""
         super().on_message_complete()
-        note_whole(self.scope)  # type: ignore[arg-type]  # a dict that is more than uvicorn says
+        mark_complete(self.scope)  # type: ignore[arg-type]  # a dict that is more than uvicorn says
         note_line(self.scope, self._self)  # type: ignore[arg-type]  # the same
         if not self._is_idle():
-            self._lobby.serve(self)
+            self._connections.note_request(self)
 
     def on_response_complete(self) -> None:
         """The next one may begin, and more of what came may be looked at."""
@@ -115,7 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._is_idle():
-            self._lobby.wait_for(self)
+            self._connections.wait_for(self)
         rest, self._unparsed = self._unparsed, b""
         self._feed(rest)
 
@@ -152,11 +152,11 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._refuse(400, "not_http", "this is not a request of HTTP/1.1")
 
-    def dismiss(self) -> None:
+    def close_now(self) -> None:
         """Closes it at once: whoever is there has nothing to lose."""
         self.transport.abort()
 
-    def look(self) -> None:
+    def close_if_stalled(self) -> None:
         """Breaks off if hardly anything of an answer was taken since the last look.
 
         A transport that is closed waits for its client to take the rest: for ever, if it must.
@@ -165,7 +165,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._untaken = None
             return
         waiting = self.transport.get_write_buffer_size()
-        if self._untaken is not None and waiting > self._untaken - TAKEN_BYTES_MIN:
+        if self._untaken is not None and waiting > self._untaken - STALL_BYTES_MIN:
             self.transport.abort()
         self._untaken = waiting
 
@@ -176,14 +176,14 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._unparsed = data[at:]
                 self.flow.pause_reading()
                 return
-            piece = data if len(data) <= FEED_BYTES else data[at : at + FEED_BYTES]
+            piece = data if len(data) <= PARSE_BYTES else data[at : at + PARSE_BYTES]
             at += len(piece)
             self._parse(piece)
         is_mute = bool(data) and self._is_idle()
         if is_mute:
-            self._lobby.wait_for(self)
+            self._connections.wait_for(self)
         else:
-            self._lobby.hear(self)
+            self._connections.note_data(self)
         # Most heads come whole, and need no clock. A part of one has its own time, also on a
         # connection that was used before; bytes that are no request, or the rest of one that was
         # answered, buy no more of it.
@@ -192,10 +192,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def _parse(self, piece: bytes) -> None:
-        self._bore_fruit = False
+        self._made_progress = False
         super().data_received(piece)
-        self._fruitless_bytes = 0 if self._bore_fruit else self._fruitless_bytes + len(piece)
-        if self._fruitless_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+        self._unproductive_bytes = (
+            0 if self._made_progress else self._unproductive_bytes + len(piece)
+        )
+        if self._unproductive_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
             detail = f"the head of a request is at most {HEAD_BYTES_MAX} bytes"
             self._refuse(431, "head_too_large", detail)
 

@@ -11,12 +11,12 @@ from rota.store.protocols.objects import ObjectIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class FileStores:
     """Where files come in, and where they are kept."""
 
     spool: Spool
     outputs: Outputs
-    book: ObjectIndex | None
+    objects: ObjectIndex | None
     """What is kept of bundles; None: in a simulation, which has no files."""
     blobs: Blobs
     """Where bundles are."""

@@ -24,7 +24,7 @@ from rota.api.limits import (
     HISTORY_STEPS,
     RATE_STEPS,
 )
-from rota.api.metrics import Figures, amounts
+from rota.api.metrics import EngineMetrics, amounts
 from rota.core.model import Instant, JobState, WorkerState
 from rota.engine.chore import BackgroundTask
 from rota.engine.ports import Brain, UnavailableError
@@ -39,7 +39,7 @@ WAIT = "job_wait_seconds"
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class CumulativeCounts:
     """Counts that only grow, as they were at one moment."""
 
     at: Instant
@@ -50,7 +50,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Gauges:
+class GaugeValues:
     """What was at one moment."""
 
     waiting: int = 0
@@ -59,12 +59,12 @@ class Gauges:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class HistorySample:
     """The time between two totals, and what was at its end."""
 
-    before: Totals
-    after: Totals
-    gauges: Gauges
+    before: CumulativeCounts
+    after: CumulativeCounts
+    gauges: GaugeValues
 
     def view(self) -> SampleView:
         """As it is answered."""
@@ -73,7 +73,7 @@ class Stretch:
             for state in self.after.finished
         }
         known = {state: max(0, count) for state, count in ended.items()}
-        waits = _between(self.before.waits, self.after.waits)
+        waits = _histogram_between(self.before.waits, self.after.waits)
         return SampleView(
             at=from_instant(self.after.at),
             span=max(1, self.after.at - self.before.at) / 1000,
@@ -91,37 +91,37 @@ class Stretch:
         )
 
 
-class Recorder:
+class MetricsHistory:
     """Keeps an hour in fine steps and a day in coarse ones, while this server leads."""
 
-    def __init__(self, brain: Brain, figures: Figures) -> None:
+    def __init__(self, brain: Brain, figures: EngineMetrics) -> None:
         self._brain = brain
-        self._figures = figures
-        self._fine: deque[Stretch] = deque(maxlen=HISTORY_STEPS)
-        self._coarse: deque[Stretch] = deque(maxlen=HISTORY_LONG_STEPS)
+        self._metrics = figures
+        self._fine: deque[HistorySample] = deque(maxlen=HISTORY_STEPS)
+        self._coarse: deque[HistorySample] = deque(maxlen=HISTORY_LONG_STEPS)
         self._depths: deque[Mapping[str, int]] = deque(maxlen=GROWTH_STEPS)
         self._ended: deque[tuple[Instant, Counter[str]]] = deque(maxlen=RATE_STEPS + 1)
-        self._last: Totals | None = None
-        self._last_coarse: Totals | None = None
-        self._chore = BackgroundTask("rota-history")
+        self._last: CumulativeCounts | None = None
+        self._last_coarse: CumulativeCounts | None = None
+        self._task = BackgroundTask("rota-history")
 
     def start(self) -> None:
         """From now on."""
-        self._chore.start(self._run())
+        self._task.start(self._run())
 
     async def stop(self) -> None:
         """Nothing is left to be done."""
-        await self._chore.stop()
+        await self._task.stop()
 
     async def _run(self) -> None:
         while True:
             try:
-                await self.note()
+                await self.sample()
             except UnavailableError as error:
                 log.debug("figures not noted", cause=str(error))
             await asyncio.sleep(HISTORY_STEP_S)
 
-    async def note(self) -> None:
+    async def sample(self) -> None:
         """One more stretch, up to now; a server that does not lead forgets what it had."""
         if not (self._brain.ready and self._brain.standing().leads):
             self._last = self._last_coarse = None
@@ -130,20 +130,20 @@ class Recorder:
         await self._brain.settled()
         totals, gauges = self._totals(), self._gauges()
         if self._last is not None and totals.submitted >= self._last.submitted:
-            self._fine.append(Stretch(self._last, totals, gauges))
+            self._fine.append(HistorySample(self._last, totals, gauges))
         self._last = totals
         coarse = self._last_coarse
         if coarse is None:
             self._last_coarse = totals
         elif totals.at - coarse.at >= HISTORY_LONG_S * 1000:
-            self._coarse.append(Stretch(coarse, totals, gauges))
+            self._coarse.append(HistorySample(coarse, totals, gauges))
             self._last_coarse = totals
 
-    def fine(self) -> list[SampleView]:
+    def last_hour(self) -> list[SampleView]:
         """The last hour."""
         return [stretch.view() for stretch in self._fine]
 
-    def coarse(self) -> list[SampleView]:
+    def last_day(self) -> list[SampleView]:
         """The last day."""
         return [stretch.view() for stretch in self._coarse]
 
@@ -170,18 +170,18 @@ class Recorder:
         (then, before), (now, after) = self._ended[0], self._ended[-1]
         return max(0, after[queue] - before[queue]) / (max(1, now - then) / 1000)
 
-    def _totals(self) -> Totals:
+    def _totals(self) -> CumulativeCounts:
         now = self._brain.clock.now()
         finished: Counter[str] = Counter()
         ended: Counter[str] = Counter()
-        for (queue, status), count in self._figures.finished().items():
+        for (queue, status), count in self._metrics.finished().items():
             finished[status] += count
             ended[queue] += count
         self._ended.append((now, ended))
-        waits = self._figures.histograms()[WAIT].buckets()
-        return Totals(now, self._figures.submitted(), finished, waits)
+        waits = self._metrics.histograms()[WAIT].buckets()
+        return CumulativeCounts(now, self._metrics.submitted(), finished, waits)
 
-    def _gauges(self) -> Gauges:
+    def _gauges(self) -> GaugeValues:
         depths: dict[str, int] = {}
         running = 0
         for glance in self._brain.queues():
@@ -198,10 +198,10 @@ class Recorder:
         resources: dict[str, dict[str, float | int]] = {
             kind: {"capacity": capacity[kind], "used": used[kind]} for kind in kinds
         }
-        return Gauges(sum(depths.values()), running, resources)
+        return GaugeValues(sum(depths.values()), running, resources)
 
 
-def _between(
+def _histogram_between(
     before: Sequence[tuple[float, int]], after: Sequence[tuple[float, int]]
 ) -> list[tuple[float, int]]:
     """The same histogram of what came in between."""

@@ -32,7 +32,7 @@ _TOKEN_DIGITS = 43
 _DIGITS = string.digits + string.ascii_letters
 
 
-Dice: TypeAlias = Callable[[int], bytes]
+RandomSource: TypeAlias = Callable[[int], bytes]
 """So many bytes that nobody can guess."""
 _OWN_KEY = "rota-"
 
@@ -40,9 +40,9 @@ _OWN_KEY = "rota-"
 class IdMint:
     """Makes ids that sort in the order they were made, so the newest job has the largest id."""
 
-    def __init__(self, cell: str = "", dice: Dice | None = None) -> None:
+    def __init__(self, cell: str = "", dice: RandomSource | None = None) -> None:
         self._tag = cell_tag(cell)
-        self._dice = dice or secrets.token_bytes
+        self._random_bytes = dice or secrets.token_bytes
         self._ms = 0
         self._tail = 0
         self._head = ""
@@ -54,7 +54,7 @@ class IdMint:
         if now > self._ms:
             self._begin(now)
         else:
-            self._tail += (self._steps or self._roll()).pop()
+            self._tail += (self._steps or self._draw_steps()).pop()
             if self._tail >> _TAIL_BITS:
                 self._begin(self._ms + 1)
         return self._head + (_VARIANT | self._tail).to_bytes(8, "big").hex("-", 6)
@@ -78,12 +78,12 @@ class IdMint:
 
     def _begin(self, ms: Instant) -> None:
         # The top bit starts clear, so that steps within a millisecond have room to rise.
-        self._ms, self._tail = ms, int.from_bytes(self._dice(8), "big") >> (65 - _TAIL_BITS)
+        self._ms, self._tail = ms, int.from_bytes(self._random_bytes(8), "big") >> (65 - _TAIL_BITS)
         self._head = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{self._tag}-"
 
-    def _roll(self) -> list[int]:
+    def _draw_steps(self) -> list[int]:
         """Random steps, asked of the system for many ids at once."""
-        dice = self._dice(_STEP_BYTES * _STEPS_AT_ONCE)
+        dice = self._random_bytes(_STEP_BYTES * _STEPS_AT_ONCE)
         # Padded to eight bytes each, so that one call reads them all as numbers.
         wide = bytearray(8 * _STEPS_AT_ONCE)
         for at in range(_STEP_BYTES):
@@ -100,7 +100,7 @@ class KeyedMint(IdMint):
 
     def __init__(self, cell: str, key: Key, at: Instant) -> None:
         self._at = at
-        self._rolled = 0
+        self._draws = 0
         self._seed = f"{len(key.key)} {key.key} {key.fingerprint}".encode()
         super().__init__(cell, self._of_key)
 
@@ -109,11 +109,11 @@ class KeyedMint(IdMint):
         return super().mint(max(self._at, self._ms))
 
     def _of_key(self, count: int) -> bytes:
-        self._rolled += 1
-        return shake_256(self._seed + self._rolled.to_bytes(4, "big")).digest(count)
+        self._draws += 1
+        return shake_256(self._seed + self._draws.to_bytes(4, "big")).digest(count)
 
 
-def told_at(key: str, now: Instant) -> Instant | None:
+def key_time(key: str, now: Instant) -> Instant | None:
     """When a key was made, if it is a UUIDv7 of just now, as our own clients make them."""
     digits = key.replace("-", "")
     if len(key) != 36 or len(digits) != 32 or digits[12] != "7":
@@ -130,9 +130,9 @@ def mint_key() -> str:
     return f"{_OWN_KEY}{secrets.token_hex(16)}"
 
 
-def settles_ids(key: str, now: Instant) -> bool:
+def determines_ids(key: str, now: Instant) -> bool:
     """Whether all servers to which a client sends this key make the same ids of it."""
-    return key.startswith(_OWN_KEY) or told_at(key, now) is not None  # the former none sends
+    return key.startswith(_OWN_KEY) or key_time(key, now) is not None  # the former none sends
 
 
 def mint_token() -> str:

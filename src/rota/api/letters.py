@@ -9,7 +9,7 @@ from starlette.types import Scope
 
 from rota.api.customs.views import order_views
 from rota.api.door.auth import NO_STORE, SECURITY_HEADERS
-from rota.api.parts import Parts
+from rota.api.parts import AppDeps
 from rota.core.outcome import PollAnswer
 from rota.wire.units import encode
 from rota.wire.workers import LeaseAnswer
@@ -40,7 +40,7 @@ def note_line(scope: Scope, line: ref[Line]) -> None:
 class Letter:
     """What a worker is told, most often in words before it is known to be good."""
 
-    def __init__(self, parts: Parts, scope: Scope) -> None:
+    def __init__(self, parts: AppDeps, scope: Scope) -> None:
         self._parts = parts
         self._scope = scope
         self._arrived = parts.brain.clock.steady()

@@ -11,7 +11,7 @@ HEADERS_MAX = 256
 """Headers of one request: each costs more than its bytes, and a browser sends thirty."""
 HEAD_S_MAX = 20.0
 """For a request's head to arrive; before that nobody knows whether the client may even ask."""
-FEED_BYTES = 8 * 1024
+PARSE_BYTES = 8 * 1024
 """Bytes parsed at a time: as few as 18 of them are a request, and one that has to wait its turn
 takes 2 KB of memory."""
 CONNECTIONS_MAX = 20_000
@@ -19,11 +19,11 @@ CONNECTIONS_MAX = 20_000
 10,000 workers. An option changes it."""
 FILES_RESERVED = 256
 """Files and sockets that are left for all else: the store, logs, uploads, other servers."""
-UNTAKEN_S = 30
+STALL_CHECK_S = 30
 """How often it is looked whether clients take their answers ..."""
-TAKEN_BYTES_MIN = 64 * 1024
+STALL_BYTES_MIN = 64 * 1024
 """... and what they must take meanwhile where much is left: slower than any line that works."""
-HELD_BYTES_MAX = 256 * 1024 * 1024
+BODY_BUDGET_BYTES = 256 * 1024 * 1024
 """Bodies that came and long answers that nobody took yet, of all requests together: eight of the
 largest size, or thousands of the usual one."""
 ANSWER_PIECE_BYTES = 256 * 1024
@@ -32,7 +32,7 @@ STREAMS_MAX = 256
 """Streams open at once (changes and followed logs): each is a task and a socket."""
 STREAM_SEND_S = 30.0
 """A reader that takes nothing for this long is dropped; it resumes where it was."""
-STREAM_LAST_WORD_S = 1.0
+STREAM_END_S = 1.0
 """What a shutdown waits for a reader to take a stream's proper end."""
 STREAM_KEEPALIVE_S = 15.0
 """Proxies close connections that say nothing for a minute."""
@@ -126,12 +126,12 @@ INSTANT_MAX = 7_258_118_400_000
 """The year 2200: times beyond are taken for mistakes."""
 FUNCTIONS_REMEMBERED_MAX = 4_096
 """Functions whose plain needs are shared between their jobs: a few apps with many functions fit."""
-ROSTER_LOOK_S = 0.5
+TOKEN_REFRESH_S = 0.5
 """How often a server looks whether tokens changed: all honour a change within a second."""
-ROSTER_HURRY_S = 0.05
+TOKEN_REFRESH_SOON_S = 0.05
 """An unknown token makes the server look sooner, for it may have been made a moment ago elsewhere;
 not more often than this, whoever sends them."""
-ROSTER_PATIENCE_S = 1.0
+UNKNOWN_TOKEN_WAIT_S = 1.0
 """How long an unknown token waits for that look."""
 TOKEN_REQUESTS_PER_S = 5_000
 """Requests of one token on one server: about what one process can answer at all, so that a single
@@ -140,16 +140,16 @@ ADDRESS_REQUESTS_PER_S = 10_000
 """The same of one address, before anybody knows who asks; this machine itself is not counted."""
 RATE_KEYS_MAX = 50_000
 """Tokens or addresses whose rate is kept; the one quiet for longest is forgotten first."""
-TRIES_FREE = 100
+WRONG_TOKENS_FREE = 100
 """Wrong tokens an address may send before it has to wait: a mistyped variable in many places, or
 somebody who looks what is closed to them."""
-TRIES_WAIT_MS = 1_000
+WRONG_TOKENS_WAIT_MS = 1_000
 """The first wait; each wrong token after it doubles the next."""
-TRIES_WAIT_MS_MAX = 60_000
+WRONG_TOKENS_WAIT_MS_MAX = 60_000
 """The longest: somebody who has found the right token should not despair."""
-TRIES_QUIET_MS = 15 * 60 * 1000
+WRONG_TOKENS_QUIET_MS = 15 * 60 * 1000
 """After this long without a wrong token an address begins anew."""
-TRIES_KEYS_MAX = 20_000
+WRONG_TOKENS_ADDRESSES_MAX = 20_000
 """Addresses whose wrong tokens are counted."""
 AUDIT_AGE_MS = 90 * 24 * 3600 * 1000
 """How long audit entries are kept unless an option says otherwise."""
@@ -159,7 +159,7 @@ AUDIT_BATCH = 1_000
 """Entries written at a time."""
 AUDIT_PENDING_MAX = 100_000
 """Entries that wait for a store that is away; the oldest beyond are lost, and the log says so."""
-AUDIT_TIDY_S = 60.0
+AUDIT_PRUNE_S = 60.0
 """How often a server on which nothing changes removes old entries."""
 AUDIT_RETRY_S = 2.0
 """Pause after a write that failed."""
@@ -205,11 +205,11 @@ NODE_SILENT_MS = 5_000
 """A server that has not announced itself for so long is shown as silent."""
 RUNS_SHOWN = 100
 """Live jobs that the answer about one schedule names."""
-LEDGER_READ_AT_ONCE = 1_000
+OCCURRENCES_READ_AT_ONCE = 1_000
 """Records of a schedule's ledger read at a time for a backfill."""
 BACKFILL_SHOWN = 100
 """Instants that the answer to a backfill names."""
-TRIES_TOLD = 10
+HISTORY_EXECUTIONS_MAX = 10
 """Tries of a job that its history tells of: the newest."""
 HISTORY_STEP_S = 5
 """How often the figures of an overview are noted: what an eye can follow."""
@@ -239,7 +239,7 @@ ATTENTION_ITEMS = 50
 """Concerns named at most: nobody reads more."""
 ATTENTION_FAILED_MS = 24 * 3600 * 1000
 """Dead letters older than a day are no longer news."""
-LOSS_MS = 3600 * 1000
+ATTENTION_LOSS_MS = 3600 * 1000
 """A worker that was lost longer ago is no longer news."""
 SCHEDULE_LATE_MS = 10_000
 """A schedule that is overdue by more than this is late in an operator's eyes."""
@@ -251,9 +251,9 @@ ERROR_TEXT_CHARS = 400
 """Of an error, as much as tells it from others."""
 TIMELINE_BARS_MAX = 1_000
 """Executions on one timeline: more bars than pixels tell nothing."""
-TIMELINE_STRETCHES = 60
+TIMELINE_BUCKETS = 60
 """Into so many a timeline is cut where there is more than bars can show."""
-TIMELINE_PARTS = 8
+TIMELINE_BUCKET_PARTS = 8
 """Each stretch is looked at in so many parts: a burst is over before it is taken for the rule."""
 TIMELINE_SAMPLE = 50
 """Executions that are looked at in each part; what follows is estimated from them."""
@@ -294,8 +294,8 @@ class ApiLimits:
     log_wait_s_max: float = LOG_WAIT_S_MAX
     answer_piece_bytes: int = ANSWER_PIECE_BYTES
     timeline_bars_max: int = TIMELINE_BARS_MAX
-    roster_look_s: float = ROSTER_LOOK_S
-    roster_hurry_s: float = ROSTER_HURRY_S
+    token_refresh_s: float = TOKEN_REFRESH_S
+    token_refresh_soon_s: float = TOKEN_REFRESH_SOON_S
     audit_gather_s: float = AUDIT_GATHER_S
     audit_retry_s: float = AUDIT_RETRY_S
     audit_pending_max: int = AUDIT_PENDING_MAX

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from rota.core.model import ExecutionId
 
 
-class LogBell:
+class LogNotifier:
     """Rings for everyone who listens to one execution."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class LogBell:
             heard.set()
 
     @contextmanager
-    def listening(self, execution_id: ExecutionId) -> Iterator[asyncio.Event]:
+    def subscribed(self, execution_id: ExecutionId) -> Iterator[asyncio.Event]:
         """Set at each ring; the listener clears it before it looks, so that none is missed."""
         heard = asyncio.Event()
         self._listeners.setdefault(execution_id, []).append(heard)

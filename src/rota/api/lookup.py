@@ -12,10 +12,10 @@ import msgspec
 
 from rota.api.customs.paging import cut, cut_found
 from rota.api.limits import OUTLINES_AT_ONCE
-from rota.api.pace import Pace
-from rota.api.parts import Parts
+from rota.api.pace import PageSize
+from rota.api.parts import AppDeps
 from rota.api.problems import invalid, not_found
-from rota.api.reading.wording import in_words
+from rota.api.reading.wording import reword
 from rota.api.routes import Call
 from rota.core.errors import UnknownDependency
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
@@ -31,31 +31,31 @@ def name_in(call: Call[Any, Any]) -> str:
     try:
         return msgspec.convert(call.path["name"], QueueName)
     except msgspec.ValidationError as error:
-        raise invalid("name", in_words(str(error), ())) from None
+        raise invalid("name", reword(str(error), ())) from None
 
 
-class _Named(msgspec.Struct):
+class _WithTenant(msgspec.Struct):
     """Whether a job names a tenant: the parsed one has a default in its place."""
 
     tenant: str | None = None
 
 
-class _Having(msgspec.Struct):
+class _WithJob(msgspec.Struct):
     """A schedule or trigger, as far as its job goes."""
 
-    job: _Named | None = None
+    job: _WithTenant | None = None
 
 
-class _Body(_Named):
+class _Body(_WithTenant):
     """Everything that brings jobs: one, many, or what will make them."""
 
-    job: _Named | None = None
-    jobs: list[_Named] = []
-    schedules: list[_Having] = []
-    triggers: list[_Having] = []
-    trigger: _Having | None = None
+    job: _WithTenant | None = None
+    jobs: list[_WithTenant] = []
+    schedules: list[_WithJob] = []
+    triggers: list[_WithJob] = []
+    trigger: _WithJob | None = None
 
-    def all_named(self) -> Iterator[_Named | None]:
+    def all_named(self) -> Iterator[_WithTenant | None]:
         yield self
         yield self.job
         yield from self.jobs
@@ -70,24 +70,27 @@ def is_own(call: Call[Any, Any], terms: Terms) -> bool:
 
 async def find_job(call: Call[Any, Any], job_id: JobId) -> JobRecord:
     """The job, in whatever state."""
-    found = await call.parts.catalog.jobs([job_id])
-    job = found[0] if found else await _not_taken_yet(call.parts, job_id)
+    found = await call.deps.catalog.jobs([job_id])
+    job = found[0] if found else await _waiting_for_leader(call.deps, job_id)
     if job is None or not is_own(call, job.spec.terms):
         raise not_found("job", job_id)
     return job
 
 
-async def refuse_while_not_taken(call: Call[Any, Any], job_id: JobId) -> None:
+async def check_not_waiting_for_leader(call: Call[Any, Any], job_id: JobId) -> None:
     """Nothing can be done yet to a job that was accepted while nobody led: it is not unknown."""
-    if call.parts.mailbox is not None and await call.parts.mailbox.find(job_id) is not None:
+    if (
+        call.deps.leaderless_inbox is not None
+        and await call.deps.leaderless_inbox.find(job_id) is not None
+    ):
         raise UnavailableError(f"the job {job_id} was accepted and waits for the leader to take it")
 
 
-async def _not_taken_yet(parts: Parts, job_id: JobId) -> JobRecord | None:
+async def _waiting_for_leader(parts: AppDeps, job_id: JobId) -> JobRecord | None:
     """A job that was accepted while nobody led, or by an application's own transaction."""
-    if parts.mailbox is None:
+    if parts.leaderless_inbox is None:
         return None
-    waiting = await parts.mailbox.find(job_id)
+    waiting = await parts.leaderless_inbox.find(job_id)
     if waiting is not None:
         return waiting
     # A leader may have taken it between the two looks.
@@ -103,7 +106,7 @@ async def check_own(call: Call[Any, Any], job_id: JobId) -> None:
 
 async def find_execution(call: Call[Any, Any], execution_id: ExecutionId) -> Execution:
     """The execution, in whatever state."""
-    found = await call.parts.catalog.executions([execution_id])
+    found = await call.deps.catalog.executions([execution_id])
     if not found or not await own_executions(call, found):
         raise not_found("execution", execution_id)
     return found[0]
@@ -114,7 +117,7 @@ async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Se
     own = call.caller.tenant
     if own is None:
         return found
-    tenants = await tenants_of(call.parts.catalog, {one.job_id: None for one in found})
+    tenants = await tenants_of(call.deps.catalog, {one.job_id: None for one in found})
     return [one for one in found if tenants.get(one.job_id) == own]
 
 
@@ -135,12 +138,12 @@ async def find_executions(
     call: Call[Any, Any], query: ExecutionQuery
 ) -> tuple[Sequence[Execution], str | None]:
     """A page; the query asks for one more than is shown. It may end early."""
-    catalog, limit, limits = call.parts.catalog, query.limit - 1, call.parts.limits
+    catalog, limit, limits = call.deps.catalog, query.limit - 1, call.deps.limits
     query = msgspec.structs.replace(query, look=limits.page_look)
     if call.caller.tenant is None:
         return cut_found(await catalog.find_executions(query), limit, _id)
     own: list[Execution] = []
-    pace, scanned = Pace(limits.executions_at_once, limits.read_at_once), 0
+    pace, scanned = PageSize(limits.executions_at_once, limits.read_at_once), 0
     while scanned < limits.executions_scanned_max:
         size = pace.size
         part = await catalog.find_executions(msgspec.structs.replace(query, limit=size))
@@ -152,7 +155,7 @@ async def find_executions(
         if len(part) < size:
             return own, None
         query = msgspec.structs.replace(query, before=part[-1].id)
-        pace.note(part)
+        pace.record(part)
         scanned += size
     return own, make_cursor(query.before or "")
 
@@ -161,7 +164,7 @@ def _id(execution: Execution) -> str:
     return execution.id
 
 
-def adopt(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
+def set_default_tenant(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
     """What a tenant's token submits is that tenant's; naming another one is refused."""
     own = call.caller.tenant
     if own is None:
@@ -172,7 +175,7 @@ def adopt(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
         spec.tenant = own
 
 
-def adopted(call: Call[Any, Any], patch: dict[str, Any]) -> dict[str, Any]:
+def with_default_tenant(call: Call[Any, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """The same for a patch of a schedule or trigger: its job stays with its tenant."""
     own, job = call.caller.tenant, patch.get("job", {})
     if own is None or not isinstance(job, dict):
@@ -197,9 +200,12 @@ async def check_upstream(call: Call[Any, Any], outside: Mapping[JobId, str]) -> 
     own = call.caller.tenant
     if own is None:
         return
-    tenants = await tenants_of(call.parts.catalog, outside)
+    tenants = await tenants_of(call.deps.catalog, outside)
     for job_id, field in outside.items():
-        if job_id not in tenants and (job := await _not_taken_yet(call.parts, job_id)) is not None:
+        if (
+            job_id not in tenants
+            and (job := await _waiting_for_leader(call.deps, job_id)) is not None
+        ):
             tenants[job_id] = job.spec.terms.tenant
         if tenants.get(job_id) != own:
             raise UnknownDependency(f"there is no job {job_id} to depend on", field)

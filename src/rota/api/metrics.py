@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from rota.alerts.figures import COUNTED_SKIPS, lost_at, ready_ms
 from rota.alerts.rules import Severity
 from rota.alerts.watch import AlertEvaluator
-from rota.api.door.lobby import Lobby
+from rota.api.door.lobby import ConnectionLimit
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
 from rota.core.records.glance import QueueInfo, WorkerInfo
@@ -33,7 +33,7 @@ AUTOSCALE_TARGET_MS = 300_000
 """Within which time everything is to be cleared when nobody says."""
 OPENMETRICS_TYPE = "application/openmetrics-text"
 OPENMETRICS = f"{OPENMETRICS_TYPE}; version=1.0.0"
-OTHERS = "(others)"
+OTHER_QUEUES = "(others)"
 """The queue whose figures are those of all that have no series of their own; none is named so."""
 ENDED = (
     *(JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.SKIPPED, JobState.EXPIRED),
@@ -43,7 +43,7 @@ USAGE_KINDS = ("cpu", "memory", "storage", "gpu", "processes", "load")
 """The reported kinds that get a series; a label that workers could choose would never end."""
 
 
-class Figures(Protocol):
+class EngineMetrics(Protocol):
     """What the engine counts; the counts cover the whole cell and survive restarts."""
 
     def submitted(self) -> int:
@@ -79,7 +79,7 @@ class Figures(Protocol):
         ...
 
 
-class Usage(Protocol):
+class ReportedUsage(Protocol):
     """What workers last said of their machines."""
 
     def of(self, worker_id: WorkerId) -> Mapping[str, float]:
@@ -121,25 +121,25 @@ class ServerCollector(Collector):
     """Everything of ours, as it is at the moment of the scrape."""
 
     brain: Brain
-    figures: Figures
-    usage: Usage
+    metrics: EngineMetrics
+    usage: ReportedUsage
     disk_free: Callable[[], int | None]
 
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
         if self.brain.ready:
             queues = self.brain.queues()
-            yield from self._jobs(queues, _named(queues))
+            yield from self._jobs(queues, _queues_with_series(queues))
             yield from self._workers()
         if not self._follows:
             # What the leader tells of the whole cell must not be told twice.
             yield from self._totals()
             if self.brain.ready:
-                yield from self._needed()
+                yield from self._autoscale()
             yield _gauge(
                 "rota_fold_lag_seconds",
                 "How far the tables are behind the journal",
-                self.figures.projection_lag_seconds(),
+                self.metrics.projection_lag_seconds(),
             )
         yield from self._histograms()
         if (free := self.disk_free()) is not None:
@@ -152,7 +152,7 @@ class ServerCollector(Collector):
 
     def _totals(self) -> Iterator[Metric]:
         submitted = CounterMetricFamily("rota_jobs_submitted", "Jobs accepted")
-        submitted.add_metric([], self.figures.submitted())
+        submitted.add_metric([], self.metrics.submitted())
         yield submitted
         decided = CounterMetricFamily(
             "rota_schedule_occurrences",
@@ -160,17 +160,17 @@ class ServerCollector(Collector):
             labels=["outcome", "reason"],
         )
         left_out = {(OccurrenceDecision.SKIPPED.value, why.value): 0 for why in COUNTED_SKIPS}
-        for (decision, why), count in (left_out | dict(self.figures.decided())).items():
+        for (decision, why), count in (left_out | dict(self.metrics.decided())).items():
             decided.add_metric([decision, why], count)
         yield decided
         yield from self._events()
         # There from the start, as 0: Prometheus sees no increase where a series begins.
-        came = dict.fromkeys((AT_RISK, MISSED, MET), 0) | dict(self.figures.deadlines())
+        came = dict.fromkeys((AT_RISK, MISSED, MET), 0) | dict(self.metrics.deadlines())
         yield _counted("rota_deadlines", "Jobs by what came of their deadline", came)
         yield _counted(
             "rota_estimates",
             "Starts inside and outside the interval that was told for them",
-            self.figures.estimates(),
+            self.metrics.estimates(),
         )
 
     def _events(self) -> Iterator[Metric]:
@@ -180,7 +180,7 @@ class ServerCollector(Collector):
         judged = CounterMetricFamily(
             "rota_trigger_decisions", "What triggers made of events", labels=["outcome"]
         )
-        for word, count in self.figures.reacted().items():
+        for word, count in self.metrics.reacted().items():
             family = received if word in ("accepted", "repeated") else judged
             family.add_metric([word], count)
         yield received
@@ -189,19 +189,19 @@ class ServerCollector(Collector):
     def _jobs(self, queues: Sequence[QueueInfo], named: Mapping[str, str]) -> Iterator[Metric]:
         live: Tally[tuple[str, str]] = Tally()
         for glance in queues:
-            queue = named.get(glance.queue.name, OTHERS)
+            queue = named.get(glance.queue.name, OTHER_QUEUES)
             for state in LIVE:
                 live[state.value, queue] += glance.depth.get(state, 0)
         yield _by_status("rota_jobs", "Jobs that have not ended", live, GaugeMetricFamily)
         ended: Tally[tuple[str, str]] = Tally()
         # There from the start, as 0: Prometheus sees no increase where a series begins.
         ended.update({(one.value, queue): 0 for queue in named.values() for one in ENDED})
-        for (name, status), count in self.figures.finished().items():
-            ended[status, named.get(name, OTHERS)] += count
+        for (name, status), count in self.metrics.finished().items():
+            ended[status, named.get(name, OTHER_QUEUES)] += count
         yield _by_status("rota_jobs_finished", "Jobs ended", ended, CounterMetricFamily)
         yield _gauge(
             "rota_queues_without_series",
-            f"Queues that are told of together, as {OTHERS}",
+            f"Queues that are told of together, as {OTHER_QUEUES}",
             len(queues) - len(named),
         )
         ready = ready_ms(queues, self.brain.ready_since(), self.brain.clock.now())
@@ -211,12 +211,12 @@ class ServerCollector(Collector):
             max(ready.values(), default=0) / 1000,
         )
 
-    def _needed(self) -> Iterator[Metric]:
-        named = _named(self.brain.queues())
+    def _autoscale(self) -> Iterator[Metric]:
+        named = _queues_with_series(self.brain.queues())
         workers: Tally[str] = Tally()
         work_ms: Tally[str] = Tally()
         for queue in self.brain.demand(AUTOSCALE_TARGET_MS).queues:
-            label = named.get(queue.name, OTHERS)
+            label = named.get(queue.name, OTHER_QUEUES)
             workers[label] += queue.workers.needed
             work_ms[label] += sum(one.shape.work for one in queue.shapes)
         seconds = {label: ms / 1000 for label, ms in work_ms.items()}
@@ -258,7 +258,7 @@ class ServerCollector(Collector):
         yield _by_label("rota_worker_usage", "What workers measured in use", "kind", usage)
 
     def _histograms(self) -> Iterator[Metric]:
-        measured = self.figures.histograms()
+        measured = self.metrics.histograms()
         for name, text in HISTOGRAMS.items():
             if (histogram := measured.get(name)) is None:
                 continue
@@ -290,12 +290,12 @@ class AlertCollector(Collector):
 
 
 @dataclass(frozen=True)
-class StandingCollector(Collector):
+class LeadershipCollector(Collector):
     """This server's part in its cell."""
 
     brain: Brain
-    assurance: DurabilityMonitor
-    presence: Membership | None
+    durability: DurabilityMonitor
+    membership: Membership | None
 
     def collect(self) -> Iterator[Metric]:
         """One family after the other."""
@@ -304,10 +304,10 @@ class StandingCollector(Collector):
         yield _gauge(
             "rota_epoch", "The number of the leadership: one more a change", standing.epoch
         )
-        levels = {level.value: float(level is self.assurance.level) for level in DurabilityLevel}
+        levels = {level.value: float(level is self.durability.level) for level in DurabilityLevel}
         yield _by_label("rota_durability_level", "1 for what a commit is worth", "level", levels)
-        if self.presence is not None:
-            me = self.presence.announced
+        if self.membership is not None:
+            me = self.membership.announced
             yield _gauge("rota_standby_lag_records", "Records a follower lacks", me.behind_records)
             yield _gauge(
                 "rota_standby_lag_seconds", "For how long it lacks them", me.behind_ms / 1000
@@ -315,16 +315,16 @@ class StandingCollector(Collector):
 
 
 @dataclass(frozen=True)
-class LobbyCollector(Collector):
+class ConnectionCollector(Collector):
     """Who is connected to this server."""
 
-    lobby: Lobby
+    connections: ConnectionLimit
 
     def collect(self) -> Iterator[Metric]:
         """How many, of how many, and how many could not stay."""
-        yield _gauge("rota_connections", "Connections open at this server", len(self.lobby))
-        yield _gauge("rota_connections_max", "How many it takes at once", self.lobby.limit)
-        away = {"closed": self.lobby.dismissed, "refused": self.lobby.refused}
+        yield _gauge("rota_connections", "Connections open at this server", len(self.connections))
+        yield _gauge("rota_connections_max", "How many it takes at once", self.connections.limit)
+        away = {"closed": self.connections.evicted, "refused": self.connections.refused}
         yield _counted("rota_connections_turned_away", "Those beyond the limit", away)
 
 
@@ -358,7 +358,7 @@ def _by_status(
     return told
 
 
-def _named(queues: Sequence[QueueInfo]) -> dict[str, str]:
+def _queues_with_series(queues: Sequence[QueueInfo]) -> dict[str, str]:
     """Queues with series of their own: the first that were made, for these are always the same.
 
     A counter that went from one label to another would look like jobs that ended.

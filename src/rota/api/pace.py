@@ -8,7 +8,7 @@ from rota.api.limits import PAGE_BYTES_MAX
 from rota.core.model import Execution, JobRecord
 
 
-class Pace:
+class PageSize:
     """Each may carry megabytes, and nearly all of them carry little."""
 
     def __init__(self, most: int, first: int) -> None:
@@ -26,18 +26,18 @@ class Pace:
         fitting = PAGE_BYTES_MAX * self._read // max(self._bytes, 1)
         return max(1, min(fitting, self._most))
 
-    def note(self, records: Iterable[JobRecord | Execution]) -> None:
+    def record(self, records: Iterable[JobRecord | Execution]) -> None:
         """What came."""
         for one in records:
             self._read += 1
-            self._bytes += weight(one) if isinstance(one, JobRecord) else _weight(one)
+            self._bytes += job_bytes(one) if isinstance(one, JobRecord) else _execution_bytes(one)
 
 
-def weight(job: JobRecord) -> int:
+def job_bytes(job: JobRecord) -> int:
     """About how many bytes a job brings along."""
     spec, life = job.spec, job.life
     return len(spec.payload) + len(spec.task) + len(life.result or b"") + len(life.error or b"")
 
 
-def _weight(one: Execution) -> int:
+def _execution_bytes(one: Execution) -> int:
     return len(one.result or b"") + len(one.error or b"") + len(one.usage or b"")

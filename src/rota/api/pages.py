@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from rota.api.door.sessions import open_session, session_cookie
-from rota.api.parts import Parts
+from rota.api.parts import AppDeps
 from rota.api.problems import respond
 from rota.api.reading.bodies import header
 from rota.wire.problems import ProblemError
@@ -39,11 +39,11 @@ _MEDIA = {
 _PATHS = {"docs.html": "/docs"}
 _UNCHANGING = re.compile(r".+-[\w-]{8}\.\w+\Z")
 """A name with a hash of the content in it, as the build gives them."""
-_WORTH_PACKING = 1000
+_COMPRESS_BYTES_MIN = 1000
 
 
 @dataclass(frozen=True)
-class Page:
+class StaticPage:
     """One file and where it is found."""
 
     path: str
@@ -58,9 +58,9 @@ class Page:
         return self.make()
 
     @cached_property
-    def packed(self) -> bytes:
+    def compressed(self) -> bytes:
         """The same for browsers that unpack; empty where that saves nothing."""
-        if len(self.content) < _WORTH_PACKING:
+        if len(self.content) < _COMPRESS_BYTES_MIN:
             return b""
         # Without a time in it, equal content gives equal bytes on every server.
         return gzip.compress(self.content, compresslevel=9, mtime=0)
@@ -72,10 +72,10 @@ class Page:
 
     def prepare(self) -> tuple[str, bytes]:
         """Makes all that takes a while."""
-        return self.mark, self.packed
+        return self.mark, self.compressed
 
 
-def load_pages(built: Path = BUILT) -> list[Page]:
+def load_pages(built: Path = BUILT) -> list[StaticPage]:
     """All files of the pages; where the dashboard was not built, a page that says how."""
     files = [*_files(STATIC), *(_files(built) if built.is_dir() else ())]
     pages = [_load(file) for file in files if file.name not in ("index.html", "not-built.html")]
@@ -85,8 +85,8 @@ def load_pages(built: Path = BUILT) -> list[Page]:
     content = front.read_bytes()
     return [
         *pages,
-        Page("/", _MEDIA[".html"], lambda: content),
-        Page(UI_PATH, _MEDIA[".html"], lambda: content),
+        StaticPage("/", _MEDIA[".html"], lambda: content),
+        StaticPage(UI_PATH, _MEDIA[".html"], lambda: content),
     ]
 
 
@@ -94,26 +94,26 @@ def _files(folder: Path) -> Iterator[Path]:
     return (file for file in sorted(folder.iterdir()) if file.suffix in _MEDIA)
 
 
-def _load(file: Path) -> Page:
+def _load(file: Path) -> StaticPage:
     cache = "no-cache"
     if _UNCHANGING.match(file.name):
         cache = "public, max-age=31536000, immutable"
     path = _PATHS.get(file.name, f"/static/{file.name}")
     content = file.read_bytes()
-    return Page(path, _MEDIA[file.suffix], lambda: content, cache)
+    return StaticPage(path, _MEDIA[file.suffix], lambda: content, cache)
 
 
-def document_page(make: Callable[[], bytes]) -> Page:
+def document_page(make: Callable[[], bytes]) -> StaticPage:
     """The OpenAPI document, served like a file."""
-    return Page("/openapi.json", "application/json", make)
+    return StaticPage("/openapi.json", "application/json", make)
 
 
 class PageServer:
     """Serves one page; the first one also turns a sign-in link into a session."""
 
-    def __init__(self, page: Page, parts: Parts) -> None:
+    def __init__(self, page: StaticPage, parts: AppDeps) -> None:
         self._page = page
-        self._parts = parts
+        self._deps = parts
         self._preparing = asyncio.Lock()
         self._prepared = False
 
@@ -141,8 +141,8 @@ class PageServer:
         if (header(scope, b"if-none-match") or b"").decode("latin-1") == page.mark:
             return Response(status_code=304, headers=headers)
         content = page.content
-        if page.packed and b"gzip" in (header(scope, b"accept-encoding") or b""):
-            content, headers["Content-Encoding"] = page.packed, "gzip"
+        if page.compressed and b"gzip" in (header(scope, b"accept-encoding") or b""):
+            content, headers["Content-Encoding"] = page.compressed, "gzip"
         headers["Content-Length"] = str(len(content))
         body = b"" if scope["method"] == "HEAD" else content
         return Response(body, headers=headers, media_type=page.media)
@@ -150,12 +150,12 @@ class PageServer:
     def _sign_in(self, scope: Scope) -> Response:
         """The link works once; the code leaves the address bar, whether it worked or not."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        access = self._parts.access
-        token_id = access.codes.redeem(given) if scope["method"] == "GET" else None
-        token, now = access.roster.by_id(token_id or ""), self._parts.brain.clock.now()
+        access = self._deps.access
+        token_id = access.sign_in_codes.redeem(given) if scope["method"] == "GET" else None
+        token, now = access.tokens.by_id(token_id or ""), self._deps.brain.clock.now()
         if token is None or not token.is_live(now):
             return RedirectResponse("/?signin=expired", 303)
         host = (header(scope, b"host") or b"").decode("latin-1")
-        value = open_session(access.roster, token, now)
+        value = open_session(access.tokens, token, now)
         cookie = session_cookie(value, host, secure=access.secure_cookies)
         return RedirectResponse("/", 303, headers={"Set-Cookie": cookie})

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.alerts.watch import AlertEvaluator
 from rota.api.door.auth import Access
-from rota.api.door.cargo import Hold
-from rota.api.door.lobby import Lobby
-from rota.api.door.trail import AuditTrail
-from rota.api.files import Files
-from rota.api.history import Recorder
+from rota.api.door.cargo import BodyBudget
+from rota.api.door.lobby import ConnectionLimit
+from rota.api.door.trail import AuditLog
+from rota.api.files import FileStores
+from rota.api.history import MetricsHistory
 from rota.api.ids import IdMint
 from rota.api.limits import (
     API_LIMITS,
@@ -29,9 +29,9 @@ from rota.api.limits import (
     USAGE_WORKERS_MAX,
     ApiLimits,
 )
-from rota.api.log_bell import LogBell
-from rota.api.metrics import Figures
-from rota.api.peers.mailbox import Mailbox
+from rota.api.log_bell import LogNotifier
+from rota.api.metrics import EngineMetrics
+from rota.api.peers.mailbox import LeaderlessInbox
 from rota.core.inputs import Key
 from rota.core.model import Instant, WorkerId
 from rota.engine.assurance import DurabilityMonitor
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rota.api.peers.forward import Forwarder
 
 
-class Feed(Protocol):
+class CommitNotifier(Protocol):
     """Tells when something new is durable."""
 
     async def wait_beyond(self, seq: int) -> int:
@@ -69,22 +69,22 @@ class Simulator(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class AppDeps:
     """Everything the api needs of the rest of the server."""
 
     brain: Brain
     catalog: QueryStore
     logs: Logs
-    files: Files
+    files: FileStores
     hooks: Hooks
-    feed: Feed
+    commits: CommitNotifier
     access: Access
-    audit: AuditTrail
-    figures: Figures
+    audit: AuditLog
+    metrics: EngineMetrics
     alerts: AlertEvaluator
     node: str
     """This server's name in the cluster."""
-    assurance: DurabilityMonitor
+    durability: DurabilityMonitor
     """What an answer rests on."""
     version: str
     started_at: Instant
@@ -98,25 +98,25 @@ class Parts:
     """The cell's name, which its ids carry."""
     forwarder: Forwarder | None = None
     """The way to the leader; None: there are no other servers."""
-    mailbox: Mailbox | None = None
+    leaderless_inbox: LeaderlessInbox | None = None
     """Where submissions wait while nobody leads; None: there are no other servers."""
-    presence: Membership | None = None
+    membership: Membership | None = None
     """Who is there; None: there are no other servers."""
-    recorder: Recorder | None = None
+    metrics_history: MetricsHistory | None = None
     """How the figures moved; None: nobody notes them."""
-    lobby: Lobby = field(default_factory=Lobby)
+    connections: ConnectionLimit = field(default_factory=ConnectionLimit)
     """Who is connected."""
     simulator: Simulator | None = None
     """Runs the past again; None: nobody does."""
 
 
-class UsageBoard:
+class WorkerUsage:
     """The last usage that each worker reported; never written, so lost with the process."""
 
     def __init__(self) -> None:
         self._by_worker: OrderedDict[WorkerId, dict[str, float]] = OrderedDict()
 
-    def note(self, worker_id: WorkerId, usage: Mapping[str, Any]) -> None:
+    def record(self, worker_id: WorkerId, usage: Mapping[str, Any]) -> None:
         """Keeps the figures of a report; the worker silent for longest is forgotten first."""
         if not usage:
             return
@@ -139,7 +139,7 @@ class UsageBoard:
         self._by_worker.pop(worker_id, None)
 
 
-class Seats:
+class ConcurrencyLimit:
     """Counts what goes on for long, so that it cannot take the whole server."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Seats:
             )
 
     @contextmanager
-    def taken(self) -> Iterator[None]:
+    def acquired(self) -> Iterator[None]:
         """One seat, given back whatever happens."""
         self._taken += 1
         try:
@@ -194,7 +194,7 @@ class BulkMemory:
             self._answers.popitem(last=False)
 
 
-class TenantBook:
+class TenantCache:
     """Whose jobs, schedules and triggers are: what the streams of tenants have found out.
 
     The longest unused are forgotten.
@@ -203,7 +203,7 @@ class TenantBook:
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, str] = OrderedDict()
 
-    def note(self, thing_id: str, tenant: str) -> None:
+    def record(self, thing_id: str, tenant: str) -> None:
         """Remembers one."""
         self._tenants[thing_id] = tenant
         self._tenants.move_to_end(thing_id)
@@ -216,7 +216,7 @@ class TenantBook:
 
 
 @dataclass
-class Board:
+class AnswerCache:
     """Answers that are the same for everybody, with when (steady milliseconds) they were made."""
 
     digest: bytes | None = None
@@ -226,25 +226,25 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Desk:
+class RequestState:
     """What the api keeps between calls."""
 
     ids: IdMint = field(default_factory=IdMint)
-    usage: UsageBoard = field(default_factory=UsageBoard)
-    seats: Seats = field(default_factory=Seats)
-    simulations: Seats = field(
-        default_factory=lambda: Seats(
+    usage: WorkerUsage = field(default_factory=WorkerUsage)
+    streams: ConcurrencyLimit = field(default_factory=ConcurrencyLimit)
+    simulations: ConcurrencyLimit = field(
+        default_factory=lambda: ConcurrencyLimit(
             SIMULATIONS_MAX, "too_many_simulations", "simulation is under way: ask again later"
         )
     )
     bulk: BulkMemory = field(default_factory=BulkMemory)
-    bell: LogBell = field(default_factory=LogBell)
-    tenants: TenantBook = field(default_factory=TenantBook)
-    board: Board = field(default_factory=Board)
-    hold: Hold = field(default_factory=Hold)
+    log_notifier: LogNotifier = field(default_factory=LogNotifier)
+    tenants: TenantCache = field(default_factory=TenantCache)
+    answers: AnswerCache = field(default_factory=AnswerCache)
+    body_budget: BodyBudget = field(default_factory=BodyBudget)
     long_pages: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(LONG_PAGES_AT_ONCE)
     )
-    catching_up: asyncio.Semaphore = field(
+    stream_reads: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(STREAM_READS_AT_ONCE)
     )

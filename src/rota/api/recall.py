@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
-from rota.api.lookup import check_own, refuse_while_not_taken
-from rota.api.parts import Parts
+from rota.api.lookup import check_not_waiting_for_leader, check_own
+from rota.api.parts import AppDeps
 from rota.api.routes import Call
 from rota.core.errors import NotFound, StalePreload
 from rota.core.inputs import AnyInput, Key, Preloaded
@@ -29,7 +29,7 @@ _UNUSED = KeyStatus(None, None, may_wait=False)
 async def post(call: Call[Any, Any], build: Build) -> AnyReceipt:
     """An input that needs nothing of the past, but perhaps what its key was answered."""
     if call.key is None:
-        return await call.parts.brain.post(build(None))
+        return await call.deps.brain.post(build(None))
     return await post_recalling(call, _nothing, build)
 
 
@@ -38,14 +38,14 @@ async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyRe
     await check_own(call, job_id)
     if call.key is None:
         try:
-            return await call.parts.brain.post(build(None))
+            return await call.deps.brain.post(build(None))
         except (NotFound, StalePreload):
             pass
 
     async def read() -> Sequence[JobRecord]:
-        found = await call.parts.catalog.jobs([job_id])
+        found = await call.deps.catalog.jobs([job_id])
         if not found:
-            await refuse_while_not_taken(call, job_id)
+            await check_not_waiting_for_leader(call, job_id)
         return found
 
     return await post_recalling(call, read, build)
@@ -53,7 +53,7 @@ async def post_about(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyRe
 
 async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyReceipt:
     """An input with what `read` finds; read and asked again if that changed in between."""
-    brain = call.parts.brain
+    brain = call.deps.brain
     for number in range(RECALL_TRIES):
         if number:
             await asyncio.sleep(RECALL_PAUSE_S * number)
@@ -62,7 +62,7 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
         jobs = tuple(await read())
         known = None
         if call.key is not None:
-            look = await look_up_key(call.parts, call.key.key, waits=number > 0)
+            look = await look_up_key(call.deps, call.key.key, waits=number > 0)
             if look.may_wait and (promised := await promised_to(call, call.key)):
                 return promised
             known = look.record
@@ -74,7 +74,7 @@ async def post_recalling(call: Call[Any, Any], read: Read, build: Build) -> AnyR
     raise StalePreload("what was read kept changing")
 
 
-async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyStatus:
+async def look_up_key(parts: AppDeps, key: str, *, waits: bool) -> KeyStatus:
     """What a key was answered, and since when the scheduler has to know it itself.
 
     The tables are a little behind, and what is not in them yet the scheduler remembers: nobody
@@ -83,15 +83,15 @@ async def look_up_key(parts: Parts, key: str, *, waits: bool) -> KeyStatus:
     """
     if waits:
         return KeyStatus(await parts.catalog.key(key), None)
-    others = parts.presence
+    others = parts.membership
     # A server that could promise something itself but sees nobody does not know that it is alone.
-    is_alone = parts.mailbox is None if others is None else others.is_alone
+    is_alone = parts.leaderless_inbox is None if others is None else others.is_alone
     if is_alone and parts.brain.is_new_key(key):
         return _UNUSED
     return await parts.catalog.key_at_once(key)
 
 
-async def make_known(parts: Parts, key: Key, *, settles_ids: bool) -> None:
+async def make_known(parts: AppDeps, key: Key, *, settles_ids: bool) -> None:
     """Something is about to be promised under this key: nobody may take it for a new one then.
 
     Neither this server, should it lead soon, nor a leader that is out of its reach and thinks that
@@ -99,16 +99,16 @@ async def make_known(parts: Parts, key: Key, *, settles_ids: bool) -> None:
     from now on looks around first.
     """
     parts.brain.promise_key(key.key)
-    if settles_ids or parts.presence is None:
+    if settles_ids or parts.membership is None:
         return
     if parts.brain.standing().leader is not None:
-        await parts.presence.wait_until_seen()
+        await parts.membership.wait_until_seen()
 
 
 async def promised_to(call: Call[Any, Any], key: Key) -> JobsAccepted | None:
     """What a server that found no leader answered a moment ago, if no leader knows of it yet."""
-    mailbox = call.parts.mailbox
-    return None if mailbox is None else await mailbox.promised(key)
+    mailbox = call.deps.leaderless_inbox
+    return None if mailbox is None else await mailbox.accepted_earlier(key)
 
 
 async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> AnyReceipt:
@@ -117,10 +117,10 @@ async def post_start_over(call: Call[Any, Any], job_id: JobId, build: Build) -> 
     upstream: list[JobRecord] = []
 
     async def read() -> Sequence[JobRecord]:
-        jobs = await read_with_skipped(call.parts.catalog, job_id)
+        jobs = await read_with_skipped(call.deps.catalog, job_id)
         known = {job.id for job in jobs}
         needed = {d.job_id: None for job in jobs[1:] for d in job.spec.dependencies}
-        upstream[:] = await read_upstream(call.parts.catalog, [i for i in needed if i not in known])
+        upstream[:] = await read_upstream(call.deps.catalog, [i for i in needed if i not in known])
         return jobs
 
     def with_upstream(recall: Preloaded | None) -> AnyInput:

@@ -18,16 +18,16 @@ from rota.api.door.auth import remote_of
 from rota.api.door.roles import Caller, Permission, caller_of, permit
 from rota.api.ids import mint_request_id
 from rota.api.limits import AUDIT_TEXT_MAX
-from rota.api.parts import Desk, Parts
+from rota.api.parts import AppDeps, RequestState
 from rota.api.problems import fault, from_exception, invalid, respond
 from rota.api.reading.bodies import (
     decode_json,
     header,
-    is_whole,
+    is_complete,
     query_reader,
     read_body,
     require_json,
-    while_open,
+    until_stopping,
 )
 from rota.api.streams import Stream
 from rota.api.waiting import first_of
@@ -44,7 +44,7 @@ Q = TypeVar("Q")
 log = structlog.get_logger(__name__)
 
 JSON = "application/json"
-TOO_MANY = 429
+TOO_MANY_REQUESTS = 429
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -55,8 +55,8 @@ class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
 class Call(Generic[B, Q]):
     """One request, read and checked, with all that is needed to answer it."""
 
-    parts: Parts
-    desk: Desk
+    deps: AppDeps
+    state: RequestState
     body: B
     query: Q
     path: Mapping[str, str]
@@ -122,14 +122,14 @@ class Operation:
     body_bytes_max: int = BODY_BYTES_MAX
     streams_in: bool = False
     """The handler reads the body itself, piece by piece."""
-    endless: bool = False
-    anywhere: bool = False
+    streams_out: bool = False
+    any_server: bool = False
     """Any server can answer it, from the store; else it goes to the leader."""
     repeatable: bool = False
     """It may be sent again when no answer came, though it writes."""
     without_leader: bool = False
     """Any server can answer it while nobody leads."""
-    traffic: bool = False
+    worker_traffic: bool = False
     """What workers send all day: it is neither audited nor held to a rate."""
     headers: Mapping[str, HeaderSpec] = field(default_factory=dict)
     """Request headers it reads."""
@@ -161,7 +161,7 @@ class Operation:
     @property
     def audited(self) -> bool:
         """Whether it leaves an entry in the audit trail."""
-        return self.writes and not self.open and not self.traffic
+        return self.writes and not self.open and not self.worker_traffic
 
 
 def declared(*handles: Handle) -> tuple[Operation, ...]:
@@ -171,14 +171,14 @@ def declared(*handles: Handle) -> tuple[Operation, ...]:
     return found
 
 
-class Server:
+class OperationServer:
     """Serves one operation: read, check, hand over, render."""
 
-    def __init__(self, operation: Operation, parts: Parts, desk: Desk) -> None:
+    def __init__(self, operation: Operation, parts: AppDeps, desk: RequestState) -> None:
         self.operation = operation
-        self._parts = parts
-        self._desk = desk
-        self._forwarder = None if operation.anywhere else parts.forwarder
+        self._deps = parts
+        self._state = desk
+        self._forwarder = None if operation.any_server else parts.forwarder
         self._query = query_reader(operation.query)
         self._no_query = operation.query is NoQuery
         self._decode: Callable[[bytes], Any] | None = None
@@ -188,10 +188,10 @@ class Server:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or leaves quietly if nobody is there any more."""
-        piece_bytes = self._parts.limits.answer_piece_bytes
-        with self._desk.hold.cargo() as cargo:
-            if not is_whole(scope):
-                receive = while_open(receive, self._parts.closing)
+        piece_bytes = self._deps.limits.answer_piece_bytes
+        with self._state.body_budget.for_request() as cargo:
+            if not is_complete(scope):
+                receive = until_stopping(receive, self._deps.closing)
             if not self.operation.streams_in:
                 receive = cargo.counted(receive)
             try:
@@ -206,9 +206,9 @@ class Server:
             except Exception as error:  # noqa: BLE001  (the top of every request)
                 response = respond(problem_of(error, scope))
             # Whoever asks too often must not fill the trail, too.
-            if self.operation.audited and response.status_code != TOO_MANY:
-                entry = audit_entry(self._parts, scope, self.operation.path, response)
-                self._parts.audit.note(entry)
+            if self.operation.audited and response.status_code != TOO_MANY_REQUESTS:
+                entry = audit_entry(self._deps, scope, self.operation.path, response)
+                self._deps.audit.add(entry)
             if len(response.body) > piece_bytes:
                 await cargo.deliver(response, send, piece_bytes)
             else:
@@ -226,14 +226,14 @@ class Server:
         call = await self._read(scope, receive, send)
         response = self._render(await self.operation.handle(call))
         if isinstance(response, Stream):
-            response.end_when(lambda: self._parts.access.ended(caller))
+            response.end_when(lambda: self._deps.access.ended(caller))
         return response
 
     def _admit(self, caller: Caller) -> None:
         permit(self.operation.permission, caller)
-        if not (self.operation.traffic or self.operation.open):
-            now = self._parts.brain.clock.steady()
-            self._parts.access.throttle.check_token(caller.token_id, now)
+        if not (self.operation.worker_traffic or self.operation.open):
+            now = self._deps.brain.clock.steady()
+            self._deps.access.throttle.check_token(caller.token_id, now)
 
     async def _read(self, scope: Scope, receive: Receive, send: Send) -> Call[Any, Any]:
         query_string = scope["query_string"]
@@ -249,7 +249,7 @@ class Server:
         key = read_key(scope, raw, caller.tenant) if self.operation.writes else None
         path = scope["path_params"]
         request = Request(scope, receive, send)
-        return Call(self._parts, self._desk, body, query, path, key, raw, request, caller)
+        return Call(self._deps, self._state, body, query, path, key, raw, request, caller)
 
     def _render(self, answer: Any) -> Response:
         if isinstance(answer, Response):
@@ -277,7 +277,7 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
             method=scope["method"],
             path=scope["path"],
             exc_info=error,
-            **names_of(scope),
+            **log_fields_of(scope),
         )
         return fault(request_id)
     # A balancer asks all the time whether this server is ready, and hears so itself.
@@ -288,22 +288,22 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
             path=scope["path"],
             status=problem.status,
             cause=str(error) or repr(error),
-            **names_of(scope),
+            **log_fields_of(scope),
         )
     return problem
 
 
-def names_of(scope: Scope) -> dict[str, str]:
+def log_fields_of(scope: Scope) -> dict[str, str]:
     """By which a line of the log is found again: what the path names, and the caller's trace."""
     params: Mapping[str, str] = scope.get("path_params", {})
-    names = {key: _plain(value) for key, value in params.items() if key.endswith("_id")}
+    names = {key: _printable(value) for key, value in params.items() if key.endswith("_id")}
     given = header(scope, b"traceparent")
     if given is not None and (found := parse_traceparent(given.decode("latin-1"))):
         names["trace_id"] = found.trace_id
     return names
 
 
-def audit_entry(parts: Parts, scope: Scope, route: str, response: Response) -> AuditEntry:
+def audit_entry(parts: AppDeps, scope: Scope, route: str, response: Response) -> AuditEntry:
     """Who asked for what, and what came of it; nothing of what the request or answer carried."""
     caller = caller_of(scope)
     named = next(iter(scope["path_params"].values()), "")
@@ -314,14 +314,14 @@ def audit_entry(parts: Parts, scope: Scope, route: str, response: Response) -> A
         token_name=caller.name,
         method=scope["method"],
         route=route,
-        target=_plain(named or made),
+        target=_printable(named or made),
         status=response.status_code,
-        remote=_plain(remote_of(scope)),
+        remote=_printable(remote_of(scope)),
         node=parts.node,
     )
 
 
-def _plain(text: str) -> str:
+def _printable(text: str) -> str:
     """Short, and free of what a database or a terminal would choke on."""
     short = text[:AUDIT_TEXT_MAX]
     if short.isprintable():
@@ -351,7 +351,7 @@ def read_key(scope: Scope, raw: bytes, tenant: str | None = None) -> Key | None:
 class PathServer:
     """All calls of one path: picks by method, answers HEAD, OPTIONS and 405 itself."""
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[OperationServer]) -> None:
         self._servers = {server.operation.method: server for server in servers}
         methods = [*self._servers, "OPTIONS", *(["HEAD"] if "GET" in self._servers else [])]
         self.allow = ", ".join(sorted(methods))
@@ -370,7 +370,9 @@ class PathServer:
             error = ProblemError(405, "method", detail, headers={"Allow": self.allow})
             await respond(error)(scope, receive, send)
 
-    async def _head(self, server: Server, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _head(
+        self, server: OperationServer, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """As GET, up to where the body would begin: the rest of it is not even made."""
         told = asyncio.Event()
 

@@ -10,9 +10,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rota.api.limits import STREAM_LAST_WORD_S, STREAM_SEND_S
-from rota.api.parts import Seats
-from rota.api.waiting import first_of, gone
+from rota.api.limits import STREAM_END_S, STREAM_SEND_S
+from rota.api.parts import ConcurrencyLimit
+from rota.api.waiting import client_disconnected, first_of
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import StoreError
 from rota.wire.problems import NO_HEADERS
@@ -32,13 +32,13 @@ class Stream(Response):
         media_type: str,
         *,
         closing: asyncio.Event,
-        seats: Seats | None = None,
+        seats: ConcurrencyLimit | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         super().__init__(media_type=media_type, headers=dict(headers))
         self._pieces = pieces
         self._closing = closing
-        self._seats = seats
+        self._limit = seats
         self._end_when: Callable[[], Awaitable[None]] | None = None
         # A length is not known, and a proxy must not wait for one.
         del self.headers["content-length"]
@@ -51,11 +51,13 @@ class Stream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the stream to one of its ends."""
         more = () if self._end_when is None else (self._end_when(),)
-        with self._seats.taken() if self._seats is not None else nullcontext():
-            ended = await first_of(self._run(send), gone(receive), self._closing.wait(), *more)
+        with self._limit.acquired() if self._limit is not None else nullcontext():
+            ended = await first_of(
+                self._run(send), client_disconnected(receive), self._closing.wait(), *more
+            )
             if ended is None and self._closing.is_set() and "content-length" not in self.headers:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(STREAM_LAST_WORD_S):
+                    async with asyncio.timeout(STREAM_END_S):
                         await send(_END)
 
     async def _run(self, send: Send) -> bool:

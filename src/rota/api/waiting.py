@@ -11,7 +11,7 @@ from starlette.types import Receive
 T = TypeVar("T")
 
 
-async def gone(receive: Receive) -> None:
+async def client_disconnected(receive: Receive) -> None:
     """Returns when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -25,7 +25,7 @@ async def first_of(work: Coroutine[Any, Any, T], *ends: Awaitable[Any]) -> T | N
     """
     here = asyncio.current_task()
     assert here is not None
-    watch = _Watch(here)
+    watch = _Canceller(here)
     others = [asyncio.ensure_future(end) for end in ends]
     for other in others:
         other.add_done_callback(watch.ended)
@@ -33,7 +33,7 @@ async def first_of(work: Coroutine[Any, Any, T], *ends: Awaitable[Any]) -> T | N
         return await work
     except asyncio.CancelledError:
         # If somebody else wants this task to end, too, there is one cancel more.
-        if watch.rang and here.uncancel() == 0:
+        if watch.fired and here.uncancel() == 0:
             return None
         raise
     finally:
@@ -42,17 +42,17 @@ async def first_of(work: Coroutine[Any, Any, T], *ends: Awaitable[Any]) -> T | N
             other.cancel()
 
 
-class _Watch:
+class _Canceller:
     """Breaks a task off, once, when something else ends first."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self._task = task
-        self.rang = False
+        self.fired = False
         self.is_over = False
 
     def ended(self, end: asyncio.Future[Any]) -> None:
         if not end.cancelled():
             end.exception()  # how it ended does not matter, only that it did
-        if not (self.is_over or self.rang):
-            self.rang = True
+        if not (self.is_over or self.fired):
+            self.fired = True
             self._task.cancel()

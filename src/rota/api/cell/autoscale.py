@@ -68,8 +68,8 @@ async def show_autoscale(call: Call[None, AutoscaleQuery]) -> AutoscaleView:
     query = call.query
     if not query.target.ms:
         raise invalid("target", "must be more than 0")
-    await call.parts.brain.settled()
-    demand = call.parts.brain.demand(query.target.ms, _size(query))
+    await call.deps.brain.settled()
+    demand = call.deps.brain.demand(query.target.ms, _size(query))
     queues = demand.queues
     if query.queue is not None:
         queues = [one for one in queues if one.name == query.queue]
@@ -100,10 +100,10 @@ def autoscale_view(demand: Demand, queues: Sequence[QueueDemand]) -> AutoscaleVi
         work=_work(shapes),
         running=sum(shape.running for shape in shapes),
         arrival=_arrival(shapes),
-        workers=_crew(demand.workers if is_whole else queues[0].workers),
+        workers=_worker_count_view(demand.workers if is_whole else queues[0].workers),
         stranded=sum(one.stranded for queue in queues for one in queue.shapes),
         queues={queue.name: _queue(queue, demand.worker_types) for queue in queues},
-        kinds=[_kind(kind) for kind in demand.worker_types],
+        kinds=[_worker_type_view(kind) for kind in demand.worker_types],
     )
 
 
@@ -117,7 +117,7 @@ def _arrival(shapes: Sequence[ShapeBacklog]) -> InflowView:
     return InflowView(round(jobs, 3), round(work, 3))
 
 
-def _crew(crew: WorkerCount) -> WorkerCountView:
+def _worker_count_view(crew: WorkerCount) -> WorkerCountView:
     return WorkerCountView(crew.online, crew.idle, crew.needed, crew.add, crew.remove)
 
 
@@ -128,7 +128,7 @@ def _queue(queue: QueueDemand, kinds: Sequence[WorkerType]) -> QueueDemandView:
         work=_work(shapes),
         running=sum(shape.running for shape in shapes),
         arrival=_arrival(shapes),
-        workers=_crew(queue.workers),
+        workers=_worker_count_view(queue.workers),
         stranded=sum(one.stranded for one in queue.shapes),
         paused=queue.paused,
         shapes=[_shape(one, kinds) for one in queue.shapes],
@@ -149,7 +149,7 @@ def _shape(fitted: PlacedShape, kinds: Sequence[WorkerType]) -> ShapeView:
     )
 
 
-def _kind(kind: WorkerType) -> KindView:
+def _worker_type_view(kind: WorkerType) -> KindView:
     has, machine = kind.capacity, kind.machine
     return KindView(
         size=SizeView(
@@ -162,5 +162,5 @@ def _kind(kind: WorkerType) -> KindView:
         capabilities=list(machine.capabilities),
         queues=None if machine.queues is None else list(machine.queues),
         only=list(machine.only),
-        workers=_crew(kind.workers),
+        workers=_worker_count_view(kind.workers),
     )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rota.api.door.roles import Permission
 from rota.api.limits import NODE_SILENT_MS
-from rota.api.parts import Parts
+from rota.api.parts import AppDeps
 from rota.api.routes import Call, NoQuery, Operation
 from rota.engine.ports import LeadershipStatus, UnavailableError
 from rota.store.protocols.nodes import Node, SeenNode
@@ -22,7 +22,7 @@ LEADER, FOLLOWER = "leader", "follower"
     "Can it accept and schedule, or forward?",
     tag="Service",
     permission=Permission.OPEN,
-    anywhere=True,
+    any_server=True,
     answer=Health,
     description=(
         "`role` says whether it leads. A follower is ready when it knows the leader "
@@ -32,11 +32,11 @@ LEADER, FOLLOWER = "leader", "follower"
 )
 async def show_ready(call: Call[None, NoQuery]) -> Health:
     """A leader can accept and schedule, a follower can forward and take over."""
-    parts = call.parts
+    parts = call.deps
     if parts.closing.is_set():
         raise UnavailableError("the server is stopping")
-    if parts.assurance.refusal:
-        raise UnavailableError(f"not ready: {parts.assurance.refusal}")
+    if parts.durability.refusal:
+        raise UnavailableError(f"not ready: {parts.durability.refusal}")
     if parts.brain.ready:
         return Health("ok", cell=parts.cell, role=LEADER)
     standing = parts.brain.standing()
@@ -53,13 +53,13 @@ async def show_ready(call: Call[None, NoQuery]) -> Health:
     "Who leads, who is there, and how durable an answer is",
     tag="Service",
     permission=Permission.KNOWN,
-    anywhere=True,
+    any_server=True,
     answer=ClusterView,
     examples={"answer": "cluster"},
 )
 async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
     """Who leads, who is there, and how durable an answer is."""
-    parts = call.parts
+    parts = call.deps
     standing = parts.brain.standing()
     seen = await _everyone(parts, standing)
     now = parts.brain.clock.now()
@@ -67,14 +67,14 @@ async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
         leader=standing.leader,
         epoch=standing.epoch,
         nodes=[_node_view(one, standing.leader, now) for one in seen],
-        durability=parts.assurance.level.value,
+        durability=parts.durability.level.value,
         warnings=_warnings(parts, standing, seen),
     )
 
 
-async def _everyone(parts: Parts, standing: LeadershipStatus) -> Sequence[SeenNode]:
-    if parts.presence is not None:
-        return await parts.presence.all_nodes()
+async def _everyone(parts: AppDeps, standing: LeadershipStatus) -> Sequence[SeenNode]:
+    if parts.membership is not None:
+        return await parts.membership.all_nodes()
     alone = Node(
         node=parts.node,
         version=parts.version,
@@ -100,10 +100,10 @@ def _node_view(seen: SeenNode, leader: str | None, now: int) -> NodeView:
     )
 
 
-def _warnings(parts: Parts, standing: LeadershipStatus, seen: Sequence[SeenNode]) -> list[str]:
-    warnings = [*parts.assurance.warnings, *parts.files.warnings]
-    if parts.assurance.refusal:
-        warnings.append(parts.assurance.refusal)
+def _warnings(parts: AppDeps, standing: LeadershipStatus, seen: Sequence[SeenNode]) -> list[str]:
+    warnings = [*parts.durability.warnings, *parts.files.warnings]
+    if parts.durability.refusal:
+        warnings.append(parts.durability.refusal)
     if standing.leader is None:
         warnings.append(f"nobody leads: {parts.brain.trouble or 'a server is about to'}")
     silent = [one.announced.node for one in seen if one.silent_ms > NODE_SILENT_MS]

@@ -48,8 +48,8 @@ _KINDS: dict[str, Any] = {
 )
 async def show_policy(call: Call[None, NoQuery]) -> PolicyView:
     """The policy in force."""
-    await call.parts.brain.settled()
-    return policy_view(call.parts.brain.policy())
+    await call.deps.brain.settled()
+    return policy_view(call.deps.brain.policy())
 
 
 @Operation(
@@ -115,8 +115,8 @@ def policy_view(policy: Policy) -> PolicyView:
 )
 async def list_tenants(call: Call[None, PageQuery]) -> TenantPage:
     """All tenants with jobs or settings, by name."""
-    await call.parts.brain.settled()
-    items, next_cursor = page_of(_visible(call), call.query, lambda one: one.tenant.name)
+    await call.deps.brain.settled()
+    items, next_cursor = page_of(_visible_tenants(call), call.query, lambda one: one.tenant.name)
     return TenantPage([tenant_view(one) for one in items], next_cursor)
 
 
@@ -132,7 +132,7 @@ async def list_tenants(call: Call[None, PageQuery]) -> TenantPage:
 )
 async def show_tenant(call: Call[None, NoQuery]) -> TenantView:
     """One tenant."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     return tenant_view(_find(call, call.path["name"]))
 
 
@@ -191,14 +191,14 @@ def tenant_view(glance: TenantInfo) -> TenantView:
     )
 
 
-def _visible(call: Call[Any, Any]) -> list[TenantInfo]:
+def _visible_tenants(call: Call[Any, Any]) -> list[TenantInfo]:
     """A caller of one tenant sees no other."""
     own = call.caller.tenant
-    return [one for one in call.parts.brain.tenants() if own in (None, one.tenant.name)]
+    return [one for one in call.deps.brain.tenants() if own in (None, one.tenant.name)]
 
 
 def _find(call: Call[Any, Any], name: str) -> TenantInfo:
-    found = next((one for one in _visible(call) if one.tenant.name == name), None)
+    found = next((one for one in _visible_tenants(call) if one.tenant.name == name), None)
     if found is None:
         raise not_found("tenant", name[:100])
     return found

@@ -36,8 +36,8 @@ from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 )
 async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
     """All queues, by name."""
-    await call.parts.brain.settled()
-    queues = sorted(call.parts.brain.queues(), key=_name)
+    await call.deps.brain.settled()
+    queues = sorted(call.deps.brain.queues(), key=_name)
     items, next_cursor = page_of(queues, call.query, _name)
     return QueuePage([queue_view(one, _rate(call, one)) for one in items], next_cursor)
 
@@ -54,13 +54,13 @@ async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
 )
 async def show_queue(call: Call[None, NoQuery]) -> QueueView:
     """One queue."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     found = _existing(call)
     return queue_view(found, _rate(call, found))
 
 
 def _rate(call: Call[Any, Any], glance: QueueInfo) -> float | None:
-    recorder = call.parts.recorder
+    recorder = call.deps.metrics_history
     return None if recorder is None else recorder.rate(glance.queue.name)
 
 
@@ -140,15 +140,15 @@ async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
 )
 async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
     """Cancels all that waits in it, piece by piece; first what memory has not."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     glance, key = _existing(call), call.key
     name = glance.queue.name
-    repeated = key is not None and await call.parts.catalog.key(key.key) is not None
+    repeated = key is not None and await call.deps.catalog.key(key.key) is not None
     before = 0
     if not repeated:
         # Each piece is an input of its own: the key is for the purge as a whole.
         single = dataclasses.replace(call, key=None)
-        before = await _purge_shelf(single, name) if glance.spilled else 0
+        before = await _purge_spilled(single, name) if glance.spilled else 0
         before += await _purge_memory(call, glance)
     receipt = await post(
         call, lambda recall: Purge(name=name, key=key, preloaded=recall, before=before)
@@ -156,14 +156,14 @@ async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
     return CountAnswer(expect(receipt, CountReceipt).count)
 
 
-async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
+async def _purge_spilled(call: Call[None, NoQuery], name: str) -> int:
     """The newest first, so that jobs submitted meanwhile are not among them."""
-    count, last, size = 0, None, call.parts.limits.purge_page
+    count, last, size = 0, None, call.deps.limits.purge_page
     while True:
         query = JobQuery(queue=name, states=(JobState.QUEUED,), before=last, limit=size)
         page: list[JobRecord] = []
         piece = partial(_purge_page, call, query, page)
-        receipt = await post_recalling(call, piece, partial(_purging, name))
+        receipt = await post_recalling(call, piece, partial(_purge_input, name))
         count += expect(receipt, CountReceipt).count
         if len(page) < size:
             return count
@@ -174,29 +174,29 @@ async def _purge_shelf(call: Call[None, NoQuery], name: str) -> int:
 async def _purge_memory(call: Call[None, NoQuery], glance: QueueInfo) -> int:
     """What is more than one piece; the caller ends the rest under its key."""
     waiting = sum(glance.depth.get(state, 0) for state in JOB_WAITING) - glance.spilled
-    most = call.parts.limits.purge_piece
+    most = call.deps.limits.purge_piece
     count, done = 0, most
     while waiting > most and done == most:
         piece = Purge(name=glance.queue.name, most=most)
-        done = expect(await call.parts.brain.post(piece), CountReceipt).count
+        done = expect(await call.deps.brain.post(piece), CountReceipt).count
         count += done
         _refuse_if_stopping(call)
     return count
 
 
 def _refuse_if_stopping(call: Call[None, NoQuery]) -> None:
-    if call.parts.closing.is_set():
+    if call.deps.closing.is_set():
         raise UnavailableError("the server is stopping; part of the jobs were cancelled")
 
 
 async def _purge_page(
     call: Call[None, NoQuery], query: JobQuery, page: list[JobRecord]
 ) -> list[JobRecord]:
-    page[:] = await call.parts.catalog.find_jobs(query)
+    page[:] = await call.deps.catalog.find_jobs(query)
     return [job for job in page if job.life.line]
 
 
-def _purging(name: str, recall: Preloaded | None) -> AnyInput:
+def _purge_input(name: str, recall: Preloaded | None) -> AnyInput:
     # Nothing on the page that memory has not: a purge without jobs would be of all in memory.
     return Purge(name=name, preloaded=recall) if recall is not None and recall.jobs else Tick()
 
@@ -225,7 +225,7 @@ def _after(call: Call[Any, Any], answer: QueueAnswer) -> QueueView:
 
 
 def _find(call: Call[Any, Any], name: str) -> QueueInfo | None:
-    return next((one for one in call.parts.brain.queues() if one.queue.name == name), None)
+    return next((one for one in call.deps.brain.queues() if one.queue.name == name), None)
 
 
 def _existing(call: Call[Any, Any]) -> QueueInfo:

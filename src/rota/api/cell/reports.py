@@ -62,7 +62,7 @@ class WasteQuery(msgspec.Struct, forbid_unknown_fields=True):
 )
 async def show_waste(call: Call[None, WasteQuery]) -> WasteView:
     """By name, the most wasteful first."""
-    query, brain = call.query, call.parts.brain
+    query, brain = call.query, call.deps.brain
     check_tenant(call, query.tenant)
     tenant = call.caller.tenant or query.tenant
     since = _since(query, brain.clock.now())

@@ -12,9 +12,9 @@ from rota.api.jobs.jobs import job_page
 from rota.api.metrics import (
     CONTENT_TYPE,
     AlertCollector,
-    LobbyCollector,
+    ConnectionCollector,
+    LeadershipCollector,
     ServerCollector,
-    StandingCollector,
     expose,
 )
 from rota.api.routes import Call, NoQuery, Operation
@@ -42,13 +42,13 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     "Is the server alive?",
     tag="Service",
     permission=Permission.OPEN,
-    anywhere=True,
+    any_server=True,
     answer=Health,
     examples={"answer": "show_alive"},
 )
 async def show_alive(call: Call[None, NoQuery]) -> Health:
     """The process answers."""
-    return Health("ok", cell=call.parts.cell)
+    return Health("ok", cell=call.deps.cell)
 
 
 @Operation(
@@ -57,7 +57,7 @@ async def show_alive(call: Call[None, NoQuery]) -> Health:
     "Jobs that used up their attempts, newest first",
     tag="Jobs",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=DeadLettersQuery,
     answer=JobPage,
     examples={"answer": "jobs"},
@@ -81,20 +81,20 @@ async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
     "Sign a browser in with a token",
     tag="Service",
     permission=Permission.KNOWN,
-    anywhere=True,
+    any_server=True,
     status=204,
     description="Sets an HttpOnly cookie that stands for the token sent.",
 )
 async def sign_in(call: Call[None, NoQuery]) -> Response:
     """Turns a token into a browser's session; a session does not prolong itself."""
-    access, host = call.parts.access, call.request.headers["host"]
+    access, host = call.deps.access, call.request.headers["host"]
     if access.no_auth:
         return Response(status_code=204)
-    token = access.roster.by_id(call.caller.token_id)
+    token = access.tokens.by_id(call.caller.token_id)
     if token is None or call.caller.by_browser:
         detail = "send `Authorization: Bearer TOKEN` with a token of this server"
         raise ProblemError(401, "unauthenticated", detail, headers={"WWW-Authenticate": "Bearer"})
-    value = open_session(access.roster, token, call.parts.brain.clock.now())
+    value = open_session(access.tokens, token, call.deps.brain.clock.now())
     cookie = session_cookie(value, host, secure=access.secure_cookies)
     return Response(status_code=204, headers={"Set-Cookie": cookie})
 
@@ -105,7 +105,7 @@ async def sign_in(call: Call[None, NoQuery]) -> Response:
     "Sign this browser out",
     tag="Service",
     permission=Permission.OPEN,
-    anywhere=True,
+    any_server=True,
     status=204,
 )
 async def sign_out(call: Call[None, NoQuery]) -> Response:
@@ -121,17 +121,19 @@ async def sign_out(call: Call[None, NoQuery]) -> Response:
     "Figures for Prometheus",
     tag="Service",
     permission=Permission.READ_ALL,
-    anywhere=True,
+    any_server=True,
     gives=CONTENT_TYPE,
     examples={"answer": "show_metrics"},
 )
 async def show_metrics(call: Call[None, NoQuery]) -> Response:
     """The text that Prometheus reads."""
-    parts = call.parts
+    parts = call.deps
     await parts.brain.settled()
-    collector = ServerCollector(parts.brain, parts.figures, call.desk.usage, parts.disk_free)
-    standing = StandingCollector(parts.brain, parts.assurance, parts.presence)
+    collector = ServerCollector(parts.brain, parts.metrics, call.state.usage, parts.disk_free)
+    standing = LeadershipCollector(parts.brain, parts.durability, parts.membership)
     alerts = AlertCollector(parts.brain, parts.alerts)
     accept = call.request.headers.get("accept", "")
-    text, content_type = expose(accept, collector, standing, alerts, LobbyCollector(parts.lobby))
+    text, content_type = expose(
+        accept, collector, standing, alerts, ConnectionCollector(parts.connections)
+    )
     return Response(text, headers={"Content-Type": content_type})

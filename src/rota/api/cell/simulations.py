@@ -18,7 +18,7 @@ from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.parts import Simulator, SimulatorError
 from rota.api.problems import invalid
 from rota.api.routes import Call, NoQuery, Operation
-from rota.api.waiting import first_of, gone
+from rota.api.waiting import client_disconnected, first_of
 from rota.core.model import Instant, JobState, WorkerState
 from rota.engine.ports import Brain
 from rota.store.protocol import JobQuery
@@ -77,8 +77,8 @@ class Study(msgspec.Struct, omit_defaults=True):
 )
 async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
     """Each policy on the same past, one after the other."""
-    window = _window(call.body, call.parts.brain.clock.now())
-    return await _seated(call, lambda: _past_study(call, window))
+    window = _window(call.body, call.deps.brain.clock.now())
+    return await _one_at_a_time(call, lambda: _past_study(call, window))
 
 
 @Operation(
@@ -108,7 +108,7 @@ async def simulate_trace(call: Call[None, TraceQuery]) -> SimulationView:
     _check_machines(call.query)
     if not call.raw:
         raise invalid("", "the body is empty: send a trace, as curl --data-binary @FILE does")
-    return await _seated(call, lambda: _trace_study(call))
+    return await _one_at_a_time(call, lambda: _trace_study(call))
 
 
 def _check_machines(asked: TraceQuery) -> None:
@@ -122,17 +122,21 @@ def _check_machines(asked: TraceQuery) -> None:
         )
 
 
-async def _seated(call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]) -> SimulationView:
+async def _one_at_a_time(
+    call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]
+) -> SimulationView:
     """One at a time, and only while somebody waits for it."""
-    simulator = call.parts.simulator
+    simulator = call.deps.simulator
     if simulator is None:
         detail = "this server has no simulator: use rota history replay, or rota simulate"
         raise ProblemError(503, "no_simulator", detail)
-    seats = call.desk.simulations
+    seats = call.state.simulations
     seats.check()
-    with seats.taken():
+    with seats.acquired():
         work = _simulated(simulator, gather)
-        found = await first_of(work, gone(call.request.receive), call.parts.closing.wait())
+        found = await first_of(
+            work, client_disconnected(call.request.receive), call.deps.closing.wait()
+        )
     if found is None:
         raise ClientDisconnectedError
     return found
@@ -160,7 +164,7 @@ def _window(spec: SimulationSpec, now: Instant) -> tuple[Instant, Instant]:
 async def _past_study(
     call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]
 ) -> Study:
-    brain = call.parts.brain
+    brain = call.deps.brain
     await brain.settled()
     workers = _workers(brain)
     if not workers:
@@ -179,7 +183,7 @@ async def _past_study(
 
 async def _trace_study(call: Call[None, TraceQuery]) -> Study:
     """Without the queues and tenants of now: a trace has its own, or none."""
-    brain = call.parts.brain
+    brain = call.deps.brain
     await brain.settled()
     return Study(
         workers=_workers(brain),
@@ -215,7 +219,7 @@ async def _past(
     query = JobQuery(states=_RAN, created_after=start, created_before=end, limit=PAGE_ITEMS_MAX + 1)
     while True:
         page = await job_page(call, query)
-        found += _that_ran(page.items)
+        found += _without_content(page.items)
         read += len(page.items)
         if page.next_cursor is None or read >= SIMULATION_JOBS_MAX:
             break
@@ -225,7 +229,7 @@ async def _past(
     return found, page.next_cursor is not None
 
 
-def _that_ran(jobs: Sequence[JobView]) -> list[JobView]:
+def _without_content(jobs: Sequence[JobView]) -> list[JobView]:
     """Of an array or gang it is the members that ran, and they are jobs themselves."""
     return [
         replace(job, task=_NOTHING, payload=_NOTHING, result=None, error=None, labels={})

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rota.api.customs.paging import Cursor, Limit, PageQuery, cut, read_cursor
 from rota.api.door.roles import TENANT_ROLES, Permission
-from rota.api.door.roster import Roster, digest
+from rota.api.door.roster import TokenCache, token_digest
 from rota.api.ids import TokenSeed, mint_token
 from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, NoQuery, Operation, Reply
@@ -52,7 +52,7 @@ class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     "List tokens, newest first",
     tag="Access",
     permission=Permission.ADMINISTER,
-    anywhere=True,
+    any_server=True,
     query=PageQuery,
     answer=TokenPage,
     description="Those that ended stay listed for 90 days.",
@@ -60,12 +60,14 @@ class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 )
 async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
     """All of them, newest first."""
-    now = call.parts.brain.clock.now()
+    now = call.deps.brain.clock.now()
     before = read_cursor(call.query.cursor)
     found = [
-        one for one in call.parts.access.roster.everyone() if before is None or _place(one) < before
+        one
+        for one in call.deps.access.tokens.all_tokens()
+        if before is None or _sort_key(one) < before
     ]
-    items, next_cursor = cut(found, call.query.limit, _place)
+    items, next_cursor = cut(found, call.query.limit, _sort_key)
     return TokenPage([token_view(one, now) for one in items], next_cursor)
 
 
@@ -75,7 +77,7 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
     "Make a token",
     tag="Access",
     permission=Permission.ADMINISTER,
-    anywhere=True,
+    any_server=True,
     body=TokenSpec,
     answer=NewTokenView,
     status=201,
@@ -90,10 +92,10 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
 )
 async def create_token(call: Call[TokenSpec, NoQuery]) -> Reply:
     """A new one; it can be read only in this answer, and in those to repeats under its key."""
-    now, roster = call.parts.brain.clock.now(), call.parts.access.roster
+    now, roster = call.deps.brain.clock.now(), call.deps.access.tokens
     if call.key is None:
         text = mint_token()
-        made = new_token(call.body, call.desk.ids.mint(now), text, now, call.caller.name)
+        made = new_token(call.body, call.state.ids.mint(now), text, now, call.caller.name)
         await _add(roster, made)
     else:
         await roster.refresh()  # the first try may have come to another server
@@ -106,7 +108,7 @@ async def create_token(call: Call[TokenSpec, NoQuery]) -> Reply:
 
 async def _make_once(call: Call[TokenSpec, NoQuery], seed: TokenSeed, now: Instant) -> Token:
     """A new one, or the one that a like call has made at the same time."""
-    roster, token_id = call.parts.access.roster, seed.id_from(call.desk.ids.mint(now))
+    roster, token_id = call.deps.access.tokens, seed.id_from(call.state.ids.mint(now))
     token = new_token(call.body, token_id, seed.token_of(token_id), now, call.caller.name)
     try:
         await _add(roster, token)
@@ -119,7 +121,7 @@ async def _make_once(call: Call[TokenSpec, NoQuery], seed: TokenSeed, now: Insta
     return token
 
 
-async def _add(roster: Roster, token: Token) -> None:
+async def _add(roster: TokenCache, token: Token) -> None:
     try:
         await roster.add(token)
     except TooManyTokensError as error:
@@ -152,7 +154,7 @@ def _reused(detail: str) -> ProblemError:
     "Revoke a token",
     tag="Access",
     permission=Permission.ADMINISTER,
-    anywhere=True,
+    any_server=True,
     status=204,
     errors=(404,),
     description=(
@@ -162,10 +164,10 @@ def _reused(detail: str) -> ProblemError:
 )
 async def revoke_token(call: Call[None, NoQuery]) -> None:
     """It is worth nothing from now on, and neither are the sessions opened with it."""
-    token_id, roster = call.path["token_id"], call.parts.access.roster
+    token_id, roster = call.path["token_id"], call.deps.access.tokens
     if roster.by_id(token_id) is None:
-        await roster.look_now()  # it may have been made elsewhere a moment ago
-    now = call.parts.brain.clock.now()
+        await roster.refresh_soon()  # it may have been made elsewhere a moment ago
+    now = call.deps.brain.clock.now()
     if roster.by_id(token_id) is None or await roster.revoke(token_id, now) is None:
         raise not_found("token", token_id[:100])
 
@@ -176,7 +178,7 @@ async def revoke_token(call: Call[None, NoQuery]) -> None:
     "Who changed what, newest first",
     tag="Access",
     permission=Permission.ADMINISTER,
-    anywhere=True,
+    any_server=True,
     query=AuditPageQuery,
     answer=AuditPage,
     description=(
@@ -196,7 +198,7 @@ async def list_audit(call: Call[None, AuditPageQuery]) -> AuditPage:
         below_id=_read_number(asked.cursor),
         limit=asked.limit + 1,
     )
-    found = await call.parts.audit.read(query)
+    found = await call.deps.audit.read(query)
     items, next_cursor = cut(found, asked.limit, lambda one: str(one.id))
     return AuditPage([audit_view(one) for one in items], next_cursor)
 
@@ -214,7 +216,7 @@ def new_token(spec: TokenSpec, token_id: str, text: str, now: Instant, by: str) 
     return Token(
         id=token_id,
         name=spec.name or f"{role} {token_id[-6:]}",
-        digest=digest(text),
+        digest=token_digest(text),
         role=role,
         tenant=spec.tenant,
         created_at=now,
@@ -258,7 +260,7 @@ def audit_view(entry: AuditEntry) -> AuditView:
     )
 
 
-def _place(token: Token) -> str:
+def _sort_key(token: Token) -> str:
     return f"{token.created_at:015d}:{token.id}"
 
 

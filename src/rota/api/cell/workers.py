@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 from starlette.responses import Response
 
-from rota.api.customs.paging import Cursor, Limit, any_of, cut, read_cursor
+from rota.api.customs.paging import Cursor, Limit, comma_list_of, cut, read_cursor
 from rota.api.customs.reported import completions_of, running_of
 from rota.api.customs.translate import resources_of
 from rota.api.customs.views import worker_view
@@ -20,7 +20,7 @@ from rota.api.metrics import worker_status
 from rota.api.problems import invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.routes import JSON, Call, NoQuery, Operation
-from rota.api.waiting import first_of, gone
+from rota.api.waiting import client_disconnected, first_of
 from rota.core.inputs import (
     AnyInput,
     Deregister,
@@ -54,7 +54,7 @@ STATUSES = ("online", "draining", "unhealthy", "offline")
 class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which workers to list."""
 
-    status: Annotated[str, any_of(STATUSES)] | None = None
+    status: Annotated[str, comma_list_of(STATUSES)] | None = None
     capabilities: Annotated[str, Meta(description="By commas: all of them.")] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
@@ -74,8 +74,8 @@ class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
 )
 async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
     """A new worker, or one that comes back: the newer registration speaks for it."""
-    spec, brain = call.body, call.parts.brain
-    worker_id = WorkerId(spec.worker_id or call.desk.ids.mint(brain.clock.now()))
+    spec, brain = call.body, call.deps.brain
+    worker_id = WorkerId(spec.worker_id or call.state.ids.mint(brain.clock.now()))
     session = mint_session()
 
     def build(recall: Preloaded | None) -> AnyInput:
@@ -112,7 +112,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
     tag="Workers",
     permission=Permission.WORK,
     repeatable=True,
-    traffic=True,
+    worker_traffic=True,
     body=HeartbeatSpec,
     answer=HeartbeatAnswer,
     errors=(404, 409),
@@ -124,8 +124,8 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     event = Heartbeat(
         worker_id=worker_id, session=spec.session, executions=running_of(spec.executions)
     )
-    beat = expect(await call.parts.brain.post(event), HeartbeatReply)
-    call.desk.usage.note(worker_id, spec.usage)
+    beat = expect(await call.deps.brain.post(event), HeartbeatReply)
+    call.state.usage.record(worker_id, spec.usage)
     return HeartbeatAnswer(cancel=list(beat.cancel), lost=list(beat.lost))
 
 
@@ -136,7 +136,7 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     tag="Workers",
     permission=Permission.WORK,
     repeatable=True,
-    traffic=True,
+    worker_traffic=True,
     body=LeaseSpec,
     answer=LeaseAnswer,
     errors=(404, 409),
@@ -148,7 +148,7 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
 )
 async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
     """Takes reports, then waits for work as long as the worker may and is there."""
-    brain, spec, letter = call.parts.brain, call.body, Letter(call.parts, call.request.scope)
+    brain, spec, letter = call.deps.brain, call.body, Letter(call.deps, call.request.scope)
     wait_ms = min(spec.wait.ms, brain.timing.lease_ttl_ms // 3)
     worker_id = worker_id_in(call)
     poll = Poll(
@@ -163,16 +163,16 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
         patient=spec.patient,
     )
     answer = await _wait(call, poll, letter)
-    call.desk.usage.note(worker_id, spec.usage)
+    call.state.usage.record(worker_id, spec.usage)
     return Response(letter.text_of(answer), media_type=JSON)
 
 
 async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: AnswerEncoder) -> PollAnswer:
     """The poll's answer; a worker that leaves gives up its place at once."""
-    closing, heard = call.parts.closing, asyncio.Event()
+    closing, heard = call.deps.closing, asyncio.Event()
     if not closing.is_set():
-        left = gone(call.request.receive)
-        answer = await first_of(call.parts.brain.poll(poll, heard, clerk), left, closing.wait())
+        left = client_disconnected(call.request.receive)
+        answer = await first_of(call.deps.brain.poll(poll, heard, clerk), left, closing.wait())
         if answer is not None:
             return answer
         if not closing.is_set():
@@ -194,8 +194,8 @@ async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: AnswerEncoder
 )
 async def show_worker(call: Call[None, NoQuery]) -> WorkerView:
     """One worker and what it does."""
-    await call.parts.brain.settled()
-    return _view(call, _glance(call))
+    await call.deps.brain.settled()
+    return _view(call, _worker_info(call))
 
 
 @Operation(
@@ -215,15 +215,15 @@ async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
         raise invalid("status", f"{unknown[0]!r} is none of {', '.join(STATUSES)}")
     capabilities = _words(call.query.capabilities)
     before = read_cursor(call.query.cursor)
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     found = [
         glance
-        for glance in sorted(call.parts.brain.workers(), key=_place, reverse=True)
+        for glance in sorted(call.deps.brain.workers(), key=_sort_key, reverse=True)
         if (not wanted or worker_status(glance) in wanted)
         and all(one in glance.worker.capabilities for one in capabilities)
-        and (before is None or _place(glance) < before)
+        and (before is None or _sort_key(glance) < before)
     ]
-    items, next_cursor = cut(found, call.query.limit, _place)
+    items, next_cursor = cut(found, call.query.limit, _sort_key)
     return WorkerPage([_view(call, glance) for glance in items], next_cursor)
 
 
@@ -241,7 +241,7 @@ async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
     """It gets no new work."""
     worker_id = worker_id_in(call)
     await post(call, lambda recall: Drain(worker_id=worker_id, key=call.key, preloaded=recall))
-    return _view(call, _glance(call))
+    return _view(call, _worker_info(call))
 
 
 @Operation(
@@ -259,7 +259,7 @@ async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
     """It gets work again."""
     worker_id = worker_id_in(call)
     await post(call, lambda recall: Resume(worker_id=worker_id, key=call.key, preloaded=recall))
-    return _view(call, _glance(call))
+    return _view(call, _worker_info(call))
 
 
 @Operation(
@@ -275,7 +275,7 @@ async def remove_worker(call: Call[None, NoQuery]) -> None:
     """It is gone; what it still had is lost, and run again where that is allowed."""
     worker_id = worker_id_in(call)
     await post(call, lambda recall: Deregister(worker_id=worker_id, key=call.key, preloaded=recall))
-    call.desk.usage.forget(worker_id)
+    call.state.usage.forget(worker_id)
 
 
 def worker_id_in(call: Call[Any, Any]) -> WorkerId:
@@ -283,22 +283,22 @@ def worker_id_in(call: Call[Any, Any]) -> WorkerId:
     return WorkerId(call.path["worker_id"])
 
 
-def _glance(call: Call[Any, Any]) -> WorkerInfo:
+def _worker_info(call: Call[Any, Any]) -> WorkerInfo:
     worker_id = worker_id_in(call)
-    glance = call.parts.brain.worker(worker_id)
+    glance = call.deps.brain.worker(worker_id)
     if glance is None:
         raise not_found("worker", worker_id[:100])
     return glance
 
 
 def _view(call: Call[Any, Any], glance: WorkerInfo) -> WorkerView:
-    view = worker_view(glance, call.desk.usage.of(glance.worker.id))
+    view = worker_view(glance, call.state.usage.of(glance.worker.id))
     if call.caller.tenant is not None:
         view.executions = []  # a worker is everybody's, what it runs is not
     return view
 
 
-def _place(glance: WorkerInfo) -> str:
+def _sort_key(glance: WorkerInfo) -> str:
     """By registration; ids may be chosen by workers, so they say nothing of age."""
     return f"{glance.worker.registered_at:015d}:{glance.worker.id}"
 

@@ -13,7 +13,7 @@ from rota.wire.bands import ArrayView, GangView, PlaceView, RankView
 from rota.wire.jobs import JobSpec, JobView
 
 
-def placed(needs: Needs, job: JobSpec) -> Needs:
+def with_placement(needs: Needs, job: JobSpec) -> Needs:
     """The needs of a worker, and where that is to be, and how many times at once."""
     if job.affinity is not None:
         needs = replace(needs, affinity=affinity_of(job.affinity))
@@ -22,14 +22,14 @@ def placed(needs: Needs, job: JobSpec) -> Needs:
     return needs
 
 
-def band_of(job: JobSpec) -> Array | Gang | None:
+def group_of(job: JobSpec) -> Array | Gang | None:
     """What it stands for; None: for itself."""
     if job.count is not None:
         return Array(job.count, job.max_parallel)
     return None if job.gang is None else Gang(job.gang.size)
 
 
-def submitted_band(job: JobRecord) -> dict[str, Any]:
+def submitted_group(job: JobRecord) -> dict[str, Any]:
     """The same as it would be submitted again."""
     band = job.spec.group
     return {
@@ -39,7 +39,7 @@ def submitted_band(job: JobRecord) -> dict[str, Any]:
     }
 
 
-def add_band(view: JobView, job: JobRecord) -> JobView:
+def add_group(view: JobView, job: JobRecord) -> JobView:
     """The view, with how far its members are, or of which band it is a member."""
     band, tally = job.spec.group, job.life.group_progress or GroupProgress()
     match band:

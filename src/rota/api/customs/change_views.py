@@ -36,7 +36,7 @@ from rota.wire.service import ChangeView
 from rota.wire.units import from_instant
 
 _AboutSchedule: TypeAlias = PutSchedule | DropSchedule | PutOccurrence
-_Quiet: TypeAlias = (
+_NotStreamed: TypeAlias = (
     PutKey
     | MoveSchedule
     | PutCalendar
@@ -91,8 +91,8 @@ def _job_change(write: PutJob | MoveJob, at: str) -> ChangeView:
     return view
 
 
-def _schedule_change(write: _Quiet | _AboutSchedule, at: str) -> ChangeView | None:
-    if isinstance(write, _Quiet):
+def _schedule_change(write: _NotStreamed | _AboutSchedule, at: str) -> ChangeView | None:
+    if isinstance(write, _NotStreamed):
         return None
     if isinstance(write, PutSchedule):
         status = "paused" if write.schedule.state.paused else "active"

@@ -26,7 +26,7 @@ def finish_by_of(given: units.Deadline | None, created_at: Instant, field: str) 
     return instant
 
 
-def refuse_fixed(job: JobSpec, where: str) -> None:
+def check_relative(job: JobSpec, where: str) -> None:
     """What makes jobs again and again cannot name one time for all of them."""
     if job.finish_by is not None and job.finish_by.at is not None:
         raise invalid(where + "finish_by", "how long after each job is made, such as 2h")
@@ -52,7 +52,7 @@ def add_deadline(view: JobView, job: JobRecord, brain: Brain) -> None:
     if brain.ready:
         view.deadline = deadline_view(brain.deadline(job))
     else:
-        view.deadline = deadline_view(_at_a_distance(job, brain.clock.now()))
+        view.deadline = deadline_view(_estimated_deadline(job, brain.clock.now()))
 
 
 def ended_deadline(job: JobRecord) -> DeadlineView | None:
@@ -65,7 +65,7 @@ def ended_deadline(job: JobRecord) -> DeadlineView | None:
     return deadline_view(DeadlineInfo(spec.finish_by, verdict, slack, life.finished_at))
 
 
-def _at_a_distance(job: JobRecord, now: Instant) -> DeadlineInfo:
+def _estimated_deadline(job: JobRecord, now: Instant) -> DeadlineInfo:
     """By the job alone, on a server that does not decide."""
     spec, life = job.spec, job.life
     assert spec.finish_by is not None

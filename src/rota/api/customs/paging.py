@@ -32,7 +32,7 @@ Cursor: TypeAlias = Annotated[
 ]
 
 
-def any_of(words: Iterable[str]) -> Meta:
+def comma_list_of(words: Iterable[str]) -> Meta:
     """What the document says of a parameter that takes some of these words."""
     known = list(words)
     word = f"\\s*({'|'.join(known)})?\\s*"

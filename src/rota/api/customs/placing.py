@@ -20,8 +20,8 @@ _USED_MAX = 1 << 62
 def affinity_of(asked: AffinitySpec) -> Affinity | None:
     """What was asked, as the core keeps it; None where it comes to nothing."""
     affinity = Affinity(
-        _wanted(asked.require),
-        _wanted(asked.prefer),
+        _wanted_labels(asked.require),
+        _wanted_labels(asked.prefer),
         asked.spread or "",
         asked.near is not None,
         asked.wait.ms,
@@ -31,7 +31,7 @@ def affinity_of(asked: AffinitySpec) -> Affinity | None:
     return None if is_nothing else affinity
 
 
-def _wanted(labels: Mapping[str, LabelValues]) -> LabelSelector:
+def _wanted_labels(labels: Mapping[str, LabelValues]) -> LabelSelector:
     return tuple(
         (label, (values,) if isinstance(values, str) else tuple(sorted(set(values))))
         for label, values in sorted(labels.items())
@@ -58,7 +58,7 @@ def used_of(report: CompletionSpec) -> MeasuredUsage | None:
         return None
     usage = report.usage or {}
     cpu, peak = _amount(usage.get("cpu_seconds")), _amount(usage.get("memory_peak"))
-    out_of_memory = report.status == "failed" and _ran_out(bytes(report.error))
+    out_of_memory = report.status == "failed" and _is_out_of_memory(bytes(report.error))
     if cpu is None and peak is None and not out_of_memory:
         return None
     return MeasuredUsage(
@@ -74,7 +74,7 @@ def _amount(value: Any) -> float | None:
     return value if is_number and 0 <= value < _USED_MAX else None
 
 
-def _ran_out(error: bytes) -> bool:
+def _is_out_of_memory(error: bytes) -> bool:
     """Whether the error says so: `reason` is `memory`, or `type` is Python's `MemoryError`."""
     if b"emory" not in error:
         return False

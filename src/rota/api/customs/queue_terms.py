@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from rota.api.customs.translate import given
+from rota.api.customs.translate import value_or_none
 from rota.core.inputs import Key, Preloaded, PutQueueSettings
 from rota.core.model import RateLimit
 from rota.wire.queues import LimitsSpec, QueueSpec
@@ -16,16 +16,16 @@ def settings_of(
 ) -> PutQueueSettings:
     """PUT puts back what is left out; PATCH only what is null."""
     cleared = [one for one in spec.__struct_fields__ if getattr(spec, one) is None]
-    rate = given(spec.rate_limit)
+    rate = value_or_none(spec.rate_limit)
     return PutQueueSettings(
         name=name,
         replace=replace,
-        priority=given(spec.priority),
-        weight=given(spec.weight),
-        max_workers=given(spec.max_workers),
+        priority=value_or_none(spec.priority),
+        weight=value_or_none(spec.weight),
+        max_workers=value_or_none(spec.max_workers),
         rate_limit=RateLimit(rate.count, rate.per.ms) if rate is not None else None,
-        paused=given(spec.paused),
-        limits=_limits(given(spec.limits)),
+        paused=value_or_none(spec.paused),
+        limits=_limits(value_or_none(spec.limits)),
         cleared=tuple(cleared),
         key=key,
         preloaded=recall,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.customs.deadlines import refuse_fixed
+from rota.api.customs.deadlines import check_relative
 from rota.api.customs.timetables import job_form
 from rota.api.customs.translate import spec_of
 from rota.api.problems import invalid
@@ -58,7 +58,7 @@ def rule_of(spec: TriggerSpec, owner: str = "", where: str = "") -> TriggerDefin
         event=spec.event,
         job=_template(spec.job, where + "job."),
         filter=_filter(spec.filter, where + "filter"),
-        buffering=_gathering(spec, where),
+        buffering=_debounce_window(spec, where),
         rate=None if rate is None else RateLimit(rate.count, rate.per.ms),
         owner=owner,
     )
@@ -78,11 +78,11 @@ def _template(job: JobSpec, where: str) -> Spec:
     for name in ("run_at", "expires_at"):
         if getattr(job, name) is not None:
             raise invalid(where + name, "the event says when: leave it out")
-    refuse_fixed(job, where)
+    check_relative(job, where)
     return spec_of(job, 0, (), where)
 
 
-def _gathering(spec: TriggerSpec, where: str) -> EventBuffering | None:
+def _debounce_window(spec: TriggerSpec, where: str) -> EventBuffering | None:
     if spec.debounce is not None and spec.batch is not None:
         raise invalid(where + "batch", "either `debounce` or `batch`, not both")
     if spec.debounce is not None:
@@ -117,7 +117,7 @@ def _length(given: float | str, field: str) -> Duration:
     return length
 
 
-def in_trigger_words(refusal: Invalid) -> ProblemError:
+def trigger_problem(refusal: Invalid) -> ProblemError:
     """A refusal of a rule."""
     field = refusal.field
     if field.endswith("key"):

@@ -41,8 +41,8 @@ def completion_of(execution_id: str, report: CompletionSpec, where: str = "") ->
         execution_id=ExecutionId(execution_id),
         fence=report.fence,
         state=_ENDED[report.status],
-        result=_told(report.result, where, "result"),
-        error=_told(report.error, where, "error"),
+        result=_free_value(report.result, where, "result"),
+        error=_free_value(report.error, where, "error"),
         exit_code=report.exit_code,
         usage=usage,
         retryable=report.retryable,
@@ -74,7 +74,7 @@ def completions_of(reports: Sequence[CompletedReport]) -> tuple[Completion, ...]
         raise
 
 
-def _told(raw: msgspec.Raw, where: str, name: str) -> bytes | None:
+def _free_value(raw: msgspec.Raw, where: str, name: str) -> bytes | None:
     if raw is NOTHING:
         return None
     data = bytes(raw)

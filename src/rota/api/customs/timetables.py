@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.customs.deadlines import refuse_fixed
+from rota.api.customs.deadlines import check_relative
 from rota.api.customs.translate import spec_of
 from rota.api.customs.views import submitted_form
 from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
@@ -51,13 +51,13 @@ from rota.wire.units import from_instant, from_instant_or_none, number, to_insta
 _UNNAMED = JobSpec(name="preview", task=Noop())
 
 
-def plan_of(
+def definition_of(
     spec: ScheduleSpec | PreviewSpec, owner: str = "", where: str = ""
 ) -> ScheduleDefinition:
     """What was asked, as the core keeps it; `where` is the schedule's place in a deployment."""
     return ScheduleDefinition(
         name=spec.name or _UNNAMED.name,
-        timetable=_timetable(spec, where),
+        timetable=_recurrence(spec, where),
         job=_template(spec.job or _UNNAMED, where + "job."),
         catch_up=CatchUp(spec.catch_up),
         catch_up_window_ms=spec.catch_up_window.ms,
@@ -67,7 +67,7 @@ def plan_of(
     )
 
 
-def _timetable(spec: ScheduleFields, where: str) -> Timetable:
+def _recurrence(spec: ScheduleFields, where: str) -> Timetable:
     return Timetable(
         cron=spec.cron or "",
         interval_ms=None if spec.interval is None else spec.interval.ms,
@@ -100,11 +100,11 @@ def _template(job: JobSpec, where: str) -> Spec:
     for name in ("run_at", "expires_at"):
         if getattr(job, name) is not None:
             raise invalid(where + name, "the schedule says when: leave it out")
-    refuse_fixed(job, where)
+    check_relative(job, where)
     return spec_of(job, 0, (), where)
 
 
-def in_schedule_words(refusal: Invalid) -> ProblemError:
+def schedule_problem(refusal: Invalid) -> ProblemError:
     """A refusal of a plan; a zone that does not exist gets a guess at what was meant."""
     detail, field = refusal.detail, refusal.field
     if field.endswith("timezone"):
@@ -204,7 +204,7 @@ def occurrence_view(one: Occurrence) -> OccurrenceView:
     )
 
 
-def foreseen_view(one: PreviewedInstant) -> ForeseenView:
+def preview_view(one: PreviewedInstant) -> ForeseenView:
     """One instant to come."""
     return ForeseenView(from_instant(one.at), one.local, one.note or None)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from rota.api.customs.banding import band_of, placed
+from rota.api.customs.banding import group_of, with_placement
 from rota.api.customs.deadlines import finish_by_of
 from rota.api.ids import IdMint
 from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
@@ -60,14 +60,14 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 REF = "ref:"
 _EMPTY_PAYLOAD = b"{}"
 _NULL = b"null"
-_asked_of = attrgetter(
+_terms_key = attrgetter(
     *("name", "queue", "tenant", "priority", "task", "requirements", "affinity", "gang", "retry"),
     *("semantics", "timeout", "expected_runtime", "preemptible"),
 )
 """All that a job's terms are made of."""
 
 
-class Alike(NamedTuple):
+class TermsAndTask(NamedTuple):
     """What jobs that ask for the same have in common."""
 
     terms: Terms
@@ -79,12 +79,12 @@ def spec_of(
     created_at: Instant,
     dependencies: tuple[Dependency, ...],
     where: str = "",
-    alike: Alike | None = None,
+    alike: TermsAndTask | None = None,
 ) -> Spec:
     """What was asked, as the core keeps it. `where` is the job's place in a batch."""
     concurrency = job.concurrency
     labels = job.labels
-    terms, task = alike or alike_of(job, where)
+    terms, task = alike or terms_and_task_of(job, where)
     return Spec(
         terms=terms,
         task=task,
@@ -97,14 +97,14 @@ def spec_of(
         else _instant(job.expires_at, where, "expires_at"),
         concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
         labels=tuple(sorted(labels.items())) if labels else (),
-        group=band_of(job),
+        group=group_of(job),
         finish_by=finish_by_of(job.finish_by, created_at, where + "finish_by"),
     )
 
 
-def alike_of(job: JobSpec, where: str = "") -> Alike:
+def terms_and_task_of(job: JobSpec, where: str = "") -> TermsAndTask:
     """What it may have in common with others, and what it runs."""
-    return Alike(terms_of(job), _task(job, where))
+    return TermsAndTask(terms_of(job), _task(job, where))
 
 
 def terms_of(job: JobSpec) -> Terms:
@@ -141,7 +141,7 @@ def function_capability(name: str) -> str:
 def needs_of(job: JobSpec) -> Needs:
     """What it asks of its worker, and where that is to be."""
     needs = _needs(job.requirements, _implied(job))
-    return needs if job.affinity is None and job.gang is None else placed(needs, job)
+    return needs if job.affinity is None and job.gang is None else with_placement(needs, job)
 
 
 def _needs(asked: Requirements, implied: tuple[str, ...]) -> Needs:
@@ -242,7 +242,7 @@ def _instant(moment: datetime | None, where: str, name: str) -> Instant | None:
     return instant
 
 
-class Batch:
+class JobBatch:
     """Jobs submitted together: their ids, and the names their sender knows them by."""
 
     def __init__(
@@ -251,7 +251,7 @@ class Batch:
         self._now = now
         self._trace = trace
         self._specs = specs
-        self._alike: tuple[object, Alike] | None = None
+        self._last_terms: tuple[object, TermsAndTask] | None = None
         self.job_ids = [JobId(one) for one in ids.mint_many(now, len(specs))]
         self._refs: dict[str, JobId] = {}
         for number, spec in enumerate(specs):
@@ -260,7 +260,7 @@ class Batch:
             if ref in self._refs:
                 raise invalid(f"jobs[{number}].ref", f"`{ref}` names another job of this batch too")
             self._refs[ref] = self.job_ids[number]
-        self.outside: dict[JobId, str] = {}
+        self.outside_dependencies: dict[JobId, str] = {}
         """Dependencies on earlier jobs, and the field that named each first."""
 
     def new_jobs(self) -> tuple[NewJob, ...]:
@@ -291,27 +291,27 @@ class Batch:
 
     def _spec_of(self, spec: JobSpec, where: str) -> Spec:
         needed = self._dependencies(spec, where) if spec.dependencies else ()
-        core = spec_of(spec, self._now, needed, where, self._alike_of(spec, where))
+        core = spec_of(spec, self._now, needed, where, self._terms_and_task_of(spec, where))
         return replace(core, trace=self._trace) if self._trace else core
 
-    def _alike_of(self, spec: JobSpec, where: str) -> Alike:
+    def _terms_and_task_of(self, spec: JobSpec, where: str) -> TermsAndTask:
         """Jobs of a batch are mostly alike: one that asks for the same as the last shares its."""
-        asked = _asked_of(spec)
-        if self._alike is None or self._alike[0] != asked:
-            self._alike = (asked, alike_of(spec, where))
-        return self._alike[1]
+        asked = _terms_key(spec)
+        if self._last_terms is None or self._last_terms[0] != asked:
+            self._last_terms = (asked, terms_and_task_of(spec, where))
+        return self._last_terms[1]
 
     def _dependencies(self, spec: JobSpec, where: str) -> tuple[Dependency, ...]:
         found: dict[JobId, When] = {}
         for number, one in enumerate(spec.dependencies):
             field = f"{where}dependencies[{number}]"
-            text, when = named(one)
+            text, when = parse_dependency(one)
             if text.startswith(REF):
                 job_id = self._resolve(text.removeprefix(REF), field)
             else:
                 job_id = job_id_of(text, field)
-                self.outside.setdefault(job_id, field)
-            note(found, job_id, when, field, text)
+                self.outside_dependencies.setdefault(job_id, field)
+            add_dependency(found, job_id, when, field, text)
         return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))
 
     def _resolve(self, ref: str, field: str) -> JobId:
@@ -320,7 +320,7 @@ class Batch:
             raise invalid(field, f"no job of this batch has the ref `{ref}`")
         return job_id
 
-    def in_its_words(self, refusal: Invalid) -> ProblemError:
+    def with_sender_names(self, refusal: Invalid) -> ProblemError:
         """A refusal about dependencies, with the sender's names for ids it has never seen."""
         names = {job_id: self._name(n) for n, job_id in enumerate(self.job_ids)}
         if isinstance(refusal, DependencyCycle):
@@ -340,7 +340,9 @@ class Batch:
         return _ref_of(spec) or f"jobs[{number}] ({spec.name})"
 
     def _field_naming(self, detail: str) -> str | None:
-        return next((field for job_id, field in self.outside.items() if job_id in detail), None)
+        return next(
+            (field for job_id, field in self.outside_dependencies.items() if job_id in detail), None
+        )
 
 
 def _ref_of(job: JobSpec) -> str:
@@ -348,14 +350,16 @@ def _ref_of(job: JobSpec) -> str:
     return job.ref or "" if isinstance(job, BatchJobSpec) else ""
 
 
-def named(dependency: str | DependencySpec) -> tuple[str, When]:
+def parse_dependency(dependency: str | DependencySpec) -> tuple[str, When]:
     """Both ways of writing a dependency."""
     if isinstance(dependency, str):
         return dependency, When.SUCCEEDED
     return dependency.job_id, When(dependency.when)
 
 
-def note(found: dict[JobId, When], job_id: JobId, when: When, field: str, text: str) -> None:
+def add_dependency(
+    found: dict[JobId, When], job_id: JobId, when: When, field: str, text: str
+) -> None:
     """Adds a dependency; the same one twice counts once. `text` is what its sender calls it."""
     if found.setdefault(job_id, when) is not when:
         raise invalid(field, f"{text} is named twice, with different `when`")
@@ -370,6 +374,6 @@ def job_id_of(text: str, field: str) -> JobId:
     return JobId(job_id)
 
 
-def given(value: T | UnsetType | None) -> T | None:
+def value_or_none(value: T | UnsetType | None) -> T | None:
     """What was sent; None for both null and left out."""
     return None if isinstance(value, UnsetType) else value

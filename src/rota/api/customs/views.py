@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from rota.api.customs.banding import add_band, place_view, rank_view, submitted_band
+from rota.api.customs.banding import add_group, place_view, rank_view, submitted_group
 from rota.api.customs.deadlines import ended_deadline
 from rota.api.customs.placing import affinity_view
 from rota.api.customs.translate import function_capability
@@ -46,7 +46,7 @@ from rota.wire.units import from_instant, from_instant_or_none, number
 from rota.wire.workers import AmountView, OrderView, WorkerResources, WorkerView
 
 _read_task = msgspec.json.Decoder(Task).decode
-_EMPTY = msgspec.Raw(b"{}")
+_EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
 def job_view(job: JobRecord) -> JobView:
@@ -61,7 +61,7 @@ def job_view(job: JobRecord) -> JobView:
         status=life.state.value,
         reason=life.reason or None,
         task=msgspec.Raw(spec.task),
-        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
+        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
         requirements=requirements_view(terms.needs),
         dependencies=[DependencyView(one.job_id, one.when.value) for one in spec.dependencies],
         run_at=from_instant_or_none(spec.run_at),
@@ -87,10 +87,10 @@ def job_view(job: JobRecord) -> JobView:
         result=_json(life.result),
         error=_json(life.error),
     )
-    return _with_kin(view, job)
+    return _with_origin(view, job)
 
 
-def _with_kin(view: JobView, job: JobRecord) -> JobView:
+def _with_origin(view: JobView, job: JobRecord) -> JobView:
     """What made the job, where that was no person, and with whom and where it belongs."""
     spec = job.spec
     view.affinity = affinity_view(spec.terms.needs.affinity)
@@ -100,7 +100,7 @@ def _with_kin(view: JobView, job: JobRecord) -> JobView:
         view.trigger_id = spec.trigger_origin.trigger_id
     if spec.finish_by is not None:
         view.finish_by, view.deadline = from_instant_or_none(spec.finish_by), ended_deadline(job)
-    return view if spec.group is None else add_band(view, job)
+    return view if spec.group is None else add_group(view, job)
 
 
 def _concurrency_view(spec: Spec) -> ConcurrencyView | None:
@@ -172,18 +172,18 @@ def order_views(
     for order in orders:
         spec = order.spec
         # Jobs that came together mostly read the same, and follow each other here.
-        if last is not None and _reads_like(spec, last):
+        if last is not None and _has_same_order(spec, last):
             like = views[-1]
         else:
             form = forms.get(id(spec.terms))
             if form is None:
-                form = forms[id(spec.terms)] = _form(spec.terms, timing)
-            like, last = _filled_in(form, spec), spec
+                form = forms[id(spec.terms)] = _order_template(spec.terms, timing)
+            like, last = _with_spec(form, spec), spec
         views.append(_order_view(like, order, naming))
     return views
 
 
-def _reads_like(spec: Spec, other: Spec) -> bool:
+def _has_same_order(spec: Spec, other: Spec) -> bool:
     """Whether the orders of both differ by no more than their executions."""
     return (
         spec.terms is other.terms
@@ -194,7 +194,7 @@ def _reads_like(spec: Spec, other: Spec) -> bool:
     )
 
 
-def _form(terms: Terms, timing: Timing) -> OrderView:
+def _order_template(terms: Terms, timing: Timing) -> OrderView:
     """What is the same in all orders of jobs with the same terms."""
     return OrderView(
         execution_id="",
@@ -203,8 +203,8 @@ def _form(terms: Terms, timing: Timing) -> OrderView:
         fence=0,
         name=terms.name,
         queue=terms.queue,
-        task=_EMPTY,
-        payload=_EMPTY,
+        task=_EMPTY_OBJECT,
+        payload=_EMPTY_OBJECT,
         requirements=requirements_view(terms.needs),
         timeout=_seconds(terms.timeout_ms),
         lease_expires_in=timing.lease_ttl_ms / 1000,
@@ -212,11 +212,11 @@ def _form(terms: Terms, timing: Timing) -> OrderView:
     )
 
 
-def _filled_in(form: OrderView, spec: Spec) -> OrderView:
+def _with_spec(form: OrderView, spec: Spec) -> OrderView:
     return structs.replace(
         form,
         task=msgspec.Raw(spec.task),
-        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
+        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
         scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
     )
 
@@ -339,9 +339,9 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         "preemptible": terms.preemptible,
         "labels": dict(spec.labels),
         "affinity": msgspec.to_builtins(affinity_view(terms.needs.affinity)),
-        "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY,
+        "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
         "finish_by": from_instant_or_none(spec.finish_by),
-        **submitted_band(job),
+        **submitted_group(job),
     }
 
 

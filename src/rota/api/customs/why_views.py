@@ -39,11 +39,11 @@ def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
     )
 
 
-def outlook_view(job: JobRecord, outlook: Outlook) -> WhyView:
+def forecast_view(job: JobRecord, outlook: Outlook) -> WhyView:
     """The same with all that is to come."""
     view = why_view(job, outlook.explanation)
     view.estimated_start = estimate_view(outlook.estimate, outlook.accuracy)
-    view.would_help = [_relief_view(one) for one in outlook.reliefs]
+    view.would_help = [_remedy_view(one) for one in outlook.reliefs]
     if outlook.position is not None:
         view.position = _position_view(outlook.position, outlook.estimate.ahead)
     view.deadline = deadline_view(outlook.deadline)
@@ -55,7 +55,7 @@ def cause_view(cause: Cause) -> CauseView:
     return CauseView(cause.code, cause.message, _figures(cause.figures))
 
 
-def _relief_view(relief: Remedy) -> ReliefView:
+def _remedy_view(relief: Remedy) -> ReliefView:
     return ReliefView(relief.code, relief.message, _figures(relief.figures), relief.is_enough)
 
 

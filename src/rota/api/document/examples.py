@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-_FOLDER = Path(__file__).parent / "examples"
+_EXAMPLES = Path(__file__).parent / "examples"
 
 
 @cache
 def example(name: str) -> Any:
     """The example in the file of this name. Read when somebody asks for the document."""
-    return msgspec.json.decode((_FOLDER / f"{name}.json").read_bytes())
+    return msgspec.json.decode((_EXAMPLES / f"{name}.json").read_bytes())

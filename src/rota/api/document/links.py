@@ -14,7 +14,7 @@ import msgspec
 
 from rota.api.routes import Operation
 
-_PARAMETER = re.compile(r"{(\w+)}")
+_PATH_PARAMETER = re.compile(r"{(\w+)}")
 Link = dict[str, Any]
 
 
@@ -27,9 +27,9 @@ def links_from(source: Operation, operations: Sequence[Operation]) -> dict[str, 
         return {}
     known, found = _known(source), {}
     for target in operations:
-        names = _PARAMETER.findall(target.path)
+        names = _PATH_PARAMETER.findall(target.path)
         values = known if _collection(target) == _collection(source) else _without_name(known)
-        if names and not target.endless and all(name in values for name in names):
+        if names and not target.streams_out and all(name in values for name in names):
             found[target.handle.__name__] = {
                 "operationId": target.handle.__name__,
                 "parameters": {name: values[name] for name in names},
@@ -49,14 +49,14 @@ def _without_name(known: Mapping[str, str]) -> dict[str, str]:
 def _known(source: Operation) -> dict[str, str]:
     """The parameters that one knows after a call, and where from; the answer comes first."""
     known: dict[str, str] = {}
-    for name, place in _told(source.answer):
+    for name, place in _answered(source.answer):
         known.setdefault(name, f"$response.body#{place}")
-    for name in _PARAMETER.findall(source.path):
+    for name in _PATH_PARAMETER.findall(source.path):
         known.setdefault(name, f"$request.path.{name}")
     return known
 
 
-def _told(answer: Any) -> Iterator[tuple[str, str]]:
+def _answered(answer: Any) -> Iterator[tuple[str, str]]:
     """(parameter, place) of what an answer names, of a list its first; what may be null is not."""
     for name, kind in _fields(answer).items():
         if kind is str and (name == "name" or name.endswith("_id")):
@@ -65,7 +65,7 @@ def _told(answer: Any) -> Iterator[tuple[str, str]]:
             [inner] = get_args(kind)
             if inner is str and name.endswith("_ids"):
                 yield name.removesuffix("s"), f"/{name}/0"
-            for one, place in _told(inner):
+            for one, place in _answered(inner):
                 yield one, f"/{name}/0{place}"
 
 

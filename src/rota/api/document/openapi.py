@@ -11,7 +11,7 @@ import msgspec
 from rota.api.document.examples import example
 from rota.api.document.links import links_from
 from rota.api.door.roles import ALLOWED
-from rota.api.reading.nulls import say_nulls
+from rota.api.reading.nulls import document_nulls
 from rota.api.routes import JSON, NoQuery, Operation
 from rota.wire.bundles import FileName
 from rota.wire.jobs import GROUP_RULES, QueueName
@@ -67,7 +67,7 @@ def build_document(operations: Sequence[Operation], version: str) -> Document:
     # After patches were described, which have nulls of their own.
     bodies = [op.body for op in operations if op.body is not None]
     answers = [one for op in operations for one in (op.answer, *op.also.values(), Problem)]
-    say_nulls(components, map(_name_of, bodies), map(_name_of, answers))
+    document_nulls(components, map(_name_of, bodies), map(_name_of, answers))
     used = {op.query.__name__ for op in operations}
     return {
         "openapi": "3.1.0",
@@ -242,15 +242,15 @@ def _patch_schema(schema: Document) -> Document:
 
 
 def _responses(operation: Operation) -> Document:
-    responses: Document = {str(operation.status): _good(operation, operation.answer)}
+    responses: Document = {str(operation.status): _success(operation, operation.answer)}
     for status, answer in operation.also.items():
-        responses[str(status)] = _good(operation, answer, f"answer {status}")
+        responses[str(status)] = _success(operation, answer, f"answer {status}")
     for status in sorted(_errors(operation)):
         responses[str(status)] = {"$ref": f"#/components/responses/Problem{status}"}
     return responses
 
 
-def _good(operation: Operation, answer: Any, which: str = "answer") -> Document:
+def _success(operation: Operation, answer: Any, which: str = "answer") -> Document:
     response: Document = {"description": operation.summary}
     if answer is not None:
         shown = operation.examples.get(which, operation.examples["answer"])
@@ -258,7 +258,7 @@ def _good(operation: Operation, answer: Any, which: str = "answer") -> Document:
         response["content"] = {JSON: content}
     elif operation.gives != JSON:
         content = {"example": example(operation.examples["answer"])}
-        if not operation.endless:  # what a schema says of a stream, readers take for its events
+        if not operation.streams_out:  # what a schema says of a stream, readers take for its events
             content["schema"] = {"type": "string"}
         response["content"] = {operation.gives.split(";")[0]: content}
     if operation.status == 201 and operation.path in (

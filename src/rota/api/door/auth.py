@@ -9,10 +9,10 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.api.door.forwarded import read_forwarded
-from rota.api.door.roles import ANYBODY, Caller, remember
-from rota.api.door.roster import Roster, caller_from
+from rota.api.door.roles import ANYBODY, Caller, set_caller
+from rota.api.door.roster import TokenCache, caller_from
 from rota.api.door.sessions import SignInCodes, cookie_in, read_session, split_host
-from rota.api.door.throttle import Throttle, group_of
+from rota.api.door.throttle import Throttle, address_group
 from rota.api.problems import respond, retry_after
 from rota.engine.ports import Clock
 from rota.store.protocols.access import Token
@@ -25,7 +25,7 @@ OPEN_PREFIXES = ("/static/", "/ui/")
 """The files of the page, and the addresses it goes by: nothing about jobs is in them."""
 SIGN_OUT = ("DELETE", "/session")
 """Open too: whoever may no longer come in may still leave."""
-SIGNED_PREFIX = "/hooks/"
+WEBHOOK_PREFIX = "/hooks/"
 """Whoever posts here shows who it is by a signature instead."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -47,18 +47,18 @@ NO_STORE = (b"cache-control", b"no-store")
 class Access:
     """Who is let in. `hosts` are the names this server goes by, without ports."""
 
-    roster: Roster
+    tokens: TokenCache
     no_auth: bool = False
     hosts: Sequence[str] = LOOPBACK_HOSTS
     secure_cookies: bool = False
     """Set where the server is reached by HTTPS."""
-    codes: SignInCodes = field(default_factory=SignInCodes)
+    sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
     throttle: Throttle = field(default_factory=Throttle)
 
     async def ended(self, caller: Caller) -> None:
         """Returns when the caller's token is no longer good."""
-        while self.no_auth or self.roster.is_live(caller.token_id):
-            await self.roster.next_look()
+        while self.no_auth or self.tokens.is_live(caller.token_id):
+            await self.tokens.next_refresh()
 
 
 class _UnknownTokenError(Exception):
@@ -69,7 +69,7 @@ class _UnknownTokenError(Exception):
         self.token = token
 
 
-class Gate:
+class Authenticator:
     """The first thing a request meets: finds out who asks. What they may do is each call's rule."""
 
     def __init__(self, app: ASGIApp, access: Access, clock: Clock) -> None:
@@ -86,37 +86,37 @@ class Gate:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = headers = list(message["headers"])
-                _guard(headers)
+                _add_security_headers(headers)
             await send(message)
 
         try:
             try:
                 self._admit(scope)
             except _UnknownTokenError as unknown:
-                await self._look_again(unknown.token)
+                await self._refresh_tokens(unknown.token)
                 self._admit(scope)
         except ProblemError as error:
             await respond(error)(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
 
-    async def _look_again(self, token: str) -> None:
+    async def _refresh_tokens(self, token: str) -> None:
         """One that was made a moment ago, elsewhere, is not turned away."""
-        await self._access.roster.look_now()
-        if self._access.roster.find(token) is None:
-            raise _who_are_you("this token is not known here")
+        await self._access.tokens.refresh_soon()
+        if self._access.tokens.find(token) is None:
+            raise _unauthenticated("this token is not known here")
 
     def _admit(self, scope: Scope) -> None:
         headers = _headers_of(scope)
         self._check_host(headers.get("host"))
-        forwarded = read_forwarded(scope, self._access.roster.secret)
+        forwarded = read_forwarded(scope, self._access.tokens.secret)
         if forwarded is not None and forwarded.remote:
             scope["client"] = (forwarded.remote, 0)
-        self._access.throttle.check_address(group_of(remote_of(scope)), self._clock.steady())
+        self._access.throttle.check_address(address_group(remote_of(scope)), self._clock.steady())
         by_browser = False
         if not _is_open(scope):
             caller = self._identify(scope, headers)
-            remember(scope, caller)
+            set_caller(scope, caller)
             by_browser = caller.by_browser
         _check_origin(headers)
         if by_browser or scope["method"] not in SAFE_METHODS:
@@ -141,33 +141,35 @@ class Gate:
             token = text.strip()
             return caller_from(self._bearer(scope, scheme, token), token)
         value = cookie_in(headers.get("cookie", ""), headers["host"])
-        session = value and read_session(self._access.roster, value, self._clock.now())
+        session = value and read_session(self._access.tokens, value, self._clock.now())
         if not value or not session:
-            raise _who_are_you("this call needs a token")
+            raise _unauthenticated("this call needs a token")
         return caller_from(session, value, by_browser=True)
 
     def _bearer(self, scope: Scope, scheme: str, text: str) -> Token:
         if scheme.lower() != "bearer":
-            raise _who_are_you("this call needs a token")
-        found = self._access.roster.find(text)
+            raise _unauthenticated("this call needs a token")
+        found = self._access.tokens.find(text)
         if found is None:
-            self._note_wrong(remote_of(scope))
+            self._count_wrong_token(remote_of(scope))
             raise _UnknownTokenError(text)
         now = self._clock.now()
         if not found.is_live(now):
-            raise _who_are_you(_how_it_ended(found))
+            raise _unauthenticated(_why_token_ended(found))
         return found
 
-    def _note_wrong(self, remote: str) -> None:
+    def _count_wrong_token(self, remote: str) -> None:
         """Makes an address wait that keeps sending unknown tokens; known ones always pass.
 
         Nobody guesses 256 bits, so this is against the noise and the work; and a neighbour behind
         the same address, who has a token, must not be shut out by it.
         """
-        count, wait_ms = self._access.throttle.tries.note(group_of(remote), self._clock.steady())
+        count, wait_ms = self._access.throttle.wrong_tokens.note(
+            address_group(remote), self._clock.steady()
+        )
         if not wait_ms:
             return
-        if count == self._access.throttle.tries.free + 1:
+        if count == self._access.throttle.wrong_tokens.free + 1:
             log.warning("many wrong tokens", remote=remote, count=count)
         detail = f"{count} wrong tokens came from this address: wait before the next"
         raise ProblemError(429, "too_many_tries", detail, headers=retry_after(wait_ms))
@@ -184,25 +186,25 @@ def _is_open(scope: Scope) -> bool:
     return (
         path in OPEN_PATHS
         or path.startswith(OPEN_PREFIXES)
-        or (scope["method"] == "POST" and path.startswith(SIGNED_PREFIX))
+        or (scope["method"] == "POST" and path.startswith(WEBHOOK_PREFIX))
         or (scope["method"], path) in (SIGN_OUT, ("OPTIONS", "/session"))
     )
 
 
-def _guard(headers: list[tuple[bytes, bytes]]) -> None:
+def _add_security_headers(headers: list[tuple[bytes, bytes]]) -> None:
     headers.extend(SECURITY_HEADERS)
     if all(name != b"cache-control" for name, _ in headers):
         headers.append(NO_STORE)
 
 
-def _how_it_ended(token: Token) -> str:
+def _why_token_ended(token: Token) -> str:
     """Whoever has the token may know."""
     if token.revoked_at is not None:
         return f"the token {token.name!r} was revoked"
     return f"the token {token.name!r} has expired"
 
 
-def _who_are_you(said: str) -> ProblemError:
+def _unauthenticated(said: str) -> ProblemError:
     detail = (
         f"{said}: send `Authorization: Bearer TOKEN`. `rota tokens create` makes one, and the "
         "first start of `rota up` wrote one to the file `token` in its data folder; a browser "

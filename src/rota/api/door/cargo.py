@@ -8,16 +8,16 @@ from typing import Self
 from starlette.responses import Response
 from starlette.types import Message, Receive, Send
 
-from rota.api.limits import HELD_BYTES_MAX
+from rota.api.limits import BODY_BUDGET_BYTES
 from rota.api.problems import RETRY_AFTER_S
 from rota.wire.problems import ProblemError
 
 
-class Cargo:
+class RequestBytes:
     """What one request has brought and what its answer still has to take along."""
 
-    def __init__(self, hold: Hold) -> None:
-        self._hold = hold
+    def __init__(self, hold: BodyBudget) -> None:
+        self._budget = hold
         self.size = 0
 
     def __enter__(self) -> Self:
@@ -29,11 +29,11 @@ class Cargo:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._hold.give_back(self.size)
+        self._budget.give_back(self.size)
 
     def add(self, size: int) -> None:
         """Counts more, or refuses it: then nothing of it is counted."""
-        self._hold.take(size)
+        self._budget.take(size)
         self.size += size
 
     def counted(self, receive: Receive) -> Receive:
@@ -58,10 +58,10 @@ class Cargo:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-class Hold:
+class BodyBudget:
     """All that is carried at once."""
 
-    def __init__(self, limit: int = HELD_BYTES_MAX) -> None:
+    def __init__(self, limit: int = BODY_BUDGET_BYTES) -> None:
         self._limit = limit
         self._held = 0
 
@@ -78,6 +78,6 @@ class Hold:
         """What was taken before."""
         self._held -= size
 
-    def cargo(self) -> Cargo:
+    def for_request(self) -> RequestBytes:
         """One request's part, given back when all is over."""
-        return Cargo(self)
+        return RequestBytes(self)

@@ -8,19 +8,19 @@ from typing import Protocol
 from rota.api.limits import CONNECTIONS_MAX
 
 
-class Guest(Protocol):
+class ClientConnection(Protocol):
     """One connection."""
 
-    def dismiss(self) -> None:
+    def close_now(self) -> None:
         """Closes it at once."""
         ...
 
-    def look(self) -> None:
+    def close_if_stalled(self) -> None:
         """Closes it if its client takes nothing of what it asked for."""
         ...
 
 
-class Lobby:
+class ConnectionLimit:
     """All connections of a server, and among them those whose next word it waits for.
 
     Whoever has asked something whole is served, however long that takes. Whoever has not, be it an
@@ -31,52 +31,52 @@ class Lobby:
 
     def __init__(self, limit: int = CONNECTIONS_MAX) -> None:
         self.limit = limit
-        self.dismissed = 0
+        self.evicted = 0
         """Closed for a newcomer, since the start."""
         self.refused = 0
         """Newcomers for whom nobody could go."""
-        self._guests: dict[Guest, None] = {}
-        self._awaited: OrderedDict[Guest, None] = OrderedDict()
+        self._connections: dict[ClientConnection, None] = {}
+        self._awaited: OrderedDict[ClientConnection, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._connections)
 
-    def admit(self, guest: Guest) -> bool:
+    def admit(self, guest: ClientConnection) -> bool:
         """Lets a newcomer in, if need be in the place of another."""
-        if len(self._guests) >= self.limit:
+        if len(self._connections) >= self.limit:
             if not self._awaited:
                 self.refused += 1
                 return False
             silent, _ = self._awaited.popitem(last=False)
             # Before its end is reported: several may come in the meantime.
-            del self._guests[silent]
-            self.dismissed += 1
-            silent.dismiss()
-        self._guests[guest] = None
+            del self._connections[silent]
+            self.evicted += 1
+            silent.close_now()
+        self._connections[guest] = None
         self._awaited[guest] = None
         return True
 
-    def wait_for(self, guest: Guest) -> None:
+    def wait_for(self, guest: ClientConnection) -> None:
         """From now on it is the client's turn."""
-        if guest in self._guests:
+        if guest in self._connections:
             self._awaited[guest] = None
             self._awaited.move_to_end(guest)
 
-    def hear(self, guest: Guest) -> None:
+    def note_data(self, guest: ClientConnection) -> None:
         """It has said something, if not all."""
         if guest in self._awaited:
             self._awaited.move_to_end(guest)
 
-    def serve(self, guest: Guest) -> None:
+    def note_request(self, guest: ClientConnection) -> None:
         """It has said all it had to: now it is the server's turn."""
         self._awaited.pop(guest, None)
 
-    def leave(self, guest: Guest) -> None:
+    def remove(self, guest: ClientConnection) -> None:
         """It has gone."""
-        self._guests.pop(guest, None)
+        self._connections.pop(guest, None)
         self._awaited.pop(guest, None)
 
-    def look(self) -> None:
+    def close_stalled(self) -> None:
         """Looks after clients that do not read."""
-        for guest in list(self._guests):
-            guest.look()
+        for guest in list(self._connections):
+            guest.close_if_stalled()

@@ -69,7 +69,7 @@ ANYBODY = Caller("", "no-auth", Role.ADMIN, by_browser=True)
 """Whoever reaches a server without access control."""
 
 
-def remember(scope: Any, caller: Caller) -> None:
+def set_caller(scope: Any, caller: Caller) -> None:
     """Notes who sent a request."""
     scope[_CALLER] = caller
 

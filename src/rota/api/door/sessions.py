@@ -6,7 +6,7 @@ import hmac
 import secrets
 from http.cookies import CookieError, SimpleCookie
 
-from rota.api.door.roster import Roster, digest
+from rota.api.door.roster import TokenCache, token_digest
 from rota.api.limits import SESSION_MS, SIGN_IN_CODES_MAX
 from rota.core.model import Instant
 from rota.store.protocols.access import Token
@@ -21,24 +21,24 @@ class SignInCodes:
     def issue(self, token_id: str) -> str:
         """A new code; the oldest unused one is dropped when there are many."""
         code = secrets.token_urlsafe(24)
-        self._token_ids[digest(code)] = token_id
+        self._token_ids[token_digest(code)] = token_id
         if len(self._token_ids) > SIGN_IN_CODES_MAX:
             del self._token_ids[next(iter(self._token_ids))]
         return code
 
     def redeem(self, code: str) -> str | None:
         """The token's id, once for each code that was issued."""
-        return self._token_ids.pop(digest(code), None)
+        return self._token_ids.pop(token_digest(code), None)
 
 
-def open_session(roster: Roster, token: Token, now: Instant) -> str:
+def open_session(roster: TokenCache, token: Token, now: Instant) -> str:
     """A cookie's value: which token, until when, signed. It ends with the token at the latest."""
     ends = now + SESSION_MS if token.expires_at is None else min(now + SESSION_MS, token.expires_at)
     text = f"{token.id}.{ends}"
     return f"{text}.{_sign(roster, token, text)}"
 
 
-def read_session(roster: Roster, value: str, now: Instant) -> Token | None:
+def read_session(roster: TokenCache, value: str, now: Instant) -> Token | None:
     """The token that a session stands for, if we signed it and neither has ended."""
     text, _, signature = value.rpartition(".")
     token_id, _, ends = text.rpartition(".")
@@ -51,7 +51,7 @@ def read_session(roster: Roster, value: str, now: Instant) -> Token | None:
     return token if int(ends) > now else None
 
 
-def _sign(roster: Roster, token: Token, text: str) -> str:
+def _sign(roster: TokenCache, token: Token, text: str) -> str:
     # The digest is in the key, so that a session dies with its token even if an id came back.
     key = hmac.digest(roster.secret, b"rota session\x00" + token.digest, "sha256")
     return hmac.new(key, text.encode("utf-8", "surrogateescape"), "sha256").hexdigest()

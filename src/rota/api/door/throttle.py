@@ -11,11 +11,11 @@ from rota.api.limits import (
     ADDRESS_REQUESTS_PER_S,
     RATE_KEYS_MAX,
     TOKEN_REQUESTS_PER_S,
-    TRIES_FREE,
-    TRIES_KEYS_MAX,
-    TRIES_QUIET_MS,
-    TRIES_WAIT_MS,
-    TRIES_WAIT_MS_MAX,
+    WRONG_TOKENS_ADDRESSES_MAX,
+    WRONG_TOKENS_FREE,
+    WRONG_TOKENS_QUIET_MS,
+    WRONG_TOKENS_WAIT_MS,
+    WRONG_TOKENS_WAIT_MS_MAX,
 )
 from rota.api.problems import retry_after
 from rota.core.model import Millis
@@ -29,7 +29,7 @@ class Rate(NamedTuple):
     per_ms: int
 
 
-class Buckets:
+class RateLimiter:
     """One bucket a key. Each is a single number: the moment until which it is used up (GCRA)."""
 
     def __init__(self, rate: Rate | None, keys_max: int = RATE_KEYS_MAX) -> None:
@@ -53,33 +53,37 @@ class Buckets:
         return 0
 
 
-class _Tries(NamedTuple):
+class _WrongTokens(NamedTuple):
     number: int
     last: Millis
     closed_until: Millis
 
 
-class WrongTries:
+class WrongTokenLimiter:
     """Addresses that sent unknown tokens: a few are free, then each makes the next wait longer."""
 
-    def __init__(self, free: int = TRIES_FREE) -> None:
+    def __init__(self, free: int = WRONG_TOKENS_FREE) -> None:
         self.free = free
-        self._by_address: OrderedDict[str, _Tries] = OrderedDict()
+        self._by_address: OrderedDict[str, _WrongTokens] = OrderedDict()
 
     def note(self, address: str, now: Millis) -> tuple[int, Millis]:
         """Counts one; answers how many there were, and how long to wait before the next.
 
         One that comes within the wait is not looked at, so it does not make the wait longer.
         """
-        known = self._by_address.get(address, _Tries(0, now, now))
+        known = self._by_address.get(address, _WrongTokens(0, now, now))
         if now < known.closed_until:
             return known.number, known.closed_until - now
-        number = 1 if now - known.last > TRIES_QUIET_MS else known.number + 1
+        number = 1 if now - known.last > WRONG_TOKENS_QUIET_MS else known.number + 1
         beyond = number - self.free
-        wait = 0 if beyond < 1 else min(TRIES_WAIT_MS << min(beyond - 1, 20), TRIES_WAIT_MS_MAX)
-        self._by_address[address] = _Tries(number, now, now + wait)
+        wait = (
+            0
+            if beyond < 1
+            else min(WRONG_TOKENS_WAIT_MS << min(beyond - 1, 20), WRONG_TOKENS_WAIT_MS_MAX)
+        )
+        self._by_address[address] = _WrongTokens(number, now, now + wait)
         self._by_address.move_to_end(address)
-        if len(self._by_address) > TRIES_KEYS_MAX:
+        if len(self._by_address) > WRONG_TOKENS_ADDRESSES_MAX:
             self._by_address.popitem(last=False)
         return number, wait
 
@@ -88,24 +92,28 @@ class WrongTries:
 class Throttle:
     """All that holds a caller back."""
 
-    by_token: Buckets = field(default_factory=lambda: Buckets(Rate(TOKEN_REQUESTS_PER_S, 1000)))
-    by_address: Buckets = field(default_factory=lambda: Buckets(Rate(ADDRESS_REQUESTS_PER_S, 1000)))
-    tries: WrongTries = field(default_factory=WrongTries)
+    by_token: RateLimiter = field(
+        default_factory=lambda: RateLimiter(Rate(TOKEN_REQUESTS_PER_S, 1000))
+    )
+    by_address: RateLimiter = field(
+        default_factory=lambda: RateLimiter(Rate(ADDRESS_REQUESTS_PER_S, 1000))
+    )
+    wrong_tokens: WrongTokenLimiter = field(default_factory=WrongTokenLimiter)
 
     def check_token(self, token_id: str, now: Millis) -> None:
         """Refuses a token that asks too often."""
         if wait_ms := self.by_token.take(token_id, now):
-            raise _slow_down("this token", wait_ms)
+            raise _rate_limited("this token", wait_ms)
 
     def check_address(self, address: str, now: Millis) -> None:
         """Refuses an address that asks too often. This machine itself is not counted."""
         if address.startswith("127.") or address == "::1":
             return
         if wait_ms := self.by_address.take(address, now):
-            raise _slow_down("this address", wait_ms)
+            raise _rate_limited("this address", wait_ms)
 
 
-def group_of(address: str) -> str:
+def address_group(address: str) -> str:
     """What counts as one: a whole /64 of IPv6, for one machine may have all of it."""
     if ":" not in address:
         return address
@@ -120,6 +128,6 @@ def group_of(address: str) -> str:
     return str(ipaddress.IPv6Network((int(whole) >> 64 << 64, 64)))
 
 
-def _slow_down(who: str, wait_ms: float) -> ProblemError:
+def _rate_limited(who: str, wait_ms: float) -> ProblemError:
     detail = f"{who} asks more often than the server's rate limit allows: slow down"
     return ProblemError(429, "rate_limited", detail, headers=retry_after(wait_ms))

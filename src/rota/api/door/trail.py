@@ -12,8 +12,8 @@ from rota.api.limits import (
     API_LIMITS,
     AUDIT_AGE_MS,
     AUDIT_BATCH,
+    AUDIT_PRUNE_S,
     AUDIT_STOP_S,
-    AUDIT_TIDY_S,
     ApiLimits,
 )
 from rota.engine.ports import Clock
@@ -23,7 +23,7 @@ from rota.store.protocols.access import AuditEntry, AuditQuery, TokenStore
 log = structlog.get_logger(__name__)
 
 
-class AuditTrail:
+class AuditLog:
     """Entries wait here for less than a second; a crash loses those, a clean stop none.
 
     A write of unknown fate is made again, so an entry may be there twice, but not be missing.
@@ -37,14 +37,14 @@ class AuditTrail:
         limits: ApiLimits = API_LIMITS,
     ) -> None:
         self._limits = limits
-        self._book = book
+        self._store = book
         self._clock = clock
         self._age_ms = age_ms
         self._pending: deque[AuditEntry] = deque()
         self._lost = 0
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -63,7 +63,7 @@ class AuditTrail:
         except (StoreError, TimeoutError) as error:
             log.error("audit entries lost", count=len(self._pending), cause=repr(error))
 
-    def note(self, entry: AuditEntry) -> None:
+    def add(self, entry: AuditEntry) -> None:
         """Takes one entry; never waits."""
         if not self._age_ms:
             return
@@ -75,7 +75,7 @@ class AuditTrail:
 
     async def flush(self) -> None:
         """Writes all that was noted so far."""
-        async with self._turn:
+        async with self._lock:
             while self._pending:
                 await self._write(min(len(self._pending), AUDIT_BATCH))
             if self._lost:
@@ -85,12 +85,12 @@ class AuditTrail:
     async def read(self, query: AuditQuery) -> list[AuditEntry]:
         """A page, newest first; what this server noted before is in it."""
         await self.flush()
-        return await self._book.audit(query)
+        return await self._store.audit(query)
 
     async def _write(self, count: int) -> None:
         batch = [self._pending[number] for number in range(count)]
         oldest = self._clock.now() - self._age_ms
-        await self._book.add_audit(batch, oldest)
+        await self._store.add_audit(batch, oldest)
         for entry in batch:
             # Some may have fallen out of a full queue meanwhile.
             if self._pending and self._pending[0] is entry:
@@ -99,7 +99,7 @@ class AuditTrail:
     async def _run(self) -> None:
         while not self._stopping.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(AUDIT_TIDY_S):
+                async with asyncio.timeout(AUDIT_PRUNE_S):
                     await self._wake.wait()
             tidy = not self._wake.is_set()
             self._wake.clear()
@@ -107,7 +107,7 @@ class AuditTrail:
             try:
                 await self.flush()
                 if tidy:
-                    await self._book.add_audit((), self._clock.now() - self._age_ms)
+                    await self._store.add_audit((), self._clock.now() - self._age_ms)
             except StoreError as error:
                 log.warning("audit entries wait", count=len(self._pending), cause=str(error))
                 self._wake.set()

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from rota.api.customs.translate import job_id_of, named, note, spec_of
+from rota.api.customs.translate import add_dependency, job_id_of, parse_dependency, spec_of
 from rota.api.customs.views import submitted_form
 from rota.api.door.roles import Permission
 from rota.api.jobs.jobs import job_id_in, live_view
 from rota.api.lookup import check_tenant, check_upstream, find_job
 from rota.api.reading.bodies import check_depth
-from rota.api.reading.patching import make_way, read_merged
+from rota.api.reading.patching import drop_conflicting_fields, read_merged
 from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.inputs import AnyInput, Preloaded, Update
@@ -52,7 +52,7 @@ async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
         return patched(job, patch)
 
     job = expect(await post_update(call, job_id, amend), JobAnswer).job
-    return live_view(call.parts.brain, job)
+    return live_view(call.deps.brain, job)
 
 
 async def post_update(
@@ -69,7 +69,7 @@ async def post_update(
             return [job]
         needed = [one.job_id for one in spec.dependencies if one.job_id != job_id]
         await check_upstream(call, dict.fromkeys(needed, "dependencies"))
-        return [job, *await read_upstream(call.parts.catalog, needed)]
+        return [job, *await read_upstream(call.deps.catalog, needed)]
 
     def build(recall: Preloaded | None) -> AnyInput:
         return Update(job_id=job_id, spec=amended[0], key=call.key, preloaded=recall)
@@ -82,9 +82,9 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
     form = submitted_form(job)
     if "payload" in patch:
         form["payload"] = msgspec.json.decode(job.spec.payload or b"{}")
-    make_way(form, patch)
+    drop_conflicting_fields(form, patch)
     wanted = read_merged(form, patch, JobSpec, _decoder.decode)
-    spec = spec_of(wanted, job.spec.created_at, _dependencies(wanted))
+    spec = spec_of(wanted, job.spec.created_at, _patched_dependencies(wanted))
     return msgspec.structs.replace(
         spec,
         arrival_number=job.spec.arrival_number,
@@ -95,10 +95,10 @@ def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
     )
 
 
-def _dependencies(wanted: JobSpec) -> tuple[Dependency, ...]:
+def _patched_dependencies(wanted: JobSpec) -> tuple[Dependency, ...]:
     found: dict[JobId, When] = {}
     for number, one in enumerate(wanted.dependencies):
-        text, when = named(one)
+        text, when = parse_dependency(one)
         field = f"dependencies[{number}]"
-        note(found, job_id_of(text, field), when, field, text)
+        add_dependency(found, job_id_of(text, field), when, field, text)
     return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))

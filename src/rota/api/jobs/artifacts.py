@@ -14,13 +14,13 @@ from rota.api.jobs.downloads import (
     OCTETS,
     RANGE,
     Download,
-    no_such_part,
+    matches_if_range,
     range_in,
-    still_the_same,
+    range_not_satisfiable,
     with_digest,
 )
 from rota.api.jobs.executions import execution_id_in
-from rota.api.jobs.uploads import Sending, received, received_small
+from rota.api.jobs.uploads import UploadRequest, received, received_small
 from rota.api.limits import LINK_S
 from rota.api.lookup import find_execution
 from rota.api.problems import not_found
@@ -66,7 +66,7 @@ class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
     tag="Executions",
     permission=Permission.WORK,
     repeatable=True,
-    traffic=True,
+    worker_traffic=True,
     query=PutArtifactQuery,
     body=bytes,
     takes=OCTETS,
@@ -84,12 +84,12 @@ class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def put_artifact(call: Call[None, PutArtifactQuery]) -> ArtifactView:
     """Keeps one output file: a small one in the store, a large one in object storage."""
     execution = await find_execution(call, execution_id_in(call))
-    name, asked, files = call.path["name"], call.query, call.parts.files
+    name, asked, files = call.path["name"], call.query, call.deps.files
     check_artifact_name(name)
     if not asked.offset and _length(call) <= OBJECT_BYTES_MIN:
         content = await received_small(call, asked.sha256, OBJECT_BYTES_MIN)
         return artifact_view(await files.outputs.keep_small(execution.id, name, content))
-    sending = Sending(
+    sending = UploadRequest(
         name=_upload_name(execution.id, name, asked.sha256),
         offset=asked.offset,
         size=None,
@@ -98,8 +98,8 @@ async def put_artifact(call: Call[None, PutArtifactQuery]) -> ArtifactView:
     )
     async with received(call, files.spool, sending) as draft:
         assert isinstance(draft, SpooledFile), "an output file is sent with its end"
-        now = call.parts.brain.clock.now()
-        key = f"outputs/{execution.id}/{call.desk.ids.mint(now)}"
+        now = call.deps.brain.clock.now()
+        key = f"outputs/{execution.id}/{call.state.ids.mint(now)}"
         return artifact_view(await files.outputs.keep(execution.id, name, draft, key, now))
 
 
@@ -129,7 +129,7 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
     execution = await find_execution(call, execution_id_in(call))
     check_artifact_name(call.path["name"])
     name = _upload_name(execution.id, call.path["name"], call.query.sha256) or ""
-    return UploadView(await call.parts.files.spool.offset(name))
+    return UploadView(await call.deps.files.spool.offset(name))
 
 
 @Operation(
@@ -138,9 +138,9 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
     "Fetch an output file",
     tag="Executions",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     gives=OCTETS,
-    endless=True,
+    streams_out=True,
     headers=RANGE,
     also={206: None},
     errors=(404, 410, 416, 422),
@@ -154,17 +154,17 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
 async def get_artifact(call: Call[None, NoQuery]) -> Download:
     """Sends one output file, or a part of it."""
     execution_id = (await find_execution(call, execution_id_in(call))).id
-    name, outputs = call.path["name"], call.parts.files.outputs
+    name, outputs = call.path["name"], call.deps.files.outputs
     try:
         content = await outputs.read(execution_id, name, range_in(call))
     except OutOfRangeError as error:
-        raise no_such_part(error) from None
-    if content is not None and not still_the_same(call, content.sha256):
+        raise range_not_satisfiable(error) from None
+    if content is not None and not matches_if_range(call, content.sha256):
         content = await outputs.read(execution_id, name, WHOLE)
-    return Download(call, name, await with_digest(_found(content, execution_id, name)))
+    return Download(call, name, await with_digest(_existing(content, execution_id, name)))
 
 
-def _found(content: Content | None, execution_id: str, name: str) -> Content:
+def _existing(content: Content | None, execution_id: str, name: str) -> Content:
     if content is None:
         raise not_found(f"artifact of execution {execution_id} named", name)
     return content
@@ -176,7 +176,7 @@ def _found(content: Content | None, execution_id: str, name: str) -> Content:
     "Where to fetch an output file",
     tag="Executions",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     answer=LinkView,
     errors=(404,),
     description=(
@@ -188,7 +188,7 @@ def _found(content: Content | None, execution_id: str, name: str) -> Content:
 async def link_artifact(call: Call[None, NoQuery]) -> LinkView:
     """Where to fetch it: at the storage, where that gives links, or here."""
     execution_id = (await find_execution(call, execution_id_in(call))).id
-    name, outputs = call.path["name"], call.parts.files.outputs
+    name, outputs = call.path["name"], call.deps.files.outputs
     (found,) = await outputs.list([execution_id])
     if name not in [one.name for one in found]:
         raise not_found(f"artifact of execution {execution_id} named", name)
@@ -205,7 +205,7 @@ async def link_artifact(call: Call[None, NoQuery]) -> LinkView:
     "List an execution's output files",
     tag="Executions",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     answer=ArtifactPage,
     errors=(404,),
     examples={"answer": "list_artifacts"},
@@ -213,5 +213,5 @@ async def link_artifact(call: Call[None, NoQuery]) -> LinkView:
 async def list_artifacts(call: Call[None, NoQuery]) -> ArtifactPage:
     """The names and sizes of what was kept."""
     execution = await find_execution(call, execution_id_in(call))
-    (found,) = await call.parts.files.outputs.list([execution.id])
+    (found,) = await call.deps.files.outputs.list([execution.id])
     return ArtifactPage([artifact_view(one) for one in found])

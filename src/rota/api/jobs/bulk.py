@@ -13,7 +13,7 @@ from rota.api.door.roles import Permission
 from rota.api.jobs.amend import post_update
 from rota.api.jobs.bulk_order import Heads, Latecomers
 from rota.api.jobs.bulk_refusals import GONE, Bound, Refusals
-from rota.api.jobs.error_groups import fingerprint_of, read_dead
+from rota.api.jobs.error_groups import fingerprint_of, read_failed
 from rota.api.jobs.jobs import label_in, post_retry, states_in
 from rota.api.jobs.members import take_along
 from rota.api.limits import BULK_AT_ONCE
@@ -70,11 +70,11 @@ async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
     spec = call.body
     if (spec.action == "reprioritise") != (spec.priority is not None):
         raise invalid("priority", "goes with the action `reprioritise`, and only with that")
-    if call.key is not None and (known := call.desk.bulk.recall(call.key)) is not None:
+    if call.key is not None and (known := call.state.bulk.recall(call.key)) is not None:
         return known
     answer = await _preview(call) if spec.dry_run else await _carry_out(call)
     if call.key is not None:
-        call.desk.bulk.keep(call.key, answer)
+        call.state.bulk.keep(call.key, answer)
     return answer
 
 
@@ -90,7 +90,7 @@ async def _carry_out(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
             done = len(part) - len(others) + await _act_on(act, others, refusals)
             count += done
             left = None if left is None else left - done
-        if page or (left is not None and len(refusals) >= call.parts.limits.bulk_refused_max):
+        if page or (left is not None and len(refusals) >= call.deps.limits.bulk_refused_max):
             more = True
             break
 
@@ -106,8 +106,8 @@ class _Late:
     """Those that are acted on after all others, though they may be on the first page."""
 
     def __init__(self, call: Call[BulkSpec, NoQuery], refusals: Refusals) -> None:
-        catalog, since = call.parts.catalog, call.parts.brain.clock.now()
-        self._page = call.parts.limits.bulk_page
+        catalog, since = call.deps.catalog, call.deps.brain.clock.now()
+        self._page = call.deps.limits.bulk_page
         self._action = call.body.action
         self._catalog = catalog
         self._refusals = refusals
@@ -161,14 +161,14 @@ async def _preview(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
 
 async def _count(call: Call[BulkSpec, NoQuery]) -> tuple[int, bool]:
     """By their ids alone: no job is read. Whoever gives a limit wants an idea, and soon."""
-    limit, count, limits = call.body.limit, 0, call.parts.limits
+    limit, count, limits = call.body.limit, 0, call.deps.limits
     if limit is not None:
         query = msgspec.structs.replace(_query(call), limit=limit + 1, look=limits.preview_look)
-        ids = await call.parts.catalog.find_job_ids(query)
+        ids = await call.deps.catalog.find_job_ids(query)
         return len(ids), ids.rest is not None
     query = msgspec.structs.replace(_query(call), limit=limits.bulk_counted_at_once)
     while True:
-        ids = await call.parts.catalog.find_job_ids(query)
+        ids = await call.deps.catalog.find_job_ids(query)
         count += len(ids)
         if len(ids) < limits.bulk_counted_at_once:
             return count, False
@@ -182,7 +182,7 @@ async def _examine(call: Call[BulkSpec, NoQuery], refusals: Refusals) -> tuple[i
     """
     spec, meant, count = call.body, _sieve(call, refusals), 0
     if spec.limit is not None and spec.filter.job_ids is None:
-        dead, more = await read_dead(call, _query(call), call.parts.limits.bulk_examined_max)
+        dead, more = await read_failed(call, _query(call), call.deps.limits.bulk_examined_max)
         return len(await meant(dead)), more
     async for found in _pages(call):
         count += len(await meant(found))
@@ -203,8 +203,8 @@ def _sieve(
 ) -> Callable[[Sequence[JobRecord]], Awaitable[list[JobRecord]]]:
     """Leaves of each page what is to be acted on."""
     spec = call.body
-    heads = Heads(call.parts.catalog, _query(call).states)
-    bound = Bound(call.parts.catalog, refusals)
+    heads = Heads(call.deps.catalog, _query(call).states)
+    bound = Bound(call.deps.catalog, refusals)
 
     async def meant(page: Sequence[JobRecord]) -> list[JobRecord]:
         found = [job for job in page if _is_meant(spec, job)]
@@ -268,15 +268,15 @@ def _moved(call: Call[BulkSpec, NoQuery], job: JobRecord) -> Spec:
 
 async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]]:
     """All that match, newest first; jobs submitted after the start are not among them."""
-    catalog, asked = call.parts.catalog, call.body.filter
-    query, size = _query(call), call.parts.limits.bulk_page
+    catalog, asked = call.deps.catalog, call.body.filter
+    query, size = _query(call), call.deps.limits.bulk_page
     if asked.job_ids is not None:
         ids = sorted({JobId(one.lower()) for one in asked.job_ids}, reverse=True)
         for start in range(0, len(ids), size):
             found = await catalog.jobs(ids[start : start + size])
             yield [job for job in found if _matches(job, query)]
         return
-    query = msgspec.structs.replace(query, look=call.parts.limits.page_look)
+    query = msgspec.structs.replace(query, look=call.deps.limits.page_look)
     while True:
         page = await catalog.find_jobs(query)
         yield page
@@ -289,7 +289,7 @@ async def _pages(call: Call[BulkSpec, NoQuery]) -> AsyncIterator[list[JobRecord]
 
 def _check_open(call: Call[BulkSpec, NoQuery]) -> None:
     """A server that stops waits for nobody who has much to do still."""
-    if call.parts.closing.is_set():
+    if call.deps.closing.is_set():
         raise UnavailableError("the server is stopping; part of the jobs were done")
 
 
@@ -309,7 +309,7 @@ def _query(call: Call[BulkSpec, NoQuery]) -> JobQuery:
         labels=_labels(asked),
         created_after=to_instant(asked.created_after) if asked.created_after else None,
         created_before=to_instant(asked.created_before) if asked.created_before else None,
-        limit=call.parts.limits.bulk_page,
+        limit=call.deps.limits.bulk_page,
     )
 
 

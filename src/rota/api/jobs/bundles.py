@@ -12,9 +12,9 @@ from msgspec import Meta
 from rota.api.customs.paging import Cursor, Limit, cut, read_id_cursor
 from rota.api.customs.translate import UUID
 from rota.api.door.roles import Permission
-from rota.api.jobs.downloads import OCTETS, RANGE, Download, no_such_part, range_in
+from rota.api.jobs.downloads import OCTETS, RANGE, Download, range_in, range_not_satisfiable
 from rota.api.jobs.executions import execution_id_in
-from rota.api.jobs.uploads import Sending, received
+from rota.api.jobs.uploads import UploadRequest, received
 from rota.api.limits import BUNDLE_USE_MS
 from rota.api.lookup import check_tenant, find_execution, tenants_of
 from rota.api.problems import invalid, not_found
@@ -101,13 +101,13 @@ class BundleUploadQuery(msgspec.Struct, forbid_unknown_fields=True):
 )
 async def push_bundle(call: Call[None, PushQuery]) -> Reply:
     """Keeps a bundle, or what came of it; the same content again is the same bundle."""
-    asked, files, book = call.query, call.parts.files, book_of(call)
-    _refuse_form(call)
+    asked, files, book = call.query, call.deps.files, object_index_of(call)
+    _check_not_form(call)
     check_plain_name(asked.name)
     tenant = _tenant(call, asked.tenant)
     if asked.sha256 is None and (asked.size is not None or asked.offset):
         raise invalid("sha256", "what comes in pieces is known by its SHA-256")
-    sending = Sending(
+    sending = UploadRequest(
         name=_upload_name(tenant, asked.sha256),
         offset=asked.offset,
         size=asked.size,
@@ -117,7 +117,7 @@ async def push_bundle(call: Call[None, PushQuery]) -> Reply:
     async with received(call, files.spool, sending) as draft:
         if not isinstance(draft, SpooledFile):
             return Reply(UploadView(draft), {}, status=202)
-        made = await _made(call, draft, tenant)
+        made = await _new_bundle(call, draft, tenant)
         await book.intend(made.key, made.created_at + INTENT_MS)
         await files.blobs.put(made.key, draft)
     bundle = await book.add_bundle(made)
@@ -125,11 +125,11 @@ async def push_bundle(call: Call[None, PushQuery]) -> Reply:
     return Reply(bundle_view(bundle), {"Location": f"/bundles/{bundle.id}"}, status)
 
 
-async def _made(call: Call[None, PushQuery], draft: SpooledFile, tenant: str) -> Bundle:
+async def _new_bundle(call: Call[None, PushQuery], draft: SpooledFile, tenant: str) -> Bundle:
     if not draft.size:
         raise invalid("", "a bundle has at least one byte")
-    asked, now = call.query, call.parts.brain.clock.now()
-    bundle_id = call.desk.ids.mint(now)
+    asked, now = call.query, call.deps.brain.clock.now()
+    bundle_id = call.state.ids.mint(now)
     found: Format = await asyncio.to_thread(archive_format, draft.path)
     return Bundle(
         id=bundle_id,
@@ -158,10 +158,10 @@ async def show_bundle_upload(call: Call[None, BundleUploadQuery]) -> BundleUploa
     """How much of an upload that broke off is here, or the bundle that it has become."""
     tenant, sha256 = _tenant(call, call.query.tenant), call.path["sha256"]
     query = BundleQuery(tenant=tenant, sha256=sha256, limit=1)
-    for bundle in await book_of(call).find_bundles(query):
+    for bundle in await object_index_of(call).find_bundles(query):
         return BundleUploadView(bundle.size, bundle_view(bundle))
     name = _upload_name(tenant, sha256) or ""
-    return BundleUploadView(await call.parts.files.spool.offset(name))
+    return BundleUploadView(await call.deps.files.spool.offset(name))
 
 
 @Operation(
@@ -170,7 +170,7 @@ async def show_bundle_upload(call: Call[None, BundleUploadQuery]) -> BundleUploa
     "List bundles, newest first",
     tag="Bundles",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=BundlesQuery,
     answer=BundlePage,
     examples={"answer": "list_bundles"},
@@ -188,7 +188,7 @@ async def list_bundles(call: Call[None, BundlesQuery]) -> BundlePage:
         before=read_id_cursor(asked.cursor),
         limit=asked.limit + 1,
     )
-    found = await book_of(call).find_bundles(query)
+    found = await object_index_of(call).find_bundles(query)
     items, next_cursor = cut(found, asked.limit, lambda bundle: bundle.id)
     return BundlePage([bundle_view(one) for one in items], next_cursor)
 
@@ -199,7 +199,7 @@ async def list_bundles(call: Call[None, BundlesQuery]) -> BundlePage:
     "Show a bundle",
     tag="Bundles",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     answer=BundleView,
     errors=(404,),
     examples={"answer": "bundle"},
@@ -222,7 +222,7 @@ async def show_bundle(call: Call[None, NoQuery]) -> BundleView:
 async def drop_bundle(call: Call[None, NoQuery]) -> None:
     """Forgets a bundle; jobs that name it and have not fetched it will fail."""
     bundle = await _own(call)
-    if not await book_of(call).drop_bundle(bundle.id):
+    if not await object_index_of(call).drop_bundle(bundle.id):
         raise not_found("bundle", bundle.id)
 
 
@@ -232,9 +232,9 @@ async def drop_bundle(call: Call[None, NoQuery]) -> None:
     "Fetch a bundle",
     tag="Bundles",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     gives=OCTETS,
-    endless=True,
+    streams_out=True,
     headers=RANGE,
     also={206: None},
     errors=(404, 410, 416),
@@ -251,8 +251,8 @@ async def get_bundle(call: Call[None, NoQuery]) -> Download:
     "What a job's bundle is",
     tag="Executions",
     permission=Permission.WORK,
-    anywhere=True,
-    traffic=True,
+    any_server=True,
+    worker_traffic=True,
     answer=BundleView,
     errors=(404,),
     description="For the worker that runs the job: 404 unless the bundle is of its tenant.",
@@ -269,10 +269,10 @@ async def show_execution_bundle(call: Call[None, NoQuery]) -> BundleView:
     "Fetch a job's bundle",
     tag="Executions",
     permission=Permission.WORK,
-    anywhere=True,
-    traffic=True,
+    any_server=True,
+    worker_traffic=True,
     gives=OCTETS,
-    endless=True,
+    streams_out=True,
     headers=RANGE,
     also={206: None},
     errors=(404, 410, 416),
@@ -298,7 +298,7 @@ async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: s
             wanted.setdefault(bundle_id, []).append((spec, field.format(number) + name))
     if not wanted:
         return
-    book = book_of(call)
+    book = object_index_of(call)
     there = {one.id: one for one in await book.bundles(list(wanted))}
     try:
         for bundle_id, uses in wanted.items():
@@ -306,9 +306,9 @@ async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: s
                 _check_use(there.get(bundle_id), spec, name)
     except ProblemError:
         # A repeat of what was accepted gets the first answer, though the bundle may be gone by now.
-        if call.key is None or await call.parts.catalog.key(call.key.key) is None:
+        if call.key is None or await call.deps.catalog.key(call.key.key) is None:
             raise
-    await _used(book, there.values(), _now(call))
+    await _note_use(book, there.values(), _now(call))
 
 
 def _check_use(bundle: Bundle | None, spec: JobSpec, field: str) -> None:
@@ -322,14 +322,14 @@ def _check_use(bundle: Bundle | None, spec: JobSpec, field: str) -> None:
         raise invalid(field, "it is an archive: say what to run in it with task.argv")
 
 
-async def _used(book: ObjectIndex, bundles: Iterable[Bundle], now: Instant) -> None:
+async def _note_use(book: ObjectIndex, bundles: Iterable[Bundle], now: Instant) -> None:
     stale = [one.id for one in bundles if one.used_at < now - BUNDLE_USE_MS]
     if stale:
         await book.use_bundles(stale, now)
 
 
 async def _own(call: Call[Any, Any]) -> Bundle:
-    found = await book_of(call).bundles([bundle_id_in(call)])
+    found = await object_index_of(call).bundles([bundle_id_in(call)])
     if not found or call.caller.tenant not in (None, found[0].tenant):
         raise not_found("bundle", call.path["bundle_id"][:100])
     return found[0]
@@ -338,18 +338,18 @@ async def _own(call: Call[Any, Any]) -> Bundle:
 async def _for_execution(call: Call[Any, Any]) -> Bundle:
     """Only of the job's own tenant: whoever wrote the job may not even know that others exist."""
     execution = await find_execution(call, execution_id_in(call))
-    tenants = await tenants_of(call.parts.catalog, [execution.job_id])
-    found = await book_of(call).bundles([bundle_id_in(call)])
+    tenants = await tenants_of(call.deps.catalog, [execution.job_id])
+    found = await object_index_of(call).bundles([bundle_id_in(call)])
     if not found or tenants.get(execution.job_id) != found[0].tenant:
         raise not_found("bundle", call.path["bundle_id"][:100])
-    await _used(book_of(call), found, _now(call))
+    await _note_use(object_index_of(call), found, _now(call))
     return found[0]
 
 
 async def _sent(call: Call[Any, Any], bundle: Bundle) -> Download:
     part = range_in(call)
     start, end = _within(part, bundle.size)
-    pieces = await call.parts.files.blobs.read(bundle.key, start, end)
+    pieces = await call.deps.files.blobs.read(bundle.key, start, end)
     return Download(call, bundle.name, Content(bundle.size, bundle.sha256, start, end, pieces))
 
 
@@ -358,13 +358,13 @@ def _within(part: Range, size: int) -> tuple[int, int]:
         return 0, size
     found = part.within(size)
     if found is None:
-        raise no_such_part(OutOfRangeError(size))
+        raise range_not_satisfiable(OutOfRangeError(size))
     return found
 
 
-def book_of(call: Call[Any, Any]) -> ObjectIndex:
+def object_index_of(call: Call[Any, Any]) -> ObjectIndex:
     """What is known of bundles."""
-    book = call.parts.files.book
+    book = call.deps.files.objects
     assert book is not None, "only a simulation has none, and it has no bundles"
     return book
 
@@ -396,7 +396,7 @@ def _tenant(call: Call[Any, Any], named: str | None) -> str:
     return call.caller.tenant or named or "default"
 
 
-def _refuse_form(call: Call[Any, Any]) -> None:
+def _check_not_form(call: Call[Any, Any]) -> None:
     """A form is not unpacked: kept as it is, it would be a bundle that no worker can run."""
     media = header(call.request.scope, b"content-type") or b""
     if media.lower().startswith(b"multipart/"):
@@ -409,4 +409,4 @@ def _upload_name(tenant: str, sha256: str | None) -> str | None:
 
 
 def _now(call: Call[Any, Any]) -> Instant:
-    return call.parts.brain.clock.now()
+    return call.deps.brain.clock.now()

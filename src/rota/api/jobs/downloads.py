@@ -26,7 +26,7 @@ class Download(Stream):
     it was cut off."""
 
     def __init__(self, call: Call[Any, Any], name: str, content: Content) -> None:
-        super().__init__(_sent(content.pieces), OCTETS, closing=call.parts.closing)
+        super().__init__(_pieces(content.pieces), OCTETS, closing=call.deps.closing)
         self.headers["content-length"] = str(content.end - content.start)
         self.headers["accept-ranges"] = "bytes"
         # The folders it lay in are not the reader's.
@@ -55,7 +55,7 @@ def range_in(call: Call[Any, Any]) -> Range:
     return WHOLE if end is not None and end <= start else Range(start, end)
 
 
-def still_the_same(call: Call[Any, Any], sha256: str | None) -> bool:
+def matches_if_range(call: Call[Any, Any], sha256: str | None) -> bool:
     """Whether a part may be added to what the reader has: If-Range names what that is of."""
     known = header(call.request.scope, b"if-range")
     return known is None or known.decode("latin-1") == f'"{sha256}"'
@@ -67,19 +67,19 @@ async def with_digest(content: Content) -> Content:
     if content.sha256 is not None or not whole or content.size > OBJECT_BYTES_MIN:
         return content
     data = b"".join([piece async for piece in content.pieces])
-    return Content(content.size, hash_of(data), 0, content.size, _one(data))
+    return Content(content.size, hash_of(data), 0, content.size, _single_piece(data))
 
 
-def no_such_part(error: OutOfRangeError) -> ProblemError:
+def range_not_satisfiable(error: OutOfRangeError) -> ProblemError:
     """The file ends before."""
     headers = {"Content-Range": f"bytes */{error.size}"}
     return ProblemError(416, "range", f"{error}, and nothing of that part", headers=headers)
 
 
-async def _one(data: bytes) -> AsyncIterator[bytes]:
+async def _single_piece(data: bytes) -> AsyncIterator[bytes]:
     yield data
 
 
-async def _sent(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+async def _pieces(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     async for piece in pieces:
         yield piece

@@ -12,7 +12,7 @@ import msgspec
 
 from rota.api.door.roles import Permission
 from rota.api.limits import ERROR_GROUP_JOBS, ERROR_GROUP_SAMPLES, ERROR_TEXT_CHARS
-from rota.api.pace import Pace
+from rota.api.pace import PageSize
 from rota.api.routes import Call, Operation
 from rota.core.model import JobRecord, JobState
 from rota.store.protocol import JobQuery
@@ -63,7 +63,7 @@ def _decoded(error: bytes | None) -> Any:
 
 
 @dataclass
-class Group:
+class ErrorGroup:
     """Alike ones; the first noted is the newest."""
 
     newest: JobRecord
@@ -72,7 +72,7 @@ class Group:
     times: list[int] = field(default_factory=list)
     job_ids: list[str] = field(default_factory=list)
 
-    def note(self, job: JobRecord) -> None:
+    def add(self, job: JobRecord) -> None:
         """One more."""
         self.count += 1
         self.queues[job.spec.terms.queue] = None
@@ -95,19 +95,19 @@ class Group:
         )
 
 
-def group(jobs: Iterable[JobRecord]) -> list[ErrorGroupView]:
+def group_by_error(jobs: Iterable[JobRecord]) -> list[ErrorGroupView]:
     """The largest first."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, ErrorGroup] = {}
     for job in jobs:
         mark = fingerprint_of(job)
         if mark not in groups:
-            groups[mark] = Group(job)
-        groups[mark].note(job)
+            groups[mark] = ErrorGroup(job)
+        groups[mark].add(job)
     views = [one.view(mark) for mark, one in groups.items()]
     return sorted(views, key=lambda view: (-view.count, view.name))
 
 
-async def read_dead(
+async def read_failed(
     call: Call[Any, Any], query: JobQuery, most: int
 ) -> tuple[list[JobRecord], bool]:
     """The newest dead letters, and whether there may be more; few are read at a time."""
@@ -116,16 +116,16 @@ async def read_dead(
         if query.tenant not in (None, own):
             return [], False
         query = msgspec.structs.replace(query, tenant=own)
-    catalog, found = call.parts.catalog, []
-    asked = msgspec.structs.replace(query, limit=most + 1, look=call.parts.limits.preview_look)
+    catalog, found = call.deps.catalog, []
+    asked = msgspec.structs.replace(query, limit=most + 1, look=call.deps.limits.preview_look)
     ids = await catalog.find_job_ids(asked)
-    pace, start = Pace(most, call.parts.limits.read_at_once), 0
+    pace, start = PageSize(most, call.deps.limits.read_at_once), 0
     while start < min(len(ids), most):
         end = min(start + pace.size, most)
         part, start = await catalog.jobs(ids[start:end]), end
-        pace.note(part)
+        pace.record(part)
         # Payloads may be megabytes, and a group needs none.
-        found += [msgspec.structs.replace(one, spec=_light(one)) for one in part]
+        found += [msgspec.structs.replace(one, spec=_without_payload(one)) for one in part]
     # One that has moved on since is no dead letter any more.
     dead = [one for one in found if one.life.state is JobState.FAILED]
     return sorted(dead, key=_id, reverse=True), len(ids) > most or ids.rest is not None
@@ -135,7 +135,7 @@ def _id(job: JobRecord) -> str:
     return job.id
 
 
-def _light(job: JobRecord) -> Any:
+def _without_payload(job: JobRecord) -> Any:
     return msgspec.structs.replace(job.spec, payload=b"")
 
 
@@ -145,7 +145,7 @@ def _light(job: JobRecord) -> Any:
     "What dead letters have in common",
     tag="Jobs",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=ErrorGroupsQuery,
     answer=ErrorGroupPage,
     description=(
@@ -160,5 +160,5 @@ async def list_error_groups(call: Call[None, ErrorGroupsQuery]) -> ErrorGroupPag
     query = JobQuery(
         states=(JobState.FAILED,), queue=asked.queue, tenant=asked.tenant, name=asked.name
     )
-    found, more = await read_dead(call, query, ERROR_GROUP_JOBS)
-    return ErrorGroupPage(items=group(found), examined=len(found), more=more)
+    found, more = await read_failed(call, query, ERROR_GROUP_JOBS)
+    return ErrorGroupPage(items=group_by_error(found), examined=len(found), more=more)

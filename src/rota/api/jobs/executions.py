@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rota.api.customs.paging import Cursor, Limit, any_of, read_id_cursor
+from rota.api.customs.paging import Cursor, Limit, comma_list_of, read_id_cursor
 from rota.api.customs.reported import clean_message, completion_of
 from rota.api.customs.translate import UUID
 from rota.api.customs.views import execution_view
@@ -30,7 +30,7 @@ class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     job_id: str | None = None
     worker_id: str | None = None
-    status: Annotated[str, any_of(ExecutionState)] | None = None
+    status: Annotated[str, comma_list_of(ExecutionState)] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
@@ -41,7 +41,7 @@ class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     "Show an execution",
     tag="Executions",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     answer=ExecutionView,
     errors=(404,),
     examples={"answer": "execution"},
@@ -49,7 +49,7 @@ class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
     """One try of a job."""
     execution = await find_execution(call, execution_id_in(call))
-    (outputs,) = await call.parts.files.outputs.list([execution.id])
+    (outputs,) = await call.deps.files.outputs.list([execution.id])
     return execution_view(execution, outputs)
 
 
@@ -59,14 +59,14 @@ async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
     "List executions, newest first",
     tag="Executions",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=ExecutionsQuery,
     answer=ExecutionPage,
     examples={"answer": "executions"},
 )
 async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
     """Those that match, newest first."""
-    asked, parts = call.query, call.parts
+    asked, parts = call.query, call.deps
     query = ExecutionQuery(
         job_id=None if asked.job_id is None else JobId(asked.job_id.lower()),
         worker_id=None if asked.worker_id is None else WorkerId(asked.worker_id),
@@ -87,7 +87,7 @@ async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
     tag="Executions",
     permission=Permission.WORK,
     repeatable=True,
-    traffic=True,
+    worker_traffic=True,
     body=CompletionSpec,
     answer=ExecutionView,
     errors=(404, 409),
@@ -99,7 +99,7 @@ async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionVi
     execution_id, report = execution_id_in(call), call.body
     completion = completion_of(execution_id, report)
     try:
-        receipt = await call.parts.brain.post(Complete(completion=completion))
+        receipt = await call.deps.brain.post(Complete(completion=completion))
     except NotFound:
         # It may have ended long ago: the tables remember what the scheduler does not.
         past = await find_execution(call, execution_id)
@@ -116,7 +116,7 @@ async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionVi
     tag="Executions",
     permission=Permission.WORK,
     repeatable=True,
-    traffic=True,
+    worker_traffic=True,
     body=ProgressSpec,
     answer=HeartbeatAnswer,
     errors=(404, 409),
@@ -132,7 +132,7 @@ async def report_progress(call: Call[ProgressSpec, NoQuery]) -> HeartbeatAnswer:
         message=clean_message(call.body.message),
     )
     try:
-        receipt = await call.parts.brain.post(Progress(running=running))
+        receipt = await call.deps.brain.post(Progress(running=running))
     except NotFound:
         raise _ended(await find_execution(call, running.execution_id)) from None
     execution = expect(receipt, ExecutionAnswer).execution

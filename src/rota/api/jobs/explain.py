@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from rota.api.customs.deadlines import add_deadline
 from rota.api.customs.views import job_view
-from rota.api.customs.why_views import outlook_view, why_view
+from rota.api.customs.why_views import forecast_view, why_view
 from rota.api.door.roles import Permission
 from rota.api.jobs.jobs import job_id_in
-from rota.api.jobs.story import story
-from rota.api.limits import GRAPH_AT_ONCE, GRAPH_NODES_MAX, TRIES_TOLD
+from rota.api.jobs.story import job_timing
+from rota.api.limits import GRAPH_AT_ONCE, GRAPH_NODES_MAX, HISTORY_EXECUTIONS_MAX
 from rota.api.lookup import find_job, outlines_of
-from rota.api.pace import Pace
-from rota.api.parts import Parts
+from rota.api.pace import PageSize
+from rota.api.parts import AppDeps
 from rota.api.peers.mailbox import LEADERLESS
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.band import Array, Gang
@@ -55,29 +55,29 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
     job_id = job_id_in(call)
     job = await find_job(call, job_id)
     if job.life.state in _WAITING:
-        if job.life.reason == LEADERLESS or _nobody_leads(call.parts):
+        if job.life.reason == LEADERLESS or _nobody_leads(call.deps):
             return why_view(job, _LEADERLESS)
-        outlook = await call.parts.brain.outlook(job)
+        outlook = await call.deps.brain.outlook(job)
         if outlook is not None:
-            view = outlook_view(job, outlook)
+            view = forecast_view(job, outlook)
             view.history = await _history(call, job, outlook.seen)
             return view
         job = await find_job(call, job_id)  # it moved between the two questions
-    view = why_view(job, _from_brain(call.parts.brain, job) or _from_record(job))
+    view = why_view(job, _from_engine(call.deps.brain, job) or _from_record(job))
     view.history = await _history(call, job)
-    view.deadline = _with_deadline(call.parts.brain, job)
+    view.deadline = _with_deadline(call.deps.brain, job)
     return view
 
 
 async def _history(
     call: Call[None, NoQuery], job: JobRecord, seen: Sequence[ObservedCause] = ()
 ) -> list[PhaseView]:
-    query = ExecutionQuery(job_id=job.id, limit=TRIES_TOLD)
-    tries = await call.parts.catalog.find_executions(query)
-    return story(job, tries[::-1], seen, call.parts.brain.clock.now())
+    query = ExecutionQuery(job_id=job.id, limit=HISTORY_EXECUTIONS_MAX)
+    tries = await call.deps.catalog.find_executions(query)
+    return job_timing(job, tries[::-1], seen, call.deps.brain.clock.now())
 
 
-def _from_brain(brain: Brain, job: JobRecord) -> Explanation | None:
+def _from_engine(brain: Brain, job: JobRecord) -> Explanation | None:
     """Of an array or gang that has begun, how many of its members wait, and for what.
 
     Of a prefetched job, for whose place it waits.
@@ -96,8 +96,8 @@ def _with_deadline(brain: Brain, job: JobRecord) -> DeadlineView | None:
     return view.deadline
 
 
-def _nobody_leads(parts: Parts) -> bool:
-    return parts.mailbox is not None and not parts.brain.ready
+def _nobody_leads(parts: AppDeps) -> bool:
+    return parts.leaderless_inbox is not None and not parts.brain.ready
 
 
 _LEADERLESS = Explanation(
@@ -151,7 +151,7 @@ def _sentence(job: JobRecord) -> str:
     "The dependency graph around a job",
     tag="Jobs",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     answer=GraphView,
     errors=(404,),
     examples={"answer": "graph"},
@@ -159,10 +159,10 @@ def _sentence(job: JobRecord) -> str:
 async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
     """Everything connected with a job, in both directions, up to a limit."""
     start = await find_job(call, job_id_in(call))
-    graph = await _connected(call.parts, start.id)
+    graph = await _connected(call.deps, start.id)
     own = call.caller.tenant
     unread = [one for one in graph.nodes if one not in graph.jobs]
-    told = {one.id: one for one in await outlines_of(call.parts.catalog, unread)} | graph.jobs
+    told = {one.id: one for one in await outlines_of(call.deps.catalog, unread)} | graph.jobs
     jobs = {
         one: told[one] for one in graph.nodes if one in told and own in (None, told[one].tenant)
     }
@@ -186,9 +186,9 @@ class _Graph:
     is_cut: bool = False
 
 
-async def _connected(parts: Parts, start: JobId) -> _Graph:
+async def _connected(parts: AppDeps, start: JobId) -> _Graph:
     """Breadth first, so that a cut graph shows what is near."""
-    catalog, pace = parts.catalog, Pace(GRAPH_AT_ONCE, parts.limits.read_at_once)
+    catalog, pace = parts.catalog, PageSize(GRAPH_AT_ONCE, parts.limits.read_at_once)
     graph, level = _Graph({start: None}), [start]
     while level:
         size = pace.size
@@ -196,7 +196,7 @@ async def _connected(parts: Parts, start: JobId) -> _Graph:
         jobs, downstream = await asyncio.gather(
             catalog.jobs(part), catalog.edges(part, Direction.DOWNSTREAM)
         )
-        pace.note(jobs)
+        pace.record(jobs)
         graph.jobs |= {job.id: outline_of(job) for job in jobs}
         upstream = [edge for job in jobs for edge in edges_upstream(job.id, job.spec)]
         for edge in (*upstream, *downstream):

@@ -12,18 +12,18 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from rota.api.customs.deadlines import add_deadline, deadline_view
-from rota.api.customs.paging import Cursor, Limit, any_of, cut_found, read_id_cursor
-from rota.api.customs.translate import UUID, Batch
+from rota.api.customs.paging import Cursor, Limit, comma_list_of, cut_found, read_id_cursor
+from rota.api.customs.translate import UUID, JobBatch
 from rota.api.customs.views import execution_view, job_view
 from rota.api.door.forwarded import minted_at
 from rota.api.door.roles import Permission
-from rota.api.ids import IdMint, KeyedMint, settles_ids, told_at
+from rota.api.ids import IdMint, KeyedMint, determines_ids, key_time
 from rota.api.jobs.bundles import check_bundles
 from rota.api.jobs.members import failed_members, with_members, within
-from rota.api.jobs.rehearsing import rehearse
+from rota.api.jobs.rehearsing import dry_run
 from rota.api.limits import PAGE_BYTES_MAX, PAGE_FIRST_ITEMS, READ_AT_ONCE
-from rota.api.lookup import adopt, check_upstream, find_job
-from rota.api.pace import weight
+from rota.api.lookup import check_upstream, find_job, set_default_tenant
+from rota.api.pace import job_bytes
 from rota.api.problems import invalid, not_found
 from rota.api.reading.alike import read_batch
 from rota.api.reading.bodies import header
@@ -68,7 +68,7 @@ from rota.wire.why import DryRunBatchView, DryRunView
 class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which jobs to list."""
 
-    status: Annotated[str, any_of(JobState)] | None = None
+    status: Annotated[str, comma_list_of(JobState)] | None = None
     priority: Priority | None = None
     queue: str | None = None
     tenant: str | None = None
@@ -121,16 +121,16 @@ class SubmitQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
     """One job."""
     if call.query.dry_run:
-        (foreseen,) = await rehearse(call, [call.body])
+        (foreseen,) = await dry_run(call, [call.body])
         return Reply(foreseen, {}, status=200)
     accepted = await _submit(call, [call.body])
     if accepted.first is None:
         first = await find_job(call, accepted.job_ids[0])
     else:
         first = accepted.first
-    view = live_view(call.parts.brain, first)
-    if first.spec.finish_by is not None and call.parts.brain.ready:
-        outlook = await call.parts.brain.outlook(first)
+    view = live_view(call.deps.brain, first)
+    if first.spec.finish_by is not None and call.deps.brain.ready:
+        outlook = await call.deps.brain.outlook(first)
         if outlook is not None:
             view.deadline = deadline_view(outlook.deadline)
     return Reply(view, {"Location": f"/jobs/{first.id}"})
@@ -158,7 +158,7 @@ async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
 async def submit_batch(call: Call[BatchSpec, SubmitQuery]) -> BatchAnswer | Reply:
     """Many jobs: all or none."""
     if call.query.dry_run:
-        return Reply(DryRunBatchView(await rehearse(call, call.body.jobs)), {}, status=200)
+        return Reply(DryRunBatchView(await dry_run(call, call.body.jobs)), {}, status=200)
     accepted = await _submit(call, call.body.jobs)
     return BatchAnswer(job_ids=list(accepted.job_ids))
 
@@ -166,38 +166,38 @@ async def submit_batch(call: Call[BatchSpec, SubmitQuery]) -> BatchAnswer | Repl
 async def _submit(
     call: Call[JobSpec, SubmitQuery] | Call[BatchSpec, SubmitQuery], specs: Sequence[JobSpec]
 ) -> JobsAccepted:
-    check_durability(call.parts.assurance)
-    adopt(call, specs)
+    check_durability(call.deps.durability)
+    set_default_tenant(call, specs)
     await check_bundles(call, specs, "" if call.body is specs[0] else "jobs[{}].")
-    batch = Batch(specs, _mint_for(call), call.parts.brain.clock.now(), trace_in(call))
+    batch = JobBatch(specs, _mint_for(call), call.deps.brain.clock.now(), trace_in(call))
     jobs = batch.new_jobs()
 
     def build(recall: Preloaded | None) -> Submit:
         return Submit(jobs=jobs, key=call.key, preloaded=recall)
 
     async def read() -> Sequence[JobRecord]:
-        return await read_upstream(call.parts.catalog, list(batch.outside))
+        return await read_upstream(call.deps.catalog, list(batch.outside_dependencies))
 
-    mailbox = call.parts.mailbox
+    mailbox = call.deps.leaderless_inbox
     # With nothing else to read, posting looks the key up by itself: one question, not two.
-    alone = not batch.outside and call.parts.brain.ready
+    alone = not batch.outside_dependencies and call.deps.brain.ready
     if call.key and not alone and (promised := await promised_to(call, call.key)):
         return promised
     try:
-        if batch.outside:
-            await check_upstream(call, batch.outside)
-        if mailbox is not None and not call.parts.brain.ready:
+        if batch.outside_dependencies:
+            await check_upstream(call, batch.outside_dependencies)
+        if mailbox is not None and not call.deps.brain.ready:
             if call.key:
-                settled = settles_ids(_key_as_given(call), call.parts.brain.clock.now())
-                await make_known(call.parts, call.key, settles_ids=settled)
+                settled = determines_ids(_key_as_given(call), call.deps.brain.clock.now())
+                await make_known(call.deps, call.key, settles_ids=settled)
             await mailbox.check(jobs, await read())
-            return await mailbox.leave(build(None))
-        if batch.outside:
+            return await mailbox.submit(build(None))
+        if batch.outside_dependencies:
             receipt = await post_recalling(call, read, build)
         else:
             receipt = await post(call, build)
     except Invalid as refusal:
-        raise batch.in_its_words(refusal) from None
+        raise batch.with_sender_names(refusal) from None
     return expect(receipt, JobsAccepted)
 
 
@@ -207,10 +207,10 @@ def _mint_for(call: Call[Any, Any]) -> IdMint:
     That is so when a server could not wait for the leader's answer, or a client for a server's.
     """
     if call.key is None:
-        return call.desk.ids
-    scope, now = call.request.scope, call.parts.brain.clock.now()
-    at = minted_at(scope, call.parts.access.roster.secret) or told_at(_key_as_given(call), now)
-    return call.desk.ids if at is None else KeyedMint(call.parts.cell, call.key, at)
+        return call.state.ids
+    scope, now = call.request.scope, call.deps.brain.clock.now()
+    at = minted_at(scope, call.deps.access.tokens.secret) or key_time(_key_as_given(call), now)
+    return call.state.ids if at is None else KeyedMint(call.deps.cell, call.key, at)
 
 
 def _key_as_given(call: Call[Any, Any]) -> str:
@@ -236,14 +236,14 @@ def check_durability(assurance: DurabilityMonitor) -> None:
     "Show a job",
     tag="Jobs",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     answer=JobView,
     errors=(404,),
     examples={"answer": "job"},
 )
 async def show_job(call: Call[None, NoQuery]) -> JobView:
     """One job."""
-    return live_view(call.parts.brain, await find_job(call, job_id_in(call)))
+    return live_view(call.deps.brain, await find_job(call, job_id_in(call)))
 
 
 @Operation(
@@ -252,7 +252,7 @@ async def show_job(call: Call[None, NoQuery]) -> JobView:
     "List jobs, newest first",
     tag="Jobs",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=JobsQuery,
     answer=JobPage,
     examples={"answer": "jobs"},
@@ -279,12 +279,12 @@ async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
 
 async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
     """A page; the query asks for one more than is shown, to know whether there is a next."""
-    parts, own = call.parts, call.caller.tenant
+    parts, own = call.deps, call.caller.tenant
     if own is not None:
         if query.tenant not in (None, own):
             return JobPage([], None)
         query = replace(query, tenant=own)
-    turn = call.desk.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
+    turn = call.state.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
     async with turn:
         found = await _read_page(parts.catalog, replace(query, look=parts.limits.page_look))
         items, next_cursor = cut_found(found, query.limit - 1, lambda job: job.id)
@@ -308,7 +308,7 @@ async def _read_page(catalog: QueryStore, query: JobQuery) -> Page[JobRecord]:
     while True:
         jobs = await catalog.find_jobs(replace(query, limit=part))
         found += jobs
-        size += sum(weight(job) for job in jobs)
+        size += sum(job_bytes(job) for job in jobs)
         if len(jobs) < part or len(found) == query.limit:
             found.rest = jobs.rest
             return found
@@ -380,7 +380,7 @@ async def cancel_job(call: Call[None, NoQuery]) -> JobView:
         return Cancel(job_id=job_id, key=call.key, preloaded=recall)
 
     job = expect(await post_about(call, job_id, build), JobAnswer).job
-    return live_view(call.parts.brain, job)
+    return live_view(call.deps.brain, job)
 
 
 @Operation(
@@ -397,7 +397,7 @@ async def cancel_job(call: Call[None, NoQuery]) -> JobView:
 async def retry_job(call: Call[None, NoQuery]) -> JobView:
     """Starts an ended job over."""
     job = expect(await post_retry(call, job_id_in(call)), JobAnswer).job
-    return live_view(call.parts.brain, job)
+    return live_view(call.deps.brain, job)
 
 
 async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:

@@ -18,9 +18,9 @@ from rota.api.jobs.downloads import OCTETS
 from rota.api.jobs.executions import execution_id_in
 from rota.api.jobs.jobs import job_id_in
 from rota.api.limits import LOG_GRACE_MS, LOG_PIECE_BYTES_MAX, LOG_TAIL_LINES_MAX
-from rota.api.log_bell import LogBell
+from rota.api.log_bell import LogNotifier
 from rota.api.lookup import find_execution, find_job
-from rota.api.parts import Parts
+from rota.api.parts import AppDeps
 from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import read_body
 from rota.api.routes import Call, Operation
@@ -112,10 +112,10 @@ class LogSize(msgspec.Struct):
     "What a job printed",
     tag="Jobs",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=JobLogsQuery,
     gives=TEXT,
-    endless=True,
+    streams_out=True,
     errors=(404,),
     description=(
         "The newest try's text, or that of the one named. With `follow` it goes on, "
@@ -128,11 +128,13 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
     job = await find_job(call, job_id_in(call))
     asked = call.query.execution_id
     if asked is not None:
-        return await _one(call, await _execution_of(call.parts, job, asked))
+        return await _one(call, await _execution_of(call.deps, job, asked))
     newest = job.life.execution_id
     if call.query.follow:
         start = await _start(call, newest)
-        return _stream(call, start, Follower(call.parts, call.desk.bell).job(job.id, start))
+        return _stream(
+            call, start, LogFollower(call.deps, call.state.log_notifier).job(job.id, start)
+        )
     return _stream(call, 0, _empty()) if newest is None else await _one(call, newest)
 
 
@@ -142,10 +144,10 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
     "What an execution printed",
     tag="Executions",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=LogsQuery,
     gives=TEXT,
-    endless=True,
+    streams_out=True,
     errors=(404,),
     description=(
         "With `follow` it goes on until the execution has ended. `tail` begins with the last lines."
@@ -164,7 +166,7 @@ async def execution_logs(call: Call[None, LogsQuery]) -> Response:
     "Send a chunk of log",
     tag="Executions",
     permission=Permission.WORK,
-    traffic=True,
+    worker_traffic=True,
     query=SendLogsQuery,
     body=bytes,
     takes=OCTETS,
@@ -185,21 +187,21 @@ async def send_logs(call: Call[None, SendLogsQuery]) -> LogSize:
     if call.query.fence is not None and call.query.fence != execution.fence:
         detail = f"execution {execution_id} has fence {execution.fence}, not {call.query.fence}"
         raise ProblemError(409, "stale_execution", detail)
-    ended, now = execution.ended_at, call.parts.brain.clock.now()
+    ended, now = execution.ended_at, call.deps.brain.clock.now()
     if ended is not None and now - ended > LOG_GRACE_MS:
         detail = f"execution {execution_id} ended long ago: its log is closed"
         raise ProblemError(409, "log_closed", detail)
-    size = await call.parts.logs.append(execution_id, call.query.offset, data)
-    call.desk.bell.ring(execution_id)
+    size = await call.deps.logs.append(execution_id, call.query.offset, data)
+    call.state.log_notifier.ring(execution_id)
     return LogSize(size)
 
 
 def _stream(call: Call[Any, Any], start: int, pieces: AsyncGenerator[bytes, None]) -> Stream:
-    seats = call.desk.seats if call.query.follow else None
+    seats = call.state.streams if call.query.follow else None
     if seats is not None:
         seats.check()
     headers = {OFFSET_HEADER: str(start)}
-    return Stream(pieces, TEXT, closing=call.parts.closing, seats=seats, headers=headers)
+    return Stream(pieces, TEXT, closing=call.deps.closing, seats=seats, headers=headers)
 
 
 async def _one(call: Call[Any, Any], execution_id: ExecutionId) -> Response:
@@ -207,17 +209,17 @@ async def _one(call: Call[Any, Any], execution_id: ExecutionId) -> Response:
     if call.query.limit is not None:
         return await _piece(call, execution_id, start)
     if call.query.follow:
-        follower = Follower(call.parts, call.desk.bell)
+        follower = LogFollower(call.deps, call.state.log_notifier)
         return _stream(call, start, follower.execution(execution_id, start))
-    return _stream(call, start, _so_far(call.parts, execution_id, start))
+    return _stream(call, start, _so_far(call.deps, execution_id, start))
 
 
 async def _piece(call: Call[Any, Any], execution_id: ExecutionId, start: int) -> Response:
     """A window of the log, for who looks at a long one part by part."""
     if call.query.follow:
         raise invalid("limit", "does not go with follow: what is followed has no end yet")
-    read, wanted, data = call.parts.logs.read, call.query.limit, b""
-    most = call.parts.limits.log_read_bytes
+    read, wanted, data = call.deps.logs.read, call.query.limit, b""
+    most = call.deps.limits.log_read_bytes
     page = await read(execution_id, start, min(wanted, most))
     while page.data:
         data += page.data
@@ -235,10 +237,10 @@ async def _start(call: Call[Any, Any], execution_id: ExecutionId | None) -> int:
         return int(offset)
     if offset:
         raise invalid("tail", "does not go with offset: one says where to begin, not both")
-    return 0 if execution_id is None else await _tail_start(call.parts, execution_id, tail)
+    return 0 if execution_id is None else await _tail_start(call.deps, execution_id, tail)
 
 
-async def _tail_start(parts: Parts, execution_id: ExecutionId, lines: int) -> int:
+async def _tail_start(parts: AppDeps, execution_id: ExecutionId, lines: int) -> int:
     """Where the last lines begin, found by reading backwards; not further than the bound."""
     end = (await parts.logs.read(execution_id, 0, 0)).size
     farthest = max(0, end - parts.limits.log_tail_bytes_max)
@@ -256,7 +258,7 @@ async def _tail_start(parts: Parts, execution_id: ExecutionId, lines: int) -> in
     return farthest
 
 
-async def _execution_of(parts: Parts, job: JobRecord, text: str) -> ExecutionId:
+async def _execution_of(parts: AppDeps, job: JobRecord, text: str) -> ExecutionId:
     if UUID.match(text.lower()):
         found = await parts.catalog.executions([ExecutionId(text.lower())])
         if found and found[0].job_id == job.id:
@@ -270,7 +272,7 @@ async def _empty() -> AsyncGenerator[bytes, None]:
 
 
 async def _so_far(
-    parts: Parts, execution_id: ExecutionId, offset: int
+    parts: AppDeps, execution_id: ExecutionId, offset: int
 ) -> AsyncGenerator[bytes, None]:
     """All that was there when the first piece was read, so that a busy log ends too."""
     most = parts.limits.log_read_bytes
@@ -295,19 +297,19 @@ def _missing(page: LogPage) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class LogFollower:
     """Reads logs that still grow."""
 
-    parts: Parts
-    bell: LogBell
+    deps: AppDeps
+    notifier: LogNotifier
 
     async def execution(
         self, execution_id: ExecutionId, offset: int
     ) -> AsyncGenerator[bytes, None]:
         """Text as it comes, until the execution has ended and all of its text is out."""
-        limits, read = self.parts.limits, self.parts.logs.read
+        limits, read = self.deps.limits, self.deps.logs.read
         wait_s = limits.log_wait_s
-        with self.bell.listening(execution_id) as heard:
+        with self.notifier.subscribed(execution_id) as heard:
             while True:
                 # Asked before reading: what an ended execution printed is then there to be read.
                 # Not while it prints: whoever asks makes the tables catch up with the journal.
@@ -328,12 +330,12 @@ class Follower:
             yield _missing(page)
 
     async def _has_ended(self, execution_id: ExecutionId) -> bool:
-        found = await self.parts.catalog.executions([execution_id])
+        found = await self.deps.catalog.executions([execution_id])
         return not found or found[0].ended_at is not None
 
     async def job(self, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:
         """One execution after the other, until the job has ended."""
-        catalog, shown = self.parts.catalog, None
+        catalog, shown = self.deps.catalog, None
         seq: int = (await catalog.head())[1]
         while found := await catalog.jobs([job_id]):
             life = found[0].life
@@ -346,5 +348,5 @@ class Follower:
                 return
             else:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self.parts.limits.log_wait_s_max):
-                        seq = await self.parts.feed.wait_beyond(seq)
+                    async with asyncio.timeout(self.deps.limits.log_wait_s_max):
+                        seq = await self.deps.commits.wait_beyond(seq)

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from rota.api.customs.translate import Batch
+from rota.api.customs.translate import JobBatch
 from rota.api.customs.why_views import dry_run_view
 from rota.api.limits import RECALL_PAUSE_S, RECALL_TRIES
-from rota.api.lookup import adopt, check_upstream
+from rota.api.lookup import check_upstream, set_default_tenant
 from rota.api.recall import read_upstream
 from rota.api.routes import Call
 from rota.core.errors import Invalid, StalePreload
@@ -20,20 +20,20 @@ from rota.wire.jobs import BatchJobSpec, JobSpec
 from rota.wire.why import DryRunView
 
 
-async def rehearse(call: Call[Any, Any], specs: Sequence[JobSpec]) -> list[DryRunView]:
+async def dry_run(call: Call[Any, Any], specs: Sequence[JobSpec]) -> list[DryRunView]:
     """One answer for each job; raises what the submission would be refused for."""
-    brain = call.parts.brain
+    brain = call.deps.brain
     if not brain.ready:
         raise UnavailableError(f"not ready: {brain.trouble or 'no server leads just now'}")
-    adopt(call, specs)
-    batch = Batch(specs, call.desk.ids, brain.clock.now())
+    set_default_tenant(call, specs)
+    batch = JobBatch(specs, call.state.ids, brain.clock.now())
     jobs = batch.new_jobs()
     try:
-        if batch.outside:
-            await check_upstream(call, batch.outside)
-        outlooks = await _outlooks(call, batch, Submit(jobs=jobs))
+        if batch.outside_dependencies:
+            await check_upstream(call, batch.outside_dependencies)
+        outlooks = await _forecasts(call, batch, Submit(jobs=jobs))
     except Invalid as refusal:
-        raise batch.in_its_words(refusal) from None
+        raise batch.with_sender_names(refusal) from None
     names = {glance.worker.id: glance.worker.name for glance in brain.workers()}
     return [
         dry_run_view(outlook, spec.ref if isinstance(spec, BatchJobSpec) else None, names)
@@ -41,13 +41,13 @@ async def rehearse(call: Call[Any, Any], specs: Sequence[JobSpec]) -> list[DryRu
     ]
 
 
-async def _outlooks(call: Call[Any, Any], batch: Batch, event: Submit) -> Sequence[Outlook]:
-    brain, upstream = call.parts.brain, list(batch.outside)
+async def _forecasts(call: Call[Any, Any], batch: JobBatch, event: Submit) -> Sequence[Outlook]:
+    brain, upstream = call.deps.brain, list(batch.outside_dependencies)
     for number in range(RECALL_TRIES if upstream else 1):
         if number:
             await asyncio.sleep(RECALL_PAUSE_S * number)
         at = brain.clock.now()
-        read = tuple(await read_upstream(call.parts.catalog, upstream))
+        read = tuple(await read_upstream(call.deps.catalog, upstream))
         try:
             return await brain.rehearse(
                 Submit(jobs=event.jobs, preloaded=Preloaded(at=at, jobs=read))

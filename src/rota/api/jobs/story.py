@@ -10,7 +10,7 @@ from rota.engine.estimates import ObservedCause
 from rota.wire.units import from_instant, number
 from rota.wire.why import PhaseView
 
-_AFTER = {
+_WAIT_AFTER = {
     ExecutionState.FAILED: "retry",
     ExecutionState.TIMED_OUT: "retry",
     ExecutionState.LOST: "lost",
@@ -18,11 +18,11 @@ _AFTER = {
 }
 """What a job waits for after a try that ended so."""
 WORKER = "worker"
-PREFETCHED = "ahead"
+PREFETCH_REASON = "ahead"
 """Public: it was on a worker, behind another."""
 
 
-def story(
+def job_timing(
     job: JobRecord, tries: Sequence[Execution], seen: Sequence[ObservedCause], now: Instant
 ) -> list[PhaseView]:
     """Stretches of the job's life, in order; `tries` are its newest, the newest last.
@@ -36,34 +36,34 @@ def story(
     for one in tries:
         ready = job.life.ready_at if one is tries[-1] else None
         if one.claimed_at > since:
-            spells += _waited(since, one.claimed_at, reason, ready)
-        spells += _tried(one, now)
+            spells += _past_wait(since, one.claimed_at, reason, ready)
+        spells += _execution_spells(one, now)
         is_returned = one.state is ExecutionState.PREEMPTED and one.stop is None
-        after = WORKER if is_returned else _AFTER.get(one.state, WORKER)
+        after = WORKER if is_returned else _WAIT_AFTER.get(one.state, WORKER)
         since, reason = one.ended_at or now, after
     if job.life.state in (JobState.PENDING, JobState.QUEUED):
-        spells += _waits(job, since, reason, now)
-        spells += [_told(one) for one in seen if one.last > one.first >= since]
+        spells += _current_wait(job, since, reason, now)
+        spells += [_seen_cause(one) for one in seen if one.last > one.first >= since]
     return spells
 
 
-def _tried(one: Execution, now: Instant) -> list[PhaseView]:
+def _execution_spells(one: Execution, now: Instant) -> list[PhaseView]:
     """A try; a prefetched one waited on its worker first, and may never have begun there."""
     spells = []
     began_at = one.claimed_at if one.behind is None else one.started_at
     if began_at != one.claimed_at:
         waited_until = one.ended_at if began_at is None else began_at
-        spells.append(_lasting("queued", one.claimed_at, waited_until, now))
-        spells[0].reason = PREFETCHED
+        spells.append(_open_spell("queued", one.claimed_at, waited_until, now))
+        spells[0].reason = PREFETCH_REASON
     if began_at is not None:
-        spells.append(_lasting("running", began_at, one.ended_at, now))
+        spells.append(_open_spell("running", began_at, one.ended_at, now))
         spells[-1].reason = None if one.ended_at is None else one.state.value
     for spell in spells:
         spell.worker_id = one.worker_id
     return spells
 
 
-def _lasting(
+def _open_spell(
     what: Literal["queued", "running"], since: Instant, until: Instant | None, now: Instant
 ) -> PhaseView:
     """A stretch that may not be over."""
@@ -79,18 +79,20 @@ def _first_wait(job: JobRecord) -> str:
     return "run_at" if job.spec.run_at is not None else WORKER
 
 
-def _waits(job: JobRecord, since: Instant, reason: str, now: Instant) -> list[PhaseView]:
+def _current_wait(job: JobRecord, since: Instant, reason: str, now: Instant) -> list[PhaseView]:
     """The wait that lasts."""
     if job.life.state is JobState.PENDING:
         spells = [_spell("pending", since=since, until=now)]
         spells[0].reason = job.life.reason or reason
     else:
-        spells = _waited(since, now, reason, job.life.ready_at)
+        spells = _past_wait(since, now, reason, job.life.ready_at)
     spells[-1].until = None
     return spells
 
 
-def _waited(since: Instant, until: Instant, reason: str, ready: Instant | None) -> list[PhaseView]:
+def _past_wait(
+    since: Instant, until: Instant, reason: str, ready: Instant | None
+) -> list[PhaseView]:
     """A wait, in two parts where it is known since when nothing but a worker was missing."""
     spells = []
     if ready is not None and since < ready <= until and reason != WORKER:
@@ -102,7 +104,7 @@ def _waited(since: Instant, until: Instant, reason: str, ready: Instant | None) 
     return spells
 
 
-def _told(one: ObservedCause) -> PhaseView:
+def _seen_cause(one: ObservedCause) -> PhaseView:
     spell = _spell("queued", since=one.first, until=one.last)
     spell.reason = one.code
     return spell

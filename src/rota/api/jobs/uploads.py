@@ -19,7 +19,7 @@ from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sending:
+class UploadRequest:
     """What a request says of its upload."""
 
     name: str | None
@@ -49,7 +49,7 @@ async def pieces_of(call: Call[Any, Any]) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def received(
-    call: Call[Any, Any], spool: Spool, sending: Sending
+    call: Call[Any, Any], spool: Spool, sending: UploadRequest
 ) -> AsyncIterator[SpooledFile | int]:
     """The whole, once it is here and is what it should be; until then how much is here."""
     if sending.size is not None and sending.size > sending.bytes_max:

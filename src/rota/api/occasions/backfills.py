@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from rota.api.customs.timetables import foreseen_view, instant_in
+from rota.api.customs.timetables import instant_in, preview_view
 from rota.api.door.roles import Permission
-from rota.api.limits import BACKFILL_SHOWN, LEDGER_READ_AT_ONCE
+from rota.api.limits import BACKFILL_SHOWN, OCCURRENCES_READ_AT_ONCE
 from rota.api.occasions.schedules import existing
 from rota.api.problems import invalid
 from rota.api.recall import expect, post, post_recalling
@@ -24,12 +24,12 @@ from rota.wire.queues import CountAnswer
 from rota.wire.schedules import BackfillAnswer, BackfillSpec, ForeseenView
 
 
-class Past(msgspec.Struct):
+class PastRange(msgspec.Struct):
     """A range of a schedule's past, as its ledger has it."""
 
     missing: list[Instant]
     """Instants without a job."""
-    already: int
+    done: int
     ranges: list[tuple[Instant, Instant]]
     """Records that stand for many instants."""
 
@@ -54,12 +54,12 @@ class Past(msgspec.Struct):
 async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer | Reply:
     """Runs for what has none in a past range, or what they would be."""
     schedule_id = existing(call).schedule.id
-    start, end = _range(call)
+    start, end = _backfill_range(call)
     if call.body.dry_run:
         past = await _read_past(call, schedule_id, start, end)
-        return _answer(call, schedule_id, past, None)
-    backfill_id = call.desk.ids.mint(call.parts.brain.clock.now())
-    read: list[Past] = []
+        return _backfill_answer(call, schedule_id, past, None)
+    backfill_id = call.state.ids.mint(call.deps.brain.clock.now())
+    read: list[PastRange] = []
 
     async def look() -> Sequence[Any]:
         read[:] = [await _read_past(call, schedule_id, start, end)]
@@ -78,10 +78,10 @@ async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer
         )
 
     made = expect(await post_recalling(call, look, build), Backfilled)
-    return Reply(_answer(call, schedule_id, read[0], made), {}, status=201)
+    return Reply(_backfill_answer(call, schedule_id, read[0], made), {}, status=201)
 
 
-def _range(call: Call[BackfillSpec, NoQuery]) -> tuple[Instant, Instant]:
+def _backfill_range(call: Call[BackfillSpec, NoQuery]) -> tuple[Instant, Instant]:
     start, end = instant_in(call.body.start, "from"), instant_in(call.body.end, "to")
     assert start is not None
     assert end is not None
@@ -92,28 +92,31 @@ def _range(call: Call[BackfillSpec, NoQuery]) -> tuple[Instant, Instant]:
 
 async def _read_past(
     call: Call[Any, Any], schedule_id: ScheduleId, start: Instant, end: Instant
-) -> Past:
+) -> PastRange:
     """What the timetable has in the range, less what the ledger has a job for."""
     end = min(end, existing(call).schedule.state.watermark)
-    instants = call.parts.brain.instants(schedule_id, start, end, BACKFILL_JOBS_MAX + 1)
+    instants = call.deps.brain.instants(schedule_id, start, end, BACKFILL_JOBS_MAX + 1)
     if len(instants) > BACKFILL_JOBS_MAX:
         raise invalid("to", f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range")
     done: dict[Instant, None] = {}
     ranges: list[tuple[Instant, Instant]] = []
     before = end + 1
     while True:
-        page = await call.parts.catalog.find_occurrences(
+        page = await call.deps.catalog.find_occurrences(
             OccurrenceQuery(
-                schedule_id=schedule_id, after=start - 1, before=before, limit=LEDGER_READ_AT_ONCE
+                schedule_id=schedule_id,
+                after=start - 1,
+                before=before,
+                limit=OCCURRENCES_READ_AT_ONCE,
             )
         )
         done |= {one.nominal: None for one in page if one.job_id is not None}
         ranges += [(one.nominal, one.until) for one in page if one.until is not None]
-        if len(page) < LEDGER_READ_AT_ONCE:
+        if len(page) < OCCURRENCES_READ_AT_ONCE:
             break
         before = page[-1].nominal
     missing = [at for at in instants if at not in done]
-    return Past(missing, len(instants) - len(missing), ranges)
+    return PastRange(missing, len(instants) - len(missing), ranges)
 
 
 def _priority(call: Call[BackfillSpec, NoQuery]) -> int:
@@ -123,24 +126,24 @@ def _priority(call: Call[BackfillSpec, NoQuery]) -> int:
     return max(-PRIORITY_MAX, own - BACKFILL_PRIORITY_STEP)
 
 
-def _answer(
-    call: Call[Any, Any], schedule_id: ScheduleId, past: Past, made: Backfilled | None
+def _backfill_answer(
+    call: Call[Any, Any], schedule_id: ScheduleId, past: PastRange, made: Backfilled | None
 ) -> BackfillAnswer:
     return BackfillAnswer(
         backfill_id=None if made is None else made.backfill_id,
         count=len(past.missing) if made is None else len(made.job_ids),
-        already=past.already,
+        already=past.done,
         job_ids=[] if made is None else list(made.job_ids),
-        items=_shown(call, schedule_id, past.missing[:BACKFILL_SHOWN]),
+        items=_previewed(call, schedule_id, past.missing[:BACKFILL_SHOWN]),
         dry_run=made is None,
     )
 
 
-def _shown(
+def _previewed(
     call: Call[Any, Any], schedule_id: ScheduleId, instants: Sequence[Instant]
 ) -> list[ForeseenView]:
-    brain = call.parts.brain
-    return [foreseen_view(one) for at in instants for one in brain.foresee(schedule_id, at - 1, 1)]
+    brain = call.deps.brain
+    return [preview_view(one) for at in instants for one in brain.foresee(schedule_id, at - 1, 1)]
 
 
 @Operation(

@@ -29,9 +29,9 @@ from rota.wire.schedules import CalendarPage, CalendarSpec, CalendarView
 )
 async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
     """All calendars, by name."""
-    await call.parts.brain.settled()
-    items, next_cursor = page_of(call.parts.brain.calendars(), call.query, lambda one: one.name)
-    return CalendarPage([_view(call, one) for one in items], next_cursor)
+    await call.deps.brain.settled()
+    items, next_cursor = page_of(call.deps.brain.calendars(), call.query, lambda one: one.name)
+    return CalendarPage([_calendar_view(call, one) for one in items], next_cursor)
 
 
 @Operation(
@@ -46,12 +46,12 @@ async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
 )
 async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
     """One calendar."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     name = call.path["name"]
-    found = next((one for one in call.parts.brain.calendars() if one.name == name), None)
+    found = next((one for one in call.deps.brain.calendars() if one.name == name), None)
     if found is None:
         raise not_found("calendar", name[:100])
-    return _view(call, found)
+    return _calendar_view(call, found)
 
 
 @Operation(
@@ -71,7 +71,7 @@ async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
     def build(recall: Preloaded | None) -> AnyInput:
         return SetCalendar(calendar=calendar, key=call.key, preloaded=recall)
 
-    return _view(call, expect(await post(call, build), CalendarAnswer).calendar)
+    return _calendar_view(call, expect(await post(call, build), CalendarAnswer).calendar)
 
 
 @Operation(
@@ -93,9 +93,9 @@ async def delete_calendar(call: Call[None, NoQuery]) -> None:
     await post(call, build)
 
 
-def _view(call: Call[Any, Any], calendar: Calendar) -> CalendarView:
+def _calendar_view(call: Call[Any, Any], calendar: Calendar) -> CalendarView:
     def uses(schedule: Schedule) -> bool:
         plan = schedule.definition
         return calendar.name in plan.timetable.calendars and is_own(call, plan.job.terms)
 
-    return calendar_view(calendar, sum(1 for _ in call.parts.brain.schedules(uses)))
+    return calendar_view(calendar, sum(1 for _ in call.deps.brain.schedules(uses)))

@@ -56,7 +56,7 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def receive_events(call: Call[None, NoQuery]) -> Reply:
     """One event, or a batch; durable, and so is what they set off, when this answers."""
     events, batched = read_events(call.request.scope, call.raw)
-    taken = await take(call, [of_caller(call, event) for event in events])
+    taken = await accept_events(call, [of_caller(call, event) for event in events])
     names = _names(call)
     views = [
         event_view(told, names, duplicate=repeated)
@@ -70,13 +70,13 @@ def of_caller(call: Call[Any, Any], event: Event) -> Event:
     return replace(event, tenant=call.caller.tenant or "")
 
 
-async def take(call: Call[Any, Any], events: Sequence[Event]) -> EventsAccepted:
+async def accept_events(call: Call[Any, Any], events: Sequence[Event]) -> EventsAccepted:
     """Has the scheduler take events, with what the tables know of them."""
     known: list[AcceptedEvent] = []
     keys = [event_key(event) for event in events]
 
     async def read() -> Sequence[JobRecord]:
-        known[:] = await call.parts.catalog.accepted_events(keys)
+        known[:] = await call.deps.catalog.accepted_events(keys)
         return ()
 
     def build(recall: Preloaded | None) -> AnyInput:
@@ -89,7 +89,7 @@ async def take(call: Call[Any, Any], events: Sequence[Event]) -> EventsAccepted:
 
 def _names(call: Call[Any, Any]) -> NameOf:
     def name_of(trigger_id: str) -> str | None:
-        glance = call.parts.brain.trigger(TriggerId(trigger_id))
+        glance = call.deps.brain.trigger(TriggerId(trigger_id))
         return None if glance is None else glance.trigger.definition.name
 
     return name_of
@@ -109,21 +109,21 @@ def _names(call: Call[Any, Any]) -> NameOf:
 async def list_events(call: Call[None, EventsQuery]) -> EventPage:
     """Events that were accepted, newest first."""
     asked = call.query
-    found = await call.parts.catalog.find_events(
+    found = await call.deps.catalog.find_events(
         EventQuery(
             type=asked.type,
             tenant=call.caller.tenant,
-            before=_place(asked.cursor),
+            before=_read_position(asked.cursor),
             limit=asked.limit + 1,
         )
     )
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     items, next_cursor = cut(found, asked.limit, lambda one: f"{one.at}.{one.key}")
     names = _names(call)
     return EventPage([event_view(one, names, duplicate=False) for one in items], next_cursor)
 
 
-def _place(cursor: str | None) -> tuple[Instant, str] | None:
+def _read_position(cursor: str | None) -> tuple[Instant, str] | None:
     last = read_cursor(cursor)
     if last is None:
         return None

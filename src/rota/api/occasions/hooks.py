@@ -12,7 +12,7 @@ import msgspec
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
-from rota.api.occasions.events import take
+from rota.api.occasions.events import accept_events
 from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import check_depth
 from rota.api.reading.cloudevents import make_event, read_structured
@@ -35,7 +35,7 @@ _GITHUB_KIND = "x-github-event"
     "Set up a webhook endpoint",
     tag="Events",
     permission=Permission.OPERATE,
-    anywhere=True,
+    any_server=True,
     body=HookSpec,
     answer=HookView,
     also={201: HookView},
@@ -44,8 +44,8 @@ _GITHUB_KIND = "x-github-event"
 )
 async def put_hook(call: Call[HookSpec, NoQuery]) -> Reply:
     """Makes an endpoint, or sets it anew."""
-    name, spec, store = name_in(call), call.body, call.parts.hooks
-    now = call.parts.brain.clock.now()
+    name, spec, store = name_in(call), call.body, call.deps.hooks
+    now = call.deps.brain.clock.now()
     before = await store.get(name)
     made = "" if spec.secrets else secrets.token_urlsafe(32)
     kept = spec.type or spec.scheme
@@ -84,14 +84,14 @@ def _view(hook: Hook, made: str = "") -> HookView:
     "List webhook endpoints, by name",
     tag="Events",
     permission=Permission.READ_ALL,
-    anywhere=True,
+    any_server=True,
     query=PageQuery,
     answer=HookPage,
     examples={"answer": "list_hooks"},
 )
 async def list_hooks(call: Call[None, PageQuery]) -> HookPage:
     """All endpoints, by name."""
-    found = await call.parts.hooks.list()
+    found = await call.deps.hooks.list()
     items, next_cursor = page_of(found, call.query, lambda hook: hook.name)
     return HookPage([_view(hook) for hook in items], next_cursor)
 
@@ -102,7 +102,7 @@ async def list_hooks(call: Call[None, PageQuery]) -> HookPage:
     "Show a webhook endpoint",
     tag="Events",
     permission=Permission.READ_ALL,
-    anywhere=True,
+    any_server=True,
     answer=HookView,
     errors=(404,),
     examples={"answer": "hook"},
@@ -118,14 +118,14 @@ async def show_hook(call: Call[None, NoQuery]) -> HookView:
     "Remove a webhook endpoint",
     tag="Events",
     permission=Permission.OPERATE,
-    anywhere=True,
+    any_server=True,
     status=204,
     errors=(404,),
 )
 async def delete_hook(call: Call[None, NoQuery]) -> None:
     """Nobody can send to it any more."""
     name = name_in(call)
-    if not await call.parts.hooks.drop(name):
+    if not await call.deps.hooks.drop(name):
         raise not_found("webhook endpoint", name)
 
 
@@ -147,9 +147,9 @@ async def deliver_hook(call: Call[None, NoQuery]) -> HookAnswer:
     """What a sender posts. Nothing of it is looked at before the signature has been checked."""
     hook = await _existing(call)
     headers = {name.lower(): value for name, value in call.request.headers.items()}
-    check_signature(hook, headers, call.raw, call.parts.brain.clock.now())
+    check_signature(hook, headers, call.raw, call.deps.brain.clock.now())
     event = _event_of(hook, headers, call.raw)
-    taken = await take(call, [event])
+    taken = await accept_events(call, [event])
     return HookAnswer("repeated" if taken.repeated[0] else "accepted")
 
 
@@ -191,7 +191,7 @@ def _body(raw: bytes) -> dict[str, Any]:
 
 async def _existing(call: Call[Any, Any]) -> Hook:
     name = name_in(call)
-    hook = await call.parts.hooks.get(name)
+    hook = await call.deps.hooks.get(name)
     if hook is None:
         raise not_found("webhook endpoint", name)
     return hook

@@ -9,24 +9,24 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rota.api.customs.paging import Cursor, Limit, any_of, cut, read_cursor, read_id_cursor
+from rota.api.customs.paging import Cursor, Limit, comma_list_of, cut, read_cursor, read_id_cursor
 from rota.api.customs.timetables import (
-    foreseen_view,
-    in_schedule_words,
+    definition_of,
     instant_in,
     occurrence_view,
-    plan_of,
+    preview_view,
     schedule_form,
+    schedule_problem,
     schedule_view,
 )
 from rota.api.customs.translate import UUID
 from rota.api.door.roles import Permission
 from rota.api.jobs.bundles import check_bundles
 from rota.api.limits import INSTANT_MAX
-from rota.api.lookup import adopt, adopted, is_own
+from rota.api.lookup import is_own, set_default_tenant, with_default_tenant
 from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import check_depth
-from rota.api.reading.patching import make_way, read_merged
+from rota.api.reading.patching import drop_conflicting_fields, read_merged
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.errors import Invalid
@@ -86,7 +86,7 @@ class PreviewQuery(msgspec.Struct, forbid_unknown_fields=True):
 class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of the ledger."""
 
-    outcome: Annotated[str, any_of(OccurrenceDecision)] | None = None
+    outcome: Annotated[str, comma_list_of(OccurrenceDecision)] | None = None
     after: Moment | None = None
     before: Moment | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
@@ -111,30 +111,30 @@ class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
 )
 async def create_schedule(call: Call[ScheduleSpec, NoQuery]) -> Reply:
     """A new schedule."""
-    adopt(call, [call.body.job])
+    set_default_tenant(call, [call.body.job])
     await check_bundles(call, [call.body.job], "job.")
-    schedule_id = ScheduleId(call.desk.ids.mint(call.parts.brain.clock.now()))
-    new = NewSchedule(id=schedule_id, definition=plan_of(call.body), paused=call.body.paused)
+    schedule_id = ScheduleId(call.state.ids.mint(call.deps.brain.clock.now()))
+    new = NewSchedule(id=schedule_id, definition=definition_of(call.body), paused=call.body.paused)
 
     def build(recall: Preloaded | None) -> AnyInput:
         return CreateSchedule(schedule=new, key=call.key, preloaded=recall)
 
-    made = expect(await post_plan(call, build), ScheduleAnswer).schedule
+    made = expect(await post_definition(call, build), ScheduleAnswer).schedule
     return Reply(await _view(call, made), {"Location": f"/schedules/{made.id}"})
 
 
-async def post_plan(call: Call[Any, Any], build: Build) -> AnyReceipt:
+async def post_definition(call: Call[Any, Any], build: Build) -> AnyReceipt:
     """An input that may be refused for what a plan says."""
     try:
         return await post(call, build)
     except Invalid as refusal:
-        raise in_schedule_words(refusal) from None
+        raise schedule_problem(refusal) from None
 
 
 async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
     """As it is now; as it was answered, if it is gone or a key repeats an older answer."""
-    await call.parts.brain.settled()
-    glance = call.parts.brain.schedule(schedule.id)
+    await call.deps.brain.settled()
+    glance = call.deps.brain.schedule(schedule.id)
     if glance is None or glance.schedule.revision != schedule.revision:
         glance = ScheduleInfo(schedule, None, None, ())
     return schedule_view(glance)
@@ -152,14 +152,14 @@ async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
 )
 async def list_schedules(call: Call[None, SchedulesQuery]) -> SchedulePage:
     """All that match, newest first."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     asked, before = call.query, read_id_cursor(call.query.cursor)
 
     def keep(schedule: Schedule) -> bool:
         due = before is None or schedule.id < before
         return due and is_own(call, schedule.definition.job.terms) and _matches(schedule, asked)
 
-    found = list(islice(call.parts.brain.schedules(keep), asked.limit + 1))
+    found = list(islice(call.deps.brain.schedules(keep), asked.limit + 1))
     items, next_cursor = cut(found, asked.limit, _id)
     return SchedulePage([schedule_view(one) for one in items], next_cursor)
 
@@ -189,7 +189,7 @@ def _matches(schedule: Schedule, asked: SchedulesQuery) -> bool:
 )
 async def show_schedule(call: Call[None, NoQuery]) -> ScheduleView:
     """One schedule."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     return schedule_view(existing(call))
 
 
@@ -213,14 +213,14 @@ async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
     """Merges, checks as if new, and puts it in place if nobody was quicker."""
     schedule_id = existing(call).schedule.id
     check_depth("", call.raw, call.body)
-    patch = adopted(call, call.body)
+    patch = with_default_tenant(call, call.body)
 
     def build(recall: Preloaded | None) -> AnyInput:
         before = existing(call).schedule
         spec = _patched(before, patch)
         return UpdateSchedule(
             schedule_id=schedule_id,
-            definition=plan_of(spec, before.definition.owner),
+            definition=definition_of(spec, before.definition.owner),
             revision=before.revision,
             paused=spec.paused,
             key=call.key,
@@ -230,7 +230,7 @@ async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
     try:
         receipt = await post_recalling(call, read_nothing, build)
     except Invalid as refusal:
-        raise in_schedule_words(refusal) from None
+        raise schedule_problem(refusal) from None
     return await _view(call, expect(receipt, ScheduleAnswer).schedule)
 
 
@@ -244,7 +244,7 @@ def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
     if any(patch.get(name) is not None for name in _WHEN):
         # A patch that names one of cron, interval and at replaces the other.
         form |= dict.fromkeys(_WHEN)
-    make_way(form["job"], patch.get("job"))
+    drop_conflicting_fields(form["job"], patch.get("job"))
     return read_merged(form, patch, ScheduleSpec, _decoder.decode)
 
 
@@ -347,13 +347,13 @@ async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
 async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
     """A program's schedules become just these."""
     specs = [spec.job for spec in call.body.schedules]
-    adopt(call, specs)
+    set_default_tenant(call, specs)
     await check_bundles(call, specs, "schedules[{}].job.")
-    now, owner = call.parts.brain.clock.now(), call.body.owner
+    now, owner = call.deps.brain.clock.now(), call.body.owner
     new = tuple(
         NewSchedule(
-            id=ScheduleId(call.desk.ids.mint(now)),
-            definition=plan_of(spec, owner, f"schedules[{index}]."),
+            id=ScheduleId(call.state.ids.mint(now)),
+            definition=definition_of(spec, owner, f"schedules[{index}]."),
             paused=spec.paused,
         )
         for index, spec in enumerate(call.body.schedules)
@@ -368,7 +368,7 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
             preloaded=recall,
         )
 
-    done = expect(await post_plan(call, build), Deployed)
+    done = expect(await post_definition(call, build), Deployed)
     return DeployAnswer(
         created=list(done.created),
         changed=list(done.changed),
@@ -395,13 +395,13 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
 )
 async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
     """What a schedule would do; nothing is stored."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     after = _after(call)
     try:
-        found = call.parts.brain.foresee_plan(plan_of(call.body), after, call.query.count)
+        found = call.deps.brain.foresee_plan(definition_of(call.body), after, call.query.count)
     except Invalid as refusal:
-        raise in_schedule_words(refusal) from None
-    return PreviewAnswer([foreseen_view(one) for one in found])
+        raise schedule_problem(refusal) from None
+    return PreviewAnswer([preview_view(one) for one in found])
 
 
 @Operation(
@@ -417,14 +417,14 @@ async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
 )
 async def preview_schedule(call: Call[None, PreviewQuery]) -> PreviewAnswer:
     """What a schedule's timetable says, paused or not."""
-    await call.parts.brain.settled()
-    found = call.parts.brain.foresee(_own_id(call), _after(call), call.query.count)
-    return PreviewAnswer([foreseen_view(one) for one in found])
+    await call.deps.brain.settled()
+    found = call.deps.brain.foresee(_own_id(call), _after(call), call.query.count)
+    return PreviewAnswer([preview_view(one) for one in found])
 
 
 def _after(call: Call[Any, PreviewQuery]) -> Instant:
     asked = instant_in(call.query.after, "after")
-    return call.parts.brain.clock.now() if asked is None else asked
+    return call.deps.brain.clock.now() if asked is None else asked
 
 
 @Operation(
@@ -446,7 +446,7 @@ async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage
     if last is not None and not (last.isdecimal() and int(last) <= INSTANT_MAX):
         raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
     before = instant_in(asked.before, "before") if last is None else int(last)
-    found = await call.parts.catalog.find_occurrences(
+    found = await call.deps.catalog.find_occurrences(
         OccurrenceQuery(
             schedule_id=schedule_id,
             decisions=_decisions(asked.outcome),
@@ -455,7 +455,7 @@ async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage
             limit=asked.limit + 1,
         )
     )
-    if not found and call.parts.brain.schedule(schedule_id) is None:
+    if not found and call.deps.brain.schedule(schedule_id) is None:
         raise not_found("schedule", schedule_id)
     items, next_cursor = cut(found, asked.limit, lambda one: str(one.nominal))
     return OccurrencePage([occurrence_view(one) for one in items], next_cursor)
@@ -484,7 +484,7 @@ def _own_id(call: Call[Any, Any]) -> ScheduleId:
 def existing(call: Call[Any, Any]) -> ScheduleInfo:
     """The schedule that the path names."""
     schedule_id = _id_in(call)
-    glance = call.parts.brain.schedule(schedule_id)
+    glance = call.deps.brain.schedule(schedule_id)
     if glance is None or not is_own(call, glance.schedule.definition.job.terms):
         raise not_found("schedule", schedule_id)
     return glance

@@ -6,25 +6,25 @@ from typing import Annotated, Any
 
 import msgspec
 
-from rota.api.customs.paging import Cursor, Limit, any_of, cut, read_id_cursor
+from rota.api.customs.paging import Cursor, Limit, comma_list_of, cut, read_id_cursor
 from rota.api.customs.reactions import (
     arrival_view,
-    in_trigger_words,
     rule_of,
     trial_view,
     trigger_form,
+    trigger_problem,
     trigger_view,
 )
 from rota.api.customs.translate import UUID
 from rota.api.door.roles import Permission
 from rota.api.jobs.bundles import check_bundles
-from rota.api.lookup import adopt, adopted, is_own
+from rota.api.lookup import is_own, set_default_tenant, with_default_tenant
 from rota.api.occasions.events import of_caller
 from rota.api.occasions.schedules import read_nothing
 from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import check_depth
 from rota.api.reading.cloudevents import read_structured
-from rota.api.reading.patching import make_way, read_merged
+from rota.api.reading.patching import drop_conflicting_fields, read_merged
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.errors import Invalid
@@ -72,7 +72,7 @@ class TriggersQuery(msgspec.Struct, forbid_unknown_fields=True):
 class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which part of a trigger's ledger."""
 
-    outcome: Annotated[str, any_of(EventDecision)] | None = None
+    outcome: Annotated[str, comma_list_of(EventDecision)] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
@@ -95,9 +95,9 @@ class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
 )
 async def create_trigger(call: Call[TriggerSpec, NoQuery]) -> Reply:
     """A new trigger."""
-    adopt(call, [call.body.job])
+    set_default_tenant(call, [call.body.job])
     await check_bundles(call, [call.body.job], "job.")
-    trigger_id = TriggerId(call.desk.ids.mint(call.parts.brain.clock.now()))
+    trigger_id = TriggerId(call.state.ids.mint(call.deps.brain.clock.now()))
     new = NewTrigger(id=trigger_id, definition=rule_of(call.body), paused=call.body.paused)
 
     def build(recall: Preloaded | None) -> AnyInput:
@@ -111,13 +111,13 @@ async def _post_rule(call: Call[Any, Any], build: Build) -> AnyReceipt:
     try:
         return await post(call, build)
     except Invalid as refusal:
-        raise in_trigger_words(refusal) from None
+        raise trigger_problem(refusal) from None
 
 
 async def _view(call: Call[Any, Any], trigger: Trigger) -> TriggerView:
     """As it is now; as it was answered, if it is gone or a key repeats an older answer."""
-    await call.parts.brain.settled()
-    glance = call.parts.brain.trigger(trigger.id)
+    await call.deps.brain.settled()
+    glance = call.deps.brain.trigger(trigger.id)
     if glance is None or glance.trigger.revision != trigger.revision:
         glance = TriggerInfo(trigger, 0, None)
     return trigger_view(glance)
@@ -135,11 +135,11 @@ async def _view(call: Call[Any, Any], trigger: Trigger) -> TriggerView:
 )
 async def list_triggers(call: Call[None, TriggersQuery]) -> TriggerPage:
     """All that match, newest first."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     asked, before = call.query, read_id_cursor(call.query.cursor)
     found = [
         glance
-        for glance in call.parts.brain.triggers()
+        for glance in call.deps.brain.triggers()
         if (before is None or glance.trigger.id < before)
         and is_own(call, glance.trigger.definition.job.terms)
         and _matches(glance.trigger, asked)
@@ -175,7 +175,7 @@ def _matches(trigger: Trigger, asked: TriggersQuery) -> bool:
 )
 async def show_trigger(call: Call[None, NoQuery]) -> TriggerView:
     """One trigger."""
-    await call.parts.brain.settled()
+    await call.deps.brain.settled()
     return trigger_view(_existing(call))
 
 
@@ -199,7 +199,7 @@ async def patch_trigger(call: Call[dict[str, Any], NoQuery]) -> TriggerView:
     """Merges, checks as if new, and puts it in place if nobody was quicker."""
     trigger_id = _existing(call).trigger.id
     check_depth("", call.raw, call.body)
-    patch = adopted(call, call.body)
+    patch = with_default_tenant(call, call.body)
 
     def build(recall: Preloaded | None) -> AnyInput:
         before = _existing(call).trigger
@@ -216,7 +216,7 @@ async def patch_trigger(call: Call[dict[str, Any], NoQuery]) -> TriggerView:
     try:
         receipt = await post_recalling(call, read_nothing, build)
     except Invalid as refusal:
-        raise in_trigger_words(refusal) from None
+        raise trigger_problem(refusal) from None
     return await _view(call, expect(receipt, TriggerAnswer).trigger)
 
 
@@ -224,7 +224,7 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
     form = trigger_form(trigger)
     if "filter" in patch:
         form["filter"] = None  # a filter is replaced: half of one means something else
-    make_way(form["job"], patch.get("job"))
+    drop_conflicting_fields(form["job"], patch.get("job"))
     if patch.get("debounce") is not None:
         form["batch"] = None
     elif patch.get("batch") is not None:
@@ -308,12 +308,12 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
 async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnswer:
     """A program's triggers become just these."""
     specs = [spec.job for spec in call.body.triggers]
-    adopt(call, specs)
+    set_default_tenant(call, specs)
     await check_bundles(call, specs, "triggers[{}].job.")
-    now, owner = call.parts.brain.clock.now(), call.body.owner
+    now, owner = call.deps.brain.clock.now(), call.body.owner
     new = tuple(
         NewTrigger(
-            id=TriggerId(call.desk.ids.mint(now)),
+            id=TriggerId(call.state.ids.mint(now)),
             definition=rule_of(spec, owner, f"triggers[{index}]."),
             paused=spec.paused,
         )
@@ -352,18 +352,18 @@ async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnsw
 )
 async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
     """What triggers would make of an event; nothing is stored."""
-    await call.parts.brain.settled()
-    spec, brain = call.body, call.parts.brain
+    await call.deps.brain.settled()
+    spec, brain = call.body, call.deps.brain
     check_depth("event.data", call.raw, spec.event.data)
     event = of_caller(call, read_structured(msgspec.to_builtins(spec.event), "event."))
     if spec.trigger is not None:
-        adopt(call, [spec.trigger.job])
+        set_default_tenant(call, [spec.trigger.job])
         if spec.trigger_id is not None:
             raise invalid("trigger_id", "either `trigger` or `trigger_id`, not both")
         try:
             return TrialAnswer([trial_view(brain.try_rule(rule_of(spec.trigger), event))])
         except Invalid as refusal:
-            raise in_trigger_words(refusal) from None
+            raise trigger_problem(refusal) from None
     only = None
     if spec.trigger_id is not None:
         only = _shown(call, TriggerId(spec.trigger_id)).trigger.id
@@ -385,7 +385,7 @@ async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
 async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
     """What a trigger made of events, newest first. It outlives the trigger, not for a tenant."""
     asked, trigger_id = call.query, _own_id(call)
-    found = await call.parts.catalog.find_trigger_decisions(
+    found = await call.deps.catalog.find_trigger_decisions(
         TriggerDecisionQuery(
             trigger_id=trigger_id,
             decisions=_verdicts(asked.outcome),
@@ -393,7 +393,7 @@ async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
             limit=asked.limit + 1,
         )
     )
-    if not found and call.parts.brain.trigger(trigger_id) is None:
+    if not found and call.deps.brain.trigger(trigger_id) is None:
         raise not_found("trigger", trigger_id)
     items, next_cursor = cut(found, asked.limit, lambda one: one.id)
     return ArrivalPage([arrival_view(one) for one in items], next_cursor)
@@ -424,7 +424,7 @@ def _existing(call: Call[Any, Any]) -> TriggerInfo:
 
 
 def _shown(call: Call[Any, Any], trigger_id: TriggerId) -> TriggerInfo:
-    glance = call.parts.brain.trigger(trigger_id)
+    glance = call.deps.brain.trigger(trigger_id)
     if glance is None or not is_own(call, glance.trigger.definition.job.terms):
         raise not_found("trigger", trigger_id)
     return glance

@@ -28,9 +28,9 @@ from rota.api.door.forwarded import (
     note_minted,
     sign,
 )
-from rota.api.door.roster import Roster
+from rota.api.door.roster import TokenCache
 from rota.api.door.sessions import cookie_in, cookie_name
-from rota.api.ids import mint_key, told_at
+from rota.api.ids import key_time, mint_key
 from rota.api.limits import (
     FORWARD_CONNECT_S,
     FORWARD_IDLE_S,
@@ -135,7 +135,7 @@ class Forwarder:
     def __init__(
         self,
         brain: Brain,
-        roster: Roster,
+        roster: TokenCache,
         node: str,
         closing: asyncio.Event,
         http: aiohttp.ClientSession,
@@ -215,7 +215,7 @@ class Forwarder:
         key, now = _text(scope, b"idempotency-key"), self._brain.clock.now()
         if not key:
             scope["headers"] = [*scope["headers"], (b"idempotency-key", mint_key().encode())]
-        note_minted(scope, told_at(key, now) or now)
+        note_minted(scope, key_time(key, now) or now)
 
     async def _pass_on(self, scope: Scope, parcel: Parcel, send: Send, *, submits: bool) -> None:
         # Else it would be given up when the next look sees the one who is asked here.

@@ -24,15 +24,15 @@ LEADERLESS = "leaderless"
 """The reason of a job that waits for a server to lead."""
 
 
-class Mailbox:
+class LeaderlessInbox:
     """The store's inbox, as the api uses it."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
-        self._ledger = store.ledger
+        self._journal = store.ledger
         self._catalog = store.catalog
         self._read_spec = SubmittedSpecs(clock)
 
-    async def leave(self, event: Submit) -> JobsAccepted:
+    async def submit(self, event: Submit) -> JobsAccepted:
         """Durable when it returns: the next leader takes it, in the order of arrival."""
         key = event.key
         if key is None:
@@ -47,14 +47,14 @@ class Mailbox:
             return first
         return _promised(entry, key)
 
-    async def promised(self, key: Key) -> JobsAccepted | None:
+    async def accepted_earlier(self, key: Key) -> JobsAccepted | None:
         """What was answered to a key by a server without a leader, if no leader knows of it yet."""
-        entry = await self._ledger.inbox_key(key.key)
+        entry = await self._journal.inbox_key(key.key)
         return None if entry is None else _promised(entry, key)
 
     async def find(self, job_id: JobId) -> JobRecord | None:
         """A job that no leader has taken yet, as it will be."""
-        entry = await self._ledger.inbox_job(job_id)
+        entry = await self._journal.inbox_job(job_id)
         if entry is None:
             return None
         return next((_record(new) for new in self._jobs_in(entry) if new.id == job_id), None)
@@ -71,7 +71,7 @@ class Mailbox:
                 if dependency.job_id in inside:
                     inside[new.id].append(dependency.job_id)
                 elif dependency.job_id not in outside:
-                    if await self._ledger.inbox_job(dependency.job_id) is None:
+                    if await self._journal.inbox_job(dependency.job_id) is None:
                         detail = f"there is no job {dependency.job_id} to depend on"
                         raise UnknownDependency(detail, "dependencies")
                     outside[dependency.job_id] = None
@@ -81,7 +81,7 @@ class Mailbox:
 
     async def _put(self, event: Submit, key: str | None) -> InboxEntry:
         job_ids = [new.id for new in event.jobs]
-        return await self._ledger.put_inbox(encode_submission(event), key, job_ids)
+        return await self._journal.put_inbox(encode_submission(event), key, job_ids)
 
     async def _answered(self, key: Key) -> JobsAccepted | None:
         """What a leader answered to this key."""

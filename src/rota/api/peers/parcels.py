@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope
 
 from rota.api.limits import BODY_READ_S
 from rota.api.reading.bodies import read_body, too_slow
-from rota.api.waiting import gone
+from rota.api.waiting import client_disconnected
 from rota.wire.limits import BODY_BYTES_MAX
 from rota.wire.problems import ClientDisconnectedError, ProblemError
 
@@ -43,7 +43,7 @@ class Parcel:
 
     async def sender_left(self) -> None:
         """Returns when nobody waits for an answer any more."""
-        await gone(self._receive)
+        await client_disconnected(self._receive)
 
     async def receive(self) -> Message:
         """The same request once more, to be answered here."""

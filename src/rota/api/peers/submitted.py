@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.customs.translate import Batch, spec_of
+from rota.api.customs.translate import JobBatch, spec_of
 from rota.api.ids import IdMint
 from rota.api.reading.bodies import decode_json
 from rota.core.inputs import NewJob, Reject, Submit
@@ -17,7 +17,7 @@ from rota.wire.limits import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
 from rota.wire.problems import ProblemError
 from rota.wire.units import dec_hook
 
-_NAMELESS = "invalid"
+_INVALID_NAME = "invalid"
 
 
 class _Entry(msgspec.Struct):
@@ -42,23 +42,23 @@ class SubmittedSpecs:
         raw = bytes(entry.spec)
         try:
             # The batch mints an id of its own, which is not used: this job has one already.
-            (job,) = Batch([decode_json(_spec, JobSpec, raw)], IdMint(), now).new_jobs()
+            (job,) = JobBatch([decode_json(_spec, JobSpec, raw)], IdMint(), now).new_jobs()
         except ProblemError as problem:
-            return Reject(jobs=(_as_it_came(job_id, raw, now),), why=_words(problem))
+            return Reject(jobs=(_rejected_job(job_id, raw, now),), why=_problem_text(problem))
         return Submit(jobs=(msgspec.structs.replace(job, id=job_id),))
 
 
-def _as_it_came(job_id: JobId, raw: bytes, now: Instant) -> NewJob:
+def _rejected_job(job_id: JobId, raw: bytes, now: Instant) -> NewJob:
     """A job that shows what was sent, and could never run."""
     given: dict[str, Any] = msgspec.json.decode(raw)
     name = given.get("name")
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
-        name = _NAMELESS
+        name = _INVALID_NAME
     shown = raw if len(raw) <= PAYLOAD_BYTES_MAX else b"{}"
     spec = JobSpec(name=name, payload=msgspec.Raw(shown))
     return NewJob(id=job_id, spec=spec_of(spec, now, ()))
 
 
-def _words(problem: ProblemError) -> str:
+def _problem_text(problem: ProblemError) -> str:
     fields = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
     return fields or problem.detail

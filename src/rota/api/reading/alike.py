@@ -13,15 +13,15 @@ from rota.wire.limits import BATCH_JOBS_MAX
 from rota.wire.units import dec_hook
 
 
-class _Unread(msgspec.Struct, forbid_unknown_fields=True):
+class _RawBatch(msgspec.Struct, forbid_unknown_fields=True):
     """A batch whose jobs are told apart, and no more."""
 
     jobs: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=BATCH_JOBS_MAX)]
 
 
-_unread = msgspec.json.Decoder(_Unread).decode
-_job = msgspec.json.Decoder(BatchJobSpec, dec_hook=dec_hook).decode
-_whole = msgspec.json.Decoder(BatchSpec, dec_hook=dec_hook).decode
+_decode_raw_batch = msgspec.json.Decoder(_RawBatch).decode
+_decode_batch_job = msgspec.json.Decoder(BatchJobSpec, dec_hook=dec_hook).decode
+_decode_batch = msgspec.json.Decoder(BatchSpec, dec_hook=dec_hook).decode
 
 
 def read_batch(body: bytes) -> BatchSpec:
@@ -30,17 +30,17 @@ def read_batch(body: bytes) -> BatchSpec:
     So whatever is made of a job can be had again for its neighbour, which is known by itself.
     """
     try:
-        return BatchSpec(jobs=_read(_unread(body).jobs))
+        return BatchSpec(jobs=_batch_jobs(_decode_raw_batch(body).jobs))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # Where in the batch it is wrong, only a reader of all of it can tell.
-        return _whole(body)
+        return _decode_batch(body)
 
 
-def _read(rows: Iterable[msgspec.Raw]) -> list[BatchJobSpec]:
+def _batch_jobs(rows: Iterable[msgspec.Raw]) -> list[BatchJobSpec]:
     jobs: list[BatchJobSpec] = []
     job, last = None, None
     for row in rows:
         if job is None or row != last:
-            job, last = _job(row), row
+            job, last = _decode_batch_job(row), row
         jobs.append(job)
     return jobs

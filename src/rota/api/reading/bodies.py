@@ -16,9 +16,9 @@ from starlette.types import Message, Receive, Scope
 
 from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from rota.api.problems import RETRY_AFTER_S, invalid
-from rota.api.reading.entries import named
+from rota.api.reading.entries import entry_path
 from rota.api.reading.nulls import without_nulls
-from rota.api.reading.wording import alternatives, in_words
+from rota.api.reading.wording import alternatives, reword
 from rota.api.waiting import first_of
 from rota.wire.problems import ClientDisconnectedError, FieldError, ProblemError
 from rota.wire.units import dec_hook
@@ -32,23 +32,23 @@ _LOST_PLUS = re.compile(r" (\d\d:\d\d)$")
 _DATED = re.compile(r"\d{4}-")
 _RULE = re.compile(r"(?P<field>(?P<name>[a-z]\w*)(?:\[\d+\])?) (?P<text>.*)", re.DOTALL)
 """What a whole object is checked for: it begins with the name of the field that is at fault."""
-_WHOLE = "rota.whole"
+_COMPLETE = "rota.whole"
 _UNKNOWN = "Object contains unknown field "
 _MISSING = "Object missing required field "
 _KINDS = "`command`, `python`, `http`, `bundle`, `container` and `noop`"
 
 
-def note_whole(scope: Scope) -> None:
+def mark_complete(scope: Scope) -> None:
     """All of this request has come: to read it takes no time."""
-    scope[_WHOLE] = True
+    scope[_COMPLETE] = True
 
 
-def is_whole(scope: Scope) -> bool:
+def is_complete(scope: Scope) -> bool:
     """Whether nobody has to wait for the rest of it."""
-    return _WHOLE in scope
+    return _COMPLETE in scope
 
 
-def while_open(receive: Receive, closing: asyncio.Event) -> Receive:
+def until_stopping(receive: Receive, closing: asyncio.Event) -> Receive:
     """The same request, of which no more is awaited once the server stops.
 
     Nothing is done before all of a body is there. Who hears so sends it again, to another server or
@@ -84,7 +84,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    if is_whole(scope):
+    if is_complete(scope):
         return await _receive_all(receive, limit)
     try:
         async with asyncio.timeout(BODY_READ_S):
@@ -162,8 +162,8 @@ def decode_json(decode: Callable[[bytes], T], kind: Any, body: bytes) -> T:
     except msgspec.ValidationError as error:
         fewer = without_nulls(body, kind)
         if fewer is None:
-            exactly = partial(named, said=str(error), body=body, decode=decode)
-            raise explain(error, kind, exactly) from None
+            exactly = partial(entry_path, said=str(error), body=body, decode=decode)
+            raise decode_problem(error, kind, exactly) from None
         return decode_json(decode, kind, fewer)
     except msgspec.DecodeError as error:
         text = "the body is empty" if not body else str(error)
@@ -209,7 +209,7 @@ def _inside(value: Any) -> Iterator[Any]:
         yield from value
 
 
-def explain(
+def decode_problem(
     error: msgspec.ValidationError, kind: Any, exactly: Callable[[str], str] = str
 ) -> ProblemError:
     """What the decoder said, as a field and a sentence; `exactly` says more of where it is."""
@@ -227,7 +227,7 @@ def explain(
     elif path.endswith("task.kind"):
         message = _task_kind(text)
     else:
-        message = in_words(text, _types_at(kind, path))
+        message = reword(text, _types_at(kind, path))
     detail = f"{field}: {message}" if field else message
     return ProblemError(422, "invalid", detail, errors=[FieldError(field, message)])
 
@@ -254,14 +254,14 @@ def _names_at(kind: Any, path: str) -> list[str]:
 
 
 def _types_at(kind: Any, path: str) -> list[inspect.Type]:
-    here: list[inspect.Type] = [_shape(kind)]
+    here: list[inspect.Type] = [_type_info(kind)]
     for step in _STEP.finditer(path):
         here = [after for one in here for after in _step_into(one, step.group(1))]
     return here
 
 
 @cache
-def _shape(kind: Any) -> inspect.Type:
+def _type_info(kind: Any) -> inspect.Type:
     """Looked into once: there are a few hundred types, and calls that are refused never end."""
     return inspect.type_info(kind)
 
@@ -294,7 +294,7 @@ class QueryReader:
         self._times: list[str] = []
         self._plain: list[str] = []
         """Those for which the word `null` is just a word."""
-        shape = _shape(kind)
+        shape = _type_info(kind)
         assert isinstance(shape, inspect.StructType)
         for field in shape.fields:
             options = list(alternatives(field.type))
@@ -312,7 +312,7 @@ class QueryReader:
         """The struct; a parameter without a value counts as not given (a flag: as true)."""
         given: dict[str, Any] = {}
         for name, text in _pairs(query) if query else ():
-            value = self._mend(name, text)
+            value = self._normalise(name, text)
             if name in self._lists:
                 given.setdefault(name, []).append(value)
             elif name in given:
@@ -322,9 +322,9 @@ class QueryReader:
         try:
             return msgspec.convert(given, self._kind, strict=False, dec_hook=dec_hook)
         except msgspec.ValidationError as error:
-            raise explain(error, self._kind) from None
+            raise decode_problem(error, self._kind) from None
 
-    def _mend(self, name: str, value: str) -> str:
+    def _normalise(self, name: str, value: str) -> str:
         """What was meant; refuses what the converter would read as something else."""
         if not value and name in self._flags:
             return "true"

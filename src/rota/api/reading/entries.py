@@ -15,7 +15,7 @@ _ONE_OF = "[...]"
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
-def named(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]) -> str:
+def entry_path(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]) -> str:
     """The path `.labels[...]` as `.labels.team`, if reading fewer and fewer of them shows which.
 
     Large bodies and objects keep the path as it is: whoever sends nonsense pays for little.

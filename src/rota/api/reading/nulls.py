@@ -28,15 +28,15 @@ _BESIDE = ("default", "description", "examples")
 _REF_START = "#/components/schemas/"
 
 
-class Shape:
+class NullFields:
     """Where in a value nulls may stand for a default."""
 
     def __init__(self) -> None:
-        self.fields: dict[str, tuple[bool, Shape]] = {}
+        self.fields: dict[str, tuple[bool, NullFields]] = {}
         """By name: whether null means its default, and what is inside."""
-        self.others: Shape | None = None
+        self.others: NullFields | None = None
         """The values of an object with any names."""
-        self.items: Shape | None = None
+        self.items: NullFields | None = None
 
     def without_nulls(self, raw: bytes) -> bytes:
         """The same value; what means a default is left out."""
@@ -59,9 +59,9 @@ class Shape:
 
 
 @cache
-def shape_of(kind: Any) -> Shape:
+def null_fields_of(kind: Any) -> NullFields:
     """Of a type of bodies."""
-    return _shape([inspect.type_info(kind)])
+    return _null_fields([inspect.type_info(kind)])
 
 
 def without_nulls(body: bytes, kind: Any) -> bytes | None:
@@ -69,14 +69,14 @@ def without_nulls(body: bytes, kind: Any) -> bytes | None:
     if NULL not in body:
         return None
     try:
-        pruned = shape_of(kind).without_nulls(body)
+        pruned = null_fields_of(kind).without_nulls(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return None if pruned == body else pruned
 
 
-def _shape(kinds: Iterable[inspect.Type]) -> Shape:
-    made = Shape()
+def _null_fields(kinds: Iterable[inspect.Type]) -> NullFields:
+    made = NullFields()
     fields: dict[str, list[inspect.Field]] = {}
     values: list[inspect.Type] = []
     items: list[inspect.Type] = []
@@ -89,10 +89,10 @@ def _shape(kinds: Iterable[inspect.Type]) -> Shape:
         elif isinstance(one, inspect.ListType | inspect.VarTupleType | inspect.SetType):
             items.append(one.item_type)
     for name, alike in fields.items():
-        inner = _shape([field.type for field in alike])
+        inner = _null_fields([field.type for field in alike])
         made.fields[name] = (all(map(has_default, alike)), inner)
-    made.others = _shape(values) if values else None
-    made.items = _shape(items) if items else None
+    made.others = _null_fields(values) if values else None
+    made.items = _null_fields(items) if items else None
     return made
 
 
@@ -102,7 +102,7 @@ def has_default(field: inspect.Field) -> bool:
     return not field.required and not takes_null
 
 
-def say_nulls(components: Document, bodies: Iterable[str], answers: Iterable[str]) -> None:
+def document_nulls(components: Document, bodies: Iterable[str], answers: Iterable[str]) -> None:
     """Has the document say so, of all that is sent and never answered."""
     told = _reached(components, answers)
     for name in _reached(components, bodies):
@@ -112,7 +112,7 @@ def say_nulls(components: Document, bodies: Iterable[str], answers: Iterable[str
         required = schema.get("required", [])
         for field, one in schema.get("properties", {}).items():
             if field not in required and not _is_nullable(one):
-                schema["properties"][field] = _or_null(one)
+                schema["properties"][field] = _nullable(one)
 
 
 def _reached(components: Document, names: Iterable[str]) -> dict[str, None]:
@@ -147,7 +147,7 @@ def _is_nullable(schema: Document) -> bool:
     return {"type": "null"} in schema.get("anyOf", []) or schema.get("type") == "null"
 
 
-def _or_null(schema: Document) -> Document:
+def _nullable(schema: Document) -> Document:
     beside = {key: value for key, value in schema.items() if key in _BESIDE}
     plain = {key: value for key, value in schema.items() if key not in _BESIDE}
     options = plain["anyOf"] if set(plain) == {"anyOf"} else [plain]

@@ -28,7 +28,7 @@ def merge(target: Any, patch: Any) -> Any:
     return merged
 
 
-def make_way(job: dict[str, Any], patch: Any) -> None:
+def drop_conflicting_fields(job: dict[str, Any], patch: Any) -> None:
     """Takes out of a job what cannot stay beside the patch."""
     if not isinstance(patch, dict):
         return
@@ -37,11 +37,15 @@ def make_way(job: dict[str, Any], patch: Any) -> None:
     if isinstance(task, dict) and task.get("kind", kind) != kind:
         job["task"] = {}  # one of another kind has other fields
     had = job["retry"]
-    if isinstance(retry, dict) and "delay" in retry and had["max_delay"] == _unsaid(had["delay"]):
+    if (
+        isinstance(retry, dict)
+        and "delay" in retry
+        and had["max_delay"] == _default_max_delay(had["delay"])
+    ):
         had.pop("max_delay")  # nobody need have said it, and the new delay may be longer
 
 
-def _unsaid(delay: float) -> float:
+def _default_max_delay(delay: float) -> float:
     return RetrySpec(delay=parse_duration(delay)).longest_delay.seconds
 
 

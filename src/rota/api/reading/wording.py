@@ -27,7 +27,7 @@ _TIMES = {
 }
 
 
-def in_words(text: str, kinds: Iterable[inspect.Type]) -> str:
+def reword(text: str, kinds: Iterable[inspect.Type]) -> str:
     """The decoder's sentence about a value that should have been one of `kinds`."""
     if text.startswith(_NO_MATCH):
         return _PATTERNS.get(text.removeprefix(_NO_MATCH), text)

@@ -17,7 +17,7 @@ from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, NoQuery, Operation
-from rota.api.watch.alerts import put_in, watch_of, without
+from rota.api.watch.alerts import alerts_of, with_entry, without_entry
 from rota.wire.alerts import (
     ChannelPage,
     ChannelSpec,
@@ -43,7 +43,7 @@ from rota.wire.units import from_instant, from_instant_or_none
 )
 async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
     """What was told lately, newest first."""
-    kept = (await watch_of(call)).saved
+    kept = (await alerts_of(call)).saved
     recent = kept.board.recent[::-1][: call.query.limit]
     return NoticePage([_notice_view(one, kept.outbox) for one in recent], None)
 
@@ -60,7 +60,7 @@ async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
 )
 async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
     """All, by name."""
-    watch = await watch_of(call)
+    watch = await alerts_of(call)
     found = [watch.settings.channels[name] for name in sorted(watch.settings.channels)]
     items, next_cursor = page_of(found, call.query, lambda one: one.name)
     return ChannelPage([_channel_view(watch, one) for one in items], next_cursor)
@@ -84,7 +84,7 @@ async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
 )
 async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
     """Somebody to tell, or the same at another address."""
-    watch, spec = await watch_of(call), call.body
+    watch, spec = await alerts_of(call), call.body
     try:
         # A thread: the library takes a while to load.
         await asyncio.to_thread(check_address, spec.url)
@@ -93,7 +93,7 @@ async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
     channel = Channel(name_in(call), spec.url, spec.secret or "", Severity(spec.severity))
 
     def changed(book: AlertSettings) -> AlertSettings:
-        kept = put_in(book.channels, channel.name, channel, CHANNELS_MAX, "channels")
+        kept = with_entry(book.channels, channel.name, channel, CHANNELS_MAX, "channels")
         return replace(book, channels=kept)
 
     await watch.change(changed)
@@ -111,14 +111,14 @@ async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
 )
 async def delete_channel(call: Call[None, NoQuery]) -> None:
     """Told no longer; what still waited for it is dropped."""
-    watch, name = await watch_of(call), name_in(call)
+    watch, name = await alerts_of(call), name_in(call)
     if name not in watch.settings.channels:
         raise not_found("channel", name)
     users = [one.name for one in watch.settings.rules.values() if name in (one.channels or ())]
     if users:
         detail = f"the rule {users[0]!r} tells {name!r}: change it first"
         raise ProblemError(409, "channel_in_use", detail)
-    await watch.change(lambda book: replace(book, channels=without(book.channels, name)))
+    await watch.change(lambda book: replace(book, channels=without_entry(book.channels, name)))
 
 
 @Operation(
@@ -133,10 +133,10 @@ async def delete_channel(call: Call[None, NoQuery]) -> None:
 )
 async def try_channel(call: Call[None, NoQuery]) -> ChannelTrial:
     """Sends a notice that says it is a test, and says what became of it."""
-    watch, name = await watch_of(call), name_in(call)
+    watch, name = await alerts_of(call), name_in(call)
     if name not in watch.settings.channels:
         raise not_found("channel", name)
-    now = call.parts.brain.clock.now()
+    now = call.deps.brain.clock.now()
     said = f"somebody asked Rota whether {name!r} can be told"
     notice = Notification(
         f"test/{now}", "test", NotificationKind.TEST, Severity.INFO, said, "", 0.0, 0.0, now, now
@@ -149,8 +149,10 @@ async def try_channel(call: Call[None, NoQuery]) -> ChannelTrial:
 
 
 def _notice_view(one: Notification, outbox: Outbox) -> NoticeView:
-    under_way = [_of_letter(letter) for letter in outbox.letters if letter.notice.id == one.id]
-    done = [_of_delivery(past) for past in outbox.past if past.notice_id == one.id]
+    under_way = [
+        _pending_delivery_view(letter) for letter in outbox.letters if letter.notice.id == one.id
+    ]
+    done = [_delivery_view(past) for past in outbox.past if past.notice_id == one.id]
     return NoticeView(
         name=one.rule,
         status=one.news.value,
@@ -172,19 +174,19 @@ def _channel_view(watch: AlertEvaluator, channel: Channel) -> ChannelView:
         signed=bool(channel.secret),
         severity=channel.severity.value,
         waiting=len(letters),
-        last=_last(outbox, channel.name),
+        last=_last_delivery(outbox, channel.name),
     )
 
 
-def _last(outbox: Outbox, channel: str) -> DeliveryView | None:
+def _last_delivery(outbox: Outbox, channel: str) -> DeliveryView | None:
     """The newest try, be it of a notice that still waits or of one that is done with."""
     tried = [one for one in outbox.letters if one.channel == channel and one.tried_at is not None]
     done = [one for one in outbox.past if one.channel == channel][-1:]
-    views = [*map(_of_delivery, done), *map(_of_letter, tried)]
+    views = [*map(_delivery_view, done), *map(_pending_delivery_view, tried)]
     return max(views, key=lambda one: one.at or "", default=None)
 
 
-def _of_letter(letter: OutboxEntry) -> DeliveryView:
+def _pending_delivery_view(letter: OutboxEntry) -> DeliveryView:
     return DeliveryView(
         channel=letter.channel,
         status="waiting",
@@ -195,7 +197,7 @@ def _of_letter(letter: OutboxEntry) -> DeliveryView:
     )
 
 
-def _of_delivery(done: Delivery) -> DeliveryView:
+def _delivery_view(done: Delivery) -> DeliveryView:
     return DeliveryView(
         channel=done.channel,
         status="given_up" if done.error else "taken",

@@ -23,7 +23,7 @@ from rota.alerts.rules import (
     default_rule,
 )
 from rota.alerts.watch import AlertEvaluator
-from rota.api.customs.paging import Cursor, Limit, PageQuery, any_of, page_of
+from rota.api.customs.paging import Cursor, Limit, PageQuery, comma_list_of, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in
 from rota.api.problems import invalid, not_found
@@ -49,7 +49,7 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which rules to list."""
 
-    status: Annotated[str, any_of(STATES)] | None = None
+    status: Annotated[str, comma_list_of(STATES)] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
@@ -70,7 +70,7 @@ class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
 )
 async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
     """Rules, by name; of some statuses only, if any are named."""
-    watch = await watch_of(call)
+    watch = await alerts_of(call)
     wanted = [word.strip() for word in (call.query.status or "").split(",") if word.strip()]
     if unknown := [word for word in wanted if word not in STATES]:
         raise invalid("status", f"{unknown[0][:40]!r} is none of {', '.join(STATES)}")
@@ -93,7 +93,7 @@ async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
 )
 async def show_alert(call: Call[None, NoQuery]) -> AlertView:
     """One rule."""
-    watch = await watch_of(call)
+    watch = await alerts_of(call)
     return _view(call, watch, _rule(watch, name_in(call)))
 
 
@@ -114,11 +114,11 @@ async def show_alert(call: Call[None, NoQuery]) -> AlertView:
 )
 async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
     """Sets a rule; what is left out is as its condition has it."""
-    watch = await watch_of(call)
-    rule = _sound(watch, name_in(call), call.body)
+    watch = await alerts_of(call)
+    rule = _checked_rule(watch, name_in(call), call.body)
 
     def changed(book: AlertSettings) -> AlertSettings:
-        rules = put_in(book.rules, rule.name, rule, RULES_MAX, "rules")
+        rules = with_entry(book.rules, rule.name, rule, RULES_MAX, "rules")
         return replace(book, rules=rules)
 
     await watch.change(changed)
@@ -141,8 +141,8 @@ async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
 )
 async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
     """What a rule would find now; nothing is stored and nobody is told."""
-    watch = await watch_of(call)
-    rule = _sound(watch, name_in(call), call.body)
+    watch = await alerts_of(call)
+    rule = _checked_rule(watch, name_in(call), call.body)
     finding = await watch.try_rule(rule)
     return AlertTrial(
         holds=None if finding is None else finding.holds,
@@ -165,13 +165,13 @@ async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
 )
 async def delete_alert(call: Call[None, NoQuery]) -> None:
     """A rule of somebody's is gone; a built-in one is as it was at first."""
-    watch, name = await watch_of(call), name_in(call)
+    watch, name = await alerts_of(call), name_in(call)
     if name not in watch.settings.rules:
         if name in DEFAULT_RULES:
             detail = f"{name} is built in and as it was at first: set `enabled` to false instead"
             raise ProblemError(409, "builtin", detail)
         raise not_found("alert", name)
-    await watch.change(lambda book: replace(book, rules=without(book.rules, name)))
+    await watch.change(lambda book: replace(book, rules=without_entry(book.rules, name)))
 
 
 @Operation(
@@ -188,9 +188,9 @@ async def delete_alert(call: Call[None, NoQuery]) -> None:
 )
 async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
     """Nobody is told of it for a while."""
-    watch = await watch_of(call)
+    watch = await alerts_of(call)
     rule = _rule(watch, name_in(call))
-    now = call.parts.brain.clock.now()
+    now = call.deps.brain.clock.now()
     silence = Silence(rule.name, now + call.body.for_.ms, call.body.reason)
 
     def changed(book: AlertSettings) -> AlertSettings:
@@ -213,22 +213,22 @@ async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
 )
 async def unsilence_alert(call: Call[None, NoQuery]) -> AlertView:
     """It may tell again; if it fires, it does so at the next look."""
-    watch = await watch_of(call)
+    watch = await alerts_of(call)
     rule = _rule(watch, name_in(call))
-    await watch.change(lambda book: replace(book, silences=without(book.silences, rule.name)))
+    await watch.change(lambda book: replace(book, silences=without_entry(book.silences, rule.name)))
     return _view(call, watch, rule)
 
 
 # Reading and showing
 
 
-async def watch_of(call: Call[Any, Any]) -> AlertEvaluator:
-    watch = call.parts.alerts
+async def alerts_of(call: Call[Any, Any]) -> AlertEvaluator:
+    watch = call.deps.alerts
     await watch.open()
     return watch
 
 
-def _sound(watch: AlertEvaluator, name: str, spec: AlertSpec) -> AlertRule:
+def _checked_rule(watch: AlertEvaluator, name: str, spec: AlertSpec) -> AlertRule:
     """As it is asked for, if all whom it would tell are there."""
     rule = _read_rule(name, spec)
     unknown = [one for one in rule.channels or () if one not in watch.settings.channels]
@@ -272,7 +272,7 @@ def _ms(length: Duration | UnsetType) -> int | UnsetType:
 
 
 def _view(call: Call[Any, Any], watch: AlertEvaluator, rule: AlertRule) -> AlertView:
-    now = call.parts.brain.clock.now()
+    now = call.deps.brain.clock.now()
     place, finding = watch.saved.board.state(rule.name), watch.findings.get(rule.name)
     status = RuleStatus.OK if place is None else place.state
     silence = watch.settings.silences.get(rule.name)
@@ -311,13 +311,13 @@ def _rule(watch: AlertEvaluator, name: str) -> AlertRule:
     return rule
 
 
-def put_in(kept: Mapping[str, V], name: str, value: V, limit: int, what: str) -> dict[str, V]:
+def with_entry(kept: Mapping[str, V], name: str, value: V, limit: int, what: str) -> dict[str, V]:
     """The same with one more, unless there are too many."""
     if name not in kept and len(kept) >= limit:
         raise ProblemError(409, "too_many", f"there are {limit} {what} already: remove one first")
     return {**kept, name: value}
 
 
-def without(kept: Mapping[str, V], name: str) -> dict[str, V]:
+def without_entry(kept: Mapping[str, V], name: str) -> dict[str, V]:
     """The same without it."""
     return {key: value for key, value in kept.items() if key != name}

@@ -22,7 +22,7 @@ from rota.api.problems import invalid
 from rota.api.routes import Call, HeaderSpec, Operation
 from rota.api.streams import Stream
 from rota.api.watch.overview import digest_of
-from rota.api.watch.sieve import own_changes
+from rota.api.watch.sieve import visible_changes
 from rota.store.protocol import Change, Seq
 from rota.wire.units import encode
 
@@ -44,7 +44,7 @@ class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
     ] = False
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """The last change seen."""
 
     seq: int
@@ -57,10 +57,10 @@ class Place(NamedTuple):
     "Every state change, as server-sent events",
     tag="Service",
     permission=Permission.READ,
-    anywhere=True,
+    any_server=True,
     query=StreamQuery,
     gives=EVENTS,
-    endless=True,
+    streams_out=True,
     headers={"Last-Event-ID": HeaderSpec("42.0", r"^\d{1,18}\.\d{1,18}$")},
     description=(
         "Each event's data is one change (kind, id, status, at, …) and its id a place "
@@ -74,36 +74,36 @@ class Place(NamedTuple):
 )
 async def stream_changes(call: Call[None, StreamQuery]) -> Stream:
     """From the place named by Last-Event-ID on, or from now."""
-    call.desk.seats.check()
+    call.state.streams.check()
     text = call.request.headers.get("last-event-id")
-    oldest, newest = await call.parts.catalog.head()
-    place = _read_place(text) if text else Place(newest, _RECORD_END)
+    oldest, newest = await call.deps.catalog.head()
+    place = _read_position(text) if text else StreamPosition(newest, _RECORD_END)
     lost = not oldest - 1 <= place.seq <= newest
     if lost:
         # What was missed is no longer kept (or is of another journal): the reader starts afresh.
-        place = Place(newest, _RECORD_END)
+        place = StreamPosition(newest, _RECORD_END)
     pieces = _digests(call, place) if call.query.digest else _pieces(call, place, lost=lost)
-    return Stream(pieces, EVENTS, closing=call.parts.closing, seats=call.desk.seats)
+    return Stream(pieces, EVENTS, closing=call.deps.closing, seats=call.state.streams)
 
 
-def _read_place(text: str) -> Place:
+def _read_position(text: str) -> StreamPosition:
     found = _EVENT_ID.match(text)
     if found is None:
         raise invalid("Last-Event-ID", "the `id` of an event of this stream, such as `42.0`")
-    return Place(int(found[1]), int(found[2]))
+    return StreamPosition(int(found[1]), int(found[2]))
 
 
 async def _pieces(
-    call: Call[None, StreamQuery], place: Place, *, lost: bool
+    call: Call[None, StreamQuery], place: StreamPosition, *, lost: bool
 ) -> AsyncGenerator[bytes, None]:
-    parts = call.parts
+    parts = call.deps
     # Where it starts is told at once: who loses the line before the first change misses nothing.
     yield b"retry: 1000\n\n" + (_reset(place) if lost else b"id: %d.%d\n\n" % place)
     # The record of the last change seen is read again: it may hold more than was taken.
     after, newest = place.seq - (place.number < _RECORD_END), place.seq
     while True:
         if after < newest:
-            async with call.desk.catching_up:
+            async with call.state.stream_reads:
                 texts, last = await _next_texts(call, place, after)
             for text in texts:
                 yield text
@@ -112,28 +112,30 @@ async def _pieces(
             continue
         try:
             async with asyncio.timeout(STREAM_KEEPALIVE_S):
-                newest = await parts.feed.wait_beyond(after)
+                newest = await parts.commits.wait_beyond(after)
         except TimeoutError:
             yield b": still here\n\n"
 
 
 async def _next_texts(
-    call: Call[None, StreamQuery], place: Place, after: int
+    call: Call[None, StreamQuery], place: StreamPosition, after: int
 ) -> tuple[list[bytes], int]:
     """What the next records have to tell, and the last of them that had anything.
 
     The records themselves, with all that was submitted, do not wait for a slow reader.
     """
-    changes = await call.parts.catalog.changes_after(Seq(after), STREAM_RECORDS)
+    changes = await call.deps.catalog.changes_after(Seq(after), STREAM_RECORDS)
     new = [one for one in changes if (one.seq, one.index) > place]
     texts = []
-    for text in _encoded(await own_changes(call, new)):
+    for text in _encoded(await visible_changes(call, new)):
         texts.append(text)
         await asyncio.sleep(0)
     return texts, max((one.seq for one in changes), default=0)
 
 
-async def _digests(call: Call[None, StreamQuery], place: Place) -> AsyncGenerator[bytes, None]:
+async def _digests(
+    call: Call[None, StreamQuery], place: StreamPosition
+) -> AsyncGenerator[bytes, None]:
     """However much happens, what it costs is the same: nothing of the journal is read."""
     seq: int = place.seq
     yield b"retry: 1000\n\n"
@@ -143,7 +145,7 @@ async def _digests(call: Call[None, StreamQuery], place: Place) -> AsyncGenerato
         await asyncio.sleep(DIGEST_S)
         try:
             async with asyncio.timeout(STREAM_KEEPALIVE_S):
-                seq = await call.parts.feed.wait_beyond(seq)
+                seq = await call.deps.commits.wait_beyond(seq)
         except TimeoutError:
             # Told again although nothing changed: a reader that slept knows by it that all is well.
             continue
@@ -163,5 +165,5 @@ def _event(change: Change) -> bytes:
     return b"id: %d.%d\ndata: %b\n\n" % (change.seq, change.index, encode(view))
 
 
-def _reset(place: Place) -> bytes:
+def _reset(place: StreamPosition) -> bytes:
     return b'event: reset\nid: %d.%d\ndata: {"kind":"reset"}\n\n' % place

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from rota.api.limits import (
-    TIMELINE_PARTS,
+    TIMELINE_BUCKET_PARTS,
+    TIMELINE_BUCKETS,
     TIMELINE_SAMPLE,
     TIMELINE_SAMPLE_OWN,
-    TIMELINE_STRETCHES,
 )
 from rota.core.model import ExecutionState, Instant, Millis, WorkerId
 from rota.store.protocol import QueryStore
@@ -23,7 +23,7 @@ from rota.wire.overview import TimelineBucketsView, WorkerBucketsView
 FAILED = (ExecutionState.FAILED, ExecutionState.TIMED_OUT, ExecutionState.LOST)
 
 
-async def crowd_within(
+async def timeline_buckets(
     catalog: QueryStore,
     start: Instant,
     end: Instant,
@@ -31,15 +31,17 @@ async def crowd_within(
     tenant: str | None,
 ) -> TimelineBucketsView:
     """What began within the window, end included: on one worker, of one tenant, or all."""
-    step = -(-(end + 1 - start) // (TIMELINE_STRETCHES * TIMELINE_PARTS))
+    step = -(-(end + 1 - start) // (TIMELINE_BUCKETS * TIMELINE_BUCKET_PARTS))
     edges = [*range(start, end + 1, step), end + 1]
     bounds = tuple(map(first_id, edges))
     limit = TIMELINE_SAMPLE if tenant is None else TIMELINE_SAMPLE_OWN
     query = SampleQuery(bounds=bounds, worker_id=worker_id, tenant=tenant, limit=limit)
-    return counted(await catalog.sample_executions(query), edges, limit)
+    return count_buckets(await catalog.sample_executions(query), edges, limit)
 
 
-def counted(found: Sequence[Sampled], edges: Sequence[Instant], limit: int) -> TimelineBucketsView:
+def count_buckets(
+    found: Sequence[Sampled], edges: Sequence[Instant], limit: int
+) -> TimelineBucketsView:
     """The whole of what the samples are the beginning of; `edges` are one more than their parts.
 
     How fast a part went is seen by all that was looked at; what is counted is the asker's own.
@@ -51,17 +53,17 @@ def counted(found: Sequence[Sampled], edges: Sequence[Instant], limit: int) -> T
         stretch: _factor(parts, edges[stretch], edges[stretch + 1]) if _is_cut(parts, limit) else 1
         for stretch, parts in seen.items()
     }
-    size = -(-(len(edges) - 1) // TIMELINE_PARTS)
+    size = -(-(len(edges) - 1) // TIMELINE_BUCKET_PARTS)
     lanes: dict[WorkerId, WorkerBucketsView] = {}
     for one in (sampled for sampled in found if sampled.is_own):
         if one.worker_id not in lanes:
             lanes[one.worker_id] = WorkerBucketsView(one.worker_id, [0] * size, [0] * size)
         lane, count = lanes[one.worker_id], round(one.count * factors[one.stretch])
-        lane.began[one.stretch // TIMELINE_PARTS] += count
+        lane.began[one.stretch // TIMELINE_BUCKET_PARTS] += count
         if one.state in FAILED:
-            lane.failed[one.stretch // TIMELINE_PARTS] += count
+            lane.failed[one.stretch // TIMELINE_BUCKET_PARTS] += count
     return TimelineBucketsView(
-        step=(edges[1] - edges[0]) * TIMELINE_PARTS / 1000,
+        step=(edges[1] - edges[0]) * TIMELINE_BUCKET_PARTS / 1000,
         total=sum(sum(lane.began) for lane in lanes.values()),
         estimated=any(_is_cut(parts, limit) for parts in seen.values()),
         lanes=[lanes[worker_id] for worker_id in sorted(lanes)],

@@ -10,21 +10,21 @@ import msgspec
 
 from rota.api.cell.cluster import show_cluster
 from rota.api.door.roles import Permission
-from rota.api.jobs.error_groups import group, read_dead
+from rota.api.jobs.error_groups import group_by_error, read_failed
 from rota.api.limits import (
     ATTENTION_FAILED_MS,
     ATTENTION_ITEMS,
     ATTENTION_JOBS,
+    ATTENTION_LOSS_MS,
     ATTENTION_S,
     DIGEST_S,
     HISTORY_LONG_S,
     HISTORY_STEP_S,
-    LOSS_MS,
     SCHEDULE_LATE_MS,
 )
 from rota.api.lookup import is_own
 from rota.api.metrics import amounts, worker_status
-from rota.api.parts import Parts
+from rota.api.parts import AppDeps
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.model import ExecutionState, Instant, JobState, WorkerId, WorkerState
 from rota.core.records.glance import ScheduleInfo
@@ -47,9 +47,9 @@ class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
     window: Literal["hour", "day"] = "hour"
 
 
-async def stats_of(parts: Parts) -> StatsView:
+async def stats_of(parts: AppDeps) -> StatsView:
     """The figures of the whole cell."""
-    brain, figures = parts.brain, parts.figures
+    brain, figures = parts.brain, parts.metrics
     jobs: Counter[str] = Counter(dict.fromkeys((state.value for state in JobState), 0))
     await brain.settled()
     queues = brain.queues()
@@ -89,9 +89,9 @@ async def stats_of(parts: Parts) -> StatsView:
 )
 async def show_stats(call: Call[None, NoQuery]) -> StatsView:
     """What an overview shows; a tenant's token is told of its own jobs."""
-    stats = await stats_of(call.parts)
+    stats = await stats_of(call.deps)
     if call.caller.tenant is not None:
-        own = await call.parts.catalog.count_jobs(call.caller.tenant)
+        own = await call.deps.catalog.count_jobs(call.caller.tenant)
         stats.jobs = {state.value: own.get(state, 0) for state in JobState}
         stats.submitted_total = sum(stats.jobs.values())
     return stats
@@ -113,10 +113,10 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
 )
 async def show_history(call: Call[None, HistoryQuery]) -> HistoryView:
     """How the figures moved since this server leads."""
-    recorder = call.parts.recorder
+    recorder = call.deps.metrics_history
     if call.query.window == "day":
-        return HistoryView(HISTORY_LONG_S, [] if recorder is None else recorder.coarse())
-    return HistoryView(HISTORY_STEP_S, [] if recorder is None else recorder.fine())
+        return HistoryView(HISTORY_LONG_S, [] if recorder is None else recorder.last_day())
+    return HistoryView(HISTORY_STEP_S, [] if recorder is None else recorder.last_hour())
 
 
 @Operation(
@@ -125,13 +125,13 @@ async def show_history(call: Call[None, HistoryQuery]) -> HistoryView:
     "Who is signed in",
     tag="Service",
     permission=Permission.KNOWN,
-    anywhere=True,
+    any_server=True,
     answer=SessionView,
     examples={"answer": "session"},
 )
 async def show_session(call: Call[None, NoQuery]) -> SessionView:
     """Who asks, and who answers."""
-    parts, caller = call.parts, call.caller
+    parts, caller = call.deps, call.caller
     return SessionView(
         name=caller.name,
         role=caller.role.value,
@@ -148,13 +148,13 @@ async def digest_of(call: Call[Any, Any], seq: int) -> bytes:
 
     Only the leader has the figures, and a tenant's reader is told only that something happened.
     """
-    if call.caller.tenant is not None or not call.parts.brain.ready:
+    if call.caller.tenant is not None or not call.deps.brain.ready:
         return encode(DigestView(seq))
-    board, now = call.desk.board, call.parts.brain.clock.steady()
+    board, now = call.state.answers, call.deps.brain.clock.steady()
     if board.digest is None or now - board.digest_at >= DIGEST_S * 900:
-        recorder = call.parts.recorder
+        recorder = call.deps.metrics_history
         sample = None if recorder is None else recorder.newest()
-        board.digest = encode(DigestView(seq, await stats_of(call.parts), sample))
+        board.digest = encode(DigestView(seq, await stats_of(call.deps), sample))
         board.digest_at = now
     return board.digest
 
@@ -174,7 +174,7 @@ async def digest_of(call: Call[Any, Any], seq: int) -> bytes:
 )
 async def show_attention(call: Call[None, NoQuery]) -> AttentionView:
     """What needs a person; the same answer is good for a few seconds."""
-    board, now = call.desk.board, call.parts.brain.clock.steady()
+    board, now = call.state.answers, call.deps.brain.clock.steady()
     if call.caller.tenant is not None:
         return await _attention(call)
     if board.attention is None or now - board.attention_at >= ATTENTION_S * 1000:
@@ -187,19 +187,19 @@ async def _attention(call: Call[Any, NoQuery]) -> AttentionView:
     if call.caller.tenant is None:
         cluster = await show_cluster(call)
         items += [ConcernView("cluster", "", "cluster", text) for text in cluster.warnings]
-        await call.parts.alerts.open()
-        items += _alerts(call.parts)
-        await call.parts.brain.settled()
-        items += _workers(call.parts)
+        await call.deps.alerts.open()
+        items += _alerts(call.deps)
+        await call.deps.brain.settled()
+        items += _workers(call.deps)
         items += await _lost(call)
     items += await _failing(call)
     if call.caller.tenant is None:
-        items += _queues(call.parts)
+        items += _queues(call.deps)
     items += _schedules(call)
     return AttentionView(items[:ATTENTION_ITEMS])
 
 
-def _alerts(parts: Parts) -> Iterator[ConcernView]:
+def _alerts(parts: AppDeps) -> Iterator[ConcernView]:
     """Rules that fire; one that somebody has silenced is known to need attention."""
     watch, now = parts.alerts, parts.brain.clock.now()
     for rule in watch.firing():
@@ -210,7 +210,7 @@ def _alerts(parts: Parts) -> Iterator[ConcernView]:
             yield ConcernView("alert", rule.name, rule.name, said, since=since)
 
 
-def _workers(parts: Parts) -> Iterator[ConcernView]:
+def _workers(parts: AppDeps) -> Iterator[ConcernView]:
     """Silent ones, and those that went with work in their hands; leaving in peace is no concern."""
     for glance in parts.brain.workers():
         worker, status = glance.worker, worker_status(glance)
@@ -233,12 +233,12 @@ def _workers(parts: Parts) -> Iterator[ConcernView]:
 async def _lost(call: Call[Any, Any]) -> list[ConcernView]:
     """Workers that lost executions lately, newest loss first."""
     query = ExecutionQuery(states=(ExecutionState.LOST,), limit=ATTENTION_JOBS)
-    since = call.parts.brain.clock.now() - LOSS_MS
+    since = call.deps.brain.clock.now() - ATTENTION_LOSS_MS
     losses: dict[str, list[Instant]] = {}
-    for one in await call.parts.catalog.find_executions(query):
+    for one in await call.deps.catalog.find_executions(query):
         if (one.ended_at or one.claimed_at) >= since:
             losses.setdefault(one.worker_id, []).append(one.ended_at or one.claimed_at)
-    names = {glance.worker.id: glance.worker.name for glance in call.parts.brain.workers()}
+    names = {glance.worker.id: glance.worker.name for glance in call.deps.brain.workers()}
     return [
         ConcernView(
             "worker",
@@ -255,9 +255,9 @@ async def _lost(call: Call[Any, Any]) -> list[ConcernView]:
 async def _failing(call: Call[Any, Any]) -> list[ConcernView]:
     query = JobQuery(
         states=(JobState.FAILED,),
-        created_after=call.parts.brain.clock.now() - ATTENTION_FAILED_MS,
+        created_after=call.deps.brain.clock.now() - ATTENTION_FAILED_MS,
     )
-    found, _ = await read_dead(call, query, ATTENTION_JOBS)
+    found, _ = await read_failed(call, query, ATTENTION_JOBS)
     return [
         ConcernView(
             "failing",
@@ -268,12 +268,12 @@ async def _failing(call: Call[Any, Any]) -> list[ConcernView]:
             since=one.last_at,
             job_id=one.job_ids[0],
         )
-        for one in group(found)[:10]
+        for one in group_by_error(found)[:10]
     ]
 
 
-def _queues(parts: Parts) -> Iterator[ConcernView]:
-    growing = {} if parts.recorder is None else parts.recorder.growing()
+def _queues(parts: AppDeps) -> Iterator[ConcernView]:
+    growing = {} if parts.metrics_history is None else parts.metrics_history.growing()
     for glance in parts.brain.queues():
         name, waiting = glance.queue.name, glance.depth.get(JobState.QUEUED, 0)
         if glance.queue.paused and waiting:
@@ -284,8 +284,8 @@ def _queues(parts: Parts) -> Iterator[ConcernView]:
 
 
 def _schedules(call: Call[Any, Any]) -> Iterator[ConcernView]:
-    now = call.parts.brain.clock.now()
-    own = call.parts.brain.schedules(lambda one: is_own(call, one.definition.job.terms))
+    now = call.deps.brain.clock.now()
+    own = call.deps.brain.schedules(lambda one: is_own(call, one.definition.job.terms))
     for glance in own:
         if said := _late(glance, now):
             one = glance.schedule

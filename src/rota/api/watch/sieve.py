@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.api.lookup import tenants_of
-from rota.api.parts import TenantBook
+from rota.api.parts import TenantCache
 from rota.api.routes import Call
 from rota.core.model import JobId
 from rota.core.outcome import (
@@ -22,41 +22,41 @@ from rota.core.records.event_writes import DropTrigger, PutTrigger, PutTriggerDe
 from rota.store.protocol import Change
 
 
-async def own_changes(call: Call[Any, Any], changes: Sequence[Change]) -> Sequence[Change]:
+async def visible_changes(call: Call[Any, Any], changes: Sequence[Change]) -> Sequence[Change]:
     """All of them, or those of a tenant's own and of the workers and queues everybody shares.
 
     That something is gone is told if it was told of before: nobody else knows any more whose it
     was. The same goes for instants and events that made no job.
     """
-    own, book = call.caller.tenant, call.desk.tenants
+    own, book = call.caller.tenant, call.state.tenants
     if own is None:
         return changes
     for change in changes:
-        _note(book, change)
+        _note_tenant(book, change)
     unknown = {job_id: None for job_id in map(_job_of, changes) if _is_unknown(book, job_id)}
-    found = await tenants_of(call.parts.catalog, [one for one in unknown if one is not None])
+    found = await tenants_of(call.deps.catalog, [one for one in unknown if one is not None])
     for job_id, tenant in found.items():
-        book.note(job_id, tenant)
-    return [one for one in changes if (thing := _thing_of(one)) is None or book.of(thing) == own]
+        book.record(job_id, tenant)
+    return [one for one in changes if (thing := _owned_id(one)) is None or book.of(thing) == own]
 
 
-def _note(book: TenantBook, change: Change) -> None:
+def _note_tenant(book: TenantCache, change: Change) -> None:
     match change.write:
         case PutJob(id=job_id, spec=spec):
-            book.note(job_id, spec.terms.tenant)
+            book.record(job_id, spec.terms.tenant)
         case PutSchedule(schedule=schedule):
-            book.note(schedule.id, schedule.definition.job.terms.tenant)
+            book.record(schedule.id, schedule.definition.job.terms.tenant)
         case PutTrigger(trigger=trigger):
-            book.note(trigger.id, trigger.definition.job.terms.tenant)
+            book.record(trigger.id, trigger.definition.job.terms.tenant)
         case _:
             pass
 
 
-def _is_unknown(book: TenantBook, job_id: JobId | None) -> bool:
+def _is_unknown(book: TenantCache, job_id: JobId | None) -> bool:
     return job_id is not None and book.of(job_id) is None
 
 
-def _thing_of(change: Change) -> str | None:
+def _owned_id(change: Change) -> str | None:
     """What a change is about, if that is somebody's; None: it is everybody's."""
     match change.write:
         case PutSchedule(schedule=schedule):

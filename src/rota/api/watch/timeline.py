@@ -12,10 +12,10 @@ from msgspec import Meta
 from rota.api.door.roles import Permission
 from rota.api.limits import TIMELINE_WINDOW_MS_MAX
 from rota.api.lookup import outlines_of
-from rota.api.pace import Pace
+from rota.api.pace import PageSize
 from rota.api.problems import invalid
 from rota.api.routes import Call, Operation
-from rota.api.watch.crowds import crowd_within, first_id
+from rota.api.watch.crowds import first_id, timeline_buckets
 from rota.core.model import Execution, Instant, WorkerId
 from rota.store.protocol import ExecutionQuery, Outline
 from rota.wire.jobs import Moment
@@ -58,16 +58,16 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
     """
     start, end = _window(call)
     found, more = await _claimed_within(call, start, end)
-    live, running = await _live(call)
+    live, running = await _running(call)
     crowd = None
     if more:
         whose = (_worker(call), call.caller.tenant)
-        crowd, found = await crowd_within(call.parts.catalog, start, end, *whose), []
+        crowd, found = await timeline_buckets(call.deps.catalog, start, end, *whose), []
     known = {one.id for one in live}
     # What runs is shown before anything else: on a busy cell the newest are all short ones.
     found = [*live, *(one for one in found if one.id not in known)]
-    shown = [one for one in found if one.claimed_at <= end][: call.parts.limits.timeline_bars_max]
-    told = await outlines_of(call.parts.catalog, dict.fromkeys(one.job_id for one in shown))
+    shown = [one for one in found if one.claimed_at <= end][: call.deps.limits.timeline_bars_max]
+    told = await outlines_of(call.deps.catalog, dict.fromkeys(one.job_id for one in shown))
     jobs = {job.id: job for job in told if call.caller.tenant in (None, job.tenant)}
     bars = [_bar(one, jobs[one.job_id]) for one in shown if one.job_id in jobs]
     kept = await _reserved(call, end)
@@ -77,7 +77,7 @@ async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
 
 
 async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[ReservedView]:
-    brain, wanted, own = call.parts.brain, _worker(call), call.caller.tenant
+    brain, wanted, own = call.deps.brain, _worker(call), call.caller.tenant
     if end < brain.clock.now() - NOW_MS:
         return []
     await brain.settled()
@@ -92,12 +92,12 @@ async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[Reser
         for one in brain.places()
         if wanted in (None, one.worker_id) and own in (None, one.tenant)
     )
-    return list(islice(kept, call.parts.limits.timeline_bars_max))
+    return list(islice(kept, call.deps.limits.timeline_bars_max))
 
 
 def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
     asked = call.query
-    end = call.parts.brain.clock.now() if asked.before is None else to_instant(asked.before)
+    end = call.deps.brain.clock.now() if asked.before is None else to_instant(asked.before)
     start = end - WINDOW_MS if asked.after is None else to_instant(asked.after)
     if start < 0:
         raise invalid("before" if asked.after is None else "after", "not before 1970")
@@ -112,13 +112,13 @@ async def _claimed_within(
     call: Call[None, TimelineQuery], start: Instant, end: Instant
 ) -> tuple[list[Execution], bool]:
     found: list[Execution] = []
-    most = call.parts.limits.timeline_bars_max
-    before, pace = first_id(end + 1), Pace(most, call.parts.limits.read_at_once)
+    most = call.deps.limits.timeline_bars_max
+    before, pace = first_id(end + 1), PageSize(most, call.deps.limits.read_at_once)
     while len(found) < most:
         size = pace.size
         query = ExecutionQuery(worker_id=_worker(call), before=before, limit=size)
-        part = await call.parts.catalog.find_executions(query)
-        pace.note(part)
+        part = await call.deps.catalog.find_executions(query)
+        pace.record(part)
         found += [one for one in part if one.claimed_at >= start]
         if len(part) < size or part[-1].claimed_at < start:
             return found, False
@@ -126,9 +126,9 @@ async def _claimed_within(
     return found, True
 
 
-async def _live(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution], int]:
+async def _running(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution], int]:
     """What runs now, however long ago it began: as much as is drawn, and how much there is."""
-    brain, wanted = call.parts.brain, _worker(call)
+    brain, wanted = call.deps.brain, _worker(call)
     await brain.settled()
     ids = [
         execution_id
@@ -137,9 +137,9 @@ async def _live(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution], i
         for execution_id in glance.executions
     ]
     found: list[Execution] = []
-    most, step = call.parts.limits.timeline_bars_max, call.parts.limits.read_at_once
+    most, step = call.deps.limits.timeline_bars_max, call.deps.limits.read_at_once
     for at in range(0, min(len(ids), most), step):
-        found += await call.parts.catalog.executions(ids[at : at + step])
+        found += await call.deps.catalog.executions(ids[at : at + step])
     return found[:most], len(ids)
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from rota.api.cell.tokens import new_token, new_token_view, token_view
-from rota.api.door.roster import Roster
+from rota.api.door.roster import TokenCache
 from rota.api.ids import IdMint, mint_token
 from rota.cli.connect import connected, every_item
 from rota.cli.problems import Failure
@@ -71,15 +71,15 @@ class StoreTokens:
         return new_token_view(token, text, now)
 
     def all_tokens(self) -> list[TokenView]:
-        async def read(roster: Roster) -> list[TokenView]:
-            return [token_view(one, self._clock.now()) for one in roster.everyone()]
+        async def read(roster: TokenCache) -> list[TokenView]:
+            return [token_view(one, self._clock.now()) for one in roster.all_tokens()]
 
         return self._run(read)
 
     def revoke(self, token_id: str) -> None:
         self._run(lambda roster: roster.revoke(token_id, self._clock.now()))
 
-    def _run(self, work: Callable[[Roster], Awaitable[T]]) -> T:
+    def _run(self, work: Callable[[TokenCache], Awaitable[T]]) -> T:
         try:
             return asyncio.run(self._work(work))
         except StoreLockedError as error:
@@ -88,9 +88,9 @@ class StoreTokens:
         except StoreError as error:
             raise Failure(str(error)) from error
 
-    async def _work(self, work: Callable[[Roster], Awaitable[T]]) -> T:
+    async def _work(self, work: Callable[[TokenCache], Awaitable[T]]) -> T:
         async with self._opened() as book:
-            roster = Roster(book, self._clock)
+            roster = TokenCache(book, self._clock)
             await roster.refresh()
             return await work(roster)
 

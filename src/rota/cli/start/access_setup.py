@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from rota.api.cell.tokens import new_token
 from rota.api.door.auth import LOOPBACK_HOSTS, Access
-from rota.api.door.roster import Roster
-from rota.api.door.throttle import Buckets, Rate, Throttle
-from rota.api.door.trail import AuditTrail
+from rota.api.door.roster import TokenCache
+from rota.api.door.throttle import Rate, RateLimiter, Throttle
+from rota.api.door.trail import AuditLog
 from rota.api.ids import IdMint, mint_token
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.ports import Clock
@@ -77,48 +77,48 @@ class AccessSetup:
     """Authentication of a server, and its background tasks."""
 
     access: Access
-    audit: AuditTrail
+    audit: AuditLog
     token: str | None
     """The one in the data folder, which this server made known."""
 
     async def start(self) -> None:
         """Looks for changes and writes entries from now on."""
-        await self.access.roster.start()
+        await self.access.tokens.start()
         await self.audit.start()
 
     async def stop(self) -> None:
         """Writes the last entries; the store must still be there."""
-        await self.access.roster.stop()
+        await self.access.tokens.stop()
         await self.audit.stop()
 
     def sign_in_path(self) -> str | None:
         """Returns the path that signs a browser in as the local token, once."""
-        known = None if self.token is None else self.access.roster.find(self.token)
-        return None if known is None else f"/?token={self.access.codes.issue(known.id)}"
+        known = None if self.token is None else self.access.tokens.find(self.token)
+        return None if known is None else f"/?token={self.access.sign_in_codes.issue(known.id)}"
 
 
 async def open_access(
     options: UpOptions | ServerOptions, store: Store, clock: Clock
 ) -> AccessSetup:
     """Sets up what the options ask for, and makes the first token where there is to be one."""
-    roster = Roster(store.access, clock)
+    roster = TokenCache(store.access, clock)
     await roster.refresh()
     token = None
     if options.auth and makes_token(options):
         token = await local_token(roster, options.data, _token_creator(options), clock)
     access = Access(
-        roster=roster,
+        tokens=roster,
         no_auth=not options.auth,
         hosts=tuple(
             dict.fromkeys((*LOOPBACK_HOSTS, options.host, *options.names, *_own_host(options)))
         ),
         secure_cookies=options.tls_cert is not None,
         throttle=Throttle(
-            by_token=Buckets(_rate(options.rate_limit)),
-            by_address=Buckets(_rate(options.address_limit)),
+            by_token=RateLimiter(_rate(options.rate_limit)),
+            by_address=RateLimiter(_rate(options.address_limit)),
         ),
     )
-    return AccessSetup(access, AuditTrail(store.access, clock, options.audit_age_ms), token)
+    return AccessSetup(access, AuditLog(store.access, clock, options.audit_age_ms), token)
 
 
 def makes_token(options: UpOptions | ServerOptions) -> bool:
@@ -126,7 +126,7 @@ def makes_token(options: UpOptions | ServerOptions) -> bool:
     return options.store is None or isinstance(options, UpOptions)
 
 
-async def local_token(roster: Roster, data: Path, maker: str, clock: Clock) -> str:
+async def local_token(roster: TokenCache, data: Path, maker: str, clock: Clock) -> str:
     """Returns the admin token of a data folder: an ordinary one, whose text is in a file there.
 
     A file that is gone, or whose token ended, gets a new one, and the maker's old one is revoked.
@@ -135,7 +135,7 @@ async def local_token(roster: Roster, data: Path, maker: str, clock: Clock) -> s
     known = roster.find(text) if text else None
     if known is not None and known.is_live(now):
         return text
-    for old in roster.everyone():
+    for old in roster.all_tokens():
         if old.created_by == maker and old.is_live(now):
             await roster.revoke(old.id, now)
     if known is not None or not text:

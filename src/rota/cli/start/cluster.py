@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rota import __version__
-from rota.api.parts import Parts
-from rota.api.peers.mailbox import Mailbox
+from rota.api.parts import AppDeps
+from rota.api.peers.mailbox import LeaderlessInbox
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.presence import Membership
@@ -58,11 +58,11 @@ async def open_durability(options: UpOptions | ServerOptions, store: Store) -> D
 
 
 async def join_cluster(
-    parts: Parts, store: Store, member: CellMember, tls: ssl.SSLContext | None
-) -> tuple[Parts, ClusterMembership]:
+    parts: AppDeps, store: Store, member: CellMember, tls: ssl.SSLContext | None
+) -> tuple[AppDeps, ClusterMembership]:
     """Adds the parts of a server that shares its store; alone it has no peer to forward to."""
     if member.ttl_ms is None:
-        return parts, ClusterMembership(parts.assurance)
+        return parts, ClusterMembership(parts.durability)
     me = Node(
         node=member.node,
         address=member.address,
@@ -76,11 +76,11 @@ async def join_cluster(
     from rota.api.peers.reach import Reach
 
     http = open_http(tls)
-    forwarder = Forwarder(parts.brain, parts.access.roster, member.node, parts.closing, http)
-    mailbox = Mailbox(store, parts.brain.clock)
-    joined = replace(parts, forwarder=forwarder, mailbox=mailbox, presence=presence)
+    forwarder = Forwarder(parts.brain, parts.access.tokens, member.node, parts.closing, http)
+    mailbox = LeaderlessInbox(store, parts.brain.clock)
+    joined = replace(parts, forwarder=forwarder, leaderless_inbox=mailbox, membership=presence)
     reach = Reach(parts.brain, presence, http)
-    return joined, ClusterMembership(parts.assurance, forwarder, presence, reach)
+    return joined, ClusterMembership(parts.durability, forwarder, presence, reach)
 
 
 async def refuse_duplicate_name(store: Store, me: CellMember, *, gone_ms: int = GONE_MS) -> None:

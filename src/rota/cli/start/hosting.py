@@ -21,8 +21,8 @@ import structlog
 import uvicorn
 
 from rota.api.connections import BoundedProtocol
-from rota.api.door.lobby import Lobby
-from rota.api.limits import CONNECTIONS_MAX, FILES_RESERVED, UNTAKEN_S
+from rota.api.door.lobby import ConnectionLimit
+from rota.api.limits import CONNECTIONS_MAX, FILES_RESERVED, STALL_CHECK_S
 from rota.api.waiting import first_of
 from rota.cli.start.event_loop import run_event_loop
 from rota.cli.start.server_log import set_up_log
@@ -87,7 +87,7 @@ def url_of(options: HttpOptions, listening: socket.socket) -> str:
     return f"{scheme}://{name}:{listening.getsockname()[1]}"
 
 
-def open_connection_limit(options: HttpOptions) -> Lobby:
+def open_connection_limit(options: HttpOptions) -> ConnectionLimit:
     """Limits connections to what was asked for, or what the system allows.
 
     A process that may open no more files can still be connected to, but cannot serve a log or a
@@ -101,7 +101,7 @@ def open_connection_limit(options: HttpOptions) -> Lobby:
             f" {options.connections_max + FILES_RESERVED} open files, and here it is {allowed}:"
             " raise it (ulimit -Hn, or LimitNOFILE= of the service)"
         )
-    return Lobby(max(1, min(free, options.connections_max or CONNECTIONS_MAX)))
+    return ConnectionLimit(max(1, min(free, options.connections_max or CONNECTIONS_MAX)))
 
 
 def _raise_file_limit(wanted: int) -> int:
@@ -180,7 +180,7 @@ class Ticks:
     """uvicorn's own loop would wake an idle process ten times a second."""
     certificate: int = 100
     """Between two looks whether the certificate was renewed."""
-    clients: int = UNTAKEN_S * 10
+    clients: int = STALL_CHECK_S * 10
     """Between two looks for clients that read nothing."""
 
 
@@ -191,12 +191,12 @@ class EmbeddedServer(uvicorn.Server):
         self,
         app: object,
         options: HttpOptions,
-        lobby: Lobby | None = None,
+        lobby: ConnectionLimit | None = None,
         *,
         ticks: Ticks | None = None,
     ) -> None:
         self._ticks = Ticks() if ticks is None else ticks
-        self._connection_limit = Lobby() if lobby is None else lobby
+        self._connection_limit = ConnectionLimit() if lobby is None else lobby
         self._closed_count = 0
         self._stopping = asyncio.Event()
         super().__init__(
@@ -251,14 +251,14 @@ class EmbeddedServer(uvicorn.Server):
 
     def _check_connections(self) -> None:
         lobby = self._connection_limit
-        lobby.look()
-        turned_away = lobby.dismissed + lobby.refused
+        lobby.close_stalled()
+        turned_away = lobby.evicted + lobby.refused
         # Logged a few times a minute at most, however many are closed.
         if turned_away > self._closed_count:
             log.warning(
                 "connections at their limit: raise --connections-max, or see who holds them",
                 limit=lobby.limit,
-                closed_while_idle=lobby.dismissed,
+                closed_while_idle=lobby.evicted,
                 refused=lobby.refused,
             )
         self._closed_count = turned_away

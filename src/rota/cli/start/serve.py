@@ -19,9 +19,9 @@ from rota import __version__
 from rota.alerts.channels import Notifier
 from rota.alerts.figures import Sampler
 from rota.alerts.watch import AlertEvaluator
-from rota.api.app import Parts, create_app
-from rota.api.files import Files
-from rota.api.history import Recorder
+from rota.api.app import AppDeps, create_app
+from rota.api.files import FileStores
+from rota.api.history import MetricsHistory
 from rota.api.peers.submitted import SubmittedSpecs
 from rota.cli.planning.simulation_process import SimulationProcess
 from rota.cli.start.access_setup import AccessSetup, announce, open_access, withdraw
@@ -86,7 +86,7 @@ class Storage:
 
     options: UpOptions | ServerOptions
     store: SqliteStore | PostgresStore
-    files: Files
+    files: FileStores
     cell: str
 
 
@@ -104,7 +104,7 @@ class Service:
     serving: asyncio.Task[None]
     pulse: asyncio.Task[None]
     background: Sequence[BackgroundService]
-    files: Files
+    files: FileStores
 
     async def stop(self) -> None:
         """Lets streams end, answers what waits, and closes the store last.
@@ -193,10 +193,12 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     access = await open_access(options, store, clock)
     await access.start()
     figures = LiveEngineMetrics(counts, engine)
-    recorder = Recorder(engine, figures)
+    recorder = MetricsHistory(engine, figures)
     assurance = await open_durability(options, store)
     lobby = open_connection_limit(options)
-    alone = replace(_parts(storage, figures, access, assurance), recorder=recorder, lobby=lobby)
+    alone = replace(
+        _parts(storage, figures, access, assurance), metrics_history=recorder, connections=lobby
+    )
     parts, membership = await join_cluster(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
     upkeep = _cleaners(storage, engine)
@@ -233,7 +235,7 @@ def _cleaners(storage: Storage, engine: Engine) -> tuple[Retention, StorageSweep
     age_ms = options.bundle_retention_ms
     return (
         Retention(storage.store, engine, options.retention_ms),
-        StorageSweep(files.book, files.blobs, files.spool, engine, age_ms),
+        StorageSweep(files.objects, files.blobs, files.spool, engine, age_ms),
     )
 
 
@@ -269,23 +271,23 @@ def _disk_free(data: Path) -> int:
 
 def _parts(
     storage: Storage, figures: LiveEngineMetrics, access: AccessSetup, assurance: DurabilityMonitor
-) -> Parts:
+) -> AppDeps:
     engine, store = figures.engine, storage.store
     disk_free = partial(_disk_free, storage.options.data)
     watcher = Sampler(engine, figures, disk_free)
-    return Parts(
+    return AppDeps(
         brain=engine,
         catalog=store.catalog,
         logs=store.logs,
         files=storage.files,
         hooks=store.hooks,
-        feed=engine.journal_notifier,
+        commits=engine.journal_notifier,
         access=access.access,
         audit=access.audit,
-        figures=figures,
+        metrics=figures,
         alerts=AlertEvaluator(engine, watcher, store.notes, Notifier(storage.cell)),
         node=engine.node,
-        assurance=assurance,
+        durability=assurance,
         version=__version__,
         started_at=engine.clock.now(),
         disk_free=disk_free,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from rota.api.files import Files
+from rota.api.files import FileStores
 from rota.api.ids import mint_session
 from rota.cli.start.hosting import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
@@ -86,7 +86,7 @@ NO_STORAGE = (
 
 async def open_files(
     options: UpOptions | ServerOptions, store: SqliteStore | PostgresStore
-) -> Files:
+) -> FileStores:
     """Opens the named storage for large files; without one the data folder, or the database."""
     named = None if options.objects is None else open_blobs(options.objects)
     if named is not None:
@@ -94,10 +94,10 @@ async def open_files(
     shares = not isinstance(store, SqliteStore)
     own: Blobs = _own_folder(options) if isinstance(store, SqliteStore) else store.blobs
     blobs = own if named is None else FallbackBlobs(named, own)
-    return Files(
+    return FileStores(
         spool=Spool(options.data / "uploads"),
         outputs=Outputs(store.artifacts, store.objects, None if shares and not named else blobs),
-        book=store.objects,
+        objects=store.objects,
         blobs=blobs,
         warnings=(NO_STORAGE,) if shares and not named else (),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.api.parts import Parts
+from rota.api.parts import AppDeps
 from rota.engine.loop import Engine
 from rota.traces.follower import TraceFollower
 from rota.traces.naming import RecordingPropagator
@@ -52,8 +52,8 @@ class Tracing:
 
 
 def trace(
-    parts: Parts, engine: Engine, environment: Mapping[str, str]
-) -> tuple[Parts, list[Tracing]]:
+    parts: AppDeps, engine: Engine, environment: Mapping[str, str]
+) -> tuple[AppDeps, list[Tracing]]:
     """Adds tracing if it is configured; otherwise nothing of the SDK is loaded."""
     if not wants_traces(environment):
         return parts, []
