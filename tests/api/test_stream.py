@@ -114,7 +114,7 @@ async def test_only_so_many_streams_are_open_and_leaving_frees_the_seat(
     house: InProcessServer,
 ) -> None:
     server, _ = house.app._app.find("/stream")  # type: ignore[attr-defined]  # the directory's
-    seats: ConcurrencyLimit = server._servers["GET"]._desk.seats
+    seats: ConcurrencyLimit = server._servers["GET"]._state.streams
     seats._taken = STREAMS_MAX - 1
     async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")

@@ -255,7 +255,7 @@ async def _lock(dsn: str, seconds: float) -> None:
 
 
 async def _hog(dsn: str, seconds: float) -> tuple[int, int]:
-    hogs: list[asyncpg.Connection[asyncpg.ObservedJob]] = []
+    hogs: list[asyncpg.Connection[asyncpg.Record]] = []
     thrown = 0
     until_s = asyncio.get_running_loop().time() + seconds
     try:

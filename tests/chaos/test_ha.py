@@ -42,7 +42,7 @@ def test_a_failover_of_the_database_breaks_no_promise(
         trial.rage(Havoc(choices, seed=0, plan=list(choices)))
         report = trial.verdict()
         assert len(report.deeds) == 1
-        runs = [run.status for record in report.history.records for run in record.runs]
+        runs = [run.status for job in report.history.jobs for run in job.executions]
         assert "lost" not in runs, "a lease was longer than the failover, and yet it ran out"
         assert cluster.client().cluster().durability == "sync-ha"
 

@@ -38,7 +38,7 @@ def test_a_cell_is_there_while_its_parts_fail(tmp_path: Path) -> None:
         havoc = Havoc(choices, trial.dice.getrandbits(64), pause_s_max=PAUSE_S)
         trial.rage(havoc, seconds=SOAK_S)
         trial.verdict()
-        starts = (line.at for line in storm.notes.history.lines if line.word == "begin")
+        starts = (line.at for line in storm.notes.history.lines if line.event == "begin")
         found = probe.availability(starts, havoc.deeds)
         print(found.text())  # noqa: T201  (pytest shows it)
     for what, good in found.good.items():

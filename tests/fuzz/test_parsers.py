@@ -143,7 +143,9 @@ PARSERS = [
            ProblemError),
     Parser("traceparent", parse_traceparent, texts(f"00-{'a' * 32}-{'b' * 16}-01"), ()),
     Parser("cell of an id", tag_in, texts("01a1e084-e300-7000-98ef-464423f46e12"), ()),
-    Parser("address", address_group, texts("::1", "fe80::1%eth0", "127.0.0.1", "::ffff:1.2.3.4"), ()),
+    Parser(
+        "address", address_group, texts("::1", "fe80::1%eth0", "127.0.0.1", "::ffff:1.2.3.4"), ()
+    ),
     Parser("events", events_of, st.tuples(
         ce_headers, event_bodies | json_bodies | raw(json.dumps(EVENT).encode()),
     ), ProblemError),

@@ -139,13 +139,15 @@ def engine_environment() -> dict[str, str]:
     return env
 
 
+def _inside(value: str, outside: str) -> str:
+    """A path in the job's folder as the container sees it; every other value as it is."""
+    return FOLDER_INSIDE + value.removeprefix(outside) if value.startswith(outside) else value
+
+
 def write_env(folder: Path, env: Mapping[str, str]) -> None:
     """What the job finds around it, with its folder where that is in the container."""
     outside = str(folder)
-    lines = [
-        f"{name}={FOLDER_INSIDE + value.removeprefix(outside) if value.startswith(outside) else value}\n"
-        for name, value in env.items()
-    ]
+    lines = [f"{name}={_inside(value, outside)}\n" for name, value in env.items()]
     handle = os.open(folder / ENV_FILE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as file:
         file.writelines(lines)
