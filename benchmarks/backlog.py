@@ -23,7 +23,7 @@ from benchmarks.cell import workplace
 from benchmarks.fleet import HOUR_MS, completion
 from benchmarks.table import Row, Scale, count
 from rota.api.ids import IdMint
-from rota.core.inputs import Completion, MemoryWindow, NewJob, Poll, Register, Submit, Timing
+from rota.core.commands import Completion, MemoryWindow, NewJob, Poll, Register, Submit, Timing
 from rota.core.limits import WINDOW_JOBS
 from rota.core.model import JobId, Needs, Resources, RetryPolicy, Spec, Terms, WorkerId
 from rota.engine.clock import SystemClock

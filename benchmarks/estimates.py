@@ -16,9 +16,9 @@ from statistics import median
 from benchmarks.aside import aside
 from benchmarks.policies import LOGS
 from benchmarks.table import Row, Scale
-from rota.core.inputs import AnyInput, SetPolicy
+from rota.core.commands import AnyInput, SetPolicy
 from rota.core.model import Execution, Instant, JobId
-from rota.core.records.policy import PRESETS
+from rota.core.policy import PRESETS
 from rota.engine.calibration import Calibration, GivenEstimate, with_interval
 from rota.engine.clock import SystemClock
 from rota.engine.estimates import FORWARD_RUN

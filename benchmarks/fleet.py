@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     Completion,
     MemoryWindow,

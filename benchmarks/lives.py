@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.fleet import START, completion
-from rota.core.inputs import Completion, NewJob, Poll, Register, Submit, Timing
+from rota.core.commands import Completion, NewJob, Poll, Register, Submit, Timing
 from rota.core.model import (
     JobId,
     Needs,

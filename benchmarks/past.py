@@ -17,8 +17,7 @@ import asyncpg
 import msgspec
 
 from benchmarks.invented import DAY_MS, DAYS, Invented, Tables, Trade
-from rota.core.learned import UsageDay, UsageStats
-from rota.core.model import RuntimeStats, WorkerState
+from rota.core.model import RuntimeStats, UsageDay, UsageStats, WorkerState
 from rota.store.postgres.tables.partitions import DAILY, Daily
 from rota.store.rows import worker_row
 

@@ -14,7 +14,7 @@ from statistics import fmean
 
 from benchmarks.aside import aside
 from benchmarks.table import Row, Scale
-from rota.core.records.policy import PRESETS
+from rota.core.policy import PRESETS
 from rota.engine.clock import SystemClock
 from rota.simulate.fleet import single_machine_fleet
 from rota.simulate.study import StudySetup, evaluate_policy_shaken, load

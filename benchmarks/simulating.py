@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from benchmarks.aside import aside
 from benchmarks.table import Row, Scale, count
-from rota.core.inputs import SetPolicy
-from rota.core.records.policy import DEFAULT
+from rota.core.commands import SetPolicy
+from rota.core.policy import DEFAULT
 from rota.simulate.fleet import uniform_fleet
 from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
 from rota.simulate.world import Simulation

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from benchmarks.aside import aside
 from benchmarks.table import Row, Scale, count
 from rota.core.ids import fraction
-from rota.core.records.policy import PRESETS
+from rota.core.policy import PRESETS
 from rota.engine.clock import SystemClock
 from rota.simulate.fleet import single_machine_fleet
 from rota.simulate.metrics import makespan_ms

@@ -18,7 +18,7 @@ from rota.api.peers.submitted import SubmittedSpecs
 from rota.cli.start.cluster import join_cluster
 from rota.cli.start.hosting import EmbeddedServer, listen
 from rota.cli.start.up import ServerOptions
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.clock import SystemClock
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits

@@ -21,7 +21,7 @@ from rota.api.door.roster import TokenCache, token_digest
 from rota.api.door.throttle import Throttle
 from rota.api.door.trail import AuditLog
 from rota.api.limits import API_LIMITS, ApiLimits
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine

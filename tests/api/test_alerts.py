@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.alerts.limits import CHANNELS_MAX
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from tests.api.company import a_cell
 from tests.api.house import InProcessServer, open_server, watch_of
 from tests.engine.rig import until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.inputs import AnyInput, Retry
+from rota.core.commands import AnyInput, Retry
 from rota.core.model import JobId, JobRecord
 from rota.core.outcome import AnyReceipt
 from tests.api.house import NOOP, InProcessServer

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api.reading.cloudevents import read_events
-from rota.core.records.events import Event, event_value
+from rota.core.trigger_model import Event, event_value
 from rota.wire.events import BATCHED, STRUCTURED
 from rota.wire.problems import ProblemError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.inputs import MemoryWindow, Timing
+from rota.core.commands import MemoryWindow, Timing
 from tests.api.house import InProcessServer, open_server
 
 WAITING = 12

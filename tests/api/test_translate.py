@@ -10,7 +10,7 @@ import pytest
 
 from rota.api.customs.translate import JobBatch, terms_of
 from rota.api.ids import IdMint, KeyedMint, key_time
-from rota.core.inputs import Key
+from rota.core.commands import Key
 from rota.wire.jobs import BatchSpec
 from rota.wire.units import dec_hook
 

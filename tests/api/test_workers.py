@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from tests.api.house import HOST, TOKEN, InProcessServer, open_server
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.smoke import NAME, RATIOS, fallen, kept_ratios, scheduler_ratio
 from benchmarks.table import Row
-from rota.core.inputs import AnyInput
+from rota.core.commands import AnyInput
 from rota.core.model import Instant
 from rota.core.outcome import Outcome
 from rota.core.scheduler import Scheduler

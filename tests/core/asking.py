@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rota.core.band import Array, Gang
-from rota.core.inputs import NewJob
+from rota.core.commands import NewJob
+from rota.core.group_model import Array, Gang
 from rota.core.model import (
     Backoff,
     Concurrency,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from rota.core.records.schedules import Gap, RepeatedTime, Timetable
-from rota.core.times.timetable import Recurrence
+from rota.core.schedule_model import Gap, RepeatedTime, Timetable
+from rota.core.schedules.recurrence import Recurrence
 from rota.engine.zones import load_zone
 
 MINUTE = timedelta(minutes=1)

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from rota.core.inputs import Refilled
+from rota.core.commands import Refilled
 from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
 from rota.core.model import (
     Execution,
@@ -26,14 +26,18 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import (
+    AnyEventWrite,
     AnyWrite,
     DropCalendar,
     DropJob,
     DropSchedule,
+    DropTrigger,
     DropWorker,
     MoveJob,
     MoveSchedule,
+    PutBufferedEvent,
     PutCalendar,
+    PutEvent,
     PutExecution,
     PutJob,
     PutKey,
@@ -43,19 +47,17 @@ from rota.core.outcome import (
     PutRuntime,
     PutSchedule,
     PutTenant,
-    PutWorker,
-    Refill,
-)
-from rota.core.records.event_writes import (
-    AnyEventWrite,
-    DropTrigger,
-    PutBufferedEvent,
-    PutEvent,
     PutTrigger,
     PutTriggerDecision,
+    PutWorker,
+    Refill,
     ReleaseBufferedEvents,
 )
-from rota.core.records.events import (
+from rota.core.policy import Policy
+from rota.core.restore import Stored
+from rota.core.schedule_model import Calendar, Occurrence, Schedule
+from rota.core.state import SchedulerState
+from rota.core.trigger_model import (
     AcceptedEvent,
     BufferedEvent,
     EventDecision,
@@ -63,10 +65,6 @@ from rota.core.records.events import (
     TriggerDecision,
     TriggerDecisionId,
 )
-from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Occurrence, Schedule
-from rota.core.restore import Stored
-from rota.core.tables import SchedulerState
 
 RECORDS_BEHIND = 3
 """How far the tables are behind the journal, for whoever does not ask to wait for them."""

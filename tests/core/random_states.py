@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from rota.core.inputs import AnyInput, Drain, Poll, PutTenantSettings, Register
+from rota.core.commands import AnyInput, Drain, Poll, PutTenantSettings, Register
 from rota.core.model import JobId, JobState, PollId, Quota, RateLimit, WorkerId
-from rota.core.records.policy import Policy
+from rota.core.policy import Policy
 from tests.core.asking import GIB, HOUR, SECOND, job
 from tests.core.world import World
 

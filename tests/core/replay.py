@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from rota.core.inputs import AnyInput, Complete, Submit, Timing
+from rota.core.commands import AnyInput, Complete, Submit, Timing
 from rota.core.model import JobId, WorkerId
 from rota.core.outcome import PollAnswer
-from rota.core.records.policy import Policy
+from rota.core.policy import Policy
 from tests.core.asking import HOUR, NOON, job
 from tests.core.world import World, succeeded
 

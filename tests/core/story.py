@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.core.errors import Refusal
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     Cancel,
     ClockJump,
@@ -23,6 +22,7 @@ from rota.core.inputs import (
     Tick,
     Timing,
 )
+from rota.core.errors import Refusal
 from rota.core.model import JobId, PollId, RateLimit, WorkerId
 from rota.core.outcome import Outcome
 from tests.core.asking import job, retries

@@ -7,13 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core.affinity import Affinity
-from rota.core.inputs import ClockJump, Deregister, Update
-from rota.core.model import JobId, JobState, WorkerId
-from rota.core.outlook.relief import remedies
-from rota.core.place.fitness import infeasible_reasons
-from rota.core.place.labels import value_of
-from rota.core.records.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
+from rota.core.commands import ClockJump, Deregister, Update
+from rota.core.explain.remedies import remedies
+from rota.core.model import Affinity, JobId, JobState, WorkerId
+from rota.core.placement.feasibility import infeasible_reasons, value_of
+from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from tests.core.asking import SECOND, retries
 from tests.core.world import World, run
 

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from rota.core.inputs import MemoryWindow
+from rota.core.commands import MemoryWindow
 from rota.core.limits import CoreLimits
 from tests.core.naive_nouns import Job, Worker
 from tests.core.together import ENDS, Together

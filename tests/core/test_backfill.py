@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rota.core.invariants import check_capacity
 from rota.core.limits import RESERVE_AFTER_MS, RESERVE_LOOK, CoreLimits
 from rota.core.model import JobState
-from rota.core.records.policy import (
+from rota.core.policy import (
     CONSERVATIVE,
     DEFAULT,
     EASY,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.core.inputs import Tick
+from rota.core.commands import Tick
 from rota.core.limits import CoreLimits
 from rota.core.model import JobState
 from tests.core.asking import job

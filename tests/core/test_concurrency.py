@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.core.inputs import Delete, Deregister, SetPolicy
+from rota.core.commands import Delete, Deregister, SetPolicy
 from rota.core.model import JobId, JobState, WorkerId
-from rota.core.records.policy import DEFAULT, FCFS, OrderKind, Policy
+from rota.core.policy import DEFAULT, FCFS, OrderKind, Policy
 from tests.core.asking import HOUR, SECOND, job, retries
 from tests.core.world import World, run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.times.cron import NICKNAMES, CronError, parse_cron
+from rota.core.schedules.cron import NICKNAMES, CronError, parse_cron
 
 
 @pytest.mark.parametrize(

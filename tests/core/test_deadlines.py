@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core.inputs import Retry, Update
+from rota.core.commands import CreateTrigger, NewTrigger, Retry, Update
 from rota.core.model import JobId, TriggerId
-from rota.core.records.event_inputs import CreateTrigger, NewTrigger
-from rota.core.records.events import TriggerDefinition
-from rota.core.records.policy import DEFAULT, FCFS, STRICT, Policy
+from rota.core.policy import DEFAULT, FCFS, STRICT, Policy
+from rota.core.trigger_model import TriggerDefinition
 from tests.core.asking import HOUR, SECOND, job, spec
 from tests.core.world import World, run
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from rota.core.commands import Delete, Submit
 from rota.core.errors import StalePreload
-from rota.core.inputs import Delete, Submit
 from rota.core.model import JobId, JobState
 from tests.core.asking import NOON, job, retries
 from tests.core.world import World, run, succeeded

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from rota.core.inputs import NewJob, Submit, Timing
+from rota.core.commands import NewJob, Submit, Timing
+from rota.core.entries import InternPool
 from rota.core.limits import CoreLimits
-from rota.core.memory.pool import InternPool
 from rota.core.model import JobId
 from rota.core.scheduler import Scheduler
 from tests.core.asking import NOON, job, spec

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from rota.core.commands import ClosePoll, PutTenantSettings, SetPolicy
 from rota.core.errors import IllegalTransition
 from rota.core.ids import member_id
-from rota.core.inputs import ClosePoll, PutTenantSettings, SetPolicy
 from rota.core.limits import GANG_HOLD_MS
 from rota.core.model import JobId, JobState, Quota, WorkerId
 from rota.core.outcome import PutExecution
-from rota.core.records.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
+from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from tests.core.asking import AT_MOST_ONCE, SECOND, retries
 from tests.core.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.affinity import Affinity
+from rota.core.model import Affinity
 from tests.core.world import World
 
 ZONE_A = Affinity(require=(("zone", ("a",)),))

@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from rota.core.commands import Complete
 from rota.core.errors import NotFound, StaleFence
-from rota.core.inputs import Complete
 from rota.core.limits import LOSSES_MAX, OFFLINE_KEPT_MS
 from rota.core.model import ExecutionState, JobId, JobState, WorkerState
 from tests.core.asking import AT_MOST_ONCE, HOUR, SECOND, job

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.core.affinity import Affinity
 from rota.core.ids import spill_queue_number
-from rota.core.learned import RuntimeStats
-from rota.core.model import Execution, Needs, RetryPolicy, Worker
+from rota.core.model import Affinity, Execution, Needs, RetryPolicy, RuntimeStats, Worker
 from tests.core.asking import resources
 
 NUMBER = 9013295130692436460

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from rota.core.affinity import Affinity
-from rota.core.inputs import AnyInput, Submit
+from rota.core.commands import AnyInput, Submit
 from rota.core.limits import CORE_LIMITS, RESERVE_LOOK, CoreLimits
-from rota.core.records.policy import DEFAULT, BackfillKind, OrderKind, Policy
+from rota.core.model import Affinity
+from rota.core.policy import DEFAULT, BackfillKind, OrderKind, Policy
 from tests.core.asking import HOUR, job
 from tests.core.work import work_of
 from tests.core.world import World

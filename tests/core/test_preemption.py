@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from rota.core.model import ExecutionState, JobState, Stop
-from rota.core.records.policy import DEFAULT, STRICT, Policy
+from rota.core.policy import DEFAULT, STRICT, Policy
 from tests.core.asking import AT_MOST_ONCE, SECOND
 from tests.core.world import World, run
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from rota.core.commands import Heartbeat, Progress
 from rota.core.errors import NotFound, StaleFence
-from rota.core.inputs import Heartbeat, Progress
 from rota.core.model import ExecutionState, JobId, JobState, WorkerId
 from rota.core.outcome import MoveJob
 from tests.core.asking import SECOND

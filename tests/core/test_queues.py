@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from rota.core.commands import Purge, PutQueueSettings
 from rota.core.errors import NotFound
-from rota.core.inputs import Purge, PutQueueSettings
 from rota.core.model import JobLimits, JobState, RateLimit
 from rota.core.outcome import CountReceipt
 from tests.core.asking import HOUR, SECOND, job

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rota.core.inputs import Deregister, Timing
+from rota.core.commands import Deregister, Timing
 from rota.core.limits import OFFLINE_KEPT_MS
 from rota.core.model import JobId, JobRecord, JobState, Life, Queue, WorkerId
 from rota.core.restore import Stored

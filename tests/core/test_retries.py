@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.life.retry import EXIT_RETRY_NOW, retry_delay_ms
+from rota.core.jobs.retry_policy import EXIT_RETRY_NOW, retry_delay_ms
 from rota.core.model import Backoff, JobId, JobState, RetryPolicy, Semantics
 from tests.core.asking import SECOND, retries
 from tests.core.world import World, run

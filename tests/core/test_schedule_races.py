@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from rota.core.errors import Conflict, IllegalTransition, StalePreload
 from rota.core.model import ScheduleId
-from rota.core.records.schedules import CatchUp, Overlap
-from tests.core.planned import MINUTE, Planner
+from rota.core.schedule_model import CatchUp, Overlap
+from tests.core.schedule_builders import MINUTE, Planner
 from tests.doubt import examples
 
 CRONS = ("* * * * *", "*/3 * * * *", "30 */2 * * * *")

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from rota.core.errors import Conflict, Invalid, StalePreload
 from rota.core.model import JobState
-from rota.core.records.schedules import CatchUp, OnHoliday, Overlap, SkipReason
-from rota.core.records.zones import Zone
+from rota.core.schedule_model import CatchUp, OnHoliday, Overlap, SkipReason
 from rota.core.scheduler import Scheduler
+from rota.core.time_zones import Zone
 from tests.core.asking import NOON, spec
-from tests.core.planned import DAY, MINUTE, Planner, at, plan
+from tests.core.schedule_builders import DAY, MINUTE, Planner, at, plan
 
 HOUR = 60 * MINUTE
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.inputs import AnyInput, Cancel, ClockJump, Tick
+from rota.core.commands import AnyInput, Cancel, ClockJump, Tick
 from rota.core.model import ScheduleId
-from rota.core.records.schedules import CatchUp, Gap, Occurrence, RepeatedTime
+from rota.core.schedule_model import CatchUp, Gap, Occurrence, RepeatedTime
 from rota.core.scheduler import Scheduler
 from rota.engine.zones import load_zone
 from tests.core.calendars import ways
-from tests.core.planned import DAY, MINUTE, Planner, at, plan
+from tests.core.schedule_builders import DAY, MINUTE, Planner, at, plan
 
 HOUR = 60 * MINUTE
 ZONES = (

@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
+from rota.core.commands import UpdateSchedule
 from rota.core.errors import NotFound, StalePreload
-from rota.core.inputs import UpdateSchedule
 from rota.core.model import JobState
-from rota.core.records.schedules import CatchUp, OccurrenceDecision, Overlap, SkipReason
+from rota.core.schedule_model import CatchUp, OccurrenceDecision, Overlap, SkipReason
 from tests.core.asking import NOON
-from tests.core.planned import DAY, MINUTE, Planner, plan
+from tests.core.schedule_builders import DAY, MINUTE, Planner, plan
 
 HOUR = 60 * MINUTE
 

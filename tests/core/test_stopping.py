@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rota.core.commands import Execute
 from rota.core.errors import IllegalTransition, NotFound
-from rota.core.inputs import Execute
 from rota.core.limits import STOP_WINDOW_MS, TIMEOUT_MARGIN_MS
 from rota.core.model import ExecutionState, JobId, JobState, Stop, WorkerId
 from rota.core.outcome import JobAnswer

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from rota.core.inputs import Completion, NewJob, Submit, Timing
+from rota.core import workers
+from rota.core.commands import Completion, NewJob, Submit, Timing
+from rota.core.dispatch.backfill_scheduling import BackfillScan
 from rota.core.model import ExecutionState, JobId
-from rota.core.order.fair import FairOrder
-from rota.core.plan.backfill import BackfillScan
-from rota.core.records.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
-from rota.core.steps import attendance
+from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
+from rota.core.ready_queue.fair_share import FairOrder
 from tests.core.asking import HOUR, job, retries
 from tests.core.world import World, run
 
@@ -271,7 +271,7 @@ def test_a_job_that_waits_for_another_worker_does_not_part_those_that_go_togethe
     world.submit_all([job(f"j{n:02}") for n in range(30)])
     t = world.scheduler._t
     t.begin_turn()
-    attendance.poll(t, world.asking(), world.now)
+    workers.poll(t, world.asking(), world.now)
     one_pass = BackfillScan(t, world.now)
     candidate = one_pass.next()
     assert list(one_pass.reservations.by_worker) == ["w2"]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from rota.core.commands import Submit
 from rota.core.errors import Conflict, DependencyCycle, TooMuch, UnknownDependency
-from rota.core.inputs import Submit
 from rota.core.limits import QUEUES_MAX
 from rota.core.model import JobState
 from rota.core.outcome import JobsAccepted

@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rota.core.commands import Preloaded, ReceiveEvents
 from rota.core.errors import Conflict, Invalid, NotFound, StalePreload
 from rota.core.limits import BUFFERED_PER_JOB_MAX, CHAIN_DEPTH_MAX, PRELOAD_WINDOW_MS
 from rota.core.model import JobState, RateLimit
-from rota.core.records.event_inputs import ReceiveEvents
-from rota.core.records.events import EventDecision
-from rota.core.records.keyed import Preloaded
+from rota.core.trigger_model import EventDecision
 from tests.core.asking import SECOND
-from tests.core.stirred import Stirred, batch, debounce, event, rule, template
+from tests.core.trigger_builders import Stirred, batch, debounce, event, rule, template
 from tests.core.world import run
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from rota.core.commands import Update
 from rota.core.errors import (
     DependencyCycle,
     IllegalTransition,
@@ -10,7 +11,6 @@ from rota.core.errors import (
     StalePreload,
     UnknownDependency,
 )
-from rota.core.inputs import Update
 from rota.core.model import JobId, JobState
 from tests.core.asking import HOUR, SECOND, job, retries, spec
 from tests.core.world import World, run

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rota.core.model import JobState
 from rota.core.outcome import PutRuntime
-from rota.core.records.usage import (
+from rota.core.runtime_estimates import (
     DAY_MS,
     MeasuredUsage,
     Sketch,

@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rota.core.inputs import Deregister, Drain
+from rota.core.commands import Deregister, Drain
 from rota.core.model import JobId, RateLimit, WorkerId
-from rota.core.records.policy import DEFAULT
+from rota.core.policy import DEFAULT
 from tests.core.asking import GIB, HOUR, SECOND, job, retries
 from tests.core.world import World, run
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.core.errors import Conflict, NotFound, Superseded
-from rota.core.inputs import (
+from rota.core.commands import (
     ClosePoll,
     Deregister,
     Drain,
@@ -13,6 +12,7 @@ from rota.core.inputs import (
     Register,
     Resume,
 )
+from rota.core.errors import Conflict, NotFound, Superseded
 from rota.core.limits import OFFLINE_KEPT_MS
 from rota.core.model import JobState, Quota, Resources, WorkerId, WorkerState
 from tests.core.asking import AT_MOST_ONCE, SECOND, job, resources

@@ -7,8 +7,8 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
+from rota.core.commands import Deregister, Drain, MemoryWindow, Register, Resume, Tick, Timing
 from rota.core.errors import StalePreload
-from rota.core.inputs import Deregister, Drain, MemoryWindow, Register, Resume, Tick, Timing
 from rota.core.lifecycle import EXECUTION_FINAL
 from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import JobId, RateLimit, Semantics, WorkerId

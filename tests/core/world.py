@@ -10,8 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rota.core.errors import Refusal
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     Cancel,
     ClosePoll,
@@ -30,6 +29,8 @@ from rota.core.inputs import (
     Timing,
     Update,
 )
+from rota.core.errors import Refusal
+from rota.core.info_model import Explanation
 from rota.core.invariants import check_capacity
 from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import (
@@ -45,8 +46,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyReceipt, HeartbeatReply, JobsAccepted, Outcome, PollAnswer
-from rota.core.records.glance import Explanation
-from rota.core.records.policy import STRICT, Policy
+from rota.core.policy import STRICT, Policy
 from rota.core.scheduler import Scheduler
 from rota.engine.zones import load_zone
 from tests.core.asking import NOON, job, resources, spec

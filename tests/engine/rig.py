@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rota.core.inputs import (
+from rota.core.commands import (
     Completion,
     MemoryWindow,
     Poll,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.core.records.policy import DEFAULT, EASY, FCFS, STRICT, OrderKind, Policy
+from rota.core.policy import DEFAULT, EASY, FCFS, STRICT, OrderKind, Policy
 from rota.engine.forward import Budget, ForwardRun
 from tests.core.random_states import RandomState
 from tests.engine.clocks import FakeClock

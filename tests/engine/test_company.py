@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import structlog
 
+from rota.core.commands import Key, Preloaded, Retry, Submit
 from rota.core.errors import Conflict
-from rota.core.inputs import Key, Preloaded, Retry, Submit
 from rota.core.model import JobState, KeyRecord
 from rota.core.outcome import JobsAccepted
 from rota.engine.assurance import DurabilityMonitor

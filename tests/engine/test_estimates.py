@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from rota.core.inputs import Complete, Heartbeat, MemoryWindow, Running, Submit
+from rota.core.commands import Complete, Heartbeat, MemoryWindow, Running, Submit
 from rota.core.model import JobId, JobRecord, WorkerId
 from rota.core.outcome import Order
-from rota.core.records.policy import DEFAULT
+from rota.core.policy import DEFAULT
 from rota.engine.calibration import AIMED_AT, Calibration, with_interval
 from rota.engine.estimates import FORWARD_RUN
 from rota.engine.forward import Budget, ForwardRun

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.core.inputs import Cancel, Key, Preloaded, Submit
+from rota.core.commands import Cancel, Key, Preloaded, Submit
 from rota.core.model import JobId, KeyRecord
 from rota.core.outcome import PutKey
 from rota.engine.fresh_keys import KeyFilter

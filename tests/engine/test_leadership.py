@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.inputs import Key, MemoryWindow, NewJob, Preloaded, Reject, Submit
+from rota.core.commands import Key, MemoryWindow, NewJob, Preloaded, Reject, Submit
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import PutJob
 from rota.engine.limits import EngineLimits

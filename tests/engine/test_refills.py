@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rota.core.inputs import Complete, MemoryWindow
+from rota.core.commands import Complete, MemoryWindow
 from rota.store.protocol import StoreError
 from tests.engine.rig import PATIENCE_S, Rig, running, succeeded
 

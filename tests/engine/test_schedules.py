@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from rota.core.inputs import CreateSchedule, NewSchedule
+from rota.core.commands import CreateSchedule, NewSchedule
 from rota.core.model import ScheduleId
-from rota.core.records.schedules import Occurrence
+from rota.core.schedule_model import Occurrence
 from rota.store.protocol import OccurrenceQuery
-from tests.core.planned import plan
+from tests.core.schedule_builders import plan
 from tests.engine.rig import PATIENCE_S, Rig, running
 
 HOUR = 3_600_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.core.inputs import Cancel, Key, Preloaded, Submit
+from rota.core.commands import Cancel, Key, Preloaded, Submit
 from rota.core.model import JobId, JobState
 from rota.core.outcome import JobsAccepted
 from rota.engine.ports import UnavailableError

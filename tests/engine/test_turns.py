@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rota.core.commands import Cancel, Heartbeat
 from rota.core.errors import NotFound, Superseded
-from rota.core.inputs import Cancel, Heartbeat
 from rota.core.model import JobId, JobState, WorkerId
 from rota.core.outcome import JobsAccepted, PollAnswer, PutJob
 from rota.engine.clock import SystemClock

@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from rota.core.records.zones import ZONE_STEP_S
+from rota.core.time_zones import ZONE_STEP_S
 from rota.engine.zones import load_zone, zone_data, zone_names
 
 SINCE = 365 * 24 * 3600

@@ -32,9 +32,8 @@ from rota.cli.planning import simulate
 from rota.cli.planning.policy_trials import read_policy
 from rota.cli.problems import Failure
 from rota.core.errors import Invalid
-from rota.core.times.cron import CronError, parse_cron
-from rota.core.triggers.filter_text import parse_filter, parse_path
-from rota.core.triggers.filters import StepLimitError, passes, read_filter
+from rota.core.expressions import StepLimitError, parse_filter, parse_path, passes, read_filter
+from rota.core.schedules.cron import CronError, parse_cron
 from rota.events.config import ConfigError, read_config
 from rota.gateway import merge, stream
 from rota.simulate.fleet import single_machine_fleet

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from rota.core.errors import Refusal
-from rota.core.inputs import (
+from rota.core.commands import (
     BackfillSchedule,
     Cancel,
     CancelBackfill,
@@ -19,10 +18,13 @@ from rota.core.inputs import (
     ClosePoll,
     Complete,
     CreateSchedule,
+    CreateTrigger,
     Delete,
     DeleteCalendar,
     DeleteSchedule,
+    DeleteTrigger,
     DeploySchedules,
+    DeployTriggers,
     Deregister,
     Drain,
     Execute,
@@ -30,11 +32,13 @@ from rota.core.inputs import (
     LeaderPause,
     MemoryWindow,
     PauseSchedule,
+    PauseTrigger,
     Poll,
     Progress,
     Purge,
     PutQueueSettings,
     PutTenantSettings,
+    ReceiveEvents,
     Refilled,
     Register,
     Reject,
@@ -48,18 +52,12 @@ from rota.core.inputs import (
     TriggerSchedule,
     Update,
     UpdateSchedule,
-)
-from rota.core.model import JobRecord
-from rota.core.outcome import Outcome
-from rota.core.records.event_inputs import (
-    CreateTrigger,
-    DeleteTrigger,
-    DeployTriggers,
-    PauseTrigger,
-    ReceiveEvents,
     UpdateTrigger,
 )
-from rota.core.records.policy import PRESETS
+from rota.core.errors import Refusal
+from rota.core.model import JobRecord
+from rota.core.outcome import Outcome
+from rota.core.policy import PRESETS
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
 from rota.engine.zones import load_zone

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from rota.core.model import JobRecord, JobState
 from rota.store.protocol import Seq
 from rota.store.protocols.queries import ExecutionQuery, JobQuery

@@ -12,14 +12,13 @@ from typing import Any
 
 import msgspec
 
-from rota.core import ids, restore
-from rota.core.life import executions, plain, start
-from rota.core.memory.cells import WorkerEntry
-from rota.core.memory.recent import RecentlyFinished
+from rota.core import ids, restore, workers
+from rota.core.entries import WorkerEntry
+from rota.core.jobs import finish, job_commands, plain, reports, start
 from rota.core.outcome import MoveSchedule
+from rota.core.recently_finished import RecentlyFinished
 from rota.core.scheduler import Scheduler
-from rota.core.steps import attendance, control, reports
-from rota.core.tables import SchedulerState
+from rota.core.state import SchedulerState
 from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import LeaderElection
@@ -65,7 +64,7 @@ def _anybody_appends() -> list[Patch]:
 
 
 def _stale_reports_count() -> list[Patch]:
-    complete, minted = executions.complete_execution, ids.execution_id
+    complete, minted = finish.complete_execution, ids.execution_id
     job_of: dict[str, Any] = {}
 
     def note(job_id: Any, fence: Any, now: Any) -> Any:
@@ -162,7 +161,7 @@ def _unknown_fate_ignored() -> list[Patch]:
 
 
 def _no_handover() -> list[Patch]:
-    modules = (start, attendance, restore)
+    modules = (start, workers, restore)
     return [(module, "lease_until_after_failover", lambda t, now: now + 1) for module in modules]
 
 
@@ -180,7 +179,7 @@ def _once_runs_again() -> list[Patch]:
     class Never:
         AT_MOST_ONCE = "nothing is"
 
-    return [(executions, "Semantics", Never), (attendance, "Semantics", Never)]
+    return [(finish, "Semantics", Never), (workers, "Semantics", Never)]
 
 
 def _watermark_unwritten() -> list[Patch]:
@@ -220,14 +219,14 @@ def _inbox_emptied_early() -> list[Patch]:
 
 
 def _cancel_presumed() -> list[Patch]:
-    ask = executions.request_stop
+    ask = finish.request_stop
 
     def presume(t: Any, cell: Any, kind: Any, now: Any) -> None:
         ask(t, cell, kind, now)
         if kind == "cancel":
-            executions.lose_execution(t, cell, now, "presumed to have stopped")
+            finish.lose_execution(t, cell, now, "presumed to have stopped")
 
-    return [(control, "request_stop", presume)]
+    return [(job_commands, "request_stop", presume)]
 
 
 def _prefetched_in_haste() -> list[Patch]:

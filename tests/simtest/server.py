@@ -24,7 +24,7 @@ from rota.api.peers.forward import Forwarder
 from rota.api.peers.mailbox import LeaderlessInbox
 from rota.api.peers.reach import Reach
 from rota.api.peers.submitted import SubmittedSpecs
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from rota.core.model import Millis
 from rota.core.outcome import Outcome
 from rota.engine.assurance import DurabilityMonitor

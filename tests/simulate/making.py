@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.core.inputs import MemoryWindow, SetPolicy
+from rota.core.commands import MemoryWindow, SetPolicy
 from rota.core.model import Terms
-from rota.core.records.policy import PRESETS
+from rota.core.policy import PRESETS
 from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan, single_machine_fleet
 from rota.simulate.workload import ONCE, Trace, Work, cpu_needs

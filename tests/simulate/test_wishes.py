@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rota.core.affinity import Affinity
+from rota.core.model import Affinity
 from rota.simulate.history import read_history
 
 AT = "2025-10-09T09:00:00Z"

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from rota.core.records.policy import PRESETS
+from rota.core.policy import PRESETS
 from rota.simulate.fleet import single_machine_fleet, uniform_fleet
 from rota.simulate.study import (
     StudySetup,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.core.inputs import MemoryWindow, PutQueueSettings
+from rota.core.commands import MemoryWindow, PutQueueSettings
 from rota.core.model import RateLimit
-from rota.core.records.policy import PRESETS
+from rota.core.policy import PRESETS
 from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan, MachineGroup, single_machine_fleet, uniform_fleet
 from rota.simulate.metrics import simulation_metrics

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.model import TriggerId
-from rota.core.outcome import AnyWrite
-from rota.core.records.event_writes import (
+from rota.core.outcome import (
+    AnyWrite,
     DropTrigger,
     PutBufferedEvent,
     PutEvent,
@@ -19,7 +19,7 @@ from rota.core.records.event_writes import (
     PutTriggerDecision,
     ReleaseBufferedEvents,
 )
-from rota.core.records.events import (
+from rota.core.trigger_model import (
     AcceptedEvent,
     BufferedEvent,
     Event,

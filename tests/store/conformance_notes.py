@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.core.outcome import PutPolicy
-from rota.core.records.policy import Policy
+from rota.core.policy import Policy
 from tests.store.conformance import StoreMaker, leading
 
 

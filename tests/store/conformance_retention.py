@@ -19,7 +19,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey, PutOccurrence
-from rota.core.records.schedules import Occurrence, OccurrenceDecision
+from rota.core.schedule_model import Occurrence, OccurrenceDecision
 from rota.store.protocol import Direction, ExecutionQuery, JobQuery, OccurrenceQuery, Store
 from tests.store.conformance import Appender, StoreMaker, leading
 from tests.store.conformance_bulk import eventually, stream

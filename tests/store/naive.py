@@ -46,7 +46,7 @@ from rota.core.outcome import (
     PutTenant,
     PutWorker,
 )
-from rota.core.records.policy import DEFAULT, STRICT, Policy
+from rota.core.policy import DEFAULT, STRICT, Policy
 from rota.store.protocol import Direction, Edge, ExecutionQuery, JobQuery, Store
 
 JOB_IDS = [JobId(f"job-{n}") for n in range(5)]

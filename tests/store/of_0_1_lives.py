@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rota.core.inputs import Completion, MemoryWindow, NewJob, Poll, Register, Submit, Timing
+from rota.core.commands import Completion, MemoryWindow, NewJob, Poll, Register, Submit, Timing
 from rota.core.model import (
     ExecutionState,
     JobId,

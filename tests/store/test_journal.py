@@ -44,7 +44,7 @@ from rota.core.outcome import (
     PutTenant,
     PutWorker,
 )
-from rota.core.records.policy import EASY, Policy
+from rota.core.policy import EASY, Policy
 from rota.store.journal import VERSION, decode_record, encode_record
 from rota.store.protocol import NewerRecordError, StoreError
 from tests.store.naive import histories

@@ -6,35 +6,33 @@ import random
 
 import pytest
 
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     CreateSchedule,
+    CreateTrigger,
     Delete,
     DeleteCalendar,
     DeleteSchedule,
+    DeleteTrigger,
     NewSchedule,
+    NewTrigger,
     PauseSchedule,
+    PauseTrigger,
     Preloaded,
+    ReceiveEvents,
     Retry,
     SetCalendar,
 )
 from rota.core.model import JobId, JobState, ScheduleId, TriggerId
 from rota.core.outcome import Outcome
-from rota.core.records.event_inputs import (
-    CreateTrigger,
-    DeleteTrigger,
-    NewTrigger,
-    PauseTrigger,
-    ReceiveEvents,
-)
-from rota.core.records.events import event_key
-from rota.core.records.schedules import Calendar
+from rota.core.schedule_model import Calendar
+from rota.core.trigger_model import event_key
 from rota.store.folding.mirror import JournalGapError, StandbyState
 from rota.store.protocol import Epoch, Seq, Snapshot, Totals
 from rota.store.sqlite.memory import MemoryStore
-from tests.core.planned import plan
-from tests.core.stirred import batch, event, rule
+from tests.core.schedule_builders import plan
 from tests.core.story import Story
+from tests.core.trigger_builders import batch, event, rule
 from tests.store.conformance import put
 
 AT_ONCE = 7

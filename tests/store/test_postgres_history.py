@@ -25,7 +25,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, MoveJob, PutExecution, PutJob, PutKey, PutOccurrence
-from rota.core.records.schedules import Occurrence, OccurrenceDecision
+from rota.core.schedule_model import Occurrence, OccurrenceDecision
 from rota.store.limits import StoreLimits
 from rota.store.postgres.store import PostgresStore
 from rota.store.postgres.tables.partitions import DAY_MS

@@ -43,7 +43,7 @@ def test_imports_point_down() -> None:
         ),
         ("api/__init__.py", "import rota.core.scheduler", "Only the engine steps the scheduler"),
         ("leftovers.py", '"""A room nobody declared."""', "Rooms: imports only point down"),
-        ("core/model.py", "import rota.core.tables", "Inside the core"),
+        ("core/model.py", "import rota.core.state", "Inside the core"),
         ("core/leftovers.py", '"""A module in no sub-room."""', "Inside the core"),
         ("store/protocol.py", "import rota.store.sqlite.store", "Inside the store"),
         (

@@ -122,7 +122,7 @@ def test_every_option_of_what_is_started_is_explained(command: str) -> None:
 def test_every_cause_has_its_advice() -> None:
     given = [
         name
-        for module in ("core/why/explain.py", "core/order/gates.py")
+        for module in ("core/explain/why.py", "core/ready_queue/limits_and_quotas.py")
         for name in re.findall(r'\bCause\(\s*"([a-z_]+)"', code(module))
     ]
     assert "impossible" in given

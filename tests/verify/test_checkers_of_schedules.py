@@ -29,7 +29,7 @@ from rota.core.outcome import (
     PutOccurrence,
     PutSchedule,
 )
-from rota.core.records.schedules import (
+from rota.core.schedule_model import (
     Occurrence,
     OccurrenceDecision,
     Schedule,

@@ -12,10 +12,10 @@ from typing import Protocol
 import msgspec
 
 from rota.alerts.limits import WINDOW_MS_MAX
+from rota.core.deadlines import AT_RISK, MISSED
+from rota.core.info_model import QueueInfo, WorkerInfo
 from rota.core.model import Instant, JobState, Millis, WorkerState
-from rota.core.records.glance import QueueInfo, WorkerInfo
-from rota.core.records.schedules import OccurrenceDecision, SkipReason
-from rota.core.times.slack import AT_RISK, MISSED
+from rota.core.schedule_model import OccurrenceDecision, SkipReason
 from rota.engine.observe import Histogram
 from rota.engine.ports import Brain
 

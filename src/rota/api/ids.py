@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from rota.api.limits import KEY_TIME_MS
-from rota.core.inputs import Key
+from rota.core.commands import Key
 from rota.core.model import Instant
 from rota.store.protocols.access import id_suffix
 from rota.wire.cells import cell_tag

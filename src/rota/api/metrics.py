@@ -18,10 +18,10 @@ from rota.alerts.rules import Severity
 from rota.alerts.watch import AlertEvaluator
 from rota.api.door.lobby import ConnectionLimit
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
+from rota.core.deadlines import AT_RISK, MET, MISSED
+from rota.core.info_model import QueueInfo, WorkerInfo
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
-from rota.core.records.glance import QueueInfo, WorkerInfo
-from rota.core.records.schedules import OccurrenceDecision
-from rota.core.times.slack import AT_RISK, MET, MISSED
+from rota.core.schedule_model import OccurrenceDecision
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.observe import Histogram
 from rota.engine.ports import Brain

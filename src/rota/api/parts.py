@@ -32,7 +32,7 @@ from rota.api.limits import (
 from rota.api.log_bell import LogNotifier
 from rota.api.metrics import EngineMetrics
 from rota.api.peers.mailbox import LeaderlessInbox
-from rota.core.inputs import Key
+from rota.core.commands import Key
 from rota.core.model import Instant, WorkerId
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.ports import Brain

@@ -12,8 +12,8 @@ from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECAL
 from rota.api.lookup import check_not_waiting_for_leader, check_own
 from rota.api.parts import AppDeps
 from rota.api.routes import Call
+from rota.core.commands import AnyInput, Key, Preloaded
 from rota.core.errors import NotFound, StalePreload
-from rota.core.inputs import AnyInput, Key, Preloaded
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt, JobsAccepted
 from rota.store.protocol import Direction, KeyStatus, QueryStore

@@ -1,4 +1,4 @@
-"""Every refusal, one tree. A refusal changes nothing; `code` is stable, the text for people."""
+"""Refusals of the core, one tree. A refusal changes nothing; its `code` is stable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids and dice that the core makes itself: both from hashes, so that a replay makes the same."""
+"""Ids and pseudo-random numbers made by the core, from hashes, so that a replay makes the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from rota.core.model import ExecutionId, Instant, JobId, Needs, Origin, TriggerId
-from rota.core.records.events import TriggerDecisionId
+from rota.core.trigger_model import TriggerDecisionId
 
 _UUID_DIGITS = 36
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

@@ -1,4 +1,4 @@
-"""Every bound inside the scheduler, named, with its reason; some are given to it as values."""
+"""Limits of the scheduler, each named with its reason; some are given to it as values."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The nouns: what the scheduler knows about. Frozen, so a record handed out never changes.
+"""Model of what the scheduler knows: jobs, executions, workers, queues, tenants. All frozen.
 
 A job is kept in two parts. Its `Spec` is what was asked and changes only by an update; its `Life`
-is where it is now and is replaced at every move. What many jobs have in common sits in `Terms`, one
-object for all of them, because a million waiting jobs must fit in memory.
+is its current state and is replaced at every transition. What many jobs have in common is in
+`Terms`, one object for all of them, because a million waiting jobs must fit in memory.
 """
 
 from __future__ import annotations
@@ -10,12 +10,79 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
-from rota.core.affinity import Affinity
-from rota.core.band import Array, Gang, GroupMember, GroupProgress
-from rota.core.learned import RuntimeStats as RuntimeStats
+from rota.core.group_model import Array, Gang, GroupMember, GroupProgress
 from rota.core.record import Instant as Instant
 from rota.core.record import Millis as Millis
 from rota.core.record import Record as Record
+
+LabelSelector: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Labels of workers, each with the values that will do; sorted."""
+
+
+class Affinity(Record, frozen=True):
+    """Where a job is to run, beyond what it needs."""
+
+    require: LabelSelector = ()
+    """A worker without one of these labels never gets it."""
+    prefer: LabelSelector = ()
+    spread: str = ""
+    """The label over whose values jobs of the same name are spread."""
+    near_previous: bool = False
+    """Whether it is to run where it, or what came before it, ran."""
+    wait_ms: Millis = 3_000
+    """How long a preferred place is waited for while another would be free."""
+    tolerate: tuple[str, ...] = ()
+    """What workers may be kept for that take it all the same; sorted."""
+
+
+def has_preference(affinity: Affinity | None) -> bool:
+    """Whether it prefers some of the workers that would do to others."""
+    return affinity is not None and bool(
+        affinity.prefer or affinity.spread or affinity.near_previous
+    )
+
+
+JobName: TypeAlias = tuple[str, str]
+"""(tenant, name): whose jobs, and what they are called."""
+SketchCounts: TypeAlias = tuple[tuple[int, int], ...]
+"""(step, how often): a sketch of usage.py."""
+
+
+class UsageDay(Record, frozen=True):
+    """What jobs of a name asked for and took on one day: cpu in ms, memory in MiB times ms."""
+
+    day: int
+    """Since 1970."""
+    runs: int = 0
+    cpu_asked: int = 0
+    cpu_used: int = 0
+    memory_asked: int = 0
+    memory_used: int = 0
+
+
+class UsageStats(Record, frozen=True):
+    """What jobs of a name take, as usage.py has it."""
+
+    runs: int = 0
+    cpu: SketchCounts = ()
+    memory: SketchCounts = ()
+    runtime: SketchCounts = ()
+    cpu_max: int = 0
+    memory_max: int = 0
+    runtime_max: Millis = 0
+    asked_cpu: int = 0
+    asked_memory: int = 0
+    days: tuple[UsageDay, ...] = ()
+
+
+class RuntimeStats(Record, frozen=True):
+    """How long jobs of a name took, newest first, and what else is known of them."""
+
+    tenant: str
+    name: str
+    recent: tuple[Millis, ...] = ()
+    usage: UsageStats | None = None
+
 
 JobId = NewType("JobId", str)
 ExecutionId = NewType("ExecutionId", str)

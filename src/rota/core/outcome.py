@@ -1,4 +1,8 @@
-"""What a step yields: writes first (facts to remember), effects after (what may then be told)."""
+"""Outcome of a turn: writes to the journal, then receipts, orders and refills, released later.
+
+Each write is one fact of a journal record. Tags and the order of fields are stored: a new field
+goes last and has a default.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.core.band import GroupContext
 from rota.core.errors import Refusal
+from rota.core.group_model import GroupContext
 from rota.core.model import (
     Execution,
     ExecutionId,
@@ -29,13 +33,80 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.records.event_writes import AnyEventWrite
-from rota.core.records.events import AcceptedEvent, Trigger
-from rota.core.records.job_writes import PutGroup as PutGroup
-from rota.core.records.job_writes import PutJob as PutJob
-from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
-from rota.core.records.write import Write
+from rota.core.policy import Policy
+from rota.core.schedule_model import Calendar, Occurrence, Schedule, ScheduleState
+from rota.core.trigger_model import (
+    AcceptedEvent,
+    BufferedEvent,
+    Trigger,
+    TriggerDecision,
+    TriggerDecisionId,
+)
+
+
+class Write(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
+    """The base of the facts that one journal record is made of."""
+
+
+class PutJob(Write, frozen=True, tag="j"):
+    """A job as a whole: new, or its spec changed."""
+
+    id: JobId
+    spec: Spec
+    life: Life
+
+
+class PutGroup(PutJob, frozen=True, tag="jb"):
+    """The same of an array, a gang or a member of one.
+
+    A name of its own, so that a program that knows of none does not take it for a plain job.
+    """
+
+
+class PutTrigger(Write, frozen=True, tag="t"):
+    """A trigger, as a whole."""
+
+    trigger: Trigger
+
+
+class DropTrigger(Write, frozen=True, tag="dt"):
+    """A trigger is gone. What it made of events stays until it is too old."""
+
+    id: TriggerId
+
+
+class PutEvent(Write, frozen=True, tag="v"):
+    """An event was accepted, or came again."""
+
+    event: AcceptedEvent
+
+
+class PutTriggerDecision(Write, frozen=True, tag="a"):
+    """What a trigger made of an event; in place of an earlier record of the same."""
+
+    decision: TriggerDecision
+
+
+class PutBufferedEvent(Write, frozen=True, tag="h"):
+    """An event waits for others."""
+
+    event: BufferedEvent
+
+
+class ReleaseBufferedEvents(Write, frozen=True, tag="rh"):
+    """Events wait no more."""
+
+    ids: tuple[TriggerDecisionId, ...]
+
+
+AnyEventWrite: TypeAlias = (
+    PutTrigger
+    | DropTrigger
+    | PutEvent
+    | PutTriggerDecision
+    | PutBufferedEvent
+    | ReleaseBufferedEvents
+)
 
 
 class MoveJob(Write, frozen=True, tag="m"):

@@ -1,4 +1,4 @@
-"""What every journaled record is made of, and how it says when and how long."""
+"""Base class of journaled records, and the units of time that they use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arithmetic on amounts of everything a machine has. Whole numbers, so that sums are exact."""
+"""Arithmetic on amounts of resources. Whole numbers, so that sums are exact."""
 
 from __future__ import annotations
 

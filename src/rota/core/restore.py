@@ -1,4 +1,4 @@
-"""Builds the tables from what was stored: the one way back after a start, failure or fail-over."""
+"""Restores the state from what was stored, after a start, a failure or a failover."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rota.core.life import learning
-from rota.core.life.deadlines import watch_deadline
-from rota.core.life.members import requeue_array, restore_slots
-from rota.core.life.shelving import restore_spill_queues
-from rota.core.life.start import lease_until_after_failover, occupy
-from rota.core.life.waiting import WAITS_FOR_JOBS, due_at, enqueue
+from rota.core.entries import ExecutionEntry, JobEntry, QueueEntry
+from rota.core.groups.members import requeue_array, restore_slots
+from rota.core.jobs import finish
+from rota.core.jobs.deadline_watch import watch_deadline
+from rota.core.jobs.spill import restore_spill_queues
+from rota.core.jobs.start import lease_until_after_failover, occupy
+from rota.core.jobs.wait_states import WAITS_FOR_JOBS, due_at, enqueue
 from rota.core.limits import STOP_WINDOW_MS
-from rota.core.memory.cells import ExecutionEntry, JobEntry, QueueEntry
 from rota.core.model import (
     Execution,
     ExecutionState,
@@ -27,15 +27,15 @@ from rota.core.model import (
     Worker,
     WorkerId,
 )
-from rota.core.order.fair import Balance, FairOrder
-from rota.core.plan.reserving import restore_reservation
-from rota.core.records.events import BufferedEvent, Trigger
-from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Schedule
-from rota.core.steps.attendance import watch_all_leases
-from rota.core.steps.reacting import set_window_timers
-from rota.core.tables import SchedulerState
-from rota.core.times.timers import TimerKind
+from rota.core.policy import Policy
+from rota.core.ready_queue.fair_share import Balance, FairOrder
+from rota.core.reservations.reserve import restore_reservation
+from rota.core.schedule_model import Calendar, Schedule
+from rota.core.state import SchedulerState
+from rota.core.timers import TimerKind
+from rota.core.trigger_model import BufferedEvent, Trigger
+from rota.core.triggers.match import set_window_timers
+from rota.core.workers import watch_all_leases
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +125,7 @@ def _restore_estimates_and_policy(t: SchedulerState, stored: Stored, now: Instan
     for tenant in stored.tenants:
         t.tenants.put(tenant)
     for runtime in stored.runtimes:
-        learning.restore_runtime(t, runtime, now)
+        finish.restore_runtime(t, runtime, now)
     t.use_policy(stored.policy or t.policy, now)
 
 

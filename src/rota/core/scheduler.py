@@ -1,7 +1,7 @@
-"""The Scheduler: takes inputs, changes its tables, and says what to write and whom to tell.
+"""The scheduler: takes commands, changes the state, and returns what to write and what to answer.
 
-The loop gives it a turn's worth of inputs at once: all are stepped, then ready jobs and waiting
-workers are brought together, once.
+The loop passes the commands of one turn together: all are handled, then ready jobs are dispatched
+to waiting workers, once.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import assert_never
 
-from rota.core.dispatch import answer_polls, dispatch
-from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StalePreload
-from rota.core.inputs import (
+from rota.core import workers
+from rota.core.capacity import Demand, demand
+from rota.core.commands import (
     AnyInput,
     AnyWorkerInput,
     Cancel,
@@ -22,8 +22,10 @@ from rota.core.inputs import (
     Delete,
     Deregister,
     Drain,
+    EventInput,
     Execute,
     Heartbeat,
+    Idempotent,
     LeaderPause,
     Poll,
     Progress,
@@ -42,17 +44,45 @@ from rota.core.inputs import (
     Timing,
     Update,
 )
+from rota.core.dispatch.dispatcher import answer_polls, dispatch
+from rota.core.errors import AlreadyAccepted, KeyReused, Refusal, StalePreload
+from rota.core.explain.info import (
+    fluid_start,
+    position_of,
+    queue_info,
+    reservation_infos,
+    schedule_info,
+    tenant_info,
+    worker_info,
+)
+from rota.core.explain.remedies import Remedy, remedies
+from rota.core.explain.why import explain
+from rota.core.forecast_input import ForecastInput, fixed_size, forecast_input
+from rota.core.groups import members
+from rota.core.info_model import (
+    Cause,
+    DeadlineInfo,
+    Explanation,
+    Position,
+    QueueInfo,
+    ReservationInfo,
+    ScheduleInfo,
+    TenantInfo,
+    TriggerDryRun,
+    TriggerInfo,
+    WorkerInfo,
+)
 from rota.core.invariants import check_invariants
-from rota.core.learned import JobName
-from rota.core.life import deadlines, members, shelving, waiting
-from rota.core.life.ending import expire_job
-from rota.core.life.executions import complete_execution
-from rota.core.life.recall import JobLookup
+from rota.core.jobs import deadline_watch, job_commands, manual_retry, spill, submit, wait_states
+from rota.core.jobs.finish import complete_execution, expire_job
+from rota.core.jobs.spill import JobLookup
+from rota.core.jobs.submit import check_submit
 from rota.core.limits import CORE_LIMITS, CoreLimits
 from rota.core.model import (
     ExecutionId,
     Instant,
     JobId,
+    JobName,
     JobRecord,
     KeyRecord,
     Millis,
@@ -70,54 +100,18 @@ from rota.core.outcome import (
     decode_receipt,
     encode_receipt,
 )
-from rota.core.outlook.autoscale import Demand, demand
-from rota.core.outlook.rehearsal import ForecastInput, fixed_size, forecast_input
-from rota.core.outlook.relief import Remedy, remedies
-from rota.core.records.event_inputs import EventInput
-from rota.core.records.events import Event, TriggerDefinition
-from rota.core.records.glance import (
-    Cause,
-    DeadlineInfo,
-    Explanation,
-    Position,
-    QueueInfo,
-    ReservationInfo,
-    ScheduleInfo,
-    TenantInfo,
-    TriggerDryRun,
-    TriggerInfo,
-    WorkerInfo,
-)
-from rota.core.records.keyed import Idempotent
-from rota.core.records.policy import DEFAULT, Policy
-from rota.core.records.schedules import Calendar, Schedule, ScheduleDefinition
-from rota.core.records.usage import UsageHistory
-from rota.core.records.zones import ZoneLookup, only_utc
+from rota.core.policy import DEFAULT, Policy
 from rota.core.restore import Stored, restore
-from rota.core.steps import (
-    attendance,
-    control,
-    firing,
-    intake,
-    progress,
-    reacting,
-    reviving,
-    triggers,
-)
-from rota.core.steps import schedules as planning
-from rota.core.steps.intake import check_submit
-from rota.core.tables import SchedulerState
-from rota.core.times.foresight import PreviewedInstant, preview
-from rota.core.times.timers import Timer, TimerKind
-from rota.core.why.explain import explain
-from rota.core.why.place import fluid_start, position_of
-from rota.core.why.views import (
-    queue_info,
-    reservation_infos,
-    schedule_info,
-    tenant_info,
-    worker_info,
-)
+from rota.core.runtime_estimates import UsageHistory
+from rota.core.schedule_model import Calendar, Schedule, ScheduleDefinition
+from rota.core.schedules import commands as planning
+from rota.core.schedules import fire
+from rota.core.schedules.recurrence import PreviewedInstant, preview
+from rota.core.state import SchedulerState
+from rota.core.time_zones import ZoneLookup, only_utc
+from rota.core.timers import Timer, TimerKind
+from rota.core.trigger_model import Event, TriggerDefinition
+from rota.core.triggers import commands, match
 
 SWEEP_TIMERS_FROM = 4_096
 """Timers that are kept whatever they mean: fewer are not worth the sweeping."""
@@ -153,14 +147,14 @@ class Scheduler:
         for event in events:
             # Before anything rings: a lease must not run out because a clock was set.
             if isinstance(event, ClockJump):
-                attendance.follow_clock(t, event.by, now)
+                workers.follow_clock(t, event.by, now)
             elif isinstance(event, LeaderPause):
-                attendance.make_up_for_pause(t, event.by, now)
+                workers.make_up_for_pause(t, event.by, now)
             else:
                 break
         self._fire_timers(now)
         if t.schedule_index.due:
-            firing.fire_due(t, now)
+            fire.fire_due(t, now)
         replies = [self._reply_to(event, now) for event in events]
         self._notify_of_ends(now)
         if t.ready_queue.order.needs_reset(now):
@@ -170,7 +164,7 @@ class Scheduler:
             t.arrival_rates.note(t.ready_queue.classes, now)
         dispatch(t, now)
         if t.recalled:
-            shelving.spill_untouched(t)
+            spill.spill_untouched(t)
         members.write_all_progress(t)
         answer_polls(t, now)
         t.recently_finished.forget(now)
@@ -183,7 +177,7 @@ class Scheduler:
             draft.submitted,
             draft.waits,
             draft.ends,
-            shelving.wanted_refills(t),
+            spill.wanted_refills(t),
             tuple(draft.occurrences.values()),
             draft.deadlines,
             draft.events.decision_counts(),
@@ -195,9 +189,9 @@ class Scheduler:
         if t.groups.due:
             members.update_groups(t, now)
         if t.trigger_index.ended_jobs or t.trigger_index.deadline_notices:
-            reacting.match_job_events(t, now)
+            match.match_job_events(t, now)
         if t.schedule_index.ended_origins:
-            firing.restart_intervals(t, now)
+            fire.restart_intervals(t, now)
 
     def next_due(self) -> Instant | None:
         """When a Tick is needed next."""
@@ -238,33 +232,33 @@ class Scheduler:
             case Poll() | Complete():
                 return self._handle_from_worker(event, now)
             case Submit():
-                return intake.submit(t, event, now)
+                return submit.submit(t, event, now)
             case Reject():
-                return intake.reject(t, event, now)
+                return submit.reject(t, event, now)
             case Update():
-                return intake.update(t, event, now)
+                return submit.update(t, event, now)
             case Cancel():
-                return control.cancel(t, event, now)
+                return job_commands.cancel(t, event, now)
             case Retry():
-                return reviving.retry(t, event, now)
+                return manual_retry.retry(t, event, now)
             case Delete():
-                return control.delete(t, event, now)
+                return job_commands.delete(t, event, now)
             case Execute():
-                return control.execute(t, event, now)
+                return job_commands.execute(t, event, now)
             case PutQueueSettings():
-                return control.set_queue(t, event, now)
+                return job_commands.set_queue(t, event, now)
             case SetPolicy():
-                return control.set_policy(t, event, now)
+                return job_commands.set_policy(t, event, now)
             case PutTenantSettings():
-                return control.set_tenant(t, event, now)
+                return job_commands.set_tenant(t, event, now)
             case Purge():
-                return control.purge(t, event, now)
+                return job_commands.purge(t, event, now)
             case Refilled():
-                return shelving.refill(t, event, now)
+                return spill.refill(t, event, now)
             case ClockJump() | LeaderPause() | Tick():
                 return CountReceipt(0)
             case EventInput():
-                return triggers.handle(t, event, now)
+                return commands.handle(t, event, now)
             case ScheduleInput():
                 return planning.handle(t, event, now)
             case _:
@@ -275,23 +269,23 @@ class Scheduler:
         t = self._t
         match event:
             case Poll():
-                return attendance.poll(t, event, now)
+                return workers.poll(t, event, now)
             case Heartbeat():
-                return attendance.heartbeat(t, event, now)
+                return workers.heartbeat(t, event, now)
             case Complete():
                 return ExecutionAnswer(complete_execution(t, event.completion, now))
             case Progress():
-                return progress.report_progress(t, event.running, now)
+                return workers.report_progress(t, event.running, now)
             case Register():
-                return attendance.register(t, event, now)
+                return workers.register(t, event, now)
             case Drain():
-                return attendance.drain(t, event, now)
+                return workers.drain(t, event, now)
             case Resume():
-                return attendance.resume(t, event, now)
+                return workers.resume(t, event, now)
             case Deregister():
-                return attendance.deregister(t, event, now)
+                return workers.deregister(t, event, now)
             case ClosePoll():
-                attendance.cancel_poll(t, event)
+                workers.cancel_poll(t, event)
                 return CountReceipt(1)
             case _:
                 assert_never(event)
@@ -321,22 +315,22 @@ class Scheduler:
         match alarm:
             case TimerKind.JOB:
                 cell = t.jobs.get(JobId(key))
-                if cell is not None and waiting.timer_fired(t, cell, now):
+                if cell is not None and wait_states.timer_fired(t, cell, now):
                     expire_job(t, cell, now)
             case TimerKind.WORKER:
-                attendance.check_leases(t, WorkerId(key), when, now)
+                workers.check_leases(t, WorkerId(key), when, now)
             case TimerKind.POLL:
-                attendance.poll_timer_fired(t, WorkerId(key), now)
+                workers.poll_timer_fired(t, WorkerId(key), now)
             case TimerKind.QUEUE:
                 t.check_queue_limits(t.queues[key], now)
             case TimerKind.PROGRESS:
-                progress.progress_timer_fired(t, ExecutionId(key), now)
+                workers.progress_timer_fired(t, ExecutionId(key), now)
             case TimerKind.SCHEDULE:
-                firing.timer_fired(t, ScheduleId(key), when)
+                fire.timer_fired(t, ScheduleId(key), when)
             case TimerKind.WINDOW:
-                reacting.timer_fired(t, key, when, now)
+                match.timer_fired(t, key, when, now)
             case TimerKind.DEADLINE:
-                deadlines.timer_fired(t, JobId(key), now)
+                deadline_watch.timer_fired(t, JobId(key), now)
             case TimerKind.PLACE:
                 pass  # the turn ends with a look at who waits for a better place
 
@@ -346,7 +340,7 @@ class Scheduler:
         match alarm:
             case TimerKind.JOB:
                 cell = t.jobs.get(JobId(key))
-                return cell is not None and when in (waiting.due_at(cell), cell.spec.expires_at)
+                return cell is not None and when in (wait_states.due_at(cell), cell.spec.expires_at)
             case TimerKind.WORKER:
                 worker = t.fleet.workers.get(WorkerId(key))
                 return worker is not None and worker.check_at == when
@@ -361,9 +355,9 @@ class Scheduler:
                 schedule = t.schedule_index.entries.get(ScheduleId(key))
                 return schedule is not None and schedule.due_at == when
             case TimerKind.WINDOW:
-                return reacting.is_timer_current(t, key, when)
+                return match.is_timer_current(t, key, when)
             case TimerKind.DEADLINE:
-                return deadlines.is_timer_current(t, JobId(key), when)
+                return deadline_watch.is_timer_current(t, JobId(key), when)
             case TimerKind.PLACE:
                 return t.affinity.times_out_at(int(key)) == when
 
@@ -449,20 +443,20 @@ class Scheduler:
 
     def triggers(self) -> list[TriggerInfo]:
         """All triggers, in order of creation."""
-        return [triggers.trigger_info(cell) for cell in self._t.trigger_index.entries.values()]
+        return [commands.trigger_info(cell) for cell in self._t.trigger_index.entries.values()]
 
     def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
         """One of them."""
         cell = self._t.trigger_index.entries.get(trigger_id)
-        return None if cell is None else triggers.trigger_info(cell)
+        return None if cell is None else commands.trigger_info(cell)
 
     def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[TriggerDryRun]:
         """What triggers would make of an event."""
-        return triggers.try_event(self._t, event, only, now)
+        return commands.try_event(self._t, event, only, now)
 
     def try_rule(self, rule: TriggerDefinition, event: Event, now: Instant) -> TriggerDryRun:
         """What a trigger that nobody has made would make of it."""
-        return triggers.try_rule(rule, event, now)
+        return commands.try_rule(rule, event, now)
 
     @property
     def policy(self) -> Policy:
@@ -500,7 +494,7 @@ class Scheduler:
 
     def deadline(self, job: JobRecord, start: Instant | None, now: Instant) -> DeadlineInfo | None:
         """How a job stands to its deadline, if it has one."""
-        return deadlines.deadline_info(self._t, job, start, now)
+        return deadline_watch.deadline_info(self._t, job, start, now)
 
     def expected_end(self, execution_id: ExecutionId) -> Instant | None:
         """When what runs will probably end."""

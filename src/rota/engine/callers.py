@@ -8,11 +8,10 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import NamedTuple
 
+from rota.core.commands import AnyInput, Poll, ReceiveEvents, Refilled, Submit
 from rota.core.errors import Refusal
-from rota.core.inputs import AnyInput, Poll, Refilled, Submit
 from rota.core.model import PollId
 from rota.core.outcome import AnyReceipt, Outcome, PollAnswer
-from rota.core.records.event_inputs import ReceiveEvents
 from rota.engine.limits import EngineLimits
 from rota.engine.ports import AnswerEncoder, BusyError
 

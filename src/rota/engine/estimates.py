@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from rota.core.explain.remedies import Remedy
+from rota.core.info_model import DeadlineInfo, Explanation, Position
 from rota.core.model import Instant, WorkerId
-from rota.core.outlook.relief import Remedy
-from rota.core.records.glance import DeadlineInfo, Explanation, Position
 
 KNOWN_TIMES = "known_times"
 RESERVATION = "reservation"

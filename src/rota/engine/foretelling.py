@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
+from rota.core.commands import NewJob
 from rota.core.errors import Refusal
-from rota.core.inputs import NewJob
+from rota.core.explain.remedies import Remedy
+from rota.core.forecast_input import ForecastInput
+from rota.core.info_model import Explanation
 from rota.core.limits import FORECAST_QUEUE_JOBS
 from rota.core.model import Instant, JobId, JobRecord, Millis
 from rota.core.outcome import Outcome
-from rota.core.outlook.rehearsal import ForecastInput
-from rota.core.outlook.relief import Remedy
-from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.calibration import Calibration, with_interval
 from rota.engine.estimates import (

@@ -11,8 +11,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from rota.core.errors import Refusal
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     Complete,
     Completion,
@@ -23,6 +22,9 @@ from rota.core.inputs import (
     Tick,
     Timing,
 )
+from rota.core.errors import Refusal
+from rota.core.forecast_input import ForecastInput
+from rota.core.info_model import Explanation
 from rota.core.limits import EXPLAINED_MAX
 from rota.core.model import (
     Execution,
@@ -36,8 +38,6 @@ from rota.core.model import (
     WorkerState,
 )
 from rota.core.outcome import PollAnswer
-from rota.core.outlook.rehearsal import ForecastInput
-from rota.core.records.glance import Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.limits import FORWARD_STARTS_MAX, FORWARD_TURNS_MAX
 from rota.engine.ports import Clock

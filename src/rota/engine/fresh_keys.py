@@ -6,8 +6,7 @@ import asyncio
 from mmap import ACCESS_COPY, mmap
 from zlib import crc32
 
-from rota.core.inputs import AnyInput
-from rota.core.records.keyed import Idempotent
+from rota.core.commands import AnyInput, Idempotent
 from rota.engine.chore import BackgroundTask
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.ports import Clock

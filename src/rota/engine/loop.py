@@ -13,23 +13,9 @@ from contextlib import suppress
 
 import structlog
 
-from rota.core.inputs import AnyInput, ClosePoll, Poll, Refilled, Submit, Timing
-from rota.core.learned import JobName
-from rota.core.model import (
-    Instant,
-    JobId,
-    JobRecord,
-    Millis,
-    PollId,
-    Resources,
-    ScheduleId,
-    TriggerId,
-    WorkerId,
-)
-from rota.core.outcome import AnyReceipt, PollAnswer
-from rota.core.outlook.autoscale import Demand
-from rota.core.records.events import Event, TriggerDefinition
-from rota.core.records.glance import (
+from rota.core.capacity import Demand
+from rota.core.commands import AnyInput, ClosePoll, Poll, Refilled, Submit, Timing
+from rota.core.info_model import (
     DeadlineInfo,
     Explanation,
     QueueInfo,
@@ -40,11 +26,25 @@ from rota.core.records.glance import (
     TriggerInfo,
     WorkerInfo,
 )
-from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Schedule, ScheduleDefinition
-from rota.core.records.usage import UsageHistory
+from rota.core.model import (
+    Instant,
+    JobId,
+    JobName,
+    JobRecord,
+    Millis,
+    PollId,
+    Resources,
+    ScheduleId,
+    TriggerId,
+    WorkerId,
+)
+from rota.core.outcome import AnyReceipt, PollAnswer
+from rota.core.policy import Policy
+from rota.core.runtime_estimates import UsageHistory
+from rota.core.schedule_model import Calendar, Schedule, ScheduleDefinition
 from rota.core.scheduler import Scheduler
-from rota.core.times.foresight import PreviewedInstant
+from rota.core.schedules.recurrence import PreviewedInstant
+from rota.core.trigger_model import Event, TriggerDefinition
 from rota.engine.calibration import Calibration
 from rota.engine.callers import Callers, Pending
 from rota.engine.chore import BackgroundTask

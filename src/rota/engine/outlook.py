@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec.structs import replace
 
+from rota.core.commands import NewJob, Submit
+from rota.core.dependency_graph import accepts
 from rota.core.errors import Refusal
-from rota.core.graph import accepts
-from rota.core.inputs import NewJob, Submit
+from rota.core.explain.remedies import MOMENTARY
+from rota.core.info_model import Cause, DeadlineInfo, Explanation
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life
-from rota.core.outlook.relief import MOMENTARY
-from rota.core.records.glance import Cause, DeadlineInfo, Explanation
 from rota.core.scheduler import Scheduler
 from rota.engine.calibration import Calibration, with_interval
 from rota.engine.estimates import FLUID, FORWARD_RUN, NEVER, UNKNOWN, Estimate, Outlook

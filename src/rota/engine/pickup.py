@@ -9,8 +9,8 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
+from rota.core.commands import AnyInput, Preloaded, Reject, Submit
 from rota.core.errors import AlreadyAccepted, Refusal, StalePreload
-from rota.core.inputs import AnyInput, Preloaded, Reject, Submit
 from rota.core.model import JobRecord
 from rota.core.outcome import AnyReceipt
 from rota.engine.beat import beat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from rota.core.model import Instant
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler

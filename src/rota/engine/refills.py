@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from rota.core.inputs import Refilled
+from rota.core.commands import Refilled
 from rota.core.outcome import Refill
 from rota.engine.limits import REFILL_LOOK_S, REFILL_PATIENCE_S, EngineLimits
 from rota.store.protocol import JournalStore, Seq, StoreError

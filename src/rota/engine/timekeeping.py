@@ -6,7 +6,7 @@ from collections import deque
 
 import structlog
 
-from rota.core.inputs import AnyInput, ClockJump, LeaderPause
+from rota.core.commands import AnyInput, ClockJump, LeaderPause
 from rota.core.model import Instant, Millis
 from rota.engine.limits import CLOCK_JUMP_MS, LEADER_PAUSE_MS, PULSE_S
 from rota.engine.ports import Clock

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib import metadata, resources
 from zoneinfo import ZoneInfo
 
-from rota.core.records.zones import Zone
+from rota.core.time_zones import Zone
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9][A-Za-z0-9_+-]*){0,3}", re.ASCII)
 """Nothing that could lead out of the folder they are in."""

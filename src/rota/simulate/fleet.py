@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.inputs import Register
+from rota.core.commands import Register
 from rota.core.model import Labels, Needs, Resources, WorkerId
-from rota.core.place.labels import missing_labels, refusals_of_worker
+from rota.core.placement.feasibility import missing_labels, refusals_of_worker
 from rota.core.resources import fits
 
 SESSION = "simulated"

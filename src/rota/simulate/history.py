@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rota.core.inputs import AnyInput, PutQueueSettings, PutTenantSettings
+from rota.core.commands import AnyInput, PutQueueSettings, PutTenantSettings
 from rota.core.model import Millis, Needs, Quota, RateLimit, Resources, Terms
 from rota.simulate.fleet import FleetPlan, MachineGroup
 from rota.simulate.limits import PROCESSORS_MAX, SPAN_MS_MAX, TRACE_JOBS_MAX

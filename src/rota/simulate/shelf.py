@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from rota.core.inputs import Refilled
+from rota.core.commands import Refilled
 from rota.core.model import JobRecord, Life, Terms
 from rota.core.outcome import AnyWrite, PutJob, Refill
 from rota.simulate.posting import job_id, place_of, spec_of

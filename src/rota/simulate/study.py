@@ -8,9 +8,9 @@ from statistics import fmean, stdev
 
 import msgspec
 
-from rota.core.inputs import AnyInput, SetPolicy
+from rota.core.commands import AnyInput, SetPolicy
 from rota.core.model import Millis
-from rota.core.records.policy import Policy
+from rota.core.policy import Policy
 from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan
 from rota.simulate.metrics import SimulationMetrics, simulation_metrics

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rota.core.affinity import Affinity
+from rota.core.model import Affinity
 from rota.simulate.limits import SPAN_MS_MAX
 
 

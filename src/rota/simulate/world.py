@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from rota.core.errors import Refusal
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     Complete,
     Completion,
@@ -23,6 +22,7 @@ from rota.core.inputs import (
     Tick,
     Timing,
 )
+from rota.core.errors import Refusal
 from rota.core.model import (
     Execution,
     ExecutionId,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.core.records.events import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
+from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store.rows import Row
 
 _encode_event_body = msgspec.msgpack.Encoder().encode

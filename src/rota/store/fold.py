@@ -29,6 +29,7 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import (
+    AnyEventWrite,
     AnyWrite,
     DropCalendar,
     DropJob,
@@ -48,9 +49,8 @@ from rota.core.outcome import (
     PutTenant,
     PutWorker,
 )
-from rota.core.records.event_writes import AnyEventWrite
-from rota.core.records.policy import Policy
-from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
+from rota.core.policy import Policy
+from rota.core.schedule_model import Calendar, Occurrence, Schedule, ScheduleState
 from rota.store.fold_events import EventTableChanges
 
 

@@ -7,7 +7,7 @@ from typing import assert_never
 import msgspec
 
 from rota.core.model import TriggerId
-from rota.core.records.event_writes import (
+from rota.core.outcome import (
     AnyEventWrite,
     DropTrigger,
     PutBufferedEvent,
@@ -16,7 +16,7 @@ from rota.core.records.event_writes import (
     PutTriggerDecision,
     ReleaseBufferedEvents,
 )
-from rota.core.records.events import (
+from rota.core.trigger_model import (
     AcceptedEvent,
     BufferedEvent,
     Trigger,

@@ -21,8 +21,8 @@ from rota.core.model import (
     Worker,
 )
 from rota.core.outcome import AnyWrite, Refill
-from rota.core.records.events import BufferedEvent, Trigger
-from rota.core.records.schedules import Calendar, Schedule
+from rota.core.schedule_model import Calendar, Schedule
+from rota.core.trigger_model import BufferedEvent, Trigger
 from rota.store.protocols.access import TokenStore
 from rota.store.protocols.dropping import Dropped
 from rota.store.protocols.durability import Durability

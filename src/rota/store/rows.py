@@ -21,7 +21,7 @@ from rota.core.model import (
     When,
     Worker,
 )
-from rota.core.records.schedules import Calendar, Occurrence, Schedule, ScheduleState
+from rota.core.schedule_model import Calendar, Occurrence, Schedule, ScheduleState
 from rota.store.fold import JobStanding
 from rota.store.protocol import Edge, Outline
 from rota.store.protocols.key_desk import FoundKeys

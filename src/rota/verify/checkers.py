@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from rota.core.lifecycle import EXECUTION_TRANSITIONS, JOB_TRANSITIONS, JobVerb
 from rota.core.model import Life, Semantics
-from rota.core.records.schedules import Occurrence
+from rota.core.schedule_model import Occurrence
 from rota.verify.history import FINAL, FreezePeriod, History, ObservedJob, WitnessLine, lines_by_key
 from rota.verify.replay import LEASED, ReplayedJournal, replay
 

@@ -22,7 +22,7 @@ from rota.core.outcome import (
     PutSchedule,
     PutWorker,
 )
-from rota.core.records.schedules import Occurrence, Schedule, ScheduleState
+from rota.core.schedule_model import Occurrence, Schedule, ScheduleState
 from rota.store.protocol import JournalRecord
 
 LEASED = ("claimed", "running")

@@ -13,9 +13,15 @@ from rota.api.door.roles import Permission
 from rota.api.metrics import AUTOSCALE_TARGET_MS
 from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, Operation
+from rota.core.capacity import (
+    Demand,
+    PlacedShape,
+    QueueDemand,
+    ShapeBacklog,
+    WorkerCount,
+    WorkerType,
+)
 from rota.core.model import Resources
-from rota.core.outlook.autoscale import Demand, PlacedShape, QueueDemand, WorkerCount, WorkerType
-from rota.core.outlook.backlog import ShapeBacklog
 from rota.wire.autoscale import (
     AutoscaleView,
     InflowView,

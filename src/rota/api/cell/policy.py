@@ -14,11 +14,11 @@ from rota.api.lookup import name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, Preloaded, PutTenantSettings, SetPolicy
+from rota.core.commands import AnyInput, Preloaded, PutTenantSettings, SetPolicy
+from rota.core.info_model import TenantInfo
 from rota.core.model import Quota
 from rota.core.outcome import PolicyAnswer, TenantAnswer
-from rota.core.records.glance import TenantInfo
-from rota.core.records.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
+from rota.core.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
 from rota.wire.policy import PolicySpec, PolicyView
 from rota.wire.tenants import QuotaSpec, QuotaView, TenantPage, TenantSpec, TenantView
 from rota.wire.units import Duration, number

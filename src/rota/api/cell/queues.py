@@ -14,11 +14,11 @@ from rota.api.lookup import name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, Preloaded, Purge, PutQueueSettings, Tick
+from rota.core.commands import AnyInput, Preloaded, Purge, PutQueueSettings, Tick
+from rota.core.info_model import QueueInfo
 from rota.core.lifecycle import JOB_WAITING
 from rota.core.model import JobRecord, JobState
 from rota.core.outcome import CountReceipt, QueueAnswer
-from rota.core.records.glance import QueueInfo
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import JobQuery
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView

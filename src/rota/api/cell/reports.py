@@ -12,8 +12,8 @@ from msgspec import Meta
 from rota.api.door.roles import Permission
 from rota.api.lookup import check_tenant
 from rota.api.routes import Call, Operation
-from rota.core.learned import UsageDay
-from rota.core.records.usage import DAY_MS, Sketch, UsageHistory, suggested_resources
+from rota.core.model import UsageDay
+from rota.core.runtime_estimates import DAY_MS, Sketch, UsageHistory, suggested_resources
 from rota.wire.jobs import Moment
 from rota.wire.limits import REPORT_DAYS_MAX, REPORT_ITEMS_MAX
 from rota.wire.reports import (

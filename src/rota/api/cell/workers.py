@@ -21,7 +21,7 @@ from rota.api.problems import invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.routes import JSON, Call, NoQuery, Operation
 from rota.api.waiting import client_disconnected, first_of
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     Deregister,
     Drain,
@@ -31,9 +31,9 @@ from rota.core.inputs import (
     Register,
     Resume,
 )
+from rota.core.info_model import WorkerInfo
 from rota.core.model import WorkerId
 from rota.core.outcome import HeartbeatReply, PollAnswer, WorkerAnswer
-from rota.core.records.glance import WorkerInfo
 from rota.engine.ports import AnswerEncoder, UnavailableError
 from rota.wire.limits import LEASE_ORDERS_MAX, PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ClientDisconnectedError

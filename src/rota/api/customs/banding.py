@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rota.api.customs.placing import affinity_of
-from rota.core.band import Array, Gang, GroupContext, GroupMember, GroupProgress
+from rota.core.group_model import Array, Gang, GroupContext, GroupMember, GroupProgress
 from rota.core.model import JobRecord, Needs
 from rota.wire.bands import ArrayView, GangView, PlaceView, RankView
 from rota.wire.jobs import JobSpec, JobView

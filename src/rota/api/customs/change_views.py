@@ -8,10 +8,13 @@ from rota.core.outcome import (
     DropCalendar,
     DropJob,
     DropSchedule,
+    DropTrigger,
     DropWorker,
     MoveJob,
     MoveSchedule,
+    PutBufferedEvent,
     PutCalendar,
+    PutEvent,
     PutExecution,
     PutJob,
     PutKey,
@@ -21,14 +24,9 @@ from rota.core.outcome import (
     PutRuntime,
     PutSchedule,
     PutTenant,
-    PutWorker,
-)
-from rota.core.records.event_writes import (
-    DropTrigger,
-    PutBufferedEvent,
-    PutEvent,
     PutTrigger,
     PutTriggerDecision,
+    PutWorker,
     ReleaseBufferedEvents,
 )
 from rota.store.protocol import Change

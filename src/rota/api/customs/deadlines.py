@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rota.api.limits import INSTANT_MAX
 from rota.api.problems import invalid
+from rota.core.info_model import DeadlineInfo
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobRecord
-from rota.core.records.glance import DeadlineInfo
 from rota.engine.ports import Brain
 from rota.wire import units
 from rota.wire.jobs import DeadlineView, JobSpec, JobView

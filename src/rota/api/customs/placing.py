@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from rota.core.affinity import Affinity, LabelSelector
-from rota.core.records.usage import MeasuredUsage
+from rota.core.model import Affinity, LabelSelector
+from rota.core.runtime_estimates import MeasuredUsage
 from rota.wire.affinity import AffinitySpec, AffinityView, LabelValues
 from rota.wire.executions import CompletionSpec
 from rota.wire.units import number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from rota.api.customs.translate import value_or_none
-from rota.core.inputs import Key, Preloaded, PutQueueSettings
+from rota.core.commands import Key, Preloaded, PutQueueSettings
 from rota.core.model import RateLimit
 from rota.wire.queues import LimitsSpec, QueueSpec
 from rota.wire.units import ByteSize

@@ -13,8 +13,9 @@ from rota.api.customs.translate import spec_of
 from rota.api.problems import invalid
 from rota.api.reading.bodies import check_depth
 from rota.core.errors import Invalid
+from rota.core.info_model import TriggerDryRun, TriggerInfo
 from rota.core.model import RateLimit, Spec
-from rota.core.records.events import (
+from rota.core.trigger_model import (
     EVENT_DECISION_MEANING,
     AcceptedEvent,
     DebounceKeep,
@@ -24,7 +25,6 @@ from rota.core.records.events import (
     TriggerDecision,
     TriggerDefinition,
 )
-from rota.core.records.glance import TriggerDryRun, TriggerInfo
 from rota.wire.events import ArrivalView, EventOutcome, EventView
 from rota.wire.jobs import JobSpec
 from rota.wire.problems import FieldError, ProblemError

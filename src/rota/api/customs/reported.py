@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rota.api.customs.placing import used_of
 from rota.api.customs.translate import free_json
 from rota.api.problems import invalid
-from rota.core.inputs import Completion, Running
+from rota.core.commands import Completion, Running
 from rota.core.model import ExecutionId, ExecutionState
 from rota.wire.executions import NOTHING, CompletedReport, CompletionSpec
 from rota.wire.limits import MESSAGE_CHARS_MAX, RESULT_BYTES_MAX, TASK_BYTES_MAX

@@ -14,9 +14,9 @@ from rota.api.customs.views import submitted_form
 from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
 from rota.api.problems import invalid
 from rota.core.errors import Invalid
+from rota.core.info_model import ScheduleInfo
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
-from rota.core.records.glance import ScheduleInfo
-from rota.core.records.schedules import (
+from rota.core.schedule_model import (
     SKIP_REASON_MEANING,
     Calendar,
     CatchUp,
@@ -29,7 +29,7 @@ from rota.core.records.schedules import (
     ScheduleDefinition,
     Timetable,
 )
-from rota.core.times.foresight import PreviewedInstant
+from rota.core.schedules.recurrence import PreviewedInstant
 from rota.engine.zones import zone_names
 from rota.wire.jobs import JobSpec
 from rota.wire.problems import FieldError, ProblemError

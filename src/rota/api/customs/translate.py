@@ -18,8 +18,8 @@ from rota.api.ids import IdMint
 from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
 from rota.api.problems import invalid
 from rota.api.reading.bodies import check_depth, read_json
+from rota.core.commands import NewJob
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
-from rota.core.inputs import NewJob
 from rota.core.model import (
     Backoff,
     Concurrency,

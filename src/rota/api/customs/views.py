@@ -13,7 +13,8 @@ from rota.api.customs.deadlines import ended_deadline
 from rota.api.customs.placing import affinity_view
 from rota.api.customs.translate import function_capability
 from rota.api.metrics import worker_status
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
+from rota.core.info_model import QueueInfo, WorkerInfo
 from rota.core.model import (
     Execution,
     Instant,
@@ -29,7 +30,6 @@ from rota.core.model import (
 from rota.core.outcome import (
     Order,
 )
-from rota.core.records.glance import QueueInfo, WorkerInfo
 from rota.store.files.outputs import Output
 from rota.traces.naming import TracePropagator
 from rota.wire.executions import ArtifactView, ExecutionView

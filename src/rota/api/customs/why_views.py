@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rota.api.customs.deadlines import deadline_view
+from rota.core.explain.remedies import Remedy
+from rota.core.info_model import Cause, Explanation, Position
 from rota.core.model import JobRecord, WorkerId
-from rota.core.outlook.relief import Remedy
-from rota.core.records.glance import Cause, Explanation, Position
 from rota.engine.estimates import NEVER, Accuracy, Estimate, Outlook
 from rota.wire.units import from_instant, from_instant_or_none
 from rota.wire.why import (

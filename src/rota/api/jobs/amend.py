@@ -16,7 +16,7 @@ from rota.api.reading.bodies import check_depth
 from rota.api.reading.patching import drop_conflicting_fields, read_merged
 from rota.api.recall import expect, post_recalling, read_upstream
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, Preloaded, Update
+from rota.core.commands import AnyInput, Preloaded, Update
 from rota.core.model import Dependency, JobId, JobRecord, Spec, When
 from rota.core.outcome import AnyReceipt, JobAnswer
 from rota.wire.jobs import JobSpec, JobView

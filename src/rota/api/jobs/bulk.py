@@ -20,9 +20,9 @@ from rota.api.limits import BULK_AT_ONCE
 from rota.api.problems import invalid
 from rota.api.recall import post_about
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.band import Array, Gang
+from rota.core.commands import AnyInput, Cancel, Delete, Preloaded
 from rota.core.errors import Refusal, StalePreload, TooMuch
-from rota.core.inputs import AnyInput, Cancel, Delete, Preloaded
+from rota.core.group_model import Array, Gang
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError

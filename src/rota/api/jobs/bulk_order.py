@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from rota.api.jobs.bulk_refusals import GONE, Refusals
 from rota.api.limits import READ_AT_ONCE
 from rota.api.recall import read_jobs
-from rota.core.band import GroupMember
-from rota.core.graph import accepts
+from rota.core.dependency_graph import accepts
+from rota.core.group_model import GroupMember
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId, JobRecord, JobState
 from rota.store.protocol import Direction, QueryStore

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rota.api.limits import BULK_REASONS_MAX
 from rota.api.recall import read_jobs
-from rota.core.band import GroupMember, member_delete_refusal
+from rota.core.group_model import GroupMember, member_delete_refusal
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord
 from rota.store.protocol import QueryStore

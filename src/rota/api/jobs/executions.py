@@ -15,8 +15,8 @@ from rota.api.lookup import find_execution, find_executions
 from rota.api.problems import invalid, not_found
 from rota.api.recall import expect
 from rota.api.routes import Call, NoQuery, Operation
+from rota.core.commands import Complete, Progress, Running
 from rota.core.errors import NotFound, StaleFence
-from rota.core.inputs import Complete, Progress, Running
 from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
 from rota.core.outcome import ExecutionAnswer
 from rota.store.protocol import ExecutionQuery

@@ -18,10 +18,10 @@ from rota.api.pace import PageSize
 from rota.api.parts import AppDeps
 from rota.api.peers.mailbox import LEADERLESS
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.band import Array, Gang
+from rota.core.explain.why import PREFETCHED
+from rota.core.group_model import Array, Gang
+from rota.core.info_model import Cause, Explanation
 from rota.core.model import JobId, JobRecord, JobState
-from rota.core.records.glance import Cause, Explanation
-from rota.core.why.explain import PREFETCHED
 from rota.engine.estimates import ObservedCause
 from rota.engine.ports import Brain
 from rota.store.protocol import Direction, Edge, Outline

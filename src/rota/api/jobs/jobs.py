@@ -38,8 +38,8 @@ from rota.api.recall import (
     read_upstream,
 )
 from rota.api.routes import Call, NoQuery, Operation, Reply
+from rota.core.commands import AnyInput, Cancel, Delete, Execute, Preloaded, Retry, Submit
 from rota.core.errors import Invalid
-from rota.core.inputs import AnyInput, Cancel, Delete, Execute, Preloaded, Retry, Submit
 from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
 from rota.engine.assurance import DurabilityMonitor

@@ -13,10 +13,10 @@ from rota.api.limits import BULK_AT_ONCE
 from rota.api.lookup import is_own
 from rota.api.recall import post_about
 from rota.api.routes import Call
-from rota.core.band import Array, Gang, GroupMember, unsuccessful_count
+from rota.core.commands import AnyInput, Delete, Preloaded
 from rota.core.errors import NotFound
+from rota.core.group_model import Array, Gang, GroupMember, unsuccessful_count
 from rota.core.ids import members_between
-from rota.core.inputs import AnyInput, Delete, Preloaded
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt

@@ -12,8 +12,8 @@ from rota.api.limits import RECALL_PAUSE_S, RECALL_TRIES
 from rota.api.lookup import check_upstream, set_default_tenant
 from rota.api.recall import read_upstream
 from rota.api.routes import Call
+from rota.core.commands import Preloaded, Submit
 from rota.core.errors import Invalid, StalePreload
-from rota.core.inputs import Preloaded, Submit
 from rota.engine.estimates import Outlook
 from rota.engine.ports import UnavailableError
 from rota.wire.jobs import BatchJobSpec, JobSpec

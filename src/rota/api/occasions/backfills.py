@@ -14,7 +14,7 @@ from rota.api.occasions.schedules import existing
 from rota.api.problems import invalid
 from rota.api.recall import expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
-from rota.core.inputs import AnyInput, BackfillSchedule, CancelBackfill, Preloaded
+from rota.core.commands import AnyInput, BackfillSchedule, CancelBackfill, Preloaded
 from rota.core.limits import BACKFILL_JOBS_MAX, BACKFILL_PRIORITY_STEP
 from rota.core.model import Instant, ScheduleId
 from rota.core.outcome import Backfilled, CountReceipt

@@ -11,9 +11,9 @@ from rota.api.lookup import is_own, name_in
 from rota.api.problems import not_found
 from rota.api.recall import expect, post
 from rota.api.routes import Call, NoQuery, Operation
-from rota.core.inputs import AnyInput, DeleteCalendar, Preloaded, SetCalendar
+from rota.core.commands import AnyInput, DeleteCalendar, Preloaded, SetCalendar
 from rota.core.outcome import CalendarAnswer
-from rota.core.records.schedules import Calendar, Schedule
+from rota.core.schedule_model import Calendar, Schedule
 from rota.wire.schedules import CalendarPage, CalendarSpec, CalendarView
 
 

@@ -15,11 +15,10 @@ from rota.api.problems import invalid
 from rota.api.reading.cloudevents import read_events
 from rota.api.recall import expect, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
-from rota.core.inputs import AnyInput, Preloaded
+from rota.core.commands import AnyInput, Preloaded, ReceiveEvents
 from rota.core.model import Instant, JobRecord, TriggerId
 from rota.core.outcome import EventsAccepted
-from rota.core.records.event_inputs import ReceiveEvents
-from rota.core.records.events import AcceptedEvent, Event, event_key
+from rota.core.trigger_model import AcceptedEvent, Event, event_key
 from rota.store.protocols.queries import EventQuery
 from rota.wire.events import EventPage, EventsAnswer, EventSpec, EventView
 from rota.wire.limits import PAGE_ITEMS_DEFAULT

@@ -29,8 +29,7 @@ from rota.api.reading.bodies import check_depth
 from rota.api.reading.patching import drop_conflicting_fields, read_merged
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
-from rota.core.errors import Invalid
-from rota.core.inputs import (
+from rota.core.commands import (
     AnyInput,
     CreateSchedule,
     DeleteSchedule,
@@ -41,10 +40,11 @@ from rota.core.inputs import (
     TriggerSchedule,
     UpdateSchedule,
 )
+from rota.core.errors import Invalid
+from rota.core.info_model import ScheduleInfo
 from rota.core.model import Instant, ScheduleId
 from rota.core.outcome import AnyReceipt, Deployed, ScheduleAnswer, Triggered
-from rota.core.records.glance import ScheduleInfo
-from rota.core.records.schedules import OccurrenceDecision, Schedule
+from rota.core.schedule_model import OccurrenceDecision, Schedule
 from rota.store.protocol import OccurrenceQuery
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT

@@ -27,20 +27,21 @@ from rota.api.reading.cloudevents import read_structured
 from rota.api.reading.patching import drop_conflicting_fields, read_merged
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.routes import Call, NoQuery, Operation, Reply
-from rota.core.errors import Invalid
-from rota.core.inputs import AnyInput, Preloaded
-from rota.core.model import TriggerId
-from rota.core.outcome import AnyReceipt, Deployed, TriggerAnswer
-from rota.core.records.event_inputs import (
+from rota.core.commands import (
+    AnyInput,
     CreateTrigger,
     DeleteTrigger,
     DeployTriggers,
     NewTrigger,
     PauseTrigger,
+    Preloaded,
     UpdateTrigger,
 )
-from rota.core.records.events import EventDecision, Trigger
-from rota.core.records.glance import TriggerInfo
+from rota.core.errors import Invalid
+from rota.core.info_model import TriggerInfo
+from rota.core.model import TriggerId
+from rota.core.outcome import AnyReceipt, Deployed, TriggerAnswer
+from rota.core.trigger_model import EventDecision, Trigger
 from rota.store.protocols.queries import TriggerDecisionQuery
 from rota.wire.events import ArrivalPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rota.api.peers.submitted import SubmittedSpecs
+from rota.core.commands import Key, NewJob, Submit
+from rota.core.dependency_graph import find_cycle
 from rota.core.errors import DependencyCycle, KeyReused, UnknownDependency
-from rota.core.graph import find_cycle
-from rota.core.inputs import Key, NewJob, Submit
 from rota.core.model import JobId, JobRecord, JobState, Life
 from rota.core.outcome import JobsAccepted, decode_receipt
 from rota.engine.pickup import decode_submission, encode_submission

@@ -9,7 +9,7 @@ import msgspec
 from rota.api.customs.translate import JobBatch, spec_of
 from rota.api.ids import IdMint
 from rota.api.reading.bodies import decode_json
-from rota.core.inputs import NewJob, Reject, Submit
+from rota.core.commands import NewJob, Reject, Submit
 from rota.core.model import Instant, JobId
 from rota.engine.ports import Clock
 from rota.wire.jobs import JobSpec

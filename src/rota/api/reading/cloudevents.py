@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from rota.api.problems import invalid
 from rota.api.reading.bodies import check_depth, header
-from rota.core.records.events import OWN_PREFIX, OWN_SOURCE, Event
+from rota.core.trigger_model import OWN_PREFIX, OWN_SOURCE, Event
 from rota.wire.events import BATCHED, STRUCTURED
 from rota.wire.limits import (
     ATTRIBUTE_CHARS_MAX,

@@ -26,9 +26,9 @@ from rota.api.lookup import is_own
 from rota.api.metrics import amounts, worker_status
 from rota.api.parts import AppDeps
 from rota.api.routes import Call, NoQuery, Operation
+from rota.core.info_model import ScheduleInfo
 from rota.core.model import ExecutionState, Instant, JobState, WorkerId, WorkerState
-from rota.core.records.glance import ScheduleInfo
-from rota.core.records.schedules import OccurrenceDecision
+from rota.core.schedule_model import OccurrenceDecision
 from rota.store.protocol import ExecutionQuery, JobQuery
 from rota.wire.overview import (
     AttentionView,

@@ -12,13 +12,15 @@ from rota.core.model import JobId
 from rota.core.outcome import (
     DropJob,
     DropSchedule,
+    DropTrigger,
     MoveJob,
     PutExecution,
     PutJob,
     PutOccurrence,
     PutSchedule,
+    PutTrigger,
+    PutTriggerDecision,
 )
-from rota.core.records.event_writes import DropTrigger, PutTrigger, PutTriggerDecision
 from rota.store.protocol import Change
 
 

@@ -14,10 +14,9 @@ from rota.cli.render import print_object, show_table
 from rota.cli.text import now_ms, plain
 from rota.cli.views import PREVIEW_COLUMNS
 from rota.core.errors import Invalid
-from rota.core.records.schedules import Gap, RepeatedTime, Timetable
-from rota.core.records.zones import Zone
-from rota.core.times.foresight import preview
-from rota.core.times.timetable import Recurrence, check_timetable
+from rota.core.schedule_model import Gap, RepeatedTime, Timetable
+from rota.core.schedules.recurrence import Recurrence, check_timetable, preview
+from rota.core.time_zones import Zone
 from rota.engine.zones import load_zone, zone_data, zone_names
 from rota.wire.schedules import ForeseenView, PreviewAnswer
 from rota.wire.units import from_instant

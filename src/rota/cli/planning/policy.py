@@ -22,7 +22,7 @@ from rota.cli.planning.policy_trials import (
 )
 from rota.cli.render import Column, Columns, print_object, show_facts, show_table
 from rota.cli.text import span
-from rota.core.records.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
+from rota.core.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
 from rota.sdk.methods import admin_calls
 from rota.wire.policy import PolicySpec, PolicyView
 from rota.wire.units import dec_hook, parse_duration

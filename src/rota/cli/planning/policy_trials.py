@@ -16,8 +16,8 @@ from rota.api.cell.policy import policy_of
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Columns, console, show_table
 from rota.cli.text import count, percent, plain, plural, span
-from rota.core.inputs import AnyInput
-from rota.core.records.policy import PRESETS, Policy
+from rota.core.commands import AnyInput
+from rota.core.policy import PRESETS, Policy
 from rota.simulate import chart
 from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan

@@ -14,7 +14,7 @@ from rota.api.files import FileStores
 from rota.api.ids import mint_session
 from rota.cli.start.hosting import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
-from rota.core.inputs import Timing
+from rota.core.commands import Timing
 from rota.engine.seat import CellMember
 from rota.store.files.blobs import Blobs
 from rota.store.files.cloud_blobs import SCHEMES, open_cloud

@@ -1,3 +1,1 @@
-"""What waits for events: the bus of triggers, the filters an event must pass, and the slots it
-fills.
-"""
+"""Triggers: the index by event type, matching of events, debounce windows, commands."""

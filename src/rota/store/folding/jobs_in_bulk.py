@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.memory.pool import InternPool
+from rota.core.entries import InternPool
 from rota.core.model import Instant, JobId, JobRecord, Life, Spec, Terms
 
 _SHARED_MAX = 10_000

@@ -11,8 +11,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from rota.core.model import ScheduleId, TriggerId
-from rota.core.records.events import BufferedEvent, Trigger, TriggerDecisionId
-from rota.core.records.schedules import Calendar, Schedule
+from rota.core.schedule_model import Calendar, Schedule
+from rota.core.trigger_model import BufferedEvent, Trigger, TriggerDecisionId
 from rota.store.fold import TableChanges
 from rota.store.protocol import Snapshot, Totals
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from rota.core.records.events import AcceptedEvent, TriggerDecision
-from rota.core.records.schedules import Occurrence
+from rota.core.schedule_model import Occurrence
+from rota.core.trigger_model import AcceptedEvent, TriggerDecision
 from rota.store.protocols.queries import (
     EventQuery,
     OccurrenceQuery,

@@ -16,8 +16,8 @@ from rota.core.model import (
     TriggerId,
     WorkerId,
 )
-from rota.core.records.events import EventDecision
-from rota.core.records.schedules import OccurrenceDecision
+from rota.core.schedule_model import OccurrenceDecision
+from rota.core.trigger_model import EventDecision
 
 T = TypeVar("T")
 

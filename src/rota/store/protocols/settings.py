@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from rota.core.model import RuntimeStats, Tenant
-from rota.core.records.policy import Policy
+from rota.core.policy import Policy
 from rota.store.fold import TableChanges
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from rota.core.model import Instant
-from rota.core.records.events import AcceptedEvent, BufferedEvent, Trigger
+from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger
 from rota.store import event_rows
 from rota.store.fold_events import EventTableChanges
 from rota.store.limits import EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD, TRIGGER_DECISION_AGE_MS

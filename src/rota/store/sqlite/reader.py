@@ -14,8 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
-from rota.core.records.events import AcceptedEvent, TriggerDecision
-from rota.core.records.schedules import Occurrence
+from rota.core.schedule_model import Occurrence
+from rota.core.trigger_model import AcceptedEvent, TriggerDecision
 from rota.store import event_rows, rows
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.records.events import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
+from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store import event_rows
 from rota.store.fold_events import EventTableChanges
 from rota.store.postgres.connect import Connection, DedicatedConnection

@@ -14,8 +14,8 @@ from rota.core.model import (
     JobState,
     KeyRecord,
 )
-from rota.core.records.events import AcceptedEvent, TriggerDecision
-from rota.core.records.schedules import Occurrence
+from rota.core.schedule_model import Occurrence
+from rota.core.trigger_model import AcceptedEvent, TriggerDecision
 from rota.store import rows
 from rota.store.journal import decode_record
 from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.core.records.schedules import Occurrence
+from rota.core.schedule_model import Occurrence
 from rota.store import rows
 from rota.store.fold import TableChanges
 from rota.store.postgres.connect import Connection

@@ -1,0 +1,1 @@
+"""Dispatch: gives ready jobs to workers in each turn, with backfill, preemption and prefetch."""

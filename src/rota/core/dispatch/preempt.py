@@ -1,0 +1,131 @@
+"""Preemption: stops the fewest, youngest preemptible executions for a much more urgent job.
+
+Only for a job whose priority is higher by the policy's gap and that has waited for a while. Those
+stopped go back in the queue with the time they were submitted at, and the attempt does not count.
+Until the urgent job has started, the worker is kept for it.
+"""
+
+from __future__ import annotations
+
+from rota.core.entries import ExecutionEntry, JobEntry, WorkerEntry
+from rota.core.groups.gangs import stop_gangs_of
+from rota.core.jobs.finish import request_stop
+from rota.core.limits import PREEMPT_LOOK
+from rota.core.model import ExecutionId, Instant, Resources, Stop, WorkerId
+from rota.core.ready_queue.ready_queue import is_spill_marker
+from rota.core.resources import fits, plus
+from rota.core.state import SchedulerState
+from rota.core.timers import TimerKind
+
+
+def preempt(t: SchedulerState, now: Instant) -> None:
+    """After all that could start has started: clears a worker for the first in line, if it may."""
+    gap = t.policy.preempt_gap
+    if gap is None or not t.preemptible:
+        return
+    job = _first(t)
+    if job is None or job.id in t.being_preempted.values() or not _is_due(t, job, now):
+        return
+    best: tuple[tuple[int, int, int], WorkerEntry, list[ExecutionEntry]] | None = None
+    for worker in _workers(t, job, now):
+        victims = _victims(t, worker, job, gap)
+        if victims is not None:
+            lost = sum(now - one.since for one in victims)
+            damage = (len(victims), lost, worker.rank)
+            if best is None or damage < best[0]:
+                best = (damage, worker, victims)
+    if best is not None:
+        _, worker, victims = best
+        t.being_preempted[worker.worker.id] = job.id
+        for cell in victims:
+            request_stop(t, cell, Stop.PREEMPT, now)
+        stop_gangs_of(t, victims, now)
+
+
+def _first(t: SchedulerState) -> JobEntry | None:
+    """Who goes first of those that a worker could serve.
+
+    What no worker there could run may stand first for days, and must not keep others from their
+    right; nor must a gang: room for one member would help nobody.
+    """
+    passed = t.blocked_classes
+    for _ in range(PREEMPT_LOOK):
+        line = t.ready_queue.first(~passed)
+        head = None if line is None else t.ready_queue.head(line)
+        if head is None or is_spill_marker(head):
+            return None
+        job = t.jobs[head[2]]
+        job_class = t.ready_queue.classes[job.class_index]
+        if job.spec.terms.needs.copies == 1 and t.fleet.machines_for(job_class).indexes:
+            return job
+        passed |= job_class.bit
+    return None
+
+
+def _is_due(t: SchedulerState, job: JobEntry, now: Instant) -> bool:
+    """Whether it has waited long enough; if not, somebody will look again when it has."""
+    due = (job.life.ready_at or now) + t.policy.preempt_after_ms
+    if due <= now:
+        return True
+    if t.next_preemption != (job.id, due):
+        t.next_preemption = (job.id, due)
+        t.timers.set(due, TimerKind.JOB, job.id)
+    return False
+
+
+def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> list[WorkerEntry]:
+    """Those that could run it and have something that may be stopped."""
+    able = t.fleet.machines_for(t.ready_queue.classes[job.class_index]).indexes
+    found: dict[WorkerId, WorkerEntry] = {}
+    for execution_id in t.preemptible:
+        worker = t.fleet.workers[t.executions[execution_id].execution.worker_id]
+        is_free = worker.worker.id not in t.being_preempted and t.fleet.is_online(worker.worker.id)
+        if worker.machine.index in able and is_free:
+            found[worker.worker.id] = worker
+    return list(found.values())
+
+
+def _victims(
+    t: SchedulerState, worker: WorkerEntry, job: JobEntry, gap: int
+) -> list[ExecutionEntry] | None:
+    """The fewest executions whose end makes room, the youngest first; None: none would do."""
+    needs, ceiling = job.spec.terms.needs.resources, job.spec.terms.priority - gap
+    weak = [
+        t.executions[execution_id]
+        for execution_id in worker.held
+        if execution_id in t.preemptible and _priority(t, execution_id) <= ceiling
+    ]
+    weak.sort(key=lambda cell: (-cell.since, cell.execution.id))
+    for cell in weak:  # one alone is the least that can be
+        if fits(needs, _free_without(worker, [cell])):
+            return [cell]
+    chosen: list[ExecutionEntry] = []
+    for cell in weak:
+        chosen.append(cell)
+        if fits(needs, _free_without(worker, chosen)):
+            return _fewest(worker, needs, chosen)
+    return None
+
+
+def _fewest(
+    worker: WorkerEntry, needs: Resources, chosen: list[ExecutionEntry]
+) -> list[ExecutionEntry]:
+    """Without those that need not go after all, the oldest first."""
+    kept = chosen
+    for cell in reversed(chosen):
+        rest = [one for one in kept if one is not cell]
+        if fits(needs, _free_without(worker, rest)):
+            kept = rest
+    return kept
+
+
+def _free_without(worker: WorkerEntry, without: list[ExecutionEntry]) -> Resources:
+    room = worker.free
+    for cell in without:
+        room = plus(room, worker.held[cell.execution.id])
+    return room
+
+
+def _priority(t: SchedulerState, execution_id: ExecutionId) -> int:
+    cell = t.executions[execution_id]
+    return t.jobs[cell.execution.job_id].spec.terms.priority

@@ -1,0 +1,167 @@
+"""Prefetch: gives a worker orders for short jobs before their place is free.
+
+Each waits behind an execution of the same worker, and takes its place when that has ended. A
+worker with free capacity for two short jobs would otherwise wait for a round trip after each.
+Without this, functions of a millisecond run at less than half the rate
+(docs/decisions/0013-prefetch-of-short-jobs.md). Only what is known to be short is prefetched, only
+behind what is, and only the job that goes next on that worker anyway. Whatever is prefetched is
+charged to its queue, key and tenant like any other execution.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from rota.core.entries import ExecutionEntry, JobEntry, WorkerEntry
+from rota.core.limits import PREFETCH_CHAIN, PREFETCH_MS, SHORT_MS
+from rota.core.model import (
+    ExecutionId,
+    Instant,
+    Millis,
+    Resources,
+    Semantics,
+    Terms,
+    WorkerId,
+)
+from rota.core.ready_queue.ready_queue import is_spill_marker
+from rota.core.resources import fits
+from rota.core.state import SchedulerState
+
+
+class PrefetchSlot(NamedTuple):
+    """A place on a worker, and what is to be done there already; the least of that goes first."""
+
+    work: Millis
+    orders: int
+    """Prefetched."""
+    last: ExecutionId
+    """The one behind which the next would wait."""
+    free: Resources
+
+
+class PrefetchChoice(NamedTuple):
+    """A job to prefetch, and where."""
+
+    job: JobEntry
+    worker: WorkerEntry
+    slot: PrefetchSlot
+
+
+class Prefetcher:
+    """Prefetches jobs at the end of one turn."""
+
+    def __init__(self, t: SchedulerState, now: Instant) -> None:
+        self._t = t
+        self._now = now
+        self._slots: dict[WorkerId, list[PrefetchSlot]] = {}
+
+    def next(self) -> PrefetchChoice | None:
+        """The next, each worker in turn; None: nothing more can be prefetched now.
+
+        A worker that is of no use is not looked at again before its next poll.
+        """
+        t, spare = self._t, self._t.fleet.spare
+        while spare and t.ready_queue.ready & ~t.blocked_classes:
+            worker_id = next(iter(spare))
+            worker = t.fleet.workers[worker_id]
+            job = self._job_for(worker)
+            place = None if job is None else self._take_slot(worker, job)
+            del spare[worker_id]
+            if job is not None and place is not None:
+                return PrefetchChoice(job, worker, place)
+        return None
+
+    def note_given(self, choice: PrefetchChoice, cell: ExecutionEntry) -> None:
+        """It is its worker's now, the last at its place."""
+        terms, place = choice.job.spec.terms, choice.slot
+        length = self._length(terms)
+        grown = PrefetchSlot(
+            place.work + length, place.orders + 1, cell.execution.id, terms.needs.resources
+        )
+        heappush(self._slots[choice.worker.worker.id], grown)
+
+    def _job_for(self, worker: WorkerEntry) -> JobEntry | None:
+        """Who goes next on the worker, if it may be prefetched."""
+        t = self._t
+        if worker.worker.id in t.being_preempted or not t.fleet.is_online(worker.worker.id):
+            return None
+        line = t.ready_queue.first(t.fleet.able(worker.machine) & ~t.blocked_classes)
+        if (
+            line is None
+            or line.job_class.has_preference
+            or line.job_class.needs.affinity is not None
+        ):
+            return None
+        head = t.ready_queue.head(line)
+        if is_spill_marker(head):
+            t.ready_queue.note_empty(head)  # it is next: the store is asked for it
+            return None
+        job = t.jobs[head[2]]
+        if not self._may_wait_there(job) or t.fleet.choose(line.job_class) is not None:
+            return None
+        return job
+
+    def _may_wait_there(self, job: JobEntry) -> bool:
+        terms = job.spec.terms
+        return (
+            job.spec.group is None
+            and not terms.preemptible
+            and terms.semantics is Semantics.AT_LEAST_ONCE
+            and self._t.runtime_estimates.short_runtime(terms) is not None
+        )
+
+    def _take_slot(self, worker: WorkerEntry, job: JobEntry) -> PrefetchSlot | None:
+        """The place with the least to do that is large enough; it is the caller's."""
+        places = self._slots.get(worker.worker.id)
+        if places is None:
+            places = self._slots[worker.worker.id] = self._slots_of(worker)
+        small: list[PrefetchSlot] = []
+        found: PrefetchSlot | None = None
+        while places and found is None:
+            place = heappop(places)
+            if fits(job.spec.terms.needs.resources, place.free):
+                found = place
+            else:
+                small.append(place)
+        for place in small:
+            heappush(places, place)
+        if found is None or found.work > PREFETCH_MS or found.orders >= PREFETCH_CHAIN:
+            return None
+        return found
+
+    def _slots_of(self, worker: WorkerEntry) -> list[PrefetchSlot]:
+        t = self._t
+        places = []
+        for execution_id, room in worker.held.items():
+            cell = t.executions[execution_id]
+            if not worker.is_prefetched(cell.execution):
+                work = self._work_left(cell)
+                if work is not None:
+                    places.append(
+                        self._with_prefetched(worker, PrefetchSlot(work, 0, execution_id, room))
+                    )
+        heapify(places)
+        return places
+
+    def _work_left(self, cell: ExecutionEntry) -> Millis | None:
+        """How long it takes, if it will be over soon."""
+        job = self._t.jobs[cell.execution.job_id]
+        is_late = self._now - cell.since > SHORT_MS
+        if is_late or cell.execution.stop is not None or job.spec.group is not None:
+            return None
+        return self._t.runtime_estimates.short_runtime(job.spec.terms)
+
+    def _length(self, terms: Terms) -> Millis:
+        """Of a prefetched one; it may not be known to be short any more."""
+        length = self._t.runtime_estimates.short_runtime(terms)
+        return SHORT_MS if length is None else length
+
+    def _with_prefetched(self, worker: WorkerEntry, place: PrefetchSlot) -> PrefetchSlot:
+        t = self._t
+        while place.last in worker.prefetched:
+            prefetched_id, room = worker.prefetched[place.last]
+            terms = t.jobs[t.executions[prefetched_id].execution.job_id].spec.terms
+            length = self._length(terms)
+            place = PrefetchSlot(place.work + length, place.orders + 1, prefetched_id, room)
+        return place

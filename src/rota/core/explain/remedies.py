@@ -1,0 +1,391 @@
+"""Remedies for a job that waits: for each cause, the one change that would lift it.
+
+Each remedy comes with the commands that would make it so. Whether that is enough is not decided
+here: the commands can be tried on a copy, by the real rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.core.commands import (
+    AnyInput,
+    Cancel,
+    Complete,
+    Completion,
+    PutQueueSettings,
+    PutTenantSettings,
+    Register,
+    Resume,
+    SetPolicy,
+    Update,
+)
+from rota.core.entries import JobEntry, WorkerEntry
+from rota.core.explain.why import affinity_alternative, duration_text, labels_for
+from rota.core.info_model import Cause
+from rota.core.limits import EXPLAINED_MAX
+from rota.core.model import (
+    Affinity,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    Needs,
+    Quota,
+    Resources,
+    Spec,
+    WorkerId,
+    WorkerState,
+)
+from rota.core.placement.feasibility import infeasible_reasons
+from rota.core.reservations.reserve import earliest_fit
+from rota.core.resources import Shortfall, amount_text, amounts, plain_amount, shortfalls
+from rota.core.state import SchedulerState
+
+NEW_WORKER = WorkerId("new")
+"""The worker that is not there."""
+MOMENTARY = "no_poll"
+"""The cause that goes by itself: a worker with room will ask."""
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """Something that would help."""
+
+    code: str
+    """The code of the cause that it lifts."""
+    message: str
+    figures: Mapping[str, Any]
+    change: tuple[AnyInput, ...] = ()
+    """What would make it so; none: it cannot be tried."""
+    is_enough: bool | None = None
+    """Whether the job would then start as soon as the workers ask; None: nobody tried."""
+
+
+FindRemedies: TypeAlias = Callable[[SchedulerState, JobEntry, Cause, Instant], Iterator[Remedy]]
+
+
+def remedies(
+    t: SchedulerState, job_id: JobId, causes: Sequence[Cause], now: Instant
+) -> tuple[Remedy, ...]:
+    """For each cause that somebody, or time, could lift: how."""
+    cell = t.jobs.get(job_id)
+    if cell is None:
+        return ()
+    found: list[Remedy] = []
+    for cause in causes:
+        ask = _FINDERS.get(cause.code)
+        if ask is not None:
+            found.extend(ask(t, cell, cause, now))
+    return tuple(found)
+
+
+def _with_spec(cell: JobEntry, spec: Spec) -> tuple[AnyInput, ...]:
+    return (Update(job_id=cell.id, spec=spec),)
+
+
+def _with_resources(cell: JobEntry, resources: Resources) -> tuple[AnyInput, ...]:
+    needs = replace(cell.spec.terms.needs, resources=resources)
+    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+
+
+def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
+    return tuple(
+        Complete(
+            completion=Completion(
+                execution_id=one,
+                fence=t.executions[one].execution.fence,
+                state=ExecutionState.SUCCEEDED,
+            )
+        )
+        for one in executions
+    )
+
+
+# Times, jobs, people
+
+
+def _time(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    change = _with_spec(cell, replace(cell.spec, run_at=now))
+    text = "if it did not have to wait for its time"
+    yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
+
+
+def _upstream(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    jobs = [one["job_id"] for one in cause.figures["jobs"]]
+    count = cause.figures["waiting_for"]
+    who = f"job {jobs[0]}" if count == 1 else f"these {count} jobs"
+    change = _with_spec(cell, replace(cell.spec, dependencies=()))
+    yield Remedy(cause.code, f"if {who} ended as it waits for", {"jobs": jobs}, change)
+
+
+def _resume(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    name = cause.figures["queue"]
+    change = (PutQueueSettings(name=name, paused=False),)
+    yield Remedy(cause.code, f"if queue {name} were resumed", {"queue": name}, change)
+
+
+def _more_at_once(
+    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
+    queue = t.queues[cell.spec.terms.queue]
+    name, most = queue.queue.name, cause.figures["max_workers"] + 1
+    first = islice(queue.runs, EXPLAINED_MAX)
+    holders = [t.executions[execution_id].execution.job_id for execution_id in first]
+    text = f"if one of the {queue.running} running jobs of queue {name} ended,"
+    change = (PutQueueSettings(name=name, max_workers=most),)
+    figures = {"max_workers": most, "jobs": holders}
+    yield Remedy(cause.code, f"{text} or it might run {most} at once", figures, change)
+
+
+def _token(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    name = cause.figures["queue"]
+    change = (PutQueueSettings(name=name, cleared=("rate_limit",)),)
+    text = f"if queue {name} had no rate limit; else when it allows the next start"
+    yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
+
+
+def _key_holder(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    holders, key = cause.figures["holders"], cause.figures["key"]
+    one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
+    execution = t.jobs[holders[0]].life.execution_id
+    change: tuple[AnyInput, ...] = (Cancel(job_id=holders[0]),)
+    if execution in t.executions:  # it may wait to run again
+        change = _ended(t, [execution])
+    yield Remedy(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
+
+
+def _quota(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    figures = cause.figures
+    tenant = t.tenants.entries[figures["tenant"]]
+    needed = figures["running"] + 1 if "running" in figures else figures["used"] + figures["asked"]
+    jobs = [t.executions[one].execution.job_id for one in list(tenant.held)[:EXPLAINED_MAX]]
+    text = f"if tenant {figures['tenant']} might use {needed:g}, or enough of its jobs ended"
+    kind = {"quota_running": "running", "quota_cpu": "cpu_milli"}.get(cause.code, "memory")
+    amount = round(needed * 1000) if kind == "cpu_milli" else round(needed)
+    quota = replace(tenant.tenant.quota or Quota(), **{kind: amount})
+    name, weight = tenant.tenant.name, tenant.tenant.weight
+    change = (PutTenantSettings(name=name, weight=weight, quota=quota),)
+    yield Remedy(cause.code, text, {"quota": needed, "jobs": jobs}, change)
+
+
+def _cell_cap(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    most = cause.figures["max_running"] + 1
+    change = (SetPolicy(policy=replace(t.policy, max_running=most)),)
+    text = f"if the cell might run {most} at once, or one ended"
+    yield Remedy(cause.code, text, {"max_running": most}, change)
+
+
+def _worker(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    terms = cell.spec.terms
+    new = _worker_for(terms.needs)
+    asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
+    asked += [f"capability {one}" for one in new.capabilities]
+    asked += [f"label {label}={value}" for label, value in new.labels]
+    text = f"if a worker with {', '.join(asked) or 'room'} came for queue {terms.queue}"
+    yield Remedy(cause.code, text, {}, (new,))
+
+
+def _worker_for(needs: Needs) -> Register:
+    return Register(
+        worker_id=NEW_WORKER,
+        session="new",
+        name="new",
+        capacity=needs.resources,
+        capabilities=needs.capabilities,
+        labels=() if needs.affinity is None else labels_for(needs.affinity),
+    )
+
+
+def _come_back(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    terms = cell.spec.terms
+    able = [
+        one.worker
+        for one in t.fleet.workers.values()
+        if not infeasible_reasons(terms.queue, terms.needs, one.machine)
+    ]
+    drained = [one.id for one in able if one.state is WorkerState.DRAINING]
+    if drained:
+        text = f"if worker {drained[0]} were resumed"
+        change = (Resume(worker_id=drained[0]),)
+        yield Remedy(cause.code, text, {"workers": drained[:EXPLAINED_MAX]}, change)
+    gone = [one.id for one in able if one.state is not WorkerState.DRAINING]
+    if gone:
+        text = "if one of the workers that are away came back"
+        yield Remedy(
+            cause.code, text, {"workers": gone[:EXPLAINED_MAX]}, (_worker_for(terms.needs),)
+        )
+
+
+# Room
+
+
+def _smaller_request(
+    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
+    """The nearest worker that would do if it asked for less of one thing."""
+    terms = cell.spec.terms
+    best: tuple[float, Shortfall, WorkerEntry] | None = None
+    for worker in t.fleet.online_first():
+        reasons = infeasible_reasons(terms.queue, terms.needs, worker.machine)
+        lack = reasons[0] if len(reasons) == 1 else None
+        if isinstance(lack, Shortfall) and lack.there > 0:
+            over = lack.asked / lack.there
+            if best is None or over < best[0]:
+                best = (over, lack, worker)
+    if best is not None:
+        _, lack, worker = best
+        text = f"if it asked for no more than {amount_text(lack.kind, lack.there)}"
+        figures = {
+            "kind": lack.kind,
+            "at_most": plain_amount(lack.kind, lack.there),
+            "worker_id": worker.worker.id,
+        }
+        less = _less(terms.needs.resources, lack.kind, lack.asked - lack.there)
+        yield Remedy(cause.code, text, figures, _with_resources(cell, less))
+    wish = affinity_alternative(t, cell)
+    if wish is not None:
+        text, other = wish
+        yield Remedy(cause.code, text, {"worker_id": other[0]}, _with_affinity(cell, other[1]))
+    yield from _worker(t, cell, cause, now)
+
+
+def _with_affinity(cell: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
+    needs = replace(cell.spec.terms.needs, affinity=affinity)
+    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+
+
+def _anywhere(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    affinity, worker_id = cell.spec.terms.needs.affinity, cause.figures["instead"]
+    text = f"if it did not wait for what it prefers: worker {worker_id} has room"
+    figures = {"worker_id": worker_id, "until": cause.figures["at"]}
+    patient = replace(affinity or Affinity(), wait_ms=0)
+    yield Remedy(cause.code, text, figures, _with_affinity(cell, patient))
+
+
+def _less(resources: Resources, kind: str, by: int) -> Resources:
+    fixed = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory", "storage": "storage"}
+    if kind in fixed:
+        return replace(resources, **{fixed[kind]: getattr(resources, fixed[kind]) - by})
+    custom = tuple((name, n - by if name == kind else n) for name, n in resources.custom)
+    return replace(resources, custom=custom)
+
+
+def _free_capacity(
+    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
+    """Less of what is short, or the soonest end that makes room."""
+    terms = cell.spec.terms
+    needs = terms.needs.resources
+    able = [
+        worker
+        for worker in t.fleet.workers.values()
+        if worker.worker.state is WorkerState.ONLINE
+        and not infeasible_reasons(terms.queue, terms.needs, worker.machine)
+    ]
+    smaller = _nearest_fit(able, needs)
+    if smaller is not None:
+        lack, worker = smaller
+        short = lack.asked - lack.there
+        text = f"with {amount_text(lack.kind, short)} less it would fit on worker"
+        figures = {
+            "kind": lack.kind,
+            "less": plain_amount(lack.kind, short),
+            "worker_id": worker.worker.id,
+        }
+        change = _with_resources(cell, _less(needs, lack.kind, short))
+        yield Remedy(cause.code, f"{text} {worker.worker.id}", figures, change)
+    soonest = min(
+        ((earliest_fit(one, needs, now)[0], one) for one in able),
+        key=lambda found: found[0],
+        default=None,
+    )
+    if soonest is not None:
+        yield _ends(t, cause.code, *soonest)
+
+
+def _nearest_fit(
+    able: Sequence[WorkerEntry], needs: Resources
+) -> tuple[Shortfall, WorkerEntry] | None:
+    """The worker on which only one thing is short, and least of it."""
+    best: tuple[float, Shortfall, WorkerEntry] | None = None
+    for worker in able:
+        short = shortfalls(needs, worker.free)
+        if len(short) == 1 and short[0].there > 0:
+            part = short[0].there / short[0].asked
+            if best is None or part > best[0]:
+                best = (part, short[0], worker)
+    return None if best is None else best[1:]
+
+
+def _ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Remedy:
+    ending = [one for end, one in worker.ends if end <= at]
+    jobs = [t.executions[one].execution.job_id for one in ending]
+    who = f"job {jobs[0]} ends" if len(jobs) == 1 else f"{len(jobs)} jobs end"
+    text = f"when {who} on worker {worker.worker.id}, there will be room"
+    figures = {"worker_id": worker.worker.id, "jobs": jobs[:EXPLAINED_MAX], "at": at}
+    return Remedy(code, text, figures, _ended(t, ending))
+
+
+# Order
+
+
+def _shorter(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    time = max(0, cause.figures["until"] - now)
+    if time:
+        text = (
+            f"if it were expected to run no longer than {duration_text(time)} (it is taken to run"
+        )
+        terms = replace(cell.spec.terms, expected_runtime_ms=time)
+        yield Remedy(
+            cause.code,
+            f"{text} {duration_text(cell.estimate)})",
+            {"expected_runtime": time / 1000},
+            _with_spec(cell, replace(cell.spec, terms=terms)),
+        )
+
+
+def _sooner(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    line = t.ready_queue.queue_of_job(cell)
+    head = None if line is None else t.jobs.get(t.ready_queue.head(line)[2])
+    if head is not None and head.id != cell.id:
+        priority = max(head.spec.terms.priority, cell.spec.terms.priority) + 1
+        terms = replace(cell.spec.terms, priority=priority)
+        text = f"with priority {priority} it would go sooner"
+        change = _with_spec(cell, replace(cell.spec, terms=terms))
+        yield Remedy(cause.code, text, {"priority": priority, "first": head.id}, change)
+
+
+def _heavier(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    name = cell.spec.terms.tenant
+    weight = t.tenants.weight_of(name)
+    text = f"if tenant {name} had a larger weight than {weight:g}"
+    yield Remedy(cause.code, text, {"tenant": name, "weight": weight})
+
+
+_FINDERS: Mapping[str, FindRemedies] = {
+    "run_at": _time,
+    "retry": _time,
+    "dependencies": _upstream,
+    "queue_paused": _resume,
+    "queue_full": _more_at_once,
+    "rate_limit": _token,
+    "concurrency": _key_holder,
+    "quota_running": _quota,
+    "quota_cpu": _quota,
+    "quota_memory": _quota,
+    "cell_full": _cell_cap,
+    "no_workers": _worker,
+    "no_function": _worker,
+    "workers_away": _come_back,
+    "impossible": _smaller_request,
+    "resources_busy": _free_capacity,
+    "affinity": _anywhere,
+    "reserved": _shorter,
+    "order": _sooner,
+    "fair_share": _heavier,
+}

@@ -1,0 +1,151 @@
+"""Gang placement: finds capacity for all members at once, now or as early as possible.
+
+Members may share a worker. A reservation for a gang is a set of workers and one time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from rota.core.entries import GroupEntry, OrderKey, WorkerEntry
+from rota.core.limits import GANG_HOLD_MS, GANG_LOOK
+from rota.core.model import Instant, JobId, Resources
+from rota.core.placement.feasibility import score
+from rota.core.placement.fleet import Reservation, WorkerFilter
+from rota.core.ready_queue.classes import ClassQueue, JobClass
+from rota.core.ready_queue.ready_queue import is_spill_marker
+from rota.core.resources import amounts, minus, plus
+from rota.core.state import SchedulerState
+
+
+def pick_worker(
+    t: SchedulerState,
+    line: ClassQueue,
+    now: Instant,
+    may: WorkerFilter | None = None,
+    key: OrderKey | None = None,
+) -> WorkerEntry | None:
+    """The worker for the head of a line, or for another job of it; the first of a gang's."""
+    if line.job_class.needs.copies == 1:
+        return t.affinity.pick(line, now, may, key)
+    found = find_gang_workers(t, line.job_class, key or t.ready_queue.head(line), may)
+    return found[0] if found else None
+
+
+def find_gang_workers(
+    t: SchedulerState, job_class: JobClass, key: OrderKey, may: WorkerFilter | None = None
+) -> list[WorkerEntry]:
+    """A worker for each member of the gang, by index; empty: there are not enough.
+
+    Those that hold the most of them come first, so that members are on few machines.
+    """
+    assert not is_spill_marker(key), "a gang is never on the shelf"
+    size, job = job_class.needs.copies, t.jobs[key[2]]
+    if starts_left(t, job_class) < size:
+        return []
+    rooms = []
+    for worker in t.fleet.open.values():
+        if t.fleet.fitting(worker) & job_class.bit and (may is None or may(worker)):
+            count = _copies_now(worker, job_class.needs.resources)
+            fit = score(job_class.needs.resources, worker.machine, worker.free)
+            rooms.append((t.affinity.soft_affinity(job, worker), -count, fit, worker.rank, worker))
+    rooms.sort(key=lambda one: one[:4])
+    places: list[WorkerEntry] = []
+    for _, count, _, _, worker in rooms:
+        places += [worker] * min(-count, size - len(places))
+    if len(places) < size:
+        return []
+    t.groups.entries[job.id].places = [worker.worker.id for worker in places]
+    return places
+
+
+def _copies_now(worker: WorkerEntry, needs: Resources) -> int:
+    assert worker.poll is not None
+    return min(worker.poll.free_slots, copies_in(needs, worker.free))
+
+
+def copies_in(needs: Resources, room: Resources) -> int:
+    """How many times the needs fit into the room."""
+    there = dict(amounts(room))
+    counts = (there.get(kind, 0) // amount for kind, amount in amounts(needs) if amount)
+    return max(0, min(counts, default=GANG_LOOK))
+
+
+def starts_left(t: SchedulerState, job_class: JobClass) -> int:
+    """How many executions the limits of the queue and of the cell leave room for."""
+    queue, limits = job_class.queue, [GANG_LOOK]
+    if queue.queue.max_workers is not None:
+        limits.append(queue.queue.max_workers - queue.running)
+    if t.policy.max_running is not None:
+        limits.append(t.policy.max_running - len(t.executions))
+    return min(limits)
+
+
+def reserve_gang(
+    t: SchedulerState, workers: Iterable[WorkerEntry], gang: tuple[JobClass, JobId], now: Instant
+) -> list[Reservation]:
+    """The earliest set of workers on which the whole gang fits; empty: these are too few.
+
+    Room that stands idle for too long, because a worker does not ask for work, is let go for a
+    while: nobody else could use it meanwhile.
+    """
+    job_class, job_id = gang
+    needs, size = job_class.needs.resources, job_class.needs.copies
+    looked_at = list(islice(workers, GANG_LOOK))
+    at = _earliest(looked_at, job_class, now)
+    if at is None or _is_hold_over(t.groups.entries[job_id], at, now):
+        return []
+    rooms = [(_free_at(worker, at), worker) for worker in looked_at]
+    rooms.sort(key=lambda one: (-copies_in(needs, one[0]), one[1].rank))
+    kept: list[Reservation] = []
+    left = size
+    for room, worker in rooms:
+        count = min(left, copies_in(needs, room))
+        for _ in range(count - 1):
+            room = minus(room, needs)
+        if count:
+            place = Reservation((worker.worker.id, at, room), job_class, job_id)
+            place.copies = count
+            kept.append(place)
+        left -= count
+    assert not left, "a time was found at which they fit"
+    return kept
+
+
+def _earliest(workers: list[WorkerEntry], job_class: JobClass, now: Instant) -> Instant | None:
+    """When the workers will have room for the whole gang, by what is expected of what they run."""
+    needs, size = job_class.needs.resources, job_class.needs.copies
+    gains: list[tuple[Instant, int]] = []
+    for worker in workers:
+        room, had = worker.free, copies_in(needs, worker.free)
+        gains.append((now, had))
+        for ends_at, execution_id in worker.ends:
+            room = plus(room, worker.held[execution_id])
+            count = copies_in(needs, room)
+            gains.append((ends_at, count - had))
+            had = count
+    total = 0
+    for at, more in sorted(gains):
+        total += more
+        if total >= size:
+            return max(now, at)
+    return None
+
+
+def _free_at(worker: WorkerEntry, at: Instant) -> Resources:
+    room = worker.free
+    for ends_at, execution_id in worker.ends:
+        if ends_at <= at:
+            room = plus(room, worker.held[execution_id])
+    return room
+
+
+def _is_hold_over(mine: GroupEntry, at: Instant, now: Instant) -> bool:
+    """Whether it had room for long and did not start: then others have their turn for as long."""
+    if at > now:
+        mine.idle_since = None
+        return False
+    if mine.idle_since is None or now - mine.idle_since >= 2 * GANG_HOLD_MS:
+        mine.idle_since = now
+    return now - mine.idle_since >= GANG_HOLD_MS

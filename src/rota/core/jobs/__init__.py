@@ -1,0 +1,1 @@
+"""The life of a job: submitted, waiting, spilled, started, finished, retried, deleted."""

@@ -1,0 +1,155 @@
+"""Plain jobs: nobody but their worker has to do with them. Each starts, and ends well, in one go.
+
+Most jobs are plain. The general way (executions.py) asks at every step whether anybody else has to
+hear of it; here that is asked once, before. It comes to the same.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from rota.core.commands import Completion
+from rota.core.entries import ExecutionEntry, JobEntry, PendingPoll, WorkerEntry
+from rota.core.ids import execution_id
+from rota.core.jobs.finish import (
+    ended_as_reported,
+    learn_one_runtime,
+    learn_runtimes,
+    started_at_of,
+)
+from rota.core.jobs.start import probable_end, running_life
+from rota.core.model import Execution, ExecutionState, Instant, JobState, Life
+from rota.core.outcome import Ended, Order
+from rota.core.ready_queue.fair_share import share_of
+from rota.core.ready_queue.ready_queue import TermsEntry
+from rota.core.state import SchedulerState
+
+_CLAIMED, _GONE_WELL = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
+_QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
+
+Report: TypeAlias = tuple[ExecutionEntry, JobEntry, TermsEntry, Completion]
+"""A report of a plain job that went well."""
+
+
+def start_alone(
+    t: SchedulerState, job: JobEntry, kind: TermsEntry, worker: WorkerEntry, now: Instant
+) -> None:
+    """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
+    before, draft, lines, order = job.life, t.changeset, t.ready_queue, t.ready_queue.order
+    resources, queue, tenant, poll = kind.resources, kind.queue, kind.tenant, worker.poll
+    assert before.state is _QUEUED
+    assert poll is not None
+    job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
+    run_id, whose = execution_id(job_id, fence, now), worker.worker.id
+    attempt, memory = before.attempt + 1, resources.memory
+    execution = Execution(run_id, job_id, whose, attempt, fence, _CLAIMED, now, memory=memory)
+    ends_at = now + kind.estimate(t.runtime_estimates)
+    if ends_at <= now:
+        ends_at = probable_end(t, kind.terms, now, now)
+    share = share_of(lines.classes[job.class_index], t.fleet.capacity)
+    stand = kind.handle
+    if stand is not None and stand.leave_first(job):
+        payer = stand.account
+    else:
+        lines.remove(job)
+        payer = kind.account(order)
+    rate = order.charge(payer, share, (now, ends_at))
+    cell = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
+    t.executions[run_id] = cell
+    draft.executions[run_id] = execution
+    draft.waits.append(0 if ready_at is None else now - ready_at)
+    if before.line:
+        t.leave_spill_queue(job)
+    job.life = running_life(before, execution)
+    draft.moved[job_id] = job
+    kind.count_started()
+    worker.hold(run_id, resources, ends_at)
+    queue.running += 1
+    tenant.held[run_id] = resources
+    if len(t.tenants.entries) > 1:
+        t.note_start(tenant, now)
+    poll.orders.append(Order(execution, job.spec, queue.queue.limits))
+    took_room(t, worker, poll, 1)
+
+
+def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: int) -> None:
+    """So many orders will answer the worker's poll; it waits for more if it has room for them."""
+    t.answer_now[worker.worker.id] = None
+    poll.free_slots -= count
+    if poll.free_slots > 0:
+        t.fleet.offer_less(worker)
+    else:
+        t.fleet.withdraw(worker)
+
+
+def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Report | None:
+    """What the worker reports, if it is its own, went well and is nobody else's business."""
+    cell = t.executions.get(done.execution_id)
+    if cell is None or done.state is not _GONE_WELL:
+        return None
+    execution = cell.execution
+    if (
+        execution.fence != done.fence
+        or execution.worker_id != worker.worker.id
+        or execution.stop is not None
+        or (execution.behind is not None and worker.is_prefetched(execution))
+    ):
+        return None
+    job = t.jobs[execution.job_id]
+    life, spec = job.life, job.spec
+    if (
+        life.state is not _RUNNING
+        or life.delete_when_finished
+        or spec.group is not None
+        or spec.concurrency is not None
+        or spec.origin is not None
+        or spec.finish_by is not None
+        or job.id in t.dependencies.downstream
+    ):
+        return None
+    kind = t.terms.of(spec.terms)
+    return (cell, job, kind, done) if kind.is_plain else None
+
+
+def end_alone(t: SchedulerState, worker: WorkerEntry, report: Report, now: Instant) -> None:
+    """A plain job has ended well, and leaves memory; nothing is prefetched behind it."""
+    (cell, job, kind, done), draft = report, t.changeset
+    terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
+    execution = ended_as_reported(cell, done, _GONE_WELL, now)
+    run_id = execution.id
+    draft.executions[run_id] = execution
+    del t.executions[run_id]
+    worker.release(run_id, ends_at)
+    kind.queue.running -= 1
+    del kind.tenant.held[run_id]
+    if rate:
+        order = t.ready_queue.order
+        order.settle_charge(kind.account(order), rate, (now, ends_at))
+    if done.used is not None:
+        learn_runtimes(t, terms, ((execution, done),), now)
+    elif terms.expected_runtime_ms is None:
+        learn_one_runtime(t, kind, execution, now)
+    life = job.life = ended_well(job.life, execution, now)
+    draft.moved[job_id] = job
+    draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
+    del t.jobs[job_id]
+    t.recently_finished.remember_execution_and_job(execution, job_id, now)
+    kind.count_ended()
+
+
+def ended_well(life: Life, execution: Execution, now: Instant) -> Life:
+    """The life of a job that has ended with this execution, which went well."""
+    began = life.started_at if execution.behind is None else started_at_of(life, execution)
+    return replace(
+        life,
+        state=_SUCCEEDED,
+        reason="",
+        due_at=None,
+        started_at=began,
+        finished_at=now,
+        progress=None if life.progress is None else 1.0,
+        result=execution.result,
+        error=execution.error,
+    )

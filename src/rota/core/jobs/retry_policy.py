@@ -1,0 +1,46 @@
+"""Retry policy: whether there is another attempt, and its delay (backoff and jitter)."""
+
+from __future__ import annotations
+
+from rota.core.commands import Completion
+from rota.core.ids import fraction
+from rota.core.model import Backoff, Execution, ExecutionState, JobId, Millis, RetryPolicy
+
+EXIT_RETRY_NOW = 75
+"""EX_TEMPFAIL: the job asks to be tried again without delay."""
+EXIT_NEVER_RETRY = 78
+"""EX_CONFIG: the job says that trying again is no use."""
+
+
+def retry_delay_ms(policy: RetryPolicy, job_id: JobId, attempt: int) -> Millis:
+    """The wait after try number `attempt` (the first is 1) failed; jitter is the job's own."""
+    base = min(_backoff_ms(policy, attempt), float(policy.max_delay_ms))
+    spread = base * policy.jitter
+    return max(0, round(base - spread + 2 * spread * fraction(job_id, attempt)))
+
+
+def _backoff_ms(policy: RetryPolicy, attempt: int) -> float:
+    match policy.backoff:
+        case Backoff.FIXED:
+            return float(policy.delay_ms)
+        case Backoff.LINEAR:
+            return float(policy.delay_ms) * attempt
+        case Backoff.EXPONENTIAL:
+            # The exponent is bounded because floats are; the cap has long been reached by then.
+            return policy.delay_ms * policy.factor ** min(attempt - 1, 100)
+
+
+def may_retry(policy: RetryPolicy, attempt: int, *, retryable: bool, exit_code: int | None) -> bool:
+    """Whether there is another try after number `attempt` failed."""
+    return retryable and exit_code != EXIT_NEVER_RETRY and attempt < policy.max_attempts
+
+
+def failure_reason(execution: Execution, done: Completion | None) -> str:
+    """In a word, why a job has failed that is not tried again."""
+    if execution.state is ExecutionState.TIMED_OUT:
+        return "timeout"
+    if done is not None and not done.retryable:
+        return "not_retryable"
+    if done is not None and done.used is not None and done.used.out_of_memory:
+        return "memory"
+    return "error" if execution.exit_code is None else "exit_code"

@@ -1,3 +1,0 @@
-"""What tables.py is made of: cells, drafts of what a turn changes, bands, run times, what just
-left.
-"""

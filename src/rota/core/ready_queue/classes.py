@@ -1,0 +1,607 @@
+"""Classes of alike jobs, their queues by account, arrival rates, and the order policy's protocol.
+
+A class is a queue and needs: a worker has free capacity for the first job of a class or for none
+of it. An account is who competes for a share; it has one queue of jobs for each class.
+Class queues are sorted by their first jobs, in blocks with a mask of classes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from heapq import heappush
+from itertools import pairwise
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from rota.core.entries import NO_CLASS, JobEntry, MachineClass, OrderKey, QueueEntry
+from rota.core.limits import ARRIVALS_EVERY_MS, ARRIVALS_MS, ARRIVALS_NOTED
+from rota.core.model import Instant, Millis, Needs, Spec, has_preference
+from rota.core.ready_queue.merge_queue import FifoGroup, FifoGroupKey, MergeQueue
+
+HEAD_BLOCK_MAX = 16
+"""A block is split when it is twice as long: about the root of the most lines expected."""
+
+
+class HasClassBit(Protocol):
+    """Whatever is of one class."""
+
+    bit: int
+
+
+L = TypeVar("L", bound=HasClassBit)
+HeadEntry: TypeAlias = tuple[int, OrderKey, int, L]
+"""(rank, or length; the job; the line's number, which tells equals apart; the line)."""
+
+
+class _HeadBlock(Generic[L]):
+    __slots__ = ("entries", "mask")
+
+    def __init__(self, seats: list[HeadEntry[L]]) -> None:
+        self.entries = seats
+        self.mask = 0
+        self.repair()
+
+    def repair(self) -> None:
+        mask = 0
+        for _, _, _, line in self.entries:
+            mask |= line.bit
+        self.mask = mask
+
+
+class ClassHeads(Generic[L]):
+    """Seats in order; each line has one."""
+
+    __slots__ = ("_block_max", "_blocks", "firsts")
+
+    def __init__(self, block_max: int = HEAD_BLOCK_MAX) -> None:
+        self._block_max = block_max
+        self._blocks: list[_HeadBlock[L]] = []
+        self.firsts: list[HeadEntry[L]] = []
+        """The first seat of each block."""
+
+    def __iter__(self) -> Iterator[HeadEntry[L]]:
+        for block in self._blocks:
+            yield from block.entries
+
+    def __len__(self) -> int:
+        return sum(len(block.entries) for block in self._blocks)
+
+    def least(self) -> int:
+        """The rank or length that comes before all; below zero: there is nobody."""
+        return self.firsts[0][0] if self.firsts else -1
+
+    def first(self, mask: int) -> HeadEntry[L] | None:
+        """The first whose line is of these classes."""
+        for block in self._blocks:
+            if block.mask & mask:
+                for seat in block.entries:
+                    if seat[3].bit & mask:
+                        return seat
+                block.repair()
+        return None
+
+    def add(self, seat: HeadEntry[L]) -> None:
+        """It has its place from now on."""
+        if not self._blocks:
+            self._blocks.append(_HeadBlock([seat]))
+            self.firsts.append(seat)
+            return
+        at = self._find(seat)
+        block = self._blocks[at]
+        seats = block.entries
+        insort(seats, seat)
+        self.firsts[at] = seats[0]
+        block.mask |= seat[3].bit
+        if len(seats) > 2 * self._block_max:
+            rear = seats[self._block_max :]
+            del seats[self._block_max :]
+            block.repair()
+            self._blocks.insert(at + 1, _HeadBlock(rear))
+            self.firsts.insert(at + 1, rear[0])
+
+    def remove(self, seat: HeadEntry[L]) -> None:
+        """It has none any more."""
+        at = self._find(seat)
+        seats = self._blocks[at].entries
+        del seats[bisect_left(seats, seat)]
+        if seats:
+            self.firsts[at] = seats[0]
+        else:
+            del self._blocks[at], self.firsts[at]
+
+    def move(self, before: HeadEntry[L], after: HeadEntry[L]) -> None:
+        """A line has its place there from now on, and not where it was."""
+        if len(self._blocks) > 1:
+            self.remove(before)
+            self.add(after)
+            return
+        seats = self._blocks[0].entries
+        # Whoever goes mostly was the first of all, and the next of its line is the last.
+        del seats[0 if seats[0] is before else bisect_left(seats, before)]
+        if seats and seats[-1] < after:
+            seats.append(after)
+        else:
+            insort(seats, after)
+        self.firsts[0] = seats[0]
+
+    def _find(self, seat: HeadEntry[L]) -> int:
+        """The block in which the seat is, or would be."""
+        firsts = self.firsts
+        return 0 if len(firsts) == 1 else (bisect_right(firsts, seat) or 1) - 1
+
+
+EVERY_CLASS = -1
+"""All bits: nothing is ruled out."""
+LENGTHS_MAX = 8
+"""A block of lines by length is split when it is twice as long. Who is asked for here fits beside
+others, so it is of few classes; and those wait less than the rest, and are the last of a length."""
+
+
+class CandidateMachines:
+    """The kinds of workers that could run the jobs of a class."""
+
+    __slots__ = ("indexes", "machine_classes", "rivals", "stamp")
+
+    def __init__(self, kinds: tuple[MachineClass, ...], stamp: tuple[int, int, int]) -> None:
+        self.machine_classes = kinds
+        self.indexes = [machine.index for machine in kinds]
+        self.rivals = 0
+        """Bits of the classes that could use any of them."""
+        for machine in kinds:
+            self.rivals |= machine.can_mask
+        self.stamp = stamp
+        """What of fleet and classes this was computed for; kept by placement.py."""
+
+
+class JobClass:
+    """Jobs that a worker has room for or not, all alike: one queue, the same needs."""
+
+    __slots__ = (
+        "arrived",
+        "arrived_work",
+        "bit",
+        "class_queues",
+        "cursor",
+        "fifo_groups",
+        "has_preference",
+        "index",
+        "machines",
+        "needs",
+        "offers",
+        "queue",
+        "share",
+        "share_of_capacity",
+        "spilled",
+        "waiting",
+    )
+
+    def __init__(self, index: int, queue: QueueEntry, needs: Needs) -> None:
+        self.index = index
+        self.bit = 1 << index
+        self.queue = queue
+        self.needs = needs
+        self.has_preference = has_preference(needs.affinity) or needs.copies > 1
+        """Whether a worker with room is not as good as any other (locality.py)."""
+        self.waiting = 0
+        """Jobs in line."""
+        self.spilled = 0
+        """Jobs that are on the shelf."""
+        self.arrived = self.arrived_work = 0
+        """Jobs that came to stand in line or on the shelf, and how long they are expected to run
+        together; arrivals.py makes rates of it."""
+        self.fifo_groups: dict[FifoGroupKey, FifoGroup] = {}
+        """Those with jobs in line or on the shelf."""
+        self.class_queues: dict[int, ClassQueue] = {}
+        """By number: one for each party that has jobs of the class."""
+        self.offers: list[tuple[int, int, str, int]] = []
+        """Workers that may fit, best first; kept by placement.py."""
+        self.cursor = -1
+        """How far placement.py has read the log of opened workers for this class."""
+        self.machines: CandidateMachines | None = None
+        self.share = 0.0
+        """The part of the fleet that one job takes, of what it takes the most of."""
+        self.share_of_capacity: object = None
+        """The fleet's capacity for which that was computed."""
+
+
+class ClassQueue:
+    """The jobs of one class and one party, in order."""
+
+    __slots__ = (
+        "bit",
+        "estimate",
+        "first",
+        "head_entry",
+        "is_mixed",
+        "job_class",
+        "jobs",
+        "length_entry",
+        "number",
+        "rank",
+        "short",
+        "spilled",
+        "stuck",
+        "stuck_since",
+        "tenant",
+        "waiting",
+        "work",
+    )
+
+    def __init__(
+        self, number: int, job_class: JobClass, row: MergeQueue, tenant: str, rank: int
+    ) -> None:
+        self.number = number
+        self.job_class = job_class
+        self.bit = job_class.bit
+        self.rank = rank
+        """What comes before the places of its jobs: of its queue, under some orders."""
+        self.tenant = tenant
+        """One of the tenants whose jobs are in it: that of the first job that came."""
+        self.jobs = row
+        self.first: OrderKey | None = None
+        """The head of the line; None: to be looked up again."""
+        self.waiting = 0
+        """Jobs in line; the row may hold more entries than that, stale ones."""
+        self.work: Millis = 0
+        """How long they are expected to run together."""
+        self.spilled = 0
+        """Jobs that are on the shelf."""
+        self.estimate: Millis = 0
+        """How long its jobs are expected to run, if it is the same for all of them."""
+        self.is_mixed = False
+        """Whether it is not."""
+        self.short: list[tuple[Millis, OrderKey]] | None = None
+        """The jobs by expected length; None: to be made when somebody asks for short ones."""
+        self.stuck: OrderKey | None = None
+        """The head that went first and did not fit; `stuck_since` when."""
+        self.stuck_since: Instant = 0
+        self.head_entry: QueueHead | None = None
+        """Its entry among the party's heads."""
+        self.length_entry: QueueHead | None = None
+        """Its entry among the party's lines by length."""
+
+    def note_length(self, estimate: Millis, about: Millis, key: OrderKey) -> None:
+        """A job comes that is expected to run so long, or about so long."""
+        if not self.waiting:
+            self.estimate, self.is_mixed, self.short = estimate, False, None
+        elif estimate != self.estimate:
+            self.is_mixed = True
+        if self.short is not None:
+            heappush(self.short, (about, key))
+
+
+QueueHead: TypeAlias = HeadEntry[ClassQueue]
+FindHead: TypeAlias = Callable[[ClassQueue], OrderKey]
+"""The first entry of a line that has one."""
+ShortJob: TypeAlias = tuple[Millis, OrderKey, Millis]
+"""(about how long, the job, how long), the first never more than the last."""
+FindShortest: TypeAlias = Callable[[ClassQueue], ShortJob | None]
+"""About the shortest job of a line in memory."""
+
+
+class FreeTime(Protocol):
+    """For how long there is room on workers that wait, behind those who have places there."""
+
+    free: int
+    """Bits of the classes that may run as long as they like."""
+    longest: Millis
+    """The most that the others may run."""
+
+    def time_for(self, job_class: JobClass) -> Millis:
+        """How long a job of the class may run where it fits."""
+        ...
+
+
+class Account:
+    """Lines that are served as one: no rule of the order tells them apart but their heads.
+
+    The lines are kept sorted by their heads, so that the first of those a worker has room for is
+    found without comparing them all. An entry may be too early, since a head that has left is not
+    looked for before its line is asked; it is never too late.
+    """
+
+    __slots__ = ("allowed", "by_length", "class_queues", "heads", "ready", "waiting")
+
+    def __init__(self) -> None:
+        self.class_queues: dict[int, ClassQueue] = {}
+        """By number of class."""
+        self.heads: ClassHeads[ClassQueue] = ClassHeads()
+        self.by_length: ClassHeads[ClassQueue] | None = None
+        """By the shortest job of each; None: nobody has asked yet."""
+        self.waiting = 0
+        """Bits of the classes with jobs in line or on the shelf."""
+        self.allowed = EVERY_CLASS
+        """Bits of the classes that quotas leave room for."""
+        self.ready = 0
+        """Bits of the classes that may go: waiting and allowed."""
+
+    # By head
+
+    def set_head(self, line: ClassQueue, key: OrderKey) -> None:
+        """The head of the line is this, or comes later."""
+        before, after = line.head_entry, (line.rank, key, line.number, line)
+        line.head_entry = after
+        if before is None:
+            self.heads.add(after)
+        else:
+            self.heads.move(before, after)
+
+    def remove_head(self, line: ClassQueue) -> None:
+        """The line has nobody in it any more."""
+        if line.head_entry is not None:
+            self.heads.remove(line.head_entry)
+            line.head_entry = None
+        if line.length_entry is not None:
+            self._remove_length_entry(line)
+
+    def first(self, mask: int, head: FindHead) -> ClassQueue | None:
+        """The line among these classes whose head comes first."""
+        mask &= self.ready
+        heads = self.heads
+        if heads.firsts:
+            _, key, _, line = heads.firsts[0]
+            # Mostly it is the first of all, and sits where it should.
+            if line.bit & mask and line.first is key:
+                return line
+        while (seat := heads.first(mask)) is not None:
+            _, key, _, line = seat
+            first = line.first or head(line)
+            if first is key:
+                return line
+            self.set_head(line, first)
+        return None
+
+    # By length
+
+    def note_length(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
+        """A job of the line is as short as this."""
+        if self.by_length is not None:
+            seat = line.length_entry
+            if seat is None or (length, key) < seat[:2]:
+                self._set_length_entry(line, length, key)
+
+    def _set_length_entry(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
+        assert self.by_length is not None
+        before, after = line.length_entry, (length, key, line.number, line)
+        line.length_entry = after
+        if before is None:
+            self.by_length.add(after)
+        else:
+            self.by_length.move(before, after)
+
+    def _remove_length_entry(self, line: ClassQueue) -> None:
+        assert self.by_length is not None
+        assert line.length_entry is not None
+        self.by_length.remove(line.length_entry)
+        line.length_entry = None
+
+    def shortest(self, mask: int, room: FreeTime, shortest: FindShortest) -> QueueHead | None:
+        """The shortest job of these classes for which there is time."""
+        mask &= self.ready
+        if self.by_length is None:
+            self._sort_by_length(shortest)
+        seats = self.by_length
+        assert seats is not None
+        if seats.least() > room.longest:
+            mask &= room.free  # nobody is short enough: most often that is so, and asked first
+        while mask and (seat := seats.first(mask)) is not None:
+            length, key, _, line = seat
+            if length > room.longest and mask & ~room.free:
+                mask &= room.free  # all that follow are as long
+                continue
+            time = room.time_for(line.job_class)
+            if length > time:
+                mask &= ~line.bit
+                continue
+            found = shortest(line)
+            if found is None:
+                self._remove_length_entry(line)
+            elif found[1] is not key or found[0] != length:
+                self._set_length_entry(line, *found[:2])
+            elif found[2] <= time:
+                return seat
+            else:
+                mask &= ~line.bit
+        return None
+
+    def _sort_by_length(self, shortest: FindShortest) -> None:
+        self.by_length = ClassHeads(LENGTHS_MAX)
+        for line in self.class_queues.values():
+            found = shortest(line)
+            if found is not None:
+                self._set_length_entry(line, *found[:2])
+
+
+class QueueHandle:
+    """Where jobs of the same terms stand. Void when nobody is left in the lane."""
+
+    __slots__ = ("account", "fifo_group", "job_class", "queue")
+
+    def __init__(self, party: Account, line: ClassQueue, lane: FifoGroup) -> None:
+        self.account = party
+        self.queue = line
+        self.job_class = line.job_class
+        self.fifo_group = lane
+
+    def leave_first(self, cell: JobEntry) -> bool:
+        """The head of the line, a job of these terms, leaves it; the next has its seat at once.
+
+        False: it does not, for it is not the head, or the last, or there is more to note.
+        """
+        line, lane, job_class = self.queue, self.fifo_group, self.job_class
+        first, row, waiting = line.first, line.jobs, line.waiting
+        # As many entries as jobs: each means something, and none is a mark.
+        if first is None or first[2] != cell.id or waiting < 2 or row.size != waiting:
+            return False
+        if lane.in_memory < 2:
+            if lane.spilled or lane.spill_queue:
+                return False
+            del job_class.fifo_groups[lane.key]
+        lane.in_memory -= 1
+        job_class.waiting -= 1
+        line.waiting = waiting - 1
+        line.work -= cell.estimate
+        row.drop_first()
+        line.first = first = row.first()
+        self.account.set_head(line, first)
+        cell.class_index = NO_CLASS
+        return True
+
+    def add_behind(self, first: JobEntry, cells: Sequence[JobEntry]) -> bool:
+        """Jobs of these terms stand in line, each behind the one before, the first among them.
+
+        False: they do not; they are few, or there is more to note of each.
+        """
+        line, lane, job_class = self.queue, self.fifo_group, self.job_class
+        count, estimate = len(cells), first.estimate
+        if (
+            count < line.jobs.long_fifo_group
+            or self.account.by_length is not None
+            or line.short is not None
+        ):
+            return False
+        line.jobs.add_run(
+            [(cell.sort_key, cell.spec.arrival_number, cell.id) for cell in cells], lane
+        )
+        lane.in_memory += count
+        job_class.waiting += count
+        line.waiting += count
+        line.work += count * estimate
+        for cell in cells:
+            cell.estimate = estimate
+            cell.class_index, cell.queue_number = job_class.index, line.number
+        return True
+
+
+class OrderPolicy(Protocol):
+    """Who goes first. It knows parties and bits of classes, never jobs but by their place."""
+
+    def sort_key(self, spec: Spec) -> int:
+        """What the job is sorted by inside its party, before arrival; the same for ever."""
+        ...
+
+    def account(self, tenant: str, queue: QueueEntry) -> Account:
+        """Those with whom such jobs stand."""
+        ...
+
+    def rank(self, queue: QueueEntry) -> int:
+        """What its lines are sorted by inside their party before the places of jobs."""
+        ...
+
+    def coarse_length(self, length: Millis) -> Millis:
+        """No more than the length: jobs with the same are equally short to those who seek some."""
+        ...
+
+    def add_class(self, party: Account, bit: int, now: Instant) -> None:
+        """The party has jobs of this class now."""
+        ...
+
+    def remove_class(self, party: Account, bit: int) -> None:
+        """The party has no jobs of this class any more."""
+        ...
+
+    def allow(self, tenant: str, bits: int, now: Instant) -> None:
+        """Quotas leave room for these classes of the tenant and no others."""
+        ...
+
+    def first(self, mask: int, head: FindHead) -> ClassQueue | None:
+        """The line, among these classes, whose head goes first."""
+        ...
+
+    def only(self, mask: int) -> Account | None:
+        """The party that has any of these classes ready, if there is just one."""
+        ...
+
+    def in_turn(self, mask: int) -> Iterator[Sequence[Account]]:
+        """Parties that have these classes ready, those first that go first; level ones together."""
+        ...
+
+    def charge(self, payer: Account, share: float, span: ChargedTime, count: int = 1) -> float:
+        """So many jobs start, one after the other, that take this share of the fleet each.
+
+        Answers what a millisecond costs any of them.
+        """
+        ...
+
+    def charge_more(self, payer: Account, rate: float, by: int) -> None:
+        """What was charged for was too little by so many milliseconds, or too much."""
+        ...
+
+    def settle_charge(self, payer: Account, rate: float, span: ChargedTime, count: int = 1) -> None:
+        """So many jobs that cost this and were charged until `span` ends have ended now."""
+        ...
+
+    def update_queue(self, queue: QueueEntry) -> None:
+        """The queue's priority or weight is another."""
+        ...
+
+    def follow_clock(self, by: Millis) -> None:
+        """The clock was set by so much."""
+        ...
+
+    def needs_reset(self, now: Instant) -> bool:
+        """Whether its figures have grown so large that it has to begin anew."""
+        ...
+
+
+ChargedTime: TypeAlias = tuple[Instant, Instant]
+"""(now, when it will probably have ended)."""
+
+
+class ArrivalCount:
+    """What had come in of a class until a time."""
+
+    __slots__ = ("at", "jobs", "work")
+
+    def __init__(self, at: Instant, jobs: int, work: Millis) -> None:
+        self.at = at
+        self.jobs = jobs
+        self.work = work
+
+
+class ArrivalRates:
+    """Notes of the last minutes."""
+
+    def __init__(self, now: Instant) -> None:
+        self.due = now
+        """When the counters are noted next."""
+        self._notes: dict[int, tuple[JobClass, deque[ArrivalCount]]] = {}
+        self._began = now
+
+    def note(self, classes: Sequence[JobClass], now: Instant) -> None:
+        """Notes how far all counters are."""
+        self.due = now + ARRIVALS_EVERY_MS
+        for job_class in classes:
+            known = self._notes.get(job_class.index)
+            if known is None or known[0] is not job_class:
+                # A class that was not there at the last note began with nothing.
+                first = ArrivalCount(max(self._began, now - ARRIVALS_EVERY_MS), 0, 0)
+                known = (job_class, deque([first], ARRIVALS_NOTED))
+                self._notes[job_class.index] = known
+            known[1].append(ArrivalCount(now, job_class.arrived, job_class.arrived_work))
+
+    def rate(self, job_class: JobClass, now: Instant) -> tuple[float, float]:
+        """(jobs, seconds of work) that came in each second, over the last five minutes.
+
+        Without the moment in which the most came: a batch is no stream, and will not come again.
+        """
+        known = self._notes.get(job_class.index)
+        if known is None or known[0] is not job_class:
+            return 0.0, 0.0
+        notes = list(known[1])
+        while len(notes) > 1 and notes[1].at <= now - ARRIVALS_MS:
+            del notes[0]
+        notes.append(ArrivalCount(now, job_class.arrived, job_class.arrived_work))
+        steps = [(b.jobs - a.jobs, b.work - a.work) for a, b in pairwise(notes)]
+        steps.remove(max(steps))
+        seconds = max(ARRIVALS_MS, now - notes[0].at) / 1000
+        jobs, work = sum(jobs for jobs, _ in steps), sum(work for _, work in steps)
+        return jobs / seconds, work / 1000 / seconds
+
+    def start_over(self, classes: Sequence[JobClass], now: Instant) -> None:
+        """What there is by now did not come in: it was loaded, or the clock was set."""
+        self._notes.clear()
+        self._began = self.due = now
+        for job_class in classes:
+            job_class.arrived = job_class.arrived_work = 0

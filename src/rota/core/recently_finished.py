@@ -1,0 +1,262 @@
+"""Recently finished jobs, executions and used keys, kept to answer repeats and notice stale reads.
+
+A caller reads the tables, and its command is stepped a little later; what left memory in between
+is found here. Thousands may end each second, and a large dictionary takes tens of milliseconds to
+grow: so each holds a slice of time and stays small, and what is forgotten goes a little at a time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from msgspec.structs import replace
+
+from rota.core.limits import PRELOAD_WINDOW_MS
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    ExecutionState,
+    Instant,
+    JobId,
+    JobState,
+    KeyRecord,
+    Millis,
+)
+
+_PARTS = 256
+"""Of half a million entries each has two thousand, which is a tenth of a millisecond."""
+_LAST = _PARTS - 1
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ShardedDict(Generic[K, V]):
+    """Has no order: which part a key is in differs from one process to the next."""
+
+    __slots__ = ("_shards",)
+
+    def __init__(self) -> None:
+        self._shards: list[dict[K, V]] = [{} for _ in range(_PARTS)]
+
+    def shard(self, key: K) -> dict[K, V]:
+        """Where the key is, or would be."""
+        return self._shards[hash(key) & _LAST]
+
+
+SLICE_MS = 2_000
+"""The longest time that one slice is for: so there are a dozen of them where little ends."""
+SLICE_MAX = 5_000
+"""Jobs in a slice, or executions, after which the next instant begins another."""
+DROPPED_MIN = 256
+DROPPED_PART = 16
+"""A turn lets go of so many entries of slices that are over, and of one in so many of the rest."""
+
+_SUCCEEDED = JobState.SUCCEEDED
+Departure: TypeAlias = tuple[Instant, JobState | None]
+"""When a job left memory, and how it had ended; None: it is gone for good."""
+
+
+class _Slice:
+    """What left memory in a stretch of time."""
+
+    __slots__ = ("departed", "ended", "first_at", "last_at", "latest", "shift", "went_well")
+
+    def __init__(self, now: Instant, latest: JobId) -> None:
+        self.first_at = self.last_at = now
+        self.went_well: Departure = (now, _SUCCEEDED)
+        """What is noted of each job that went well at `last_at`: one pair for all of them."""
+        self.departed: dict[JobId, Departure] = {}
+        self.ended: dict[ExecutionId, Execution] = {}
+        self.latest = latest
+        """No job in it, or in a slice before it, has an id that comes after this one."""
+        self.shift: Millis = 0
+        """By how much the clock was set since: what is noted in it was so much later."""
+
+    def is_full(self, now: Instant, most: int) -> bool:
+        """Whether what leaves now had better go into another."""
+        size = max(len(self.departed), len(self.ended))
+        return size >= most or now - self.first_at >= SLICE_MS
+
+
+class RecentlyFinished:
+    """Jobs that departed, executions that ended and keys that were used, of the last seconds.
+
+    A caller reads the tables at `t`, and its input is stepped a little later. Whatever left memory
+    in between is here, so a stale record is noticed; whatever left before `t` is in the record.
+    """
+
+    def __init__(self, since: Instant, slice_max: int = SLICE_MAX) -> None:
+        self._slice_max = slice_max
+        self.since = since
+        """Before this nothing is known: a record read earlier is stale."""
+        self._oldest: Instant = 0
+        """What left before this is forgotten, whether its slice is over or not. Never in the time
+        to come: the clock may be behind what it was when we began."""
+        self._slice = _Slice(since, JobId(""))
+        """The last of those that follow: what leaves now."""
+        self._slices = deque([self._slice])
+        self._over: deque[dict[Any, Any]] = deque()
+        """What was in slices that are forgotten."""
+        self._reported: dict[ExecutionId, ExecutionState] = {}
+        """What the worker said of executions that did not end as it said. One is rare, and a pair
+        for each of hundreds of thousands would be what the collector looks at most of its time."""
+        self._keys: ShardedDict[str, KeyRecord] = ShardedDict()
+        self._used: deque[tuple[Instant, list[str]]] = deque()
+        """When, and which; the oldest first."""
+
+    # Jobs
+
+    def remember_job(self, job_id: JobId, now: Instant, state: JobState | None = None) -> None:
+        """The job has left memory: it ended in that state, or was removed."""
+        slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
+        slice_.departed[job_id] = (now, state)
+        if job_id > slice_.latest:
+            slice_.latest = job_id
+
+    def remember_jobs(self, job_ids: Sequence[JobId], now: Instant, state: JobState | None) -> None:
+        """Jobs have left memory in the same way."""
+        slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
+        slice_.departed.update(dict.fromkeys(job_ids, (now, state)))
+        slice_.latest = max(slice_.latest, max(job_ids))
+
+    @property
+    def latest_id(self) -> JobId:
+        """No job whose id comes after this one has left memory just now."""
+        return self._slice.latest
+
+    def returned(self, job_id: JobId) -> None:
+        """The job is back in memory."""
+        for slice_ in reversed(self._slices):
+            if job_id > slice_.latest:
+                return
+            slice_.departed.pop(job_id, None)
+
+    def departed_at(self, job_id: JobId) -> Instant | None:
+        """When the job left, if that was just now."""
+        left = self._left(job_id)
+        return None if left is None else left[0]
+
+    def final_state(self, job_id: JobId) -> JobState | None:
+        """How the job ended, if that was just now and it is still there to be asked for."""
+        left = self._left(job_id)
+        return None if left is None else left[1]
+
+    def _left(self, job_id: JobId) -> Departure | None:
+        for slice_ in reversed(self._slices):
+            if job_id > slice_.latest:
+                return None
+            left = slice_.departed.get(job_id)
+            if left is not None:
+                at = left[0] + slice_.shift
+                return (at, left[1]) if at >= self._oldest else None
+        return None
+
+    # Executions
+
+    def remember_execution(
+        self, execution: Execution, reported: ExecutionState, now: Instant
+    ) -> None:
+        """The execution's completion was accepted as `reported`; it ended now."""
+        if not (execution.result is None and execution.error is None and execution.usage is None):
+            execution = replace(execution, result=None, error=None, usage=None)
+        slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
+        slice_.ended[execution.id] = execution
+        if execution.state is not reported:
+            self._reported[execution.id] = reported
+
+    def remember_execution_and_job(self, execution: Execution, job_id: JobId, now: Instant) -> None:
+        """Both went well, as was reported, and left memory: `end` and `depart` in one."""
+        if not (execution.result is None and execution.error is None and execution.usage is None):
+            execution = replace(execution, result=None, error=None, usage=None)
+        slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
+        slice_.ended[execution.id] = execution
+        slice_.departed[job_id] = slice_.went_well
+        if job_id > slice_.latest:
+            slice_.latest = job_id
+
+    def ended(self, execution_id: ExecutionId) -> tuple[ExecutionState, Execution] | None:
+        """(as reported, the execution without its results) of a completion just accepted."""
+        for slice_ in reversed(self._slices):
+            execution = slice_.ended.get(execution_id)
+            if execution is not None:
+                assert execution.ended_at is not None
+                if execution.ended_at + slice_.shift < self._oldest:
+                    return None
+                return self._reported.get(execution_id, execution.state), execution
+        return None
+
+    # Keys
+
+    def remember_key(self, record: KeyRecord) -> None:
+        """The key was used."""
+        self._keys.shard(record.key)[record.key] = record
+        if not self._used or self._used[-1][0] != record.at:
+            self._used.append((record.at, []))
+        self._used[-1][1].append(record.key)
+
+    def key(self, key: str) -> KeyRecord | None:
+        """What the key was just used for."""
+        return self._keys.shard(key).get(key)
+
+    # Time
+
+    def is_stale(self, read_at: Instant, now: Instant) -> bool:
+        """Whether a record read then may have been overtaken without a trace here."""
+        return not max(self.since, now - PRELOAD_WINDOW_MS) <= read_at <= now
+
+    def forget(self, now: Instant) -> None:
+        """Drops what no record in flight can need any more: twice the window, to be safe."""
+        oldest = self._oldest = min(max(self._oldest, now - 2 * PRELOAD_WINDOW_MS), now)
+        while self._slices[0].last_at < oldest:
+            self._drop(self._slices.popleft())
+            if not self._slices:
+                self._begin(now)
+        while self._used and self._used[0][0] < oldest:
+            for key in self._used.popleft()[1]:
+                self._keys.shard(key).pop(key, None)
+        if self._over:
+            self._free_some()
+
+    def _drop(self, slice_: _Slice) -> None:
+        if self._reported:
+            for execution_id in slice_.ended:
+                self._reported.pop(execution_id, None)
+        self._over += [part for part in (slice_.departed, slice_.ended) if part]
+
+    def _free_some(self) -> None:
+        """A little of what was dropped: to free thousands of records at once takes too long."""
+        over = self._over
+        left = DROPPED_MIN + sum(len(part) for part in over) // DROPPED_PART
+        while over:
+            part = over[0]
+            for _ in range(min(left, len(part))):
+                part.popitem()
+                left -= 1
+            if part:
+                return
+            over.popleft()
+
+    def _slice_at(self, now: Instant) -> _Slice:
+        """Where what leaves now is noted."""
+        if self._slice.is_full(now, self._slice_max):
+            self._begin(now)
+        self._slice.last_at = now
+        self._slice.went_well = (now, _SUCCEEDED)
+        return self._slice
+
+    def _begin(self, now: Instant) -> None:
+        self._slice = _Slice(now, self._slice.latest)
+        self._slices.append(self._slice)
+
+    def follow_clock(self, by: Millis) -> None:
+        """The clock was set by so much; records read before that are read again."""
+        self.since += by
+        self._oldest += by
+        for slice_ in self._slices:
+            slice_.last_at += by
+            slice_.shift += by
+        self._begin(self._slice.last_at)  # what leaves from now on is noted as the clock is set now
+        self._used = deque((at + by, keys) for at, keys in self._used)

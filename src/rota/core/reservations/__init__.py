@@ -1,0 +1,1 @@
+"""Reservations: keep free capacity for jobs that do not fit yet."""

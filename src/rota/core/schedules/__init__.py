@@ -1,0 +1,1 @@
+"""Schedules: cron and intervals, the index of what is due, firing, misfires, commands."""

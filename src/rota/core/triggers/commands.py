@@ -1,0 +1,236 @@
+"""Commands on triggers: create, change, pause, delete, deploy, and dry runs of an event."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from rota.core.commands import (
+    AnyEventInput,
+    CreateTrigger,
+    DeleteTrigger,
+    DeployTriggers,
+    NewTrigger,
+    PauseTrigger,
+    ReceiveEvents,
+    UpdateTrigger,
+)
+from rota.core.errors import Conflict, Invalid, NotFound, StalePreload, TooMuch
+from rota.core.expressions import parse_path, read_filter
+from rota.core.info_model import TriggerDryRun, TriggerInfo
+from rota.core.limits import BUFFERED_PER_JOB_MAX, TRIGGERS_MAX
+from rota.core.model import Instant, TriggerId
+from rota.core.outcome import AnyReceipt, Deployed, TriggerAnswer, TriggerGone
+from rota.core.state import SchedulerState
+from rota.core.templates import check_event_placeholders
+from rota.core.trigger_model import Event, EventDecision, Trigger, TriggerDefinition, event_value
+from rota.core.triggers.match import (
+    accept_events,
+    drop_windows,
+    evaluate,
+    set_window_timers,
+    spec_for,
+)
+from rota.core.triggers.trigger_index import TriggerEntry
+
+
+def handle(t: SchedulerState, event: AnyEventInput, now: Instant) -> AnyReceipt:
+    """Whatever happens to triggers."""
+    match event:
+        case ReceiveEvents():
+            return accept_events(t, event, now)
+        case CreateTrigger():
+            return create(t, event, now)
+        case UpdateTrigger():
+            return update(t, event, now)
+        case DeleteTrigger():
+            return delete(t, event, now)
+        case PauseTrigger():
+            return pause(t, event, now)
+        case DeployTriggers():
+            return deploy(t, event, now)
+        case _:
+            assert_never(event)
+
+
+def create(t: SchedulerState, event: CreateTrigger, now: Instant) -> TriggerAnswer:
+    """A new trigger; it sees what comes after it."""
+    _check_new(t, event.trigger)
+    return TriggerAnswer(_add(t, event.trigger, now).trigger)
+
+
+def _check_new(t: SchedulerState, new: NewTrigger) -> None:
+    check_rule(new.definition)
+    if new.id in t.trigger_index.entries:
+        raise Conflict(f"there is a trigger {new.id} already")
+    there = t.trigger_index.by_name(*_name(new.definition))
+    if there is not None:
+        raise Conflict(
+            f"there is a trigger {new.definition.name!r} already:"
+            f" change it ({there.trigger.id}), or take another name"
+        )
+    if len(t.trigger_index.entries) >= TRIGGERS_MAX:
+        raise TooMuch(f"there are {TRIGGERS_MAX} triggers already; delete some")
+
+
+def _add(t: SchedulerState, new: NewTrigger, now: Instant) -> TriggerEntry:
+    return t.trigger_index.put(Trigger(new.id, new.definition, now, now, new.paused))
+
+
+def check_rule(rule: TriggerDefinition) -> None:
+    """Refuses what could never fire, or not as it was meant."""
+    read_filter(rule.filter)
+    check_event_placeholders(rule.job)
+    if rule.job.dependencies:
+        raise Invalid("a trigger's job depends on the event alone", "job.dependencies")
+    gathering = rule.buffering
+    if gathering is None:
+        return
+    if gathering.key:
+        parse_path(gathering.key)
+    if gathering.size_max > BUFFERED_PER_JOB_MAX:
+        raise Invalid(f"at most {BUFFERED_PER_JOB_MAX} events make one job", "batch.size")
+
+
+def update(t: SchedulerState, event: UpdateTrigger, now: Instant) -> TriggerAnswer:
+    """Another rule; what waits already goes by it too."""
+    cell = t.trigger_index.entry(event.trigger_id)
+    if cell.trigger.revision != event.revision:
+        raise StalePreload(f"trigger {event.trigger_id} was changed meanwhile")
+    _check_change(t, cell, event.definition)
+    return TriggerAnswer(_change(t, cell, event.definition, event.paused, now).trigger)
+
+
+def _check_change(t: SchedulerState, cell: TriggerEntry, rule: TriggerDefinition) -> None:
+    check_rule(rule)
+    there = t.trigger_index.by_name(*_name(rule))
+    if there is not None and there is not cell:
+        raise Conflict(f"there is a trigger {rule.name!r} already: {there.trigger.id}")
+
+
+def _change(
+    t: SchedulerState, cell: TriggerEntry, rule: TriggerDefinition, paused: bool, now: Instant
+) -> TriggerEntry:
+    before = cell.trigger
+    if rule.rate != before.definition.rate:
+        cell.next_start = 0
+    changed = t.trigger_index.put(
+        replace(
+            before, definition=rule, paused=paused, updated_at=now, revision=before.revision + 1
+        )
+    )
+    set_window_timers(t, changed, now)
+    return changed
+
+
+def delete(t: SchedulerState, event: DeleteTrigger, now: Instant) -> TriggerGone:
+    """Nothing fires after this, and what waits is dropped."""
+    cell = t.trigger_index.entry(event.trigger_id)
+    drop_windows(t, cell, now)
+    t.trigger_index.drop(cell)
+    return TriggerGone(event.trigger_id)
+
+
+def pause(t: SchedulerState, event: PauseTrigger, now: Instant) -> TriggerAnswer:
+    """While it is paused events are recorded and make no jobs; what waits goes on waiting."""
+    cell = t.trigger_index.entry(event.trigger_id)
+    if cell.trigger.paused != event.paused:
+        t.trigger_index.put(replace(cell.trigger, paused=event.paused, updated_at=now))
+        set_window_timers(t, cell, now)
+    return TriggerAnswer(cell.trigger)
+
+
+def deploy(t: SchedulerState, event: DeployTriggers, now: Instant) -> Deployed:
+    """A program's triggers become just these: all is checked before anything changes."""
+    names = [_name(new.definition) for new in event.triggers]
+    if len(dict.fromkeys(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Invalid(f"two triggers are named {twice[1]!r}", "triggers")
+    for index, new in enumerate(event.triggers):
+        _check_deployed(t, event.owner, new, index)
+    done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "retired": []}
+    for new in event.triggers:
+        done[_deploy_one(t, new, now)].append(new.definition.name)
+    for cell in _owned(t, event):
+        if _name(cell.trigger.definition) not in names:
+            delete(t, DeleteTrigger(trigger_id=cell.trigger.id), now)
+            done["retired"].append(cell.trigger.definition.name)
+    return Deployed(**{word: tuple(found) for word, found in done.items()})
+
+
+def _check_deployed(t: SchedulerState, owner: str, new: NewTrigger, index: int) -> None:
+    there = t.trigger_index.by_name(*_name(new.definition))
+    try:
+        if there is None:
+            _check_new(t, new)
+            return
+        if there.trigger.definition.owner != owner:
+            whose = there.trigger.definition.owner or "a person"
+            raise Conflict(f"the trigger {new.definition.name!r} is of {whose}: take another name")
+        _check_change(t, there, new.definition)
+    except Invalid as refusal:
+        raise Invalid(refusal.detail, f"triggers[{index}].{refusal.field}") from None
+
+
+def _deploy_one(t: SchedulerState, new: NewTrigger, now: Instant) -> str:
+    there = t.trigger_index.by_name(*_name(new.definition))
+    if there is None:
+        _add(t, new, now)
+        return "created"
+    if there.trigger.definition == new.definition:
+        return "unchanged"
+    # Paused by a person, it stays so: a new version of a program must not undo that.
+    _change(t, there, new.definition, there.trigger.paused, now)
+    return "changed"
+
+
+def _owned(t: SchedulerState, event: DeployTriggers) -> list[TriggerEntry]:
+    rules = [(cell, cell.trigger.definition) for cell in t.trigger_index.entries.values()]
+    return [
+        cell
+        for cell, rule in rules
+        if rule.owner == event.owner and event.tenant in (None, rule.job.terms.tenant)
+    ]
+
+
+def _name(rule: TriggerDefinition) -> tuple[str, str]:
+    return (rule.job.terms.tenant, rule.name)
+
+
+# Trying out
+
+
+def try_event(
+    t: SchedulerState, event: Event, only: TriggerId | None, now: Instant
+) -> list[TriggerDryRun]:
+    """What triggers would make of an event; `only`: of one, whatever its type says."""
+    if only is None:
+        cells = t.trigger_index.listening(event)
+    else:
+        found = t.trigger_index.entries.get(only)
+        if found is None:
+            raise NotFound("trigger", only)
+        cells = [found] if found in t.trigger_index.listening(event) else []
+    return [_try(cell, event, now) for cell in cells]
+
+
+def try_rule(rule: TriggerDefinition, event: Event, now: Instant) -> TriggerDryRun:
+    """What a trigger that nobody has made would make of it."""
+    check_rule(rule)
+    return _try(TriggerEntry(Trigger(TriggerId(""), rule, now, now)), event, now)
+
+
+def _try(cell: TriggerEntry, event: Event, now: Instant) -> TriggerDryRun:
+    judgement = evaluate(cell, (event, event_value(event)), now)
+    makes = judgement.decision in (EventDecision.FIRED, EventDecision.HELD)
+    job = spec_for(cell, [event], now) if makes else None
+    return TriggerDryRun(cell.trigger, judgement.decision, judgement.detail, job)
+
+
+def trigger_info(cell: TriggerEntry) -> TriggerInfo:
+    """A trigger as it is now."""
+    windows = cell.windows.values()
+    closes_at = min((window.closes_at for window in windows), default=None)
+    waiting = sum(len(window.events) for window in windows)
+    return TriggerInfo(cell.trigger, waiting, None if cell.trigger.paused else closes_at)

@@ -1,0 +1,130 @@
+"""Free capacities are interned, and workers are found by them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.core.entries import FreeCapacities, FreeCapacity, MachineClass, WorkerEntry
+from rota.core.model import Resources, Worker, WorkerId
+from rota.core.placement.fleet import FreeIndex, first_allowed
+from rota.core.resources import NOTHING, left_of, minus, plus, total
+from tests.core.asking import resources
+
+FULL = Resources(cpu_milli=8_000, memory=64, custom=(("seat", 2_000),))
+AMOUNTS = (
+    Resources(cpu_milli=1_000),
+    Resources(cpu_milli=2_000, memory=8),
+    Resources(memory=8, custom=(("seat", 1_000),)),
+)
+walks = st.lists(st.tuples(st.sampled_from(AMOUNTS), st.booleans()), max_size=40)
+
+
+def walk(room: FreeCapacity, steps: list[tuple[Resources, bool]]) -> list[Resources]:
+    seen: list[Resources] = []
+    for amount, is_taken in steps:
+        room = room.without(amount) if is_taken else room.with_back(amount)
+        seen.append(room.free)
+    return seen
+
+
+def reckoned(steps: list[tuple[Resources, bool]]) -> list[Resources]:
+    free, seen = FULL, []
+    for amount, is_taken in steps:
+        free = minus(free, amount) if is_taken else plus(free, amount)
+        seen.append(free)
+    return seen
+
+
+@pytest.mark.parametrize("most", [2, 5, 1_000])
+@given(first=walks, second=walks)
+def test_rooms_that_are_remembered_have_what_arithmetic_says(
+    most: int, first: list[tuple[Resources, bool]], second: list[tuple[Resources, bool]]
+) -> None:
+    """However few are remembered: what was found before is forgotten or used, never wrong."""
+    full = FreeCapacities(most).of(1, FULL)
+    assert walk(full, first) == reckoned(first)
+    assert walk(full, second) == reckoned(second)
+
+
+def test_workers_that_are_alike_share_a_room_as_long_as_it_is_remembered() -> None:
+    known = FreeCapacities()
+    full = known.of(1, FULL)
+    less = full.without(AMOUNTS[0])
+    assert less.with_back(AMOUNTS[0]) is full
+    assert full.without(Resources(cpu_milli=1_000)) is less
+    assert known.of(2, FULL) is not full
+
+
+_some = st.builds(
+    lambda seats, disks: Resources(custom=(("disk", disks), ("seat", seats))),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+
+
+@given(capacity=_some, taken=st.lists(_some, max_size=6), kept=st.integers(0, 6))
+def test_an_amount_is_written_the_same_whatever_came_and_went(
+    capacity: Resources, taken: list[Resources], kept: int
+) -> None:
+    """Also where there is nothing of a kind, or was less than what was held."""
+    free, used = left_of(capacity, ()), NOTHING
+    for amount in taken:
+        free, used = minus(free, amount), plus(used, amount)
+    for amount in taken[kept:]:
+        free, used = plus(free, amount), minus(used, amount)
+    assert free == left_of(capacity, taken[:kept])
+    assert used == total(taken[:kept])
+
+
+def test_rooms_that_nobody_uses_are_not_kept() -> None:
+    known = FreeCapacities(3)
+    room = full = known.of(1, FULL)
+    for _ in range(20):
+        room = room.with_back(AMOUNTS[0])
+    assert len(known._known) <= 3
+    assert not full._more
+
+
+WORKERS = 6
+
+
+def fleet_of_one_kind() -> list[WorkerEntry]:
+    worker = Worker(WorkerId("w"), "w", "s", resources(cpu=8))
+    machine = MachineClass(1, worker, FreeCapacities())
+    return [WorkerEntry(worker, machine, rank, 0) for rank in range(WORKERS)]
+
+
+@given(st.lists(st.tuples(st.integers(0, WORKERS - 1), st.integers(0, 3)), max_size=60))
+def test_each_worker_is_listed_once_with_the_room_it_has_and_by_rank(
+    acts: list[tuple[int, int]],
+) -> None:
+    cells, roomy = fleet_of_one_kind(), FreeIndex()
+    expected: dict[int, FreeCapacity] = {}
+    for rank, cpu in acts:
+        cell, worker_id = cells[rank], WorkerId(f"w{rank}")
+        if cpu:
+            cell.set_free(resources(cpu=cpu))
+            roomy.put(worker_id, cell)
+            expected[rank] = cell.free_capacity
+        else:
+            roomy.drop(worker_id)
+            expected.pop(rank, None)
+        listed = {room: [entry[0] for entry in row] for room, row in roomy.by_free_capacity.items()}
+        rooms = dict.fromkeys(expected.values())
+        assert listed == {
+            room: sorted(rank for rank, its in expected.items() if its is room) for room in rooms
+        }
+
+
+def test_of_equally_good_workers_the_first_that_may_be_used_is_taken() -> None:
+    cells, roomy = fleet_of_one_kind(), FreeIndex()
+    for cell in reversed(cells):
+        roomy.put(WorkerId(f"w{cell.rank}"), cell)
+    (row,) = roomy.by_free_capacity.values()
+    assert row[0][1] is cells[0]
+    found = first_allowed(row, lambda cell: cell.rank >= 2)
+    assert found is not None
+    assert found[1] is cells[2]
+    assert first_allowed(row, lambda cell: False) is None
