@@ -18,7 +18,7 @@ import msgspec
 
 from benchmarks.invented import DAY_MS, DAYS, Invented, Tables, Trade
 from rota.core.model import RuntimeStats, UsageDay, UsageStats, WorkerState
-from rota.store.postgres.tables.partitions import DAILY, Daily
+from rota.store.postgres.partitions import DAILY, Daily
 from rota.store.rows import worker_row
 
 CHUNK = 20_000

@@ -24,8 +24,7 @@ from rota.engine.clock import SystemClock
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
 from rota.engine.seat import CellMember
-from rota.store.protocol import LeaderRow
-from rota.store.protocols.durability import DurabilityLevel
+from rota.store.protocol import DurabilityLevel, LeaderRow
 from rota.store.sqlite.memory import MemoryStore
 from tests.api.files import memory_files
 from tests.api.house import ADMIN, NOOP, TOKEN, StubMetrics, watch_of

@@ -11,10 +11,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from rota.api.files import FileStores
-from rota.store.files.memory import MemoryBlobs
-from rota.store.files.outputs import Outputs
-from rota.store.files.spool import Spool
-from rota.store.sqlite.objects import SqliteObjectIndex
+from rota.store.files.artifacts import Outputs
+from rota.store.files.uploads import Spool
+from rota.store.sqlite.logs_and_files import SqliteObjectIndex
+from rota.store.sqlite.memory import MemoryBlobs
 
 _root = Path(tempfile.mkdtemp(prefix="rota-test-spool-"))
 _storages: WeakKeyDictionary[SqliteObjectIndex, MemoryBlobs] = WeakKeyDictionary()

@@ -27,8 +27,8 @@ from rota.engine.clock import SystemClock
 from rota.engine.loop import Engine
 from rota.engine.observe import Metrics
 from rota.engine.seat import CellMember
-from rota.store.protocols.access import Role, Token
 from rota.store.sqlite.memory import MemoryStore
+from rota.store.tokens import Role, Token
 from tests.api.files import memory_files
 
 TOKEN = "a-token-for-tests"

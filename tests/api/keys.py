@@ -6,7 +6,7 @@ from typing import Any
 
 from rota.api.door.roster import token_digest
 from rota.core.model import Instant
-from rota.store.protocols.access import Role, Token
+from rota.store.tokens import Role, Token
 from tests.api.house import InProcessServer
 
 ACME = "acme"

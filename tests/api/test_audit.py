@@ -11,11 +11,11 @@ from rota.api.limits import ApiLimits
 from rota.core.model import Instant
 from rota.engine.clock import SystemClock
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import AuditEntry, AuditQuery, Role
 from rota.store.sqlite.memory import MemoryTokenStore
+from rota.store.tokens import AuditEntry, AuditQuery, Role
 from tests.api.house import TOKEN, InProcessServer
 from tests.api.keys import bearer, key
-from tests.store.conformance_access import entry
+from tests.store.conformance_tokens import entry
 
 
 async def trail(house: InProcessServer, query: str = "") -> list[dict[str, object]]:

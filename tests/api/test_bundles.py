@@ -13,10 +13,10 @@ import httpx2
 import pytest
 
 from rota.engine.retention import StorageSweep
-from rota.store.files.memory import MemoryBlobs
 from rota.store.limits import OBJECT_BYTES_MIN
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import Role
+from rota.store.sqlite.memory import MemoryBlobs
+from rota.store.tokens import Role
 from tests.api.house import HOST, InProcessServer
 from tests.api.keys import ACME, OTHER, key
 from tests.archives import zip_of

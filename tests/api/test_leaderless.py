@@ -15,7 +15,7 @@ from rota.api.ids import mint_key
 from rota.api.peers.mailbox import LeaderlessInbox
 from rota.api.recall import look_up_key
 from rota.core.model import KeyRecord
-from rota.store.protocols.durability import DurabilityLevel
+from rota.store.protocol import DurabilityLevel
 from tests.api.company import Cell, Server, a_cell
 from tests.api.house import NOOP
 from tests.engine.rig import until

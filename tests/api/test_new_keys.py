@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rota.engine.presence import Membership
-from rota.store.protocol import KeyStatus
-from rota.store.protocols.nodes import Node
+from rota.store.batched_lookup import KeyStatus
+from rota.store.documents import Node
 from tests.api.house import NOOP, InProcessServer
 from tests.engine.rig import until
 from tests.stand_in import stand_in

@@ -12,8 +12,8 @@ from rota.api.history import MetricsHistory, quantile
 from rota.api.limits import TIMELINE_BUCKET_PARTS, TIMELINE_SAMPLE
 from rota.api.watch.crowds import count_buckets, first_id
 from rota.core.model import ExecutionState, WorkerId
-from rota.store.protocols.access import Role
-from rota.store.protocols.queries import Sampled
+from rota.store.queries import Sampled
+from rota.store.tokens import Role
 from tests.api.house import HOST, InProcessServer, StreamReader
 from tests.api.keys import ACME, key
 

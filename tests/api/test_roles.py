@@ -12,7 +12,7 @@ from rota.api.endpoints import OPERATIONS
 from rota.api.limits import ApiLimits
 from rota.api.routes import Operation
 from rota.cli.cell.tokens import ROLES
-from rota.store.protocols.access import Role
+from rota.store.tokens import Role
 from rota.wire.tokens import RoleName
 from tests.api.house import NOOP, InProcessServer, open_server
 from tests.api.keys import ACME, OTHER, bearer, dead_key, key

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from rota.store.protocols.access import Role
+from rota.store.tokens import Role
 from tests.api.house import NOOP, InProcessServer, StreamReader, events
 from tests.api.keys import ACME, OTHER, key
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from rota.api import limits
 from rota.api.door.throttle import Rate, RateLimiter, Throttle, WrongTokenLimiter, address_group
 from rota.api.limits import ApiLimits
-from rota.store.protocols.access import AuditQuery
+from rota.store.tokens import AuditQuery
 from tests.api.house import TOKEN, open_server
 from tests.api.keys import bearer
 

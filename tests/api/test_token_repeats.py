@@ -8,8 +8,8 @@ from rota.api.door.roster import TokenCache, caller_from
 from rota.api.ids import IdMint, TokenSeed
 from rota.core.model import Instant
 from rota.store.limits import KEY_AGE_MS, TOKEN_KEPT_MS
-from rota.store.protocols.access import Role, Token
 from rota.store.sqlite.memory import MemoryStore, MemoryTokenStore
+from rota.store.tokens import Role, Token
 from rota.wire.tokens import TokenSpec
 from tests.api.house import ADMIN, TOKEN, InProcessServer, open_server
 from tests.api.keys import bearer, key

@@ -12,8 +12,8 @@ from rota.api.door.sessions import open_session, read_session
 from rota.api.ids import mint_token
 from rota.api.limits import TOKEN_REFRESH_S, ApiLimits
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import Role
 from rota.store.sqlite.memory import MemoryTokenStore
+from rota.store.tokens import Role
 from tests.api.house import ADMIN, TOKEN, InProcessServer, StreamReader
 from tests.api.keys import bearer, key
 

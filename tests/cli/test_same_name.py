@@ -10,7 +10,7 @@ import pytest
 from rota.cli.start import cluster
 from rota.cli.start.cluster import refuse_duplicate_name
 from rota.engine.seat import CellMember
-from rota.store.protocols.nodes import Node
+from rota.store.documents import Node
 from rota.store.sqlite.memory import MemoryStore
 
 TTL_MS = 3_000

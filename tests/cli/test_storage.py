@@ -8,9 +8,8 @@ import click
 import pytest
 
 from rota.cli.start.storage import check_is_ours, open_blobs
-from rota.store.files.memory import MemoryBlobs
 from rota.store.protocol import StoreError
-from rota.store.sqlite.memory import MemoryStore
+from rota.store.sqlite.memory import MemoryBlobs, MemoryStore
 from tests.cli.conftest import Rota
 
 

@@ -10,9 +10,9 @@ import pytest
 from rota.api.door.roster import TokenCache, token_digest
 from rota.cli.start.access_setup import local_token
 from rota.engine.clock import SystemClock
-from rota.store.protocols.access import Role
 from rota.store.sqlite.memory import MemoryTokenStore
 from rota.store.sqlite.store import open_sqlite
+from rota.store.tokens import Role
 from tests.cli.conftest import Rota
 from tests.postgres.cell import Cell
 

@@ -29,13 +29,13 @@ from rota.engine.seat import CellMember
 from rota.store.protocol import (
     Epoch,
     FencedError,
+    InboxEntry,
     JournalRecord,
     LeaderRow,
     Seq,
     Snapshot,
     StoreError,
 )
-from rota.store.protocols.inbox import InboxEntry
 from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job, resources
 from tests.engine.clocks import FakeClock

@@ -12,9 +12,8 @@ from rota.core.outcome import JobsAccepted
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.pickup import encode_submission
 from rota.engine.presence import LagMeter, Membership
-from rota.store.protocol import StoreError
-from rota.store.protocols.durability import Durability, DurabilityLevel
-from rota.store.protocols.nodes import Node
+from rota.store.documents import Node
+from rota.store.protocol import Durability, DurabilityLevel, StoreError
 from rota.store.sqlite.memory import MemoryStore
 from tests.core.asking import job
 from tests.engine.rig import until

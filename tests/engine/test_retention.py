@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from rota.core.model import Instant, JobState
 from rota.engine.limits import EngineLimits
 from rota.engine.retention import Retention
-from rota.store.protocol import StoreError
-from rota.store.protocols.dropping import Dropped
+from rota.store.protocol import Dropped, StoreError
 from rota.store.sqlite.memory import MemoryStore
 from tests.engine.rig import Rig, running, succeeded, until
 

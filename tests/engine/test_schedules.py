@@ -9,7 +9,7 @@ import pytest
 from rota.core.commands import CreateSchedule, NewSchedule
 from rota.core.model import ScheduleId
 from rota.core.schedule_model import Occurrence
-from rota.store.protocol import OccurrenceQuery
+from rota.store.queries import OccurrenceQuery
 from tests.core.schedule_builders import plan
 from tests.engine.rig import PATIENCE_S, Rig, running
 

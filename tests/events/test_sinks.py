@@ -20,7 +20,7 @@ from rota.events.outlets import EventTransport, open_transport
 from rota.events.positions import Offsets
 from rota.events.sinks import Follower
 from rota.sdk import AsyncClient
-from rota.store.protocols.hooks import Hook
+from rota.store.documents import Hook
 from tests.events.brokers import nats_server, redis_server
 from tests.events.conftest import told, until
 

@@ -41,10 +41,10 @@ from rota.simulate.history import read_history
 from rota.simulate.reading import TraceError
 from rota.simulate.swf import read_swf
 from rota.simulate.wfcommons import read_workflow
+from rota.store.documents import Hook
 from rota.store.journal import decode_record
 from rota.store.postgres.connect import parse_address
 from rota.store.protocol import StoreError
-from rota.store.protocols.hooks import Hook
 from rota.wire.cells import tag_in
 from rota.wire.cursors import make_cursor, parse_cursor
 from rota.wire.problems import ProblemError

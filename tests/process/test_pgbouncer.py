@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rota.store.postgres.store import open_postgres
-from rota.store.protocol import ExecutionQuery, FencedError, JobQuery, Seq
+from rota.store.protocol import FencedError, Seq
+from rota.store.queries import ExecutionQuery, JobQuery
 from tests.chaos.cluster import Cluster
 from tests.postgres.pgbouncer import PgBouncer, pgbouncer
 from tests.process.cell import shell

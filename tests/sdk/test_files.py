@@ -14,8 +14,8 @@ import pytest
 
 from rota.sdk import AnswerError, AsyncClient, Endpoint, NotFoundError
 from rota.sdk.methods.file_calls import PIECE_BYTES
-from rota.store.files.memory import MemoryBlobs
 from rota.store.limits import OBJECT_BYTES_MIN
+from rota.store.sqlite.memory import MemoryBlobs
 from tests.api.house import HOST, TOKEN, InProcessServer, open_server
 
 CONTENT = os.urandom(PIECE_BYTES + 1000)

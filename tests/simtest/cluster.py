@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rota.core.commands import Timing
 from rota.core.model import JobRecord, JobState
 from rota.store.protocol import Seq
-from rota.store.protocols.queries import ExecutionQuery, JobQuery
+from rota.store.queries import ExecutionQuery, JobQuery
 from rota.verify.history import FINAL, History, ObservedExecution, ObservedJob
 from tests.simtest.clock import SIMULATION, Machine, VirtualLoop
 from tests.simtest.database import Database

@@ -22,11 +22,12 @@ from rota.core.state import SchedulerState
 from rota.engine.callers import Callers
 from rota.engine.loop import Engine
 from rota.engine.seat import LeaderElection
+from rota.store.batched_lookup import KeyStatus
 from rota.store.journal import encode_record
-from rota.store.protocol import KeyStatus, UnknownFateError
+from rota.store.protocol import UnknownFateError
+from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.memory import MemoryJournalStore
-from rota.store.sqlite.reader import SqliteQueryStore
-from rota.store.sqlite.writer import SqliteJournalStore
+from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.worker import session as worker_session
 from rota.worker.session import Session
 

@@ -33,11 +33,11 @@ from rota.engine.loop import Engine
 from rota.engine.observe import Metrics
 from rota.engine.presence import Membership
 from rota.engine.seat import CellMember
-from rota.store.files.memory import MemoryBlobs
-from rota.store.files.outputs import Outputs
-from rota.store.files.spool import Spool
+from rota.store.documents import Node
+from rota.store.files.artifacts import Outputs
+from rota.store.files.uploads import Spool
 from rota.store.protocol import Store, StoreError
-from rota.store.protocols.nodes import Node
+from rota.store.sqlite.memory import MemoryBlobs
 from tests.simtest.clock import SIMULATION, Machine, MachineClock
 from tests.simtest.database import Database
 from tests.simtest.network import Listener, Network, PeerSession

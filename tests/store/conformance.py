@@ -24,19 +24,10 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutJob, PutKey
+from rota.store.batched_lookup import KeyStatus
 from rota.store.limits import STORE_LIMITS, StoreLimits
-from rota.store.protocol import (
-    Direction,
-    Epoch,
-    ExecutionQuery,
-    FencedError,
-    JobQuery,
-    JournalStore,
-    KeyStatus,
-    Seq,
-    Store,
-    StoreError,
-)
+from rota.store.protocol import Direction, Epoch, FencedError, JournalStore, Seq, Store, StoreError
+from rota.store.queries import ExecutionQuery, JobQuery
 from tests.doubt import examples
 from tests.store.naive import (
     QUEUED,

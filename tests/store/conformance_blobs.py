@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rota.store.files.blobs import BlobMissingError, Blobs
-from rota.store.files.spool import SpooledFile
+from rota.store.files.uploads import SpooledFile
 from rota.store.protocol import StoreError
 
 CONTENT = os.urandom(3_000_001)

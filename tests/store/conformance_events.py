@@ -30,9 +30,9 @@ from rota.core.trigger_model import (
     TriggerDefinition,
     counted_as,
 )
+from rota.store.documents import Hook
 from rota.store.protocol import Store
-from rota.store.protocols.hooks import Hook
-from rota.store.protocols.queries import EventQuery, TriggerDecisionQuery
+from rota.store.queries import EventQuery, TriggerDecisionQuery
 from tests.store.conformance import StoreMaker, doubted, leading
 from tests.store.naive import spec
 

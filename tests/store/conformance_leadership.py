@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rota.core.model import JobId
-from rota.store.cell_name import CellNameError
-from rota.store.protocol import Epoch, FencedError, Seq
-from rota.store.protocols.nodes import Node
+from rota.store.documents import Node
+from rota.store.protocol import CellNameError, Epoch, FencedError, Seq
 from tests.store.conformance import StoreMaker, leading, put, run_of
 
 

@@ -21,10 +21,10 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.core.outcome import PutExecution, PutJob
-from rota.store.protocol import ExecutionQuery, JobQuery, Outline
-from rota.store.protocols.queries import Sampled, SampleQuery
+from rota.store.protocol import Outline
+from rota.store.queries import ExecutionQuery, JobQuery, Sampled, SampleQuery
 from tests.store.conformance import StoreMaker, leading, put, run_of
-from tests.store.conformance_shelves import shelve
+from tests.store.conformance_spill import shelve
 from tests.store.naive import QUEUED, NaiveStore, spec, terms
 
 DAY_MS = 86_400_000

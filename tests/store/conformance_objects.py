@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from rota.core.model import ExecutionId, ExecutionState, Instant, JobId
 from rota.core.outcome import DropJob
+from rota.store.object_index import Bundle, BundleQuery, LargeOutput, ObjectIndex
 from rota.store.protocol import Store
-from rota.store.protocols.objects import Bundle, BundleQuery, LargeOutput, ObjectIndex
 from tests.store.conformance import StoreMaker, leading, put, run_of
-from tests.store.conformance_bulk import eventually
+from tests.store.conformance_logs_and_files import eventually
 
 RUN, OTHER = ExecutionId("execution-0001"), ExecutionId("execution-0002")
 LATER: Instant = 10_000

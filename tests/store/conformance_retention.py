@@ -20,9 +20,10 @@ from rota.core.model import (
 )
 from rota.core.outcome import AnyWrite, PutExecution, PutJob, PutKey, PutOccurrence
 from rota.core.schedule_model import Occurrence, OccurrenceDecision
-from rota.store.protocol import Direction, ExecutionQuery, JobQuery, OccurrenceQuery, Store
+from rota.store.protocol import Direction, Store
+from rota.store.queries import ExecutionQuery, JobQuery, OccurrenceQuery
 from tests.store.conformance import Appender, StoreMaker, leading
-from tests.store.conformance_bulk import eventually, stream
+from tests.store.conformance_logs_and_files import eventually, stream
 from tests.store.conformance_objects import book_of, kept
 from tests.store.naive import QUEUED, spec
 

@@ -29,7 +29,8 @@ from rota.core.schedule_model import (
     SkipReason,
     Timetable,
 )
-from rota.store.protocol import OccurrenceQuery, Store
+from rota.store.protocol import Store
+from rota.store.queries import OccurrenceQuery
 from tests.store.conformance import StoreMaker, doubted, leading
 from tests.store.naive import spec
 

@@ -47,7 +47,8 @@ from rota.core.outcome import (
     PutWorker,
 )
 from rota.core.policy import DEFAULT, STRICT, Policy
-from rota.store.protocol import Direction, Edge, ExecutionQuery, JobQuery, Store
+from rota.store.protocol import Direction, Edge, Store
+from rota.store.queries import ExecutionQuery, JobQuery
 
 JOB_IDS = [JobId(f"job-{n}") for n in range(5)]
 EXECUTION_IDS = [ExecutionId(f"execution-{n}") for n in range(6)]

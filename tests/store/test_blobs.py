@@ -11,22 +11,19 @@ from pathlib import Path
 import pytest
 
 from rota.core.model import ExecutionId
-from rota.store.files.blobs import Blobs
-from rota.store.files.folder_blobs import FolderBlobs
-from rota.store.files.memory import MemoryBlobs
-from rota.store.files.outputs import OutOfRangeError, Output, Outputs, Range
-from rota.store.files.sniffing import archive_format
-from rota.store.files.spool import (
+from rota.store.files.artifacts import OutOfRangeError, Output, Outputs, Range
+from rota.store.files.blobs import Blobs, FallbackBlobs, FolderBlobs
+from rota.store.files.uploads import (
     Spool,
     TakenOverError,
     TooManyUploadsError,
     UploadTooLargeError,
     WrongOffsetError,
+    archive_format,
 )
-from rota.store.files.two_places import FallbackBlobs
 from rota.store.limits import OBJECT_BYTES_MIN, StoreLimits
 from rota.store.protocol import StoreFullError
-from rota.store.sqlite.memory import MemoryStore
+from rota.store.sqlite.memory import MemoryBlobs, MemoryStore
 from tests.archives import tar_of, zip_of
 from tests.store.conformance_blobs import CONTENT, BlobsConformance, draft_of, read
 

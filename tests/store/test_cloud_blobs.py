@@ -18,8 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.store.files.blobs import Blobs
-from rota.store.files.cloud_blobs import open_cloud
+from rota.store.files.blobs import Blobs, open_cloud
 from rota.store.protocol import StoreError
 from tests.store.conformance_blobs import CONTENT, BlobsConformance, draft_of
 

@@ -11,10 +11,11 @@ import pytest
 
 from rota.core.model import JobId, JobState
 from rota.store.migrate import known_migrations, missing_in_file
-from rota.store.postgres.checkup import check_up
 from rota.store.postgres.connect import parse_address
+from rota.store.postgres.durability import check_up
 from rota.store.postgres.migrate import migrate_postgres
-from rota.store.protocol import JobQuery, SchemaError
+from rota.store.protocol import SchemaError
+from rota.store.queries import JobQuery
 from rota.store.sqlite.store import migrate_directory, open_sqlite
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob
-from rota.store.fold import JobStanding, project
-from rota.store.folding.jobs_in_bulk import EncodedSpec
-from rota.store.folding.known import KnownJobs
-from rota.store.folding.known_shelf import ShelfRow
+from rota.store.projection.bulk_decode import EncodedSpec
+from rota.store.projection.known import KnownJobs
+from rota.store.projection.known_shelf import ShelfRow
+from rota.store.table_changes import JobStanding, project
 from tests.store.conformance import put
 
 FIRST, SECOND, THIRD = (JobId(f"job-000{number}") for number in (1, 2, 3))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import DropJob, MoveJob
-from rota.store.fold import JobStanding, TableChanges, project
-from rota.store.folding.jobs_in_bulk import EncodedSpec
-from rota.store.folding.known_shelf import FOLDS_MAX, ROW_BYTES, KnownShelf, ShelfRow
+from rota.store.projection.bulk_decode import EncodedSpec
+from rota.store.projection.known_shelf import FOLDS_MAX, ROW_BYTES, KnownShelf, ShelfRow
+from rota.store.table_changes import JobStanding, TableChanges, project
 from tests.store.naive import spec
 
 FIRST, SECOND, THIRD = IDS = [JobId(f"job-000{number}") for number in (1, 2, 3)]

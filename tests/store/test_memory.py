@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rota.store.limits import STORE_LIMITS, StoreLimits
-from rota.store.protocol import JobQuery, Store, StoreFullError, UnknownFateError
+from rota.store.protocol import Store, StoreFullError, UnknownFateError
+from rota.store.queries import JobQuery
 from rota.store.sqlite.memory import MemoryStore
 from tests.store.conformance import (
     JournalConformance,
@@ -16,16 +17,16 @@ from tests.store.conformance import (
     leading,
     put,
 )
-from tests.store.conformance_access import TokenConformance
-from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
+from tests.store.conformance_logs_and_files import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
-from tests.store.conformance_shelves import SpillConformance
+from tests.store.conformance_spill import SpillConformance
+from tests.store.conformance_tokens import TokenConformance
 
 
 @asynccontextmanager

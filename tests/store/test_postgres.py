@@ -21,16 +21,16 @@ from tests.store.conformance import (
     StoreMaker,
     leading,
 )
-from tests.store.conformance_access import TokenConformance
-from tests.store.conformance_bulk import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_events import EventConformance
 from tests.store.conformance_leadership import LeadershipConformance
 from tests.store.conformance_lists import ListsConformance
+from tests.store.conformance_logs_and_files import LOG_CAP, ArtifactsConformance, LogsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import ScheduleConformance
-from tests.store.conformance_shelves import SpillConformance
+from tests.store.conformance_spill import SpillConformance
+from tests.store.conformance_tokens import TokenConformance
 
 pytestmark = pytest.mark.postgres
 

@@ -13,16 +13,16 @@ from rota.store.postgres.store import open_postgres
 from rota.store.protocol import (
     Epoch,
     FencedError,
-    JobQuery,
     Seq,
     StoreError,
     StoreFullError,
     UnknownFateError,
 )
+from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell, migrated_cell
 from tests.postgres.server import PostgresServer
 from tests.store.conformance import Appender, leading, put
-from tests.store.conformance_bulk import eventually
+from tests.store.conformance_logs_and_files import eventually
 
 pytestmark = pytest.mark.postgres
 

@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import pytest
 
 from rota.core.model import Instant
+from rota.store.documents import Node
 from rota.store.limits import StoreLimits
 from rota.store.postgres.connect import DedicatedConnection, parse_address
 from rota.store.postgres.glance import HAS_INBOX, REVISION, Glance
 from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import StoreError
-from rota.store.protocols.nodes import Node
 from tests.postgres.cell import Cell, migrated_cell
-from tests.store.conformance_access import token
+from tests.store.conformance_tokens import token
 
 pytestmark = pytest.mark.postgres
 

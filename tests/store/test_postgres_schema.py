@@ -13,9 +13,9 @@ from rota.core.model import Instant
 from rota.store.migrate import Migration, known_migrations
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import migrate_postgres
-from rota.store.postgres.tables.partitions import DAY_MS, make_partitions
-from rota.store.protocol import JobQuery, SchemaError, Seq, StoreError
-from rota.store.protocols.inbox import InboxKind
+from rota.store.postgres.partitions import DAY_MS, make_partitions
+from rota.store.protocol import InboxKind, SchemaError, Seq, StoreError
+from rota.store.queries import JobQuery
 from rota.wire.cells import cell_tag, tag_in
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put, run_of

@@ -8,12 +8,12 @@ import pytest
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
 from rota.store.limits import StoreLimits
+from rota.store.postgres import load as postgres_load
 from rota.store.postgres.store import PostgresStore
-from rota.store.postgres.tables import load as postgres_load
 from rota.store.protocol import Seq
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import Appender, leading, put
-from tests.store.conformance_shelves import LINE, ids, shelve
+from tests.store.conformance_spill import LINE, ids, shelve
 
 pytestmark = pytest.mark.postgres
 

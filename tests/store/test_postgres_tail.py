@@ -12,14 +12,15 @@ from asyncpg.transaction import Transaction
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import MoveJob, Refill
-from rota.store.folding.mirror import StandbyState
 from rota.store.limits import PRECEDENCE_ROUNDS, PROJECTION_FEW_WRITES, StoreLimits
 from rota.store.postgres.store import PostgresStore
-from rota.store.protocol import JobQuery, Seq
+from rota.store.projection.standby_state import StandbyState
+from rota.store.protocol import Seq
+from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading, put, run_of
-from tests.store.conformance_bulk import eventually
-from tests.store.conformance_shelves import LINE, shelve
+from tests.store.conformance_logs_and_files import eventually
+from tests.store.conformance_spill import LINE, shelve
 
 pytestmark = pytest.mark.postgres
 

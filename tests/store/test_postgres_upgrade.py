@@ -9,7 +9,8 @@ from rota.store.migrate import Migration, known_migrations
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import check_schema, migrate_postgres
 from rota.store.postgres.store import open_postgres
-from rota.store.protocol import JobQuery, SchemaError, StoreError
+from rota.store.protocol import SchemaError, StoreError
+from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put
 from tests.store.conformance_retention import MONDAY

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.store.folding.precedence import Precedence, in_slices
-from rota.store.folding.watermark import Watermark
 from rota.store.limits import PRECEDENCE_ROUNDS, StoreLimits
+from rota.store.projection.precedence import Precedence, in_slices
+from rota.store.projection.watermark import Watermark
 from rota.store.protocol import Seq
 
 A_MOMENT_S = 0.05

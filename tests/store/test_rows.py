@@ -1,4 +1,4 @@
-"""Rows as records: what is read in bulk shares what it can."""
+"""Rows as records: what is read in bulk shares what it can; and tokens of newer programs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from rota.core.model import JobId, JobRecord, JobState, Life, Spec
-from rota.store.folding.jobs_in_bulk import BulkDecoder, EncodedBatch, EncodedSpec
-from rota.store.rows import Row
+from rota.store.projection.bulk_decode import BulkDecoder, EncodedBatch, EncodedSpec
+from rota.store.rows import Row, to_tokens, token_row
 from tests.core.asking import spec
 from tests.doubt import examples
+from tests.store.conformance_tokens import token
 
 encode = msgspec.msgpack.encode
 QUEUED = encode(Life(JobState.QUEUED))
@@ -101,3 +102,9 @@ def test_a_job_is_read_after_any_others_as_it_would_be_alone(stored: list[bytes]
     assert [job.spec for job in read] == [
         msgspec.msgpack.decode(data, type=Spec) for data in stored
     ]
+
+
+def test_a_role_that_only_a_newer_program_knows_opens_nothing_and_harms_nobody() -> None:
+    strange = list(token_row(token(2)))
+    strange[3] = "emperor"
+    assert to_tokens([token_row(token(1)), tuple(strange)]) == [token(1)]

@@ -18,8 +18,6 @@ from rota.core.outcome import DropJob, PutKey, PutOccurrence
 from rota.store.journal import encode_record
 from rota.store.limits import KEY_AGE_MS, OCCURRENCE_AGE_MS, STORE_LIMITS, StoreLimits
 from rota.store.protocol import (
-    JobQuery,
-    OccurrenceQuery,
     SchemaError,
     Seq,
     Store,
@@ -28,11 +26,11 @@ from rota.store.protocol import (
     StoreLockedError,
     UnknownFateError,
 )
-from rota.store.sqlite.access import SqliteTokenStore
-from rota.store.sqlite.leadership import take_inbox
-from rota.store.sqlite.reader import ReaderThreads, SqliteQueryStore
+from rota.store.queries import JobQuery, OccurrenceQuery
+from rota.store.sqlite.journal_store import SqliteJournalStore, take_inbox
+from rota.store.sqlite.query_store import ReaderThreads, SqliteQueryStore
 from rota.store.sqlite.store import SqliteStore, open_sqlite
-from rota.store.sqlite.writer import SqliteJournalStore
+from rota.store.sqlite.tokens import SqliteTokenStore
 from tests.stand_in import stand_in
 from tests.store.conformance import (
     Appender,
@@ -44,22 +42,22 @@ from tests.store.conformance import (
     put,
     run_of,
 )
-from tests.store.conformance_access import TokenConformance, token
-from tests.store.conformance_bulk import (
+from tests.store.conformance_events import EventConformance
+from tests.store.conformance_leadership import LeadershipConformance
+from tests.store.conformance_lists import ListsConformance
+from tests.store.conformance_logs_and_files import (
     LOG_CAP,
     RUN,
     ArtifactsConformance,
     LogsConformance,
     eventually,
 )
-from tests.store.conformance_events import EventConformance
-from tests.store.conformance_leadership import LeadershipConformance
-from tests.store.conformance_lists import ListsConformance
 from tests.store.conformance_notes import NotesConformance
 from tests.store.conformance_objects import ObjectsConformance
 from tests.store.conformance_retention import RetentionConformance
 from tests.store.conformance_schedules import SCHEDULES, ScheduleConformance, occurrence
-from tests.store.conformance_shelves import SpillConformance
+from tests.store.conformance_spill import SpillConformance
+from tests.store.conformance_tokens import TokenConformance, token
 from tests.store.faulty_disk import FaultyDisk
 
 

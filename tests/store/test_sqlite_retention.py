@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from rota.store.limits import StoreLimits
-from rota.store.protocol import JobQuery
+from rota.store.queries import JobQuery
 from tests.store.conformance import leading
 from tests.store.conformance_retention import MONDAY, TUESDAY, WEDNESDAY, drop_all, work
 from tests.store.test_sqlite import opened

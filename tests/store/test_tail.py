@@ -10,10 +10,16 @@ from hypothesis import strategies as st
 
 from rota.core.model import ExecutionState, JobId, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob
-from rota.store.fold import JobStanding, TableChanges, jobs_touched, project, spill_queue_of
-from rota.store.folding.known import KnownJobs
-from rota.store.folding.tail import Tail
+from rota.store.projection.known import KnownJobs
+from rota.store.projection.tail import Tail
 from rota.store.protocol import Seq
+from rota.store.table_changes import (
+    JobStanding,
+    TableChanges,
+    jobs_touched,
+    project,
+    spill_queue_of,
+)
 from tests.doubt import examples
 from tests.store.conformance import put, run_of
 from tests.store.naive import histories

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.store.folding.unfolded import Unfolded
+from rota.store.projection.unfolded import Unfolded
 from rota.store.protocol import Epoch, JournalRecord, Seq
 from tests.store.conformance import put
 

@@ -48,7 +48,7 @@ def test_imports_point_down() -> None:
         ("store/protocol.py", "import rota.store.sqlite.store", "Inside the store"),
         (
             "store/postgres/connect.py",
-            "import rota.store.postgres.ledger",
+            "import rota.store.postgres.journal_store",
             "Inside the store on PostgreSQL",
         ),
         ("api/problems.py", "import rota.api.app", "Inside the api"),

@@ -23,8 +23,8 @@ from rota.alerts.limits import ERROR_CHARS_MAX, LOOK_S
 from rota.alerts.outbox import Outbox, OutboxEntry
 from rota.alerts.rules import AlertRule, AlertSettings
 from rota.engine.ports import Brain, UnavailableError
+from rota.store.documents import Notes
 from rota.store.protocol import StoreError
-from rota.store.protocols.notes import Notes
 
 log = structlog.get_logger("rota.alerts")
 

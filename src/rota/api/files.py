@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rota.store.files.artifacts import Outputs
 from rota.store.files.blobs import Blobs
-from rota.store.files.outputs import Outputs
-from rota.store.files.spool import Spool
-from rota.store.protocols.objects import ObjectIndex
+from rota.store.files.uploads import Spool
+from rota.store.object_index import ObjectIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from rota.api.limits import KEY_TIME_MS
 from rota.core.commands import Key
 from rota.core.model import Instant
-from rota.store.protocols.access import id_suffix
+from rota.store.tokens import id_suffix
 from rota.wire.cells import cell_tag
 
 _TAIL_BITS = 62

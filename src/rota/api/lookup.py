@@ -20,7 +20,8 @@ from rota.api.routes import Call
 from rota.core.errors import UnknownDependency
 from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
 from rota.engine.ports import UnavailableError
-from rota.store.protocol import ExecutionQuery, Outline, QueryStore
+from rota.store.protocol import Outline, QueryStore
+from rota.store.queries import ExecutionQuery
 from rota.wire.cursors import make_cursor
 from rota.wire.jobs import JobSpec, QueueName
 from rota.wire.problems import ProblemError

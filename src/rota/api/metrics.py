@@ -26,7 +26,7 @@ from rota.engine.assurance import DurabilityMonitor
 from rota.engine.observe import Histogram
 from rota.engine.ports import Brain
 from rota.engine.presence import Membership
-from rota.store.protocols.durability import DurabilityLevel
+from rota.store.protocol import DurabilityLevel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AUTOSCALE_TARGET_MS = 300_000

@@ -37,8 +37,8 @@ from rota.core.model import Instant, WorkerId
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.ports import Brain
 from rota.engine.presence import Membership
+from rota.store.documents import Hooks
 from rota.store.protocol import Logs, QueryStore
-from rota.store.protocols.hooks import Hooks
 from rota.traces.naming import PASS_THROUGH, TracePropagator
 from rota.wire.jobs import BulkAnswer
 from rota.wire.overview import AttentionView

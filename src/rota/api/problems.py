@@ -18,7 +18,7 @@ from rota.core.errors import (
 )
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.files.blobs import BlobMissingError
-from rota.store.files.spool import (
+from rota.store.files.uploads import (
     TooManyUploadsError,
     UploadError,
     UploadTooLargeError,

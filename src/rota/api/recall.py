@@ -16,7 +16,8 @@ from rota.core.commands import AnyInput, Key, Preloaded
 from rota.core.errors import NotFound, StalePreload
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt, JobsAccepted
-from rota.store.protocol import Direction, KeyStatus, QueryStore
+from rota.store.batched_lookup import KeyStatus
+from rota.store.protocol import Direction, QueryStore
 from rota.wire.problems import ProblemError
 
 R = TypeVar("R")

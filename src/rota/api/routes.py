@@ -32,7 +32,7 @@ from rota.api.reading.bodies import (
 from rota.api.streams import Stream
 from rota.api.waiting import first_of
 from rota.core.commands import Key
-from rota.store.protocols.access import AuditEntry
+from rota.store.tokens import AuditEntry
 from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
 from rota.wire.problems import NO_HEADERS, ClientDisconnectedError, ProblemError
 from rota.wire.traces import parse_traceparent

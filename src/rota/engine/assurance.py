@@ -11,8 +11,7 @@ import structlog
 from rota.engine.beat import beat
 from rota.engine.chore import BackgroundTask
 from rota.engine.limits import DURABILITY_LOOK_S
-from rota.store.protocol import Store, StoreError
-from rota.store.protocols.durability import ONE_DISK, DurabilityLevel
+from rota.store.protocol import ONE_DISK, DurabilityLevel, Store, StoreError
 
 log = structlog.get_logger("rota.engine")
 

@@ -16,8 +16,7 @@ from rota.core.outcome import AnyReceipt
 from rota.engine.beat import beat
 from rota.engine.limits import EngineLimits
 from rota.engine.ports import Clock, UnavailableError
-from rota.store.protocol import JournalStore, QueryStore, Store, StoreError
-from rota.store.protocols.inbox import InboxEntry, InboxKind
+from rota.store.protocol import InboxEntry, InboxKind, JournalStore, QueryStore, Store, StoreError
 
 log = structlog.get_logger("rota.engine")
 

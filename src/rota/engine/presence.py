@@ -24,8 +24,8 @@ from rota.engine.limits import (
     EngineLimits,
 )
 from rota.engine.ports import Brain
+from rota.store.documents import Node, SeenNode
 from rota.store.protocol import Store, StoreError
-from rota.store.protocols.nodes import Node, SeenNode
 
 log = structlog.get_logger("rota.engine")
 

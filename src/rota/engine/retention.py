@@ -16,10 +16,10 @@ from rota.engine.chore import BackgroundTask
 from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, SWEEP_EVERY_S, EngineLimits
 from rota.engine.ports import Brain, Clock
 from rota.store.files.blobs import Blobs
-from rota.store.files.spool import Spool
+from rota.store.files.uploads import Spool
 from rota.store.limits import OBJECT_DELETIONS_AT_ONCE, UPLOAD_KEPT_S
+from rota.store.object_index import BundleQuery, ObjectIndex
 from rota.store.protocol import Store, StoreError
-from rota.store.protocols.objects import BundleQuery, ObjectIndex
 
 log = structlog.get_logger("rota.engine")
 

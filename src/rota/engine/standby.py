@@ -10,7 +10,7 @@ from rota.core.model import Instant, JobRecord, Millis
 from rota.engine.limits import FOLLOW_RECORDS, EngineLimits
 from rota.engine.ports import Clock
 from rota.engine.seat import LeaderElection
-from rota.store.folding.mirror import JournalGapError, StandbyState
+from rota.store.projection.standby_state import JournalGapError, StandbyState
 from rota.store.protocol import (
     FencedError,
     JournalRecord,

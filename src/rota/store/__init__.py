@@ -1,1 +1,1 @@
-"""REMEMBERS: the journal, the tables folded from it, and the logs."""
+"""Remembers: the journal, the tables projected from it, logs and files."""

@@ -1,4 +1,4 @@
-"""What the rest of the house may ask of a store: a few small protocols, and no SQL in them."""
+"""The store's protocol: what may be asked of a store, its records and its errors; no SQL."""
 
 from __future__ import annotations
 
@@ -21,27 +21,208 @@ from rota.core.model import (
     Worker,
 )
 from rota.core.outcome import AnyWrite, Refill
-from rota.core.schedule_model import Calendar, Schedule
-from rota.core.trigger_model import BufferedEvent, Trigger
-from rota.store.protocols.access import TokenStore
-from rota.store.protocols.dropping import Dropped
-from rota.store.protocols.durability import Durability
-from rota.store.protocols.histories import Histories
-from rota.store.protocols.hooks import Hooks
-from rota.store.protocols.inbox import Inbox
-from rota.store.protocols.key_desk import Keys
-from rota.store.protocols.key_desk import KeyStatus as KeyStatus
-from rota.store.protocols.logs import LogPage as LogPage
-from rota.store.protocols.logs import Logs as Logs
-from rota.store.protocols.nodes import Nodes
-from rota.store.protocols.notes import Notes
-from rota.store.protocols.objects import ObjectIndex
-from rota.store.protocols.queries import ExecutionQuery as ExecutionQuery
-from rota.store.protocols.queries import JobQuery as JobQuery
-from rota.store.protocols.queries import OccurrenceQuery as OccurrenceQuery
-from rota.store.protocols.queries import Page as Page
-from rota.store.protocols.settings import Settings
-from rota.store.protocols.totals import Totals as Totals
+from rota.core.schedule_model import Calendar, Occurrence, Schedule
+from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
+from rota.store.batched_lookup import Keys
+from rota.store.documents import Hooks, Nodes, Notes, Settings
+from rota.store.object_index import ObjectIndex
+from rota.store.queries import (
+    EventQuery,
+    ExecutionQuery,
+    JobQuery,
+    OccurrenceQuery,
+    Page,
+    Sampled,
+    SampleQuery,
+    TriggerDecisionQuery,
+)
+from rota.store.tokens import TokenStore
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """What one call of `drop_before` did."""
+
+    jobs: int = 0
+    """How many went; on PostgreSQL as many as its statistics say."""
+    more: bool = False
+    """Whether to call again: there may be more that is old enough."""
+
+
+class DurabilityLevel(StrEnum):
+    """What an accepted job survives; later ones survive more."""
+
+    SINGLE = "single"
+    """A crash of the one database server there is, if its disk survives."""
+    ASYNC_HA = "async-ha"
+    """The same; a failover to a replica may lose the last moments."""
+    SYNC_HA = "sync-ha"
+    """A failover too."""
+
+    @property
+    def rank(self) -> int:
+        """0, 1, 2: for comparing, and for graphs."""
+        return list(DurabilityLevel).index(self)
+
+
+class Durability(msgspec.Struct, frozen=True):
+    """The level, and what should worry an operator about it."""
+
+    level: DurabilityLevel
+    warnings: tuple[str, ...] = ()
+    system: str = ""
+    """The database cluster's own identity."""
+
+
+ONE_DISK = Durability(DurabilityLevel.SINGLE)
+"""Of a store in one directory."""
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Counts since the beginning, which deleting a job does not lower."""
+
+    submitted: int = 0
+    finished: tuple[tuple[str, str, int], ...] = ()
+    """(queue, state, how many)."""
+    decided: tuple[tuple[str, str, int], ...] = ()
+    """(decision, why, how many) of schedules' instants."""
+    reacted: tuple[tuple[str, int], ...] = ()
+    """(word, how many) of events and what triggers made of them."""
+
+
+class LogPage(msgspec.Struct, frozen=True):
+    """A piece of a log."""
+
+    data: bytes
+    next_offset: int
+    size: int
+    """How many bytes there are so far."""
+    dropped: int = 0
+    """How many came after the log was full, and were left out."""
+
+
+class Logs(Protocol):
+    """Bulk text of executions; never goes through the journal."""
+
+    async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
+        """Adds what is new from `offset` on (None: at the end); answers the size after it.
+
+        Bytes already there are left as they are, so a repeat changes nothing; an offset past the
+        end adds nothing and answers the size, so that the sender goes on from there. Bytes past the
+        cap are not kept but count in this answer, or the sender would offer them for ever.
+        """
+        ...
+
+    async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
+        """At most `limit` bytes from `offset`."""
+        ...
+
+    async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
+        """Removes the logs of these; those that have none are no error."""
+        ...
+
+
+class LogAddition(msgspec.Struct, frozen=True):
+    """What an upload adds to a log."""
+
+    kept: bytes
+    """Goes to the end of what is stored."""
+    dropped: int
+    """Came after the log was full."""
+
+
+class LogExtent(msgspec.Struct, frozen=True):
+    """How much of a log was kept and how much was left out since; the sender has seen both."""
+
+    stored: int = 0
+    dropped: int = 0
+
+    @property
+    def end(self) -> int:
+        """Where the sender goes on."""
+        return self.stored + self.dropped
+
+    def place(self, offset: int | None, data: bytes, bytes_max: int) -> LogAddition:
+        """A repeat brings nothing new; a gap is refused as a whole, so that the sender fills it."""
+        start = self.end if offset is None else offset
+        if start > self.end:
+            return LogAddition(b"", 0)
+        fresh = data[self.end - start :]
+        room = max(0, bytes_max - self.stored) if self.dropped == 0 else 0
+        return LogAddition(fresh[:room], max(0, len(fresh) - room))
+
+
+class InboxKind(StrEnum):
+    """Who wrote an inbox entry, and so what its body is."""
+
+    INPUT = "input"
+    """A server without a leader: the body is its own encoding."""
+    SPEC = "spec"
+    """An application, by SQL: the body is JSON, `{"job_id": …, "spec": {…}}`."""
+
+
+class InboxEntry(msgspec.Struct, frozen=True):
+    """A submission that no leader has seen yet; ids give the order of arrival."""
+
+    id: int
+    kind: InboxKind
+    body: bytes
+
+
+class Inbox(Protocol):
+    """Entries stay until an append consumes them."""
+
+    async def put_inbox(
+        self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
+    ) -> InboxEntry:
+        """Keeps a submission for the next leader, durably.
+
+        Answers the entry, or the one that has its key already: then nothing was put.
+        """
+        ...
+
+    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+        """The oldest entries; they stay until an append consumes them."""
+        ...
+
+    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
+        """Removes entries that no append will consume."""
+        ...
+
+    async def inbox_key(self, key: str) -> InboxEntry | None:
+        """The entry that has this key."""
+        ...
+
+    async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
+        """The entry that a job is in."""
+        ...
+
+
+class Histories(Protocol):
+    """The ledgers of schedules and triggers, which outlive whom they are of, and samples."""
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest (largest nominal instant) first."""
+        ...
+
+    async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
+        """Those of these events that were accepted, in no particular order."""
+        ...
+
+    async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
+        """A page of accepted events, newest first."""
+        ...
+
+    async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
+        """A page of a trigger's ledger, newest first."""
+        ...
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are, counted; in no particular order.
+
+        Costs what is looked at, however many there are; with a tenant, a look at each one's job.
+        """
+        ...
+
 
 Epoch = NewType("Epoch", int)
 Seq = NewType("Seq", int)
@@ -391,3 +572,17 @@ class Store(Protocol):
     async def close(self) -> None:
         """Gives everything back, the ledger too."""
         ...
+
+
+class CellNameError(StoreError):
+    """The store is another cell than the one that was named."""
+
+
+def agreed_cell_name(known: str, given: str) -> str:
+    """The cell's name; refuses a server that thinks it serves another."""
+    if given not in ("", known):
+        raise CellNameError(
+            f"this store is the cell {known!r} and stays so, for its ids carry that name:"
+            f" start this server with --cell {known}, or give the cell {given!r} a store of its own"
+        )
+    return known

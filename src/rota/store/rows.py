@@ -1,8 +1,8 @@
-"""Model <-> row: the only place that knows which column holds what."""
+"""Converts records to rows and back: the only place that knows which column holds what."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -22,9 +22,12 @@ from rota.core.model import (
     Worker,
 )
 from rota.core.schedule_model import Calendar, Occurrence, Schedule, ScheduleState
-from rota.store.fold import JobStanding
-from rota.store.protocol import Edge, Outline
-from rota.store.protocols.key_desk import FoundKeys
+from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
+from rota.store.batched_lookup import FoundKeys
+from rota.store.limits import StoreLimits
+from rota.store.protocol import Edge, Outline, StoreError, TooManyTokensError
+from rota.store.table_changes import JobStanding
+from rota.store.tokens import AuditEntry, Role, Token
 
 Row: TypeAlias = tuple[Any, ...]
 """A state in it is the member itself, which is text: asking for its value would take longer than
@@ -215,3 +218,142 @@ def calendar_row(record: Calendar) -> Row:
 def calendar(row: Row) -> Calendar:
     """From the body."""
     return _decode_calendar(row[0])
+
+
+_encode_event_body = msgspec.msgpack.Encoder().encode
+_decode_trigger = msgspec.msgpack.Decoder(Trigger).decode
+_decode_accepted_event = msgspec.msgpack.Decoder(AcceptedEvent).decode
+_decode_trigger_decision = msgspec.msgpack.Decoder(TriggerDecision).decode
+_decode_buffered_event = msgspec.msgpack.Decoder(BufferedEvent).decode
+
+
+def trigger_row(record: Trigger) -> Row:
+    """Id, body."""
+    return (record.id, _encode_event_body(record))
+
+
+def trigger(row: Row) -> Trigger:
+    """From the body."""
+    return _decode_trigger(row[0])
+
+
+def accepted_event_row(record: AcceptedEvent) -> Row:
+    """Key, at, type, tenant, body."""
+    return (record.key, record.at, record.type, record.tenant, _encode_event_body(record))
+
+
+def accepted_event(row: Row) -> AcceptedEvent:
+    """From the body."""
+    return _decode_accepted_event(row[0])
+
+
+def trigger_decision_row(record: TriggerDecision) -> Row:
+    """Trigger id, id, verdict, body."""
+    return (record.trigger_id, record.id, record.decision.value, _encode_event_body(record))
+
+
+def trigger_decision(row: Row) -> TriggerDecision:
+    """From the body."""
+    return _decode_trigger_decision(row[0])
+
+
+def buffered_event_row(record: BufferedEvent) -> Row:
+    """Id, body."""
+    return (record.id, _encode_event_body(record))
+
+
+def buffered_event(row: Row) -> BufferedEvent:
+    """From the body."""
+    return _decode_buffered_event(row[0])
+
+
+TOKEN_COLUMNS = "id, name, digest, role, tenant, created_at, created_by, expires_at, revoked_at"
+AUDIT_COLUMNS = "at, token_id, token_name, method, route, target, status, remote, node"
+
+
+class TokenTakenError(StoreError):
+    """There is a token with this digest, or with an id that ends so."""
+
+
+def token_row(token: Token) -> tuple[Any, ...]:
+    """In the order of TOKEN_COLUMNS."""
+    return (
+        token.id,
+        token.name,
+        token.digest,
+        token.role.value,
+        token.tenant,
+        token.created_at,
+        token.created_by,
+        token.expires_at,
+        token.revoked_at,
+    )
+
+
+def to_token(row: Row) -> Token:
+    """And back."""
+    return Token(
+        id=row[0],
+        name=row[1],
+        digest=row[2],
+        role=Role(row[3]),
+        tenant=row[4],
+        created_at=row[5],
+        created_by=row[6],
+        expires_at=row[7],
+        revoked_at=row[8],
+    )
+
+
+def to_tokens(rows: Iterable[Row]) -> list[Token]:
+    """All that this program understands: a role that only a newer one knows opens nothing here."""
+    known = [role.value for role in Role]
+    return [to_token(row) for row in rows if row[3] in known]
+
+
+def audit_row(entry: AuditEntry) -> tuple[Any, ...]:
+    """In the order of AUDIT_COLUMNS."""
+    return (
+        entry.at,
+        entry.token_id,
+        entry.token_name,
+        entry.method,
+        entry.route,
+        entry.target,
+        entry.status,
+        entry.remote,
+        entry.node,
+    )
+
+
+def to_audit(row: Row) -> AuditEntry:
+    """From the id and AUDIT_COLUMNS."""
+    return AuditEntry(
+        id=row[0],
+        at=row[1],
+        token_id=row[2],
+        token_name=row[3],
+        method=row[4],
+        route=row[5],
+        target=row[6],
+        status=row[7],
+        remote=row[8],
+        node=row[9],
+    )
+
+
+def token_taken() -> TokenTakenError:
+    """What every store says to a token that is there."""
+    return TokenTakenError("there is such a token already")
+
+
+def too_many_tokens(limits: StoreLimits) -> TooManyTokensError:
+    """What every store says to one more than there may be."""
+    return TooManyTokensError(
+        f"there are {limits.tokens_max} live tokens already: revoke some first"
+    )
+
+
+def audit_drops_max(entries: Sequence[AuditEntry], limits: StoreLimits) -> int:
+    """How many of the oldest entries are looked at when these come."""
+    return max(limits.audit_drops_min, 2 * len(entries))

@@ -9,7 +9,7 @@ from rota.api.limits import NODE_SILENT_MS
 from rota.api.parts import AppDeps
 from rota.api.routes import Call, NoQuery, Operation
 from rota.engine.ports import LeadershipStatus, UnavailableError
-from rota.store.protocols.nodes import Node, SeenNode
+from rota.store.documents import Node, SeenNode
 from rota.wire.service import ClusterView, Health, LagView, NodeView
 from rota.wire.units import from_instant
 

@@ -20,7 +20,7 @@ from rota.core.lifecycle import JOB_WAITING
 from rota.core.model import JobRecord, JobState
 from rota.core.outcome import CountReceipt, QueueAnswer
 from rota.engine.ports import UnavailableError
-from rota.store.protocol import JobQuery
+from rota.store.queries import JobQuery
 from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
 
 

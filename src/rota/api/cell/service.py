@@ -19,7 +19,7 @@ from rota.api.metrics import (
 )
 from rota.api.routes import Call, NoQuery, Operation
 from rota.core.model import JobState
-from rota.store.protocol import JobQuery
+from rota.store.queries import JobQuery
 from rota.wire.jobs import JobPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError

@@ -21,7 +21,7 @@ from rota.api.routes import Call, NoQuery, Operation
 from rota.api.waiting import client_disconnected, first_of
 from rota.core.model import Instant, JobState, WorkerState
 from rota.engine.ports import Brain
-from rota.store.protocol import JobQuery
+from rota.store.queries import JobQuery
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX, TRACE_BYTES_MAX
 from rota.wire.problems import ClientDisconnectedError, ProblemError

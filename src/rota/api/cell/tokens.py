@@ -15,10 +15,10 @@ from rota.api.ids import TokenSeed, mint_token
 from rota.api.problems import invalid, not_found
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
-from rota.store.access_rows import TokenTakenError
 from rota.store.limits import KEY_AGE_MS
 from rota.store.protocol import TooManyTokensError
-from rota.store.protocols.access import AuditEntry, AuditQuery, Role, Token
+from rota.store.rows import TokenTakenError
+from rota.store.tokens import AuditEntry, AuditQuery, Role, Token
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from rota.api.customs.translate import UUID
 from rota.api.problems import invalid
-from rota.store.protocol import Page
+from rota.store.queries import Page
 from rota.wire.cursors import make_cursor, parse_cursor
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 

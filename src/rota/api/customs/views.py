@@ -30,7 +30,7 @@ from rota.core.model import (
 from rota.core.outcome import (
     Order,
 )
-from rota.store.files.outputs import Output
+from rota.store.files.artifacts import Output
 from rota.traces.naming import TracePropagator
 from rota.wire.executions import ArtifactView, ExecutionView
 from rota.wire.jobs import (

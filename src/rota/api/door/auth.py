@@ -15,7 +15,7 @@ from rota.api.door.sessions import SignInCodes, cookie_in, read_session, split_h
 from rota.api.door.throttle import Throttle, address_group
 from rota.api.problems import respond, retry_after
 from rota.engine.ports import Clock
-from rota.store.protocols.access import Token
+from rota.store.tokens import Token
 from rota.wire.problems import ProblemError
 
 log = structlog.get_logger(__name__)

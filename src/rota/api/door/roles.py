@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from rota.store.protocols.access import Role
+from rota.store.tokens import Role
 from rota.wire.problems import ProblemError
 
 TENANT_ROLES = (Role.SUBMITTER, Role.VIEWER)

@@ -17,7 +17,7 @@ from rota.core.model import Instant
 from rota.engine.beat import beat
 from rota.engine.ports import Clock
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import Token, TokenStore, id_suffix
+from rota.store.tokens import Token, TokenStore, id_suffix
 
 log = structlog.get_logger(__name__)
 

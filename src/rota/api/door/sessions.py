@@ -9,7 +9,7 @@ from http.cookies import CookieError, SimpleCookie
 from rota.api.door.roster import TokenCache, token_digest
 from rota.api.limits import SESSION_MS, SIGN_IN_CODES_MAX
 from rota.core.model import Instant
-from rota.store.protocols.access import Token
+from rota.store.tokens import Token
 
 
 class SignInCodes:

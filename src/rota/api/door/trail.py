@@ -18,7 +18,7 @@ from rota.api.limits import (
 )
 from rota.engine.ports import Clock
 from rota.store.protocol import StoreError
-from rota.store.protocols.access import AuditEntry, AuditQuery, TokenStore
+from rota.store.tokens import AuditEntry, AuditQuery, TokenStore
 
 log = structlog.get_logger(__name__)
 

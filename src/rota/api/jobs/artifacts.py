@@ -26,9 +26,8 @@ from rota.api.lookup import find_execution
 from rota.api.problems import not_found
 from rota.api.reading.bodies import header
 from rota.api.routes import Call, NoQuery, Operation
-from rota.store.files.artifacts import check_artifact_name
-from rota.store.files.outputs import WHOLE, Content, OutOfRangeError
-from rota.store.files.spool import SpooledFile
+from rota.store.files.artifacts import WHOLE, Content, OutOfRangeError, check_artifact_name
+from rota.store.files.uploads import SpooledFile
 from rota.store.limits import OBJECT_BYTES_MAX, OBJECT_BYTES_MIN
 from rota.wire.bundles import LinkView, Sha256, UploadView
 from rota.wire.executions import ArtifactView

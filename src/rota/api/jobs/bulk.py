@@ -26,7 +26,7 @@ from rota.core.group_model import Array, Gang
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError
-from rota.store.protocol import JobQuery
+from rota.store.queries import JobQuery
 from rota.wire.jobs import BulkAnswer, BulkSpec, JobFilter
 from rota.wire.problems import ProblemError
 from rota.wire.units import to_instant

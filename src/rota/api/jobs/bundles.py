@@ -21,12 +21,10 @@ from rota.api.problems import invalid, not_found
 from rota.api.reading.bodies import header
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
-from rota.store.files.artifacts import check_plain_name
-from rota.store.files.outputs import WHOLE, Content, OutOfRangeError, Range
-from rota.store.files.sniffing import archive_format
-from rota.store.files.spool import SpooledFile
+from rota.store.files.artifacts import WHOLE, Content, OutOfRangeError, Range, check_plain_name
+from rota.store.files.uploads import SpooledFile, archive_format
 from rota.store.limits import INTENT_MS
-from rota.store.protocols.objects import Bundle, BundleQuery, ObjectIndex
+from rota.store.object_index import Bundle, BundleQuery, ObjectIndex
 from rota.wire.bundles import (
     BundlePage,
     BundleUploadView,

@@ -12,7 +12,7 @@ from rota.api.jobs.uploads import hash_of
 from rota.api.reading.bodies import header
 from rota.api.routes import Call, HeaderSpec
 from rota.api.streams import Stream
-from rota.store.files.outputs import WHOLE, Content, OutOfRangeError, Range
+from rota.store.files.artifacts import WHOLE, Content, OutOfRangeError, Range
 from rota.store.limits import OBJECT_BYTES_MIN
 from rota.wire.problems import ProblemError
 

@@ -15,7 +15,7 @@ from rota.api.limits import ERROR_GROUP_JOBS, ERROR_GROUP_SAMPLES, ERROR_TEXT_CH
 from rota.api.pace import PageSize
 from rota.api.routes import Call, Operation
 from rota.core.model import JobRecord, JobState
-from rota.store.protocol import JobQuery
+from rota.store.queries import JobQuery
 from rota.wire.overview import ErrorGroupPage, ErrorGroupView
 from rota.wire.units import from_instant
 

@@ -19,7 +19,7 @@ from rota.core.commands import Complete, Progress, Running
 from rota.core.errors import NotFound, StaleFence
 from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
 from rota.core.outcome import ExecutionAnswer
-from rota.store.protocol import ExecutionQuery
+from rota.store.queries import ExecutionQuery
 from rota.wire.executions import CompletionSpec, ExecutionPage, ExecutionView, ProgressSpec
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.workers import HeartbeatAnswer

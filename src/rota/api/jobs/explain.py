@@ -25,7 +25,7 @@ from rota.core.model import JobId, JobRecord, JobState
 from rota.engine.estimates import ObservedCause
 from rota.engine.ports import Brain
 from rota.store.protocol import Direction, Edge, Outline
-from rota.store.protocols.queries import ExecutionQuery
+from rota.store.queries import ExecutionQuery
 from rota.store.rows import edges_upstream, outline_of
 from rota.wire.jobs import (
     DeadlineView,

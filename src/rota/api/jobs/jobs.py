@@ -44,7 +44,8 @@ from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.ports import Brain
-from rota.store.protocol import JobQuery, Page, QueryStore
+from rota.store.protocol import QueryStore
+from rota.store.queries import JobQuery, Page
 from rota.wire.executions import ExecutionView
 from rota.wire.jobs import (
     BatchAnswer,

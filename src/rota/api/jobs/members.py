@@ -20,7 +20,7 @@ from rota.core.ids import members_between
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState
 from rota.core.outcome import AnyReceipt
-from rota.store.protocol import JobQuery
+from rota.store.queries import JobQuery
 from rota.wire.problems import ProblemError
 
 _UNLUCKY = tuple(state for state in JOB_FINAL if state is not JobState.SUCCEEDED)

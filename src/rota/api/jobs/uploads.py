@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from rota.api.limits import BODY_READ_S
 from rota.api.reading.bodies import too_slow
 from rota.api.routes import Call
-from rota.store.files.spool import Spool, SpooledFile
+from rota.store.files.uploads import Spool, SpooledFile
 from rota.wire.problems import ClientDisconnectedError, ProblemError
 
 

@@ -18,7 +18,7 @@ from rota.core.commands import AnyInput, BackfillSchedule, CancelBackfill, Prelo
 from rota.core.limits import BACKFILL_JOBS_MAX, BACKFILL_PRIORITY_STEP
 from rota.core.model import Instant, ScheduleId
 from rota.core.outcome import Backfilled, CountReceipt
-from rota.store.protocol import OccurrenceQuery
+from rota.store.queries import OccurrenceQuery
 from rota.wire.limits import PRIORITY_MAX
 from rota.wire.queues import CountAnswer
 from rota.wire.schedules import BackfillAnswer, BackfillSpec, ForeseenView

@@ -19,7 +19,7 @@ from rota.core.commands import AnyInput, Preloaded, ReceiveEvents
 from rota.core.model import Instant, JobRecord, TriggerId
 from rota.core.outcome import EventsAccepted
 from rota.core.trigger_model import AcceptedEvent, Event, event_key
-from rota.store.protocols.queries import EventQuery
+from rota.store.queries import EventQuery
 from rota.wire.events import EventPage, EventsAnswer, EventSpec, EventView
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 

@@ -19,7 +19,7 @@ from rota.api.reading.cloudevents import make_event, read_structured
 from rota.api.reading.signatures import check_signature
 from rota.api.routes import Call, NoQuery, Operation, Reply
 from rota.core.trigger_model import Event
-from rota.store.protocols.hooks import Hook
+from rota.store.documents import Hook
 from rota.wire.events import HookAnswer, HookPage, HookSpec, HookView
 from rota.wire.limits import EVENT_BYTES_MAX
 from rota.wire.problems import ProblemError

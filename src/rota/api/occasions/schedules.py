@@ -45,7 +45,7 @@ from rota.core.info_model import ScheduleInfo
 from rota.core.model import Instant, ScheduleId
 from rota.core.outcome import AnyReceipt, Deployed, ScheduleAnswer, Triggered
 from rota.core.schedule_model import OccurrenceDecision, Schedule
-from rota.store.protocol import OccurrenceQuery
+from rota.store.queries import OccurrenceQuery
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.schedules import (

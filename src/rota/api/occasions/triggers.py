@@ -42,7 +42,7 @@ from rota.core.info_model import TriggerInfo
 from rota.core.model import TriggerId
 from rota.core.outcome import AnyReceipt, Deployed, TriggerAnswer
 from rota.core.trigger_model import EventDecision, Trigger
-from rota.store.protocols.queries import TriggerDecisionQuery
+from rota.store.queries import TriggerDecisionQuery
 from rota.wire.events import ArrivalPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.schedules import DeployAnswer

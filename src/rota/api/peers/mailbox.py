@@ -17,8 +17,7 @@ from rota.core.model import JobId, JobRecord, JobState, Life
 from rota.core.outcome import JobsAccepted, decode_receipt
 from rota.engine.pickup import decode_submission, encode_submission
 from rota.engine.ports import Clock
-from rota.store.protocol import Store
-from rota.store.protocols.inbox import InboxEntry, InboxKind
+from rota.store.protocol import InboxEntry, InboxKind, Store
 
 LEADERLESS = "leaderless"
 """The reason of a job that waits for a server to lead."""

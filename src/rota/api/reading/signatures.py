@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 
 from rota.core.model import Instant
-from rota.store.protocols.hooks import Hook
+from rota.store.documents import Hook
 from rota.wire.problems import ProblemError
 
 GITHUB_HEADER = "x-hub-signature-256"

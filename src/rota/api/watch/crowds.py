@@ -17,7 +17,7 @@ from rota.api.limits import (
 )
 from rota.core.model import ExecutionState, Instant, Millis, WorkerId
 from rota.store.protocol import QueryStore
-from rota.store.protocols.queries import Sampled, SampleQuery
+from rota.store.queries import Sampled, SampleQuery
 from rota.wire.overview import TimelineBucketsView, WorkerBucketsView
 
 FAILED = (ExecutionState.FAILED, ExecutionState.TIMED_OUT, ExecutionState.LOST)

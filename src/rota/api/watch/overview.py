@@ -29,7 +29,7 @@ from rota.api.routes import Call, NoQuery, Operation
 from rota.core.info_model import ScheduleInfo
 from rota.core.model import ExecutionState, Instant, JobState, WorkerId, WorkerState
 from rota.core.schedule_model import OccurrenceDecision
-from rota.store.protocol import ExecutionQuery, JobQuery
+from rota.store.queries import ExecutionQuery, JobQuery
 from rota.wire.overview import (
     AttentionView,
     ConcernView,

@@ -17,7 +17,8 @@ from rota.api.problems import invalid
 from rota.api.routes import Call, Operation
 from rota.api.watch.crowds import first_id, timeline_buckets
 from rota.core.model import Execution, Instant, WorkerId
-from rota.store.protocol import ExecutionQuery, Outline
+from rota.store.protocol import Outline
+from rota.store.queries import ExecutionQuery
 from rota.wire.jobs import Moment
 from rota.wire.overview import BarView, ReservedView, TimelineView
 from rota.wire.units import from_instant, from_instant_or_none, to_instant

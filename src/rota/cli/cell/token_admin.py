@@ -17,10 +17,10 @@ from rota.cli.connect import connected, every_item
 from rota.cli.problems import Failure
 from rota.engine.clock import SystemClock
 from rota.sdk.methods import admin_calls
-from rota.store.postgres.access import open_postgres_tokens
+from rota.store.postgres.tokens import open_postgres_tokens
 from rota.store.protocol import StoreError, StoreLockedError
-from rota.store.protocols.access import TokenStore
 from rota.store.sqlite.store import open_sqlite
+from rota.store.tokens import TokenStore
 from rota.wire.problems import ProblemError
 from rota.wire.tokens import NewTokenView, TokenSpec, TokenView
 from rota.wire.units import dec_hook, encode

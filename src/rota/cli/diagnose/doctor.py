@@ -24,8 +24,8 @@ from rota.wire.service import ClusterView, StatsView
 from rota.worker.guard.client import Supervisor, SupervisorError
 
 if TYPE_CHECKING:
-    from rota.store.postgres.checkup import Checkup
-    from rota.store.protocols.durability import Durability
+    from rota.store.postgres.durability import Checkup
+    from rota.store.protocol import Durability
 
 Verdict: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -46,7 +46,7 @@ FAILOVER_LEASE = "60s"
 def store_checks(dsn: str) -> Iterator[Check]:
     """Checks a PostgreSQL, in the order in which things depend on each other."""
     # Imported when it is asked for: loading a database's driver takes long.
-    from rota.store.postgres.checkup import check_up
+    from rota.store.postgres.durability import check_up
     from rota.store.protocol import StoreError
 
     try:
@@ -70,7 +70,7 @@ def schema_check(found: Checkup) -> Check:
 
 def durability_checks(durability: Durability) -> Iterator[Check]:
     """Says what accepted jobs survive, and which leases that needs."""
-    from rota.store.protocols.durability import DurabilityLevel
+    from rota.store.protocol import DurabilityLevel
 
     level = durability.level
     if level is DurabilityLevel.SINGLE:

@@ -16,9 +16,8 @@ from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.assurance import DurabilityMonitor
 from rota.engine.presence import Membership
 from rota.engine.seat import CellMember
-from rota.store.protocol import Store
-from rota.store.protocols.durability import DurabilityLevel
-from rota.store.protocols.nodes import Node
+from rota.store.documents import Node
+from rota.store.protocol import DurabilityLevel, Store
 
 if TYPE_CHECKING:
     from rota.api.peers.forward import Forwarder

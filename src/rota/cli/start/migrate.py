@@ -13,8 +13,8 @@ from rota.cli.problems import Failure
 from rota.cli.render import print_object
 from rota.cli.text import plain, plural
 from rota.store.migrate import missing_in_file
-from rota.store.postgres.checkup import check_up
 from rota.store.postgres.connect import parse_address
+from rota.store.postgres.durability import check_up
 from rota.store.postgres.migrate import migrate_postgres
 from rota.store.protocol import StoreError
 from rota.store.sqlite.store import DATABASES, migrate_directory

@@ -16,13 +16,10 @@ from rota.cli.start.hosting import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.core.commands import Timing
 from rota.engine.seat import CellMember
-from rota.store.files.blobs import Blobs
-from rota.store.files.cloud_blobs import SCHEMES, open_cloud
-from rota.store.files.folder_blobs import FolderBlobs
-from rota.store.files.outputs import Outputs
-from rota.store.files.spool import Spool
-from rota.store.files.two_places import FallbackBlobs
-from rota.store.protocols.objects import ObjectIndex
+from rota.store.files.artifacts import Outputs
+from rota.store.files.blobs import SCHEMES, Blobs, FallbackBlobs, FolderBlobs, open_cloud
+from rota.store.files.uploads import Spool
+from rota.store.object_index import ObjectIndex
 from rota.store.sqlite.store import SqliteStore, open_sqlite
 from rota.wire.limits import LOG_BYTES_PER_EXECUTION_MAX
 

@@ -1,3 +1,1 @@
-"""Bulk that never goes through the journal: uploads, output files, pieces of logs, object
-storage.
-"""
+"""Bulk data that never goes through the journal: uploads, output files and object storage."""

@@ -1,8 +1,9 @@
-"""Output files of executions, as plain files: ROOT/<execution id>/<name>.
+"""Artifacts, the output files of executions: small ones in the store, large ones in object storage.
 
-The folders in a name are a part of it: `plots/a.png` is one file, beside all others, in whose name
-on the disk a backslash stands for each slash. No name has one itself. So nothing has to be made or
-removed but the file, and no name can be in the way of another.
+On the disk a file is ROOT/<execution id>/<name>. The folders in a name are a part of it:
+`plots/a.png` is one file, beside all others, in whose name on the disk a backslash stands for each
+slash. No name has one itself. So nothing has to be made or removed but the file, and no name can be
+in the way of another.
 """
 
 from __future__ import annotations
@@ -15,19 +16,29 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from rota.core.model import ExecutionId
+import msgspec
+
+from rota.core.model import ExecutionId, Instant
+from rota.store.files.blobs import Blobs, DownloadLink
+from rota.store.files.uploads import SpooledFile
 from rota.store.limits import (
     ARTIFACT_DEPTH,
     ARTIFACT_NAME_BYTES,
     ARTIFACT_PIECE_BYTES,
     ARTIFACT_THREADS,
+    DATABASE_FILE_BYTES_MAX,
+    INTENT_MS,
+    OBJECT_BYTES_MIN,
 )
+from rota.store.object_index import LargeOutput, ObjectIndex
 from rota.store.protocol import (
     Artifact,
     ArtifactNameError,
+    Artifacts,
     ArtifactTooLargeError,
     StoreError,
 )
@@ -186,3 +197,190 @@ def _list(folder: Path) -> list[Artifact]:
         if not entry.name.startswith(".") and entry.is_file()
     ]
     return sorted(found, key=lambda one: one.name)
+
+
+class Output(msgspec.Struct, frozen=True):
+    """One output file."""
+
+    name: str
+    size: int
+    sha256: str | None = None
+    """None: it is small, or older than this knowledge; found out when it is read."""
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A file that can be sent, or a part of it."""
+
+    size: int
+    """Of all of it."""
+    sha256: str | None
+    start: int
+    end: int
+    pieces: AsyncIterator[bytes]
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The part of a file that somebody asked for."""
+
+    start: int | None
+    """None: the last `end` bytes."""
+    end: int | None
+    """Before which byte; None: to the file's end."""
+
+    def within(self, size: int) -> tuple[int, int] | None:
+        """Where that is in a file of this size; None: nowhere."""
+        if self.start is None:
+            start, end = max(0, size - (self.end or 0)), size
+        else:
+            start, end = self.start, size if self.end is None else min(self.end, size)
+        return (start, end) if start < end else None
+
+
+WHOLE = Range(0, None)
+
+
+class OutOfRangeError(Exception):
+    """The file has no such part."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"the file has {size} bytes")
+        self.size = size
+
+
+class Outputs:
+    """Where an execution's files are, whichever place that is."""
+
+    def __init__(self, small: Artifacts, book: ObjectIndex | None, blobs: Blobs | None) -> None:
+        """Without `blobs` large ones are kept with the small ones."""
+        self._small = small
+        self._index = book
+        self._blobs = blobs
+
+    @property
+    def bytes_max(self) -> int:
+        """The largest file that is kept."""
+        return DATABASE_FILE_BYTES_MAX if self._blobs is None else self._blobs.bytes_max
+
+    async def keep_small(self, execution_id: ExecutionId, name: str, content: bytes) -> Output:
+        """In place of one of the same name."""
+        await self._small.write(execution_id, name, _one(content), len(content))
+        if self._index is not None:
+            await self._index.forget(execution_id, name)
+        return Output(name, len(content), sha256(content).hexdigest())
+
+    async def keep(
+        self, execution_id: ExecutionId, name: str, draft: SpooledFile, key: str, now: Instant
+    ) -> Output:
+        """One that is whole and checked; in place of one of the same name."""
+        check_artifact_name(name)
+        if draft.size <= OBJECT_BYTES_MIN:
+            content = await asyncio.to_thread(draft.path.read_bytes)
+            return await self.keep_small(execution_id, name, content)
+        if self._index is None or self._blobs is None:
+            key = ""
+            await self._small.write(execution_id, name, _pieces_of(draft.path), draft.size)
+        else:
+            await self._index.intend(key, now + INTENT_MS)
+            await self._blobs.put(key, draft)
+        if self._index is not None:
+            await self._index.keep(
+                LargeOutput(
+                    execution_id=execution_id,
+                    name=name,
+                    size=draft.size,
+                    sha256=draft.sha256,
+                    key=key,
+                )
+            )
+        return Output(name, draft.size, draft.sha256)
+
+    async def list(self, execution_ids: Sequence[ExecutionId]) -> list[list[Output]]:
+        """All of each, by name."""
+        found: dict[str, dict[str, Output]] = {one: {} for one in execution_ids}
+        each = await self._small.list_each(execution_ids)
+        for execution_id, small in zip(execution_ids, each, strict=True):
+            for one in small:
+                found[execution_id][one.name] = Output(one.name, one.size)
+        for kept in await self._in_storage(execution_ids):
+            found[kept.execution_id][kept.name] = Output(kept.name, kept.size, kept.sha256)
+        return [[found[one][name] for name in sorted(found[one])] for one in execution_ids]
+
+    async def read(
+        self, execution_id: ExecutionId, name: str, part: Range = WHOLE
+    ) -> Content | None:
+        """One of them; None: there is none of this name. Raises OutOfRangeError."""
+        check_artifact_name(name)
+        for kept in await self._in_storage([execution_id]):
+            if kept.name == name:
+                return await self._large(kept, part)
+        for one in await self._in_store(execution_id):
+            if one.name == name:
+                return await self._from_store(execution_id, Output(name, one.size), part)
+        return None
+
+    async def link(
+        self, execution_id: ExecutionId, name: str, expires_s: int
+    ) -> DownloadLink | None:
+        """An address at the storage itself; None: there is none for this file."""
+        for kept in await self._in_storage([execution_id]):
+            if kept.name == name and kept.key and self._blobs is not None:
+                return await self._blobs.link(kept.key, expires_s)
+        return None
+
+    async def _large(self, kept: LargeOutput, part: Range) -> Content | None:
+        if not kept.key or self._blobs is None:
+            output = Output(kept.name, kept.size, kept.sha256)
+            return await self._from_store(kept.execution_id, output, part)
+        start, end = _within(part, kept.size)
+        pieces = await self._blobs.read(kept.key, start, end)
+        return Content(kept.size, kept.sha256, start, end, pieces)
+
+    async def _from_store(
+        self, execution_id: ExecutionId, output: Output, part: Range
+    ) -> Content | None:
+        start, end = _within(part, output.size)
+        pieces = await self._small.read(execution_id, output.name)
+        if pieces is None:
+            return None
+        return Content(output.size, output.sha256, start, end, _cut(pieces, start, end))
+
+    async def _in_store(self, execution_id: ExecutionId) -> Sequence[Output]:
+        found = await self._small.list(execution_id)
+        return [Output(one.name, one.size) for one in found]
+
+    async def _in_storage(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
+        return () if self._index is None else await self._index.large_outputs(execution_ids)
+
+
+def _within(part: Range, size: int) -> tuple[int, int]:
+    if part is WHOLE:
+        return 0, size
+    found = part.within(size)
+    if found is None:
+        raise OutOfRangeError(size)
+    return found
+
+
+async def _one(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
+async def _pieces_of(path: Path) -> AsyncIterator[bytes]:
+    file = await asyncio.to_thread(path.open, "rb")
+    try:
+        while piece := await asyncio.to_thread(file.read, ARTIFACT_PIECE_BYTES):
+            yield piece
+    finally:
+        file.close()
+
+
+async def _cut(pieces: AsyncIterator[bytes], start: int, end: int) -> AsyncIterator[bytes]:
+    """The part of a stream that has no other way of being read than from its beginning."""
+    at = 0
+    async for piece in pieces:
+        wanted = piece[max(0, start - at) : max(0, end - at)]
+        at += len(piece)
+        if wanted:
+            yield wanted
+        if at >= end:
+            return

@@ -1,19 +1,45 @@
-"""What object storage is asked for: whole objects under keys that are used once, and no more.
+"""Object storage: whole objects under keys that are used once, in a folder or in a cloud.
 
 A key is never written twice, so nobody reads half of one and half of another object, and removing
-one can never hit what came later. Which keys matter is in the database (`objects.py`).
+one can never hit what came later. Which keys matter is in the database (`object_index.py`).
+S3, Google Cloud Storage and Azure go through obstore, which only this file knows. Credentials,
+regions and endpoints come from the environment, by the names each cloud's own tools use, or from
+the machine's role.
 """
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
 import re
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from rota.store.files.spool import SpooledFile
-from rota.store.protocol import StoreError
+from rota.store.files.uploads import SpooledFile
+from rota.store.limits import (
+    ARTIFACT_PIECE_BYTES,
+    ARTIFACT_THREADS,
+    CLOUD_PART_BYTES,
+    CLOUD_PARTS_AT_ONCE,
+    CLOUD_REQUEST_S,
+    CLOUD_RETRY_S,
+    OBJECT_BYTES_MAX,
+)
+from rota.store.protocol import StoreError, StoreFullError
+
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
 
 STORAGE_ID_KEY = "rota-storage"
 """Where a storage says which one it is."""
@@ -73,3 +99,336 @@ def check_key(key: str) -> None:
     """Keys are made by us; yet they become paths, so they are looked at."""
     if not _KEY.fullmatch(key):
         raise StoreError(f"{key!r} is no key of an object")
+
+
+T = TypeVar("T")
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class FolderBlobs:
+    """A folder. Several servers can share it only if it is the same folder for all of them."""
+
+    bytes_max = OBJECT_BYTES_MAX
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._threads = ThreadPoolExecutor(ARTIFACT_THREADS, thread_name_prefix="rota-objects")
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return f"the folder {self._root}"
+
+    async def put(self, key: str, draft: SpooledFile) -> None:
+        """Moves the draft here, or copies it from another disk."""
+        path = self._path(key)
+        await self._run(lambda: _move_in(draft.path, path))
+
+    async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """The bytes from `start` to before `end`."""
+        path = self._path(key)
+        try:
+            file = await self._run(lambda: path.open("rb"))
+        except FileNotFoundError:
+            raise BlobMissingError(f"{self.where} has no object {key}") from None
+        return self._pieces(file, start, end)
+
+    async def _pieces(self, file: IO[bytes], start: int, end: int) -> AsyncIterator[bytes]:
+        try:
+            await self._run(lambda: file.seek(start))
+            while start < end:
+                wanted = min(ARTIFACT_PIECE_BYTES, end - start)
+                piece = await self._run(partial(file.read, wanted))
+                if not piece:
+                    raise StoreError(f"{self.where} has less of an object than was kept")
+                start += len(piece)
+                yield piece
+        finally:
+            file.close()
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        """Removes these, and folders that are empty then."""
+        paths = [self._path(key) for key in keys]
+        await self._run(lambda: _remove(self._root, paths))
+
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
+        """A folder has no addresses of its own."""
+        return None
+
+    async def mark(self, wanted: str) -> str:
+        """Says which storage this is."""
+        return await self._run(lambda: _storage_id(self._root, wanted))
+
+    async def close(self) -> None:
+        """Waits for the files under way."""
+        await asyncio.to_thread(self._threads.shutdown)
+
+    def _path(self, key: str) -> Path:
+        check_key(key)
+        return self._root / key
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise StoreFullError(f"no space left in {self._root}") from error
+            raise StoreError(f"{self.where} cannot be used: {error}") from error
+
+
+def _move_in(source: Path, path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        source.replace(path)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy(source, path)
+    # The rename itself is only durable when the folder is, and so on up.
+    for folder in (path.parent, path.parent.parent):
+        _sync(folder)
+
+
+def _copy(source: Path, path: Path) -> None:
+    part = path.with_name(f".{path.name}.part")
+    try:
+        shutil.copyfile(source, part)
+        part.chmod(0o600)
+        _sync(part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(root: Path, paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+        if path.parent != root:
+            # Not empty: others are there, and stay.
+            with suppress(OSError):
+                path.parent.rmdir()
+
+
+def _storage_id(root: Path, wanted: str) -> str:
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = root / STORAGE_ID_KEY
+    if not path.exists():
+        handle, part = tempfile.mkstemp(prefix=f".{STORAGE_ID_KEY}-", dir=root)
+        with os.fdopen(handle, "w") as file:
+            file.write(wanted + "\n")
+            file.flush()
+            os.fsync(handle)
+        # Whole from its first moment, and only if nobody was quicker.
+        with suppress(FileExistsError):
+            os.link(part, path)
+        os.unlink(part)
+        _sync(root)
+    return path.read_text("ascii").strip()
+
+
+class FallbackBlobs:
+    """The named storage, and behind it the server's own."""
+
+    def __init__(self, named: Blobs, own: Blobs) -> None:
+        self._primary = named
+        self._fallback = own
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return self._primary.where
+
+    @property
+    def bytes_max(self) -> int:
+        """Of the named one."""
+        return self._primary.bytes_max
+
+    async def put(self, key: str, draft: SpooledFile) -> None:
+        """In the named one."""
+        await self._primary.put(key, draft)
+
+    async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """From wherever it is."""
+        try:
+            return await self._primary.read(key, start, end)
+        except BlobMissingError:
+            return await self._fallback.read(key, start, end)
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        """From both: those that are not there are no error."""
+        await self._primary.drop(keys)
+        await self._fallback.drop(keys)
+
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
+        """Of the named one, if the object is there: a link to nothing helps nobody."""
+        try:
+            pieces = await self._primary.read(key, 0, 1)
+        except BlobMissingError:
+            return None
+        async for _ in pieces:
+            pass
+        return await self._primary.link(key, expires_s)
+
+    async def mark(self, wanted: str) -> str:
+        """Of the named one."""
+        return await self._primary.mark(wanted)
+
+    async def close(self) -> None:
+        """Both."""
+        await self._primary.close()
+        await self._fallback.close()
+
+
+SCHEMES = ("s3", "gs", "az")
+
+
+def open_cloud(url: str) -> CloudBlobs:
+    """The storage that an address such as s3://bucket/prefix names."""
+    try:
+        import obstore.store as clouds
+        from obstore.exceptions import BaseError
+    except ImportError:
+        raise StoreError(
+            f"object storage at {url} needs a package that is not here:"
+            " pip install 'rota[objectstore]'"
+        ) from None
+    try:
+        store = clouds.from_url(
+            url,
+            # In the clear only where the operator's own endpoint says so.
+            client_options={"timeout": timedelta(seconds=CLOUD_REQUEST_S), "allow_http": True},
+            retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=CLOUD_RETRY_S)},
+        )
+    except (BaseError, ValueError) as error:
+        raise StoreError(f"object storage at {url} cannot be used: {error}") from error
+    assert isinstance(store, clouds.S3Store | clouds.GCSStore | clouds.AzureStore), SCHEMES
+    return CloudBlobs(url, store)
+
+
+class CloudBlobs:
+    """A bucket, or a part of one."""
+
+    bytes_max = OBJECT_BYTES_MAX
+
+    def __init__(self, url: str, store: S3Store | GCSStore | AzureStore) -> None:
+        self._url = url
+        self._store = store
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return self._url
+
+    async def put(self, key: str, draft: SpooledFile) -> None:
+        """In parts if it is large; a storage shows it when the last part is there."""
+        check_key(key)
+        await self._sent(key, draft)
+
+    async def _sent(self, key: str, draft: SpooledFile) -> None:
+        from obstore import put_async
+        from obstore.exceptions import BaseError
+
+        try:
+            await put_async(
+                self._store,
+                key,
+                draft.path,
+                chunk_size=CLOUD_PART_BYTES,
+                max_concurrency=CLOUD_PARTS_AT_ONCE,
+            )
+        except (BaseError, OSError) as error:
+            raise StoreError(f"{self._url} did not take an object: {error}") from error
+
+    async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """The bytes from `start` to before `end`."""
+        from obstore import get_async
+        from obstore.exceptions import BaseError
+
+        check_key(key)
+        if start >= end:
+            return _nothing()
+        try:
+            found = await get_async(self._store, key, options={"range": (start, end)})
+        except (FileNotFoundError, BaseError) as error:
+            if _is_missing(error):
+                raise BlobMissingError(f"{self._url} has no object {key}") from None
+            raise StoreError(f"{self._url} did not give an object: {error}") from error
+        return self._pieces(found.stream(ARTIFACT_PIECE_BYTES), end - start)
+
+    async def _pieces(self, stream: AsyncIterator[bytes], left: int) -> AsyncIterator[bytes]:
+        from obstore.exceptions import BaseError
+
+        try:
+            async for piece in stream:
+                left -= len(piece)
+                yield bytes(piece)
+        except BaseError as error:
+            raise StoreError(f"{self._url} broke off: {error}") from error
+        if left:
+            raise StoreError(f"{self._url} has less of an object than was kept")
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        """Removes these; those that are not there are no error."""
+        from obstore import delete_async
+        from obstore.exceptions import BaseError
+
+        for key in keys:
+            check_key(key)
+            try:
+                await delete_async(self._store, key)
+            except (FileNotFoundError, BaseError) as error:
+                if not _is_missing(error):
+                    raise StoreError(f"{self._url} did not remove an object: {error}") from error
+
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
+        """Signed with the server's own credentials; some of those cannot sign."""
+        from obstore import sign_async
+        from obstore.exceptions import BaseError
+
+        check_key(key)
+        with suppress(BaseError):
+            lasts = timedelta(seconds=expires_s)
+            return DownloadLink(await sign_async(self._store, "GET", key, lasts), expires_s)
+        return None
+
+    async def mark(self, wanted: str) -> str:
+        """Says which storage this is; of two who try at once the storage lets one win."""
+        from obstore import get_async, put_async
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        try:
+            with suppress(AlreadyExistsError):
+                await put_async(self._store, STORAGE_ID_KEY, wanted.encode(), mode="create")
+                return wanted
+            found = await get_async(self._store, STORAGE_ID_KEY)
+            return bytes(await found.bytes_async()).decode("ascii").strip()
+        except (BaseError, OSError) as error:
+            raise StoreError(
+                f"object storage at {self._url} cannot be used: {error};"
+                " check the address, the credentials in the environment and that the bucket exists"
+            ) from error
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _is_missing(error: Exception) -> bool:
+    from obstore.exceptions import NotFoundError
+
+    return isinstance(error, NotFoundError | FileNotFoundError)
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    return
+    yield b""  # makes it a generator

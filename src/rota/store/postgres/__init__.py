@@ -1,3 +1,1 @@
-"""The store in one PostgreSQL, shared by all servers of a cell; what is folded from the journal
-is in tables/.
-"""
+"""The store in one PostgreSQL database, shared by all servers of a cell."""

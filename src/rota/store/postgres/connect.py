@@ -1,4 +1,7 @@
-"""Connections to PostgreSQL: what each is for, how long it may wait, how its errors are told.
+"""Connections to PostgreSQL: dedicated ones that write, and a connection pool for readers.
+
+With several hosts in an address the primary is found without waiting for dead ones: the driver asks
+one after the other under one time-out, which a host that has vanished without a word would use up.
 
 `?rota_pgbouncer=1` in the address is for PgBouncer in transaction mode. A connection then keeps
 nothing between transactions: no named statements, no COPY (whose driver names one), no settings at
@@ -10,7 +13,8 @@ its start. The time-outs must be set where the database finds them by itself, on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -20,13 +24,17 @@ from asyncpg.connect_utils import SessionAttribute
 
 from rota.store.limits import (
     CLOSE_S,
+    CONNECT_S,
     IDLE_IN_TRANSACTION_MS,
     LOCK_WAIT_MS,
+    NEXT_HOST_S,
+    POSTGRES_READERS,
+    READ_DEADLINE_S,
     STORE_LIMITS,
     StoreLimits,
 )
-from rota.store.postgres.hosts import address_of_each_host, first_to_connect
-from rota.store.postgres.trouble import (
+from rota.store.postgres.errors import (
+    CONNECTION_ERRORS,
     DATABASE_ERRORS,
     as_read_error,
     as_store_error,
@@ -34,6 +42,57 @@ from rota.store.postgres.trouble import (
     describe,
 )
 from rota.store.protocol import OtherDatabaseError, StoreError, UnknownFateError
+
+C = TypeVar("C")
+
+
+def address_of_each_host(dsn: str) -> list[str]:
+    """The same address, once for each host that it names."""
+    parts = urlsplit(dsn)
+    who, at, hosts = parts.netloc.rpartition("@")
+    return [
+        urlunsplit(parts._replace(netloc=f"{who}{at}{host}")) for host in hosts.split(",") if host
+    ] or [dsn]
+
+
+async def first_to_connect(
+    dsns: Sequence[str], attempt: Callable[[str], Awaitable[C]], drop: Callable[[C], None]
+) -> C:
+    """What `attempt` answers for the first host that does; raises the last failure if none does.
+
+    Each is given a moment before the next one is asked too. Later answers are dropped.
+    """
+    waiting = list(dsns)
+    trying: dict[asyncio.Future[C], None] = {}
+    failure: BaseException | None = None
+    try:
+        while waiting or trying:
+            if waiting:
+                trying[asyncio.ensure_future(attempt(waiting.pop(0)))] = None
+            patience_s = NEXT_HOST_S if waiting else None
+            done, _ = await asyncio.wait(
+                trying, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            for one in done:
+                del trying[one]
+            connected = [one for one in done if one.exception() is None]
+            if connected:
+                _drop_others(connected[1:], drop)
+                return connected[0].result()
+            failure = next((one.exception() for one in done), failure)
+    finally:
+        for late in trying:
+            late.add_done_callback(lambda ended: _drop_others([ended], drop))
+            late.cancel()
+    assert failure is not None, "an address names at least one host"
+    raise failure
+
+
+def _drop_others(ended: Sequence[asyncio.Future[C]], drop: Callable[[C], None]) -> None:
+    for one in ended:
+        if not one.cancelled() and one.exception() is None:
+            drop(one.result())
+
 
 T = TypeVar("T")
 
@@ -396,3 +455,94 @@ async def close(connection: Connection, within_s: float = CLOSE_S) -> None:
         await connection.close(timeout=within_s)
     except DATABASE_ERRORS:
         connection.terminate()
+
+
+R = TypeVar("R")
+
+
+class ReaderPool:
+    """Reads that fail for a lost connection are made again once, on another."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._timeline = 0
+
+    async def open(self) -> None:
+        """Connects."""
+        try:
+            self._pool = await asyncpg.create_pool(
+                min_size=0,
+                max_size=POSTGRES_READERS,
+                connect=self._connect,
+                reset=_reset,
+            )
+        except DATABASE_ERRORS as error:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
+
+    async def run(
+        self, read: Callable[[Connection], Awaitable[R]], within_s: float = READ_DEADLINE_S
+    ) -> R:
+        """What `read` answers."""
+        try:
+            return await self._run(read, within_s)
+        except TimeoutError as error:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
+        except CONNECTION_ERRORS:
+            pass
+        except DATABASE_ERRORS as error:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
+        try:
+            return await self._run(read, within_s)
+        except DATABASE_ERRORS as error:
+            raise as_read_error(as_store_error(error, self._address.shown)) from error
+
+    async def close(self) -> None:
+        """Gives the reads under way a moment, then lets go."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            try:
+                async with asyncio.timeout(self._address.limits.close_s):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
+
+    async def _run(self, read: Callable[[Connection], Awaitable[R]], within_s: float) -> R:
+        if self._pool is None:
+            raise StoreError("the store is closed")
+        pool, now = self._pool, self._address.identity.timeline
+        if self._timeline != now:
+            # The idle ones may lead to what was the primary before.
+            self._timeline = now
+            await pool.expire_connections()
+        connection = await pool.acquire(timeout=within_s)
+        try:
+            # The server's own limit does not help where the server itself has stopped.
+            async with asyncio.timeout(within_s):
+                return await read(connection)  # type: ignore[arg-type]  # a proxy of one
+        except TimeoutError:
+            connection.terminate()
+            raise TimeoutError(f"no answer within {within_s:g} s") from None
+        finally:
+            # After a cancelled read the pool waits for the server to hear of it. If it does not,
+            # the connection is thrown away, and what the caller is told stays what it was.
+            with suppress(*DATABASE_ERRORS):
+                await pool.release(connection, timeout=self._address.limits.close_s)
+
+    async def _connect(self, *_args: object, **_options: object) -> Connection:
+        settings = {
+            "default_transaction_read_only": "on",
+            "statement_timeout": str(int(READ_DEADLINE_S * 1000)),
+            # A page is a short walk along an index: helpers would take longer to come than it does.
+            "max_parallel_workers_per_gather": "0",
+            "jit": "off",
+            # How rare a label or a name is decides where to begin, and a plan for all has no idea.
+            "plan_cache_mode": "force_custom_plan",
+        }
+        return await connect(self._address, "read", settings)
+
+
+async def _reset(connection: Connection) -> None:
+    """Readers use single statements, so there is nothing to reset; checked, for it is cheap."""
+    if connection.is_in_transaction():
+        await connection.reset(timeout=CONNECT_S)

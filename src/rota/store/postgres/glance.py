@@ -10,7 +10,7 @@ import asyncpg
 
 from rota.store.limits import LOOK_LOCK_MS
 from rota.store.postgres.connect import Address, DedicatedConnection
-from rota.store.postgres.trouble import breaks_connection
+from rota.store.postgres.errors import breaks_connection
 from rota.store.protocol import StoreError
 
 

@@ -1,9 +1,8 @@
-"""The store in one PostgreSQL, shared by all servers of a cell."""
+"""Opens the store in one PostgreSQL database, shared by all servers of a cell."""
 
 from __future__ import annotations
 
 from rota.core.model import Instant
-from rota.store.cell_name import agreed_cell_name
 from rota.store.limits import (
     LEADER_DEADLINE_S,
     LOG_BYTES_PER_EXECUTION,
@@ -11,21 +10,21 @@ from rota.store.limits import (
     STORE_LIMITS,
     StoreLimits,
 )
-from rota.store.postgres.access import PostgresTokenStore, token_connection
-from rota.store.postgres.bulk import PostgresArtifacts, PostgresLogs
-from rota.store.postgres.connect import Address, DedicatedConnection, parse_address
-from rota.store.postgres.ledger import PostgresJournalStore
+from rota.store.postgres.connect import Address, DedicatedConnection, ReaderPool, parse_address
+from rota.store.postgres.documents import PostgresNodes, PostgresNotes
+from rota.store.postgres.journal_store import PostgresJournalStore
+from rota.store.postgres.logs_and_files import (
+    PostgresArtifacts,
+    PostgresBlobs,
+    PostgresLogs,
+    PostgresObjectIndex,
+)
 from rota.store.postgres.migrate import prepare
-from rota.store.postgres.nodes import PostgresNodes
-from rota.store.postgres.notes import PostgresNotes
-from rota.store.postgres.objects import PostgresBlobs, PostgresObjectIndex
-from rota.store.postgres.pool import ReaderPool
-from rota.store.postgres.tables.events import PostgresHooks
-from rota.store.postgres.tables.folder import Projector
-from rota.store.postgres.tables.reader import PostgresQueryStore, key_connection
-from rota.store.protocol import StoreError
-from rota.store.protocols.dropping import Dropped
-from rota.store.protocols.durability import Durability
+from rota.store.postgres.projector import Projector
+from rota.store.postgres.query_store import PostgresQueryStore, key_connection
+from rota.store.postgres.schedules_and_events import PostgresHooks
+from rota.store.postgres.tokens import PostgresTokenStore, token_connection
+from rota.store.protocol import Dropped, Durability, StoreError, agreed_cell_name
 
 
 async def open_postgres(

@@ -12,7 +12,7 @@ from rota.core.outcome import AnyWrite
 from rota.store.journal import decode_record
 from rota.store.limits import POSTGRES_PROJECTION_WINDOW_WRITES
 from rota.store.postgres.connect import Connection
-from rota.store.postgres.plans import BY_KEY, PLANNED, PlanCache
+from rota.store.postgres.plan_cache import BY_KEY, PLANNED, PlanCache
 from rota.store.protocol import Epoch, JournalRecord, Seq
 
 _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "jobs_shelved")

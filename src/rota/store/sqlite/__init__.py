@@ -1,1 +1,1 @@
-"""The store in one directory: SQLite with one writing thread, and readers beside it."""
+"""The store in one data directory: SQLite with one writing thread; also in memory."""

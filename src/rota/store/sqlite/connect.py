@@ -1,4 +1,4 @@
-"""Opens SQLite connections: who may read the file, how durable it is, how errors are told."""
+"""Opens SQLite connections: file mode, durability, caches; and translates SQLite's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Triggers and events in SQLite: carried there by the fold, read in pages."""
+"""Triggers and events in SQLite: written by the projection, read in pages."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ import msgspec
 
 from rota.core.model import Instant
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger
-from rota.store import event_rows
-from rota.store.fold_events import EventTableChanges
+from rota.store import rows
 from rota.store.limits import EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD, TRIGGER_DECISION_AGE_MS
-from rota.store.protocols.queries import EventQuery, TriggerDecisionQuery
+from rota.store.queries import EventQuery, TriggerDecisionQuery
 from rota.store.sqlite.connect import run_in_bulk
+from rota.store.table_changes import EventTableChanges
 
 _json = msgspec.json.Encoder()
 
 
 def write_events(connection: apsw.Connection, folded: EventTableChanges) -> None:
     """What a window came to, inside the fold's transaction."""
-    put = [event_rows.trigger_row(one) for one in folded.triggers.values() if one is not None]
+    put = [rows.trigger_row(one) for one in folded.triggers.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO triggers VALUES", put)
     gone = [(trigger_id,) for trigger_id, one in folded.triggers.items() if one is None]
     run_in_bulk(connection, "DELETE FROM triggers WHERE id IN (VALUES", gone, ")")
-    told = [event_rows.accepted_event_row(one) for one in folded.accepted.values()]
+    told = [rows.accepted_event_row(one) for one in folded.accepted.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO events VALUES", told)
-    arrivals = [event_rows.trigger_decision_row(one) for one in folded.decisions.values()]
+    arrivals = [rows.trigger_decision_row(one) for one in folded.decisions.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO arrivals VALUES", arrivals)
-    held = [
-        event_rows.buffered_event_row(one) for one in folded.buffered.values() if one is not None
-    ]
+    held = [rows.buffered_event_row(one) for one in folded.buffered.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO held VALUES", held)
     released = [(arrival_id,) for arrival_id, one in folded.buffered.items() if one is None]
     run_in_bulk(connection, "DELETE FROM held WHERE id IN (VALUES", released, ")")
@@ -71,12 +69,12 @@ def _id_at(at: Instant) -> str:
 def read_triggers(connection: apsw.Connection) -> list[Trigger]:
     """All, in order of creation."""
     found = connection.execute("SELECT body FROM triggers ORDER BY id")
-    return [event_rows.trigger(row) for row in found]
+    return [rows.trigger(row) for row in found]
 
 
 def read_buffered_events(connection: apsw.Connection) -> list[BufferedEvent]:
     """All events that wait, in order of arrival."""
-    held = [event_rows.buffered_event(row) for row in connection.execute("SELECT body FROM held")]
+    held = [rows.buffered_event(row) for row in connection.execute("SELECT body FROM held")]
     return sorted(held, key=lambda one: (one.at, one.id))
 
 
@@ -84,7 +82,7 @@ def read_accepted_events(connection: apsw.Connection, keys: Sequence[str]) -> li
     """Those that were accepted."""
     sql = "SELECT body FROM events WHERE key IN (SELECT value FROM json_each(?))"
     found = connection.execute(sql, (_json.encode(keys).decode(),))
-    return [event_rows.accepted_event(row) for row in found]
+    return [rows.accepted_event(row) for row in found]
 
 
 def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:

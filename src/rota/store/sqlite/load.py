@@ -1,4 +1,4 @@
-"""Reads all that is live out of SQLite's tables, fast: a start waits for it."""
+"""Loads all that is live, and spilled jobs, from SQLite's tables, fast: a start waits for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from rota.core.model import JobRecord
 from rota.core.outcome import Refill
 from rota.store import rows
-from rota.store.folding.jobs_in_bulk import BulkDecoder
+from rota.store.documents import read_settings
+from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.protocol import Seq, Snapshot, Totals
-from rota.store.protocols.settings import read_settings
 from rota.store.rows import Row
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.events import read_buffered_events, read_triggers

@@ -1,4 +1,4 @@
-"""The store on SQLite without files and threads, for tests and the simulator.
+"""The store in memory, for tests and deterministic simulation: SQLite without files and threads.
 
 Each call is carried out at once in the task that makes it and never waits, so a run can be repeated
 exactly. Everything is forgotten when the process ends.
@@ -6,7 +6,7 @@ exactly. Everything is forgotten when the process ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -14,23 +14,119 @@ import apsw
 
 from rota.core.model import ExecutionId, Instant, JobRecord
 from rota.core.outcome import AnyWrite, Refill
-from rota.store.cell_name import agreed_cell_name
-from rota.store.files.memory import MemoryArtifacts
-from rota.store.limits import LOG_BYTES_PER_EXECUTION, STORE_LIMITS, StoreLimits
-from rota.store.protocol import Epoch, LogPage, Seq, StoreFullError, UnknownFateError
-from rota.store.protocols.dropping import Dropped
-from rota.store.protocols.durability import ONE_DISK, Durability
-from rota.store.protocols.nodes import MemoryNodes
-from rota.store.sqlite.access import SqliteTokenStore
+from rota.store.documents import MemoryNodes
+from rota.store.files.artifacts import check_artifact_name
+from rota.store.files.blobs import STORAGE_ID_KEY, BlobMissingError, DownloadLink, check_key
+from rota.store.files.uploads import SpooledFile
+from rota.store.limits import LOG_BYTES_PER_EXECUTION, OBJECT_BYTES_MAX, STORE_LIMITS, StoreLimits
+from rota.store.protocol import (
+    ONE_DISK,
+    Artifact,
+    ArtifactTooLargeError,
+    Dropped,
+    Durability,
+    Epoch,
+    LogPage,
+    Seq,
+    StoreFullError,
+    UnknownFateError,
+    agreed_cell_name,
+)
 from rota.store.sqlite.connect import MEMORY, as_store_error, fetch
-from rota.store.sqlite.hooks import SqliteHooks
+from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
+from rota.store.sqlite.journal_store import SqliteJournalStore
 from rota.store.sqlite.load import read_spill_queues
-from rota.store.sqlite.logs import SqliteLogs, read_log
-from rota.store.sqlite.notes import SqliteNotes
-from rota.store.sqlite.objects import SqliteObjectIndex
-from rota.store.sqlite.reader import SqliteQueryStore
+from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex, read_log
+from rota.store.sqlite.query_store import SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
-from rota.store.sqlite.writer import SqliteJournalStore
+from rota.store.sqlite.tokens import SqliteTokenStore
+
+
+class MemoryArtifacts:
+    """Artifacts as byte strings."""
+
+    def __init__(self) -> None:
+        self._files: dict[ExecutionId, dict[str, bytes]] = {}
+
+    async def write(
+        self, execution_id: ExecutionId, name: str, stream: AsyncIterator[bytes], bytes_max: int
+    ) -> Artifact:
+        """Keeps a file. All of it is there, or nothing is."""
+        check_artifact_name(name)
+        content = bytearray()
+        async for piece in stream:
+            content += piece
+            if len(content) > bytes_max:
+                raise ArtifactTooLargeError(f"artifact {name} has more than {bytes_max} bytes")
+        self._files.setdefault(execution_id, {})[name] = bytes(content)
+        return Artifact(name, len(content))
+
+    async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
+        """What was kept, by name."""
+        files = self._files.get(execution_id, {})
+        return [Artifact(name, len(files[name])) for name in sorted(files)]
+
+    async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
+        """The same of many, each in its place."""
+        return [await self.list(one) for one in execution_ids]
+
+    async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
+        """The content in pieces; None if there is no such file."""
+        check_artifact_name(name)
+        content = self._files.get(execution_id, {}).get(name)
+        return None if content is None else _in_one_piece(content)
+
+    async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
+        """Removes all files of these."""
+        self.forget_now(execution_ids)
+
+    def forget_now(self, execution_ids: Sequence[ExecutionId]) -> None:
+        """The same, at once."""
+        for execution_id in execution_ids:
+            self._files.pop(execution_id, None)
+
+
+class MemoryBlobs:
+    """Object storage as byte strings."""
+
+    bytes_max = OBJECT_BYTES_MAX
+
+    where = "this server's memory"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    async def put(self, key: str, draft: SpooledFile) -> None:
+        """Keeps the draft's content."""
+        check_key(key)
+        self.objects[key] = draft.path.read_bytes()
+
+    async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+        """The bytes from `start` to before `end`."""
+        if key not in self.objects:
+            raise BlobMissingError(f"there is no object {key}")
+        return _in_one_piece(self.objects[key][start:end])
+
+    async def drop(self, keys: Sequence[str]) -> None:
+        """Removes these."""
+        for key in keys:
+            self.objects.pop(key, None)
+
+    async def link(self, key: str, expires_s: int) -> DownloadLink | None:
+        """Memory has no addresses."""
+        return None
+
+    async def mark(self, wanted: str) -> str:
+        """Says which storage this is."""
+        return self.objects.setdefault(STORAGE_ID_KEY, wanted.encode()).decode()
+
+    async def close(self) -> None:
+        """Nothing to give back."""
+
+
+async def _in_one_piece(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
 
 T = TypeVar("T")
 

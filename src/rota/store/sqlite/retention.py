@@ -1,6 +1,9 @@
-"""Drops old work from SQLite a little at a time."""
+"""Retention on SQLite: deletes old finished work a little at a time, with its output files."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import apsw
 import msgspec
@@ -10,7 +13,23 @@ from rota.core.model import Instant, JobId
 from rota.store import rows
 from rota.store.limits import StoreLimits
 from rota.store.sqlite.connect import fetch
-from rota.store.sqlite.fold import remove_jobs
+from rota.store.sqlite.projection import remove_jobs
+
+DELETE_LATER = "INSERT OR REPLACE INTO doomed VALUES (?, 0)"
+
+
+def delete_outputs_later(connection: apsw.Connection, execution_ids: Sequence[Any]) -> None:
+    """Their jobs were deleted; in the caller's transaction."""
+    sql = f"DELETE FROM objects WHERE execution_id IN ({placeholders(execution_ids)}) RETURNING key"
+    for (key,) in fetch(connection, sql, tuple(execution_ids)):
+        if key:
+            fetch(connection, DELETE_LATER, (key,))
+
+
+def placeholders(values: Sequence[Any]) -> str:
+    """As many question marks."""
+    return ", ".join("?" * len(values))
+
 
 _FINAL = tuple(state.value for state in JOB_FINAL)
 _DROP_OCCURRENCES = """

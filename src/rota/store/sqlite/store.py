@@ -1,30 +1,60 @@
-"""The store in one directory: SQLite for journal, tables and logs, plain files for artifacts."""
+"""Opens the store of one data directory: SQLite for journal, tables and logs, files for artifacts.
+
+An OS lock keeps every other server out of the directory; it ends with its holder in any case.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from rota.core.model import Instant
-from rota.store.cell_name import agreed_cell_name
+from rota.store.documents import MemoryNodes
 from rota.store.files.artifacts import DiskArtifacts
 from rota.store.limits import LOG_BYTES_PER_EXECUTION, READERS, STORE_LIMITS, StoreLimits
-from rota.store.lock import DirectoryLock
-from rota.store.protocol import StoreError
-from rota.store.protocols.dropping import Dropped
-from rota.store.protocols.durability import ONE_DISK, Durability
-from rota.store.protocols.nodes import MemoryNodes
-from rota.store.sqlite.access import SqliteTokenStore
+from rota.store.protocol import (
+    ONE_DISK,
+    Dropped,
+    Durability,
+    StoreError,
+    StoreLockedError,
+    agreed_cell_name,
+)
 from rota.store.sqlite.connect import open_writer, release_free_pages
-from rota.store.sqlite.hooks import SqliteHooks
-from rota.store.sqlite.logs import SqliteLogs
-from rota.store.sqlite.notes import SqliteNotes
-from rota.store.sqlite.objects import SqliteObjectIndex
-from rota.store.sqlite.reader import ReaderThreads, SqliteQueryStore
+from rota.store.sqlite.documents import SqliteHooks, SqliteNotes
+from rota.store.sqlite.journal_store import SqliteJournalStore
+from rota.store.sqlite.logs_and_files import SqliteLogs, SqliteObjectIndex
+from rota.store.sqlite.query_store import ReaderThreads, SqliteQueryStore
 from rota.store.sqlite.retention import drop_some
-from rota.store.sqlite.writer import SqliteJournalStore
+from rota.store.sqlite.tokens import SqliteTokenStore
+
+
+class DirectoryLock:
+    """Held from construction to `release`. The file stays: deleting it would let two hold it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._file, 32).decode("ascii", "replace").strip()
+            os.close(self._file)
+            process = f"process {holder}" if holder.isdigit() else "another process"
+            raise StoreLockedError(
+                f"{process} is using {directory}: stop that server, or choose another directory"
+                " with --data"
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Lets the next one in."""
+        os.close(self._file)
+
 
 DATABASES = {"rota.db": "sqlite", "logs.db": "sqlite_logs"}
 """The files of a data directory, and which schema each has."""

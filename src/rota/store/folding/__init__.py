@@ -1,3 +1,0 @@
-"""How the tables follow the journal: what is appended and not folded, what is known and need not
-be read.
-"""

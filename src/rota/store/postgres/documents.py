@@ -1,0 +1,80 @@
+"""The servers of a cell, and notes, in PostgreSQL; all times are the database's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rota.store.documents import NOTE_KIND, Node, SeenNode
+from rota.store.limits import NODE_KEPT_MS
+from rota.store.postgres.connect import DedicatedConnection
+from rota.store.postgres.glance import Glance, Part
+
+_IS_OLD = f"seen_at < now() - {NODE_KEPT_MS} * interval '1 ms'"
+_FORGET = f"DELETE FROM rota.nodes WHERE {_IS_OLD}"
+_COLUMNS = f"""
+ARRAY (SELECT body FROM rota.nodes WHERE NOT {_IS_OLD} ORDER BY node),
+ARRAY (
+    SELECT (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint
+    FROM rota.nodes WHERE NOT {_IS_OLD} ORDER BY node
+)
+"""
+_EVERYONE = Part(3, _COLUMNS, 2)
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Node).decode
+
+
+class PostgresNodes:
+    """Writes without waiting for the disk: what a crash takes back is said again in a second."""
+
+    def __init__(self, line: DedicatedConnection, glance: Glance) -> None:
+        self._connection = line
+        self._glance = glance
+        self._has_forgotten = False
+
+    async def announce(self, node: Node) -> None:
+        """Puts what a server says in the place of what it said before."""
+        await self._glance.tell(node.node, _encode(node))
+        if not self._has_forgotten:
+            # Once by each server that starts: nobody is shown those who are long gone.
+            await self._connection.read(lambda c: c.execute(_FORGET))
+            self._has_forgotten = True
+
+    async def leave(self, name: str) -> None:
+        """It has stopped."""
+        await self._connection.read(
+            lambda c: c.execute("DELETE FROM rota.nodes WHERE node = $1", name)
+        )
+
+    async def everyone(self) -> Sequence[SeenNode]:
+        """All that spoke within a day, by name."""
+        bodies, silent = await self._glance.see(_EVERYONE)
+        return [
+            SeenNode(_decode(body), max(0, silent_ms))
+            for body, silent_ms in zip(bodies, silent, strict=True)
+        ]
+
+
+class PostgresNotes:
+    """Notes, shared by all servers of a cell."""
+
+    def __init__(self, line: DedicatedConnection) -> None:
+        self._connection = line
+
+    async def put(self, name: str, body: bytes) -> None:
+        """As given, in place of one of the same name."""
+        sql = (
+            "INSERT INTO rota.settings VALUES ($1, $2, $3)"
+            " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body"
+        )
+        await self._connection.write(lambda c: c.execute(sql, NOTE_KIND, name, body))
+
+    async def get(self, name: str) -> bytes | None:
+        """One of them."""
+        sql = "SELECT body FROM rota.settings WHERE kind = $1 AND name = $2"
+        found: bytes | None = await self._connection.read(
+            lambda c: c.fetchval(sql, NOTE_KIND, name)
+        )
+        return found

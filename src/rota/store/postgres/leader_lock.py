@@ -1,0 +1,82 @@
+"""The advisory lock of the leader: leader election notices at once that a leader is dead.
+
+A process that is killed loses its connections at once, and with them the lock, so the others need
+not wait until its silence has lasted for the whole TTL. It is a hint and no more: a leader that
+lives may lose its connection too, and then takes the lock again as soon as it has another. One that
+was never seen with it (behind PgBouncer) is judged by its silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from rota.store.limits import LEADER_LOCK_RETRY_S
+from rota.store.postgres.connect import Connection, DedicatedConnection
+from rota.store.protocol import Epoch, StoreError
+
+_FAMILY = 0x526F7461
+"""Our own among the advisory locks of a database; the second half of the key is the epoch."""
+_HOLD = "SELECT pg_advisory_lock($1, ($2::bigint % 2147483647)::int)"
+OBSERVE = f"""
+SELECT holder, epoch, nonce, address,
+    holder <> '' AND NOT pg_try_advisory_xact_lock_shared({_FAMILY}, (epoch % 2147483647)::int)
+FROM rota.leader
+"""
+"""The lock is let go with the statement. Shared: those who look do not take each other for it."""
+OBSERVE_WITHOUT_LOCK = "SELECT holder, epoch, nonce, address FROM rota.leader"
+
+
+class LeaderLock:
+    """The mark of one server; it has one only while it leads."""
+
+    def __init__(self, line: DedicatedConnection) -> None:
+        self._connection = line
+        self._epoch: Epoch | None = None
+        self._held: tuple[Connection, Epoch] | None = None
+        self._retry: asyncio.Task[None] | None = None
+        self._possible = not line.address.pgbouncer
+        line.when_lost = self._lost
+
+    @property
+    def query(self) -> str:
+        """How the row is read, with the mark where there can be one."""
+        return OBSERVE if self._possible else OBSERVE_WITHOUT_LOCK
+
+    async def hold(self, epoch: Epoch) -> None:
+        """This server leads; costs nothing while the connection is the same."""
+        self._epoch = epoch
+        if self._possible:
+            with suppress(StoreError):  # the next renewal tries again
+                await self._connection.read(self._lock)
+
+    def drop(self) -> None:
+        """It leads no longer. What a connection still holds of an old epoch tells nobody anything.
+
+        The epochs are never used again, and the seat's row says that this one is over.
+        """
+        self._epoch = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+
+    async def _lock(self, connection: Connection) -> None:
+        epoch = self._epoch
+        if epoch is None or self._held == (connection, epoch):
+            return
+        await connection.execute(_HOLD, _FAMILY, epoch)
+        self._held = (connection, epoch)
+
+    def _lost(self) -> None:
+        if self._epoch is not None and (self._retry is None or self._retry.done()):
+            self._retry = asyncio.create_task(self._lock_again(), name="rota-seat-mark")
+
+    async def _lock_again(self) -> None:
+        """At once: the others wait only a moment before one of them takes the seat."""
+        while self._epoch is not None:
+            try:
+                await self._connection.read(self._lock)
+            except StoreError:
+                await asyncio.sleep(LEADER_LOCK_RETRY_S)
+            else:
+                return

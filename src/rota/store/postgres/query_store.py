@@ -1,0 +1,265 @@
+"""Answers queries from PostgreSQL's tables, once they have caught up with the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+    KeyRecord,
+)
+from rota.core.schedule_model import Occurrence
+from rota.core.trigger_model import AcceptedEvent, TriggerDecision
+from rota.store import rows
+from rota.store.batched_lookup import BatchedLookup, FoundKeys, KeyLookup, KeyStatus
+from rota.store.journal import decode_record
+from rota.store.limits import COUNT_ROWS_MAX, JOBS_PER_LOOKUP
+from rota.store.postgres.connect import Address, Connection, DedicatedConnection, ReaderPool
+from rota.store.postgres.projector import Projector
+from rota.store.postgres.schedules_and_events import (
+    find_events,
+    find_occurrences,
+    find_trigger_decisions,
+    read_accepted_events,
+)
+from rota.store.postgres.search import (
+    execution_bodies,
+    find_executions,
+    find_job_ids,
+    find_jobs,
+    job_bodies,
+)
+from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
+from rota.store.queries import (
+    EventQuery,
+    ExecutionQuery,
+    JobQuery,
+    OccurrenceQuery,
+    Page,
+    Sampled,
+    SampleQuery,
+    TriggerDecisionQuery,
+    postgres_sample,
+    read_sample,
+)
+
+T = TypeVar("T")
+
+_LAG = """
+SELECT folded_seq, (SELECT max(seq) FROM rota.journal),
+    (extract(epoch FROM now()) * 1000)::bigint
+FROM rota.meta
+"""
+_KEYS_AT_ONCE = """
+SELECT (SELECT at FROM rota.journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
+    k.key, k.fingerprint, k.receipt, k.at, i.key
+FROM rota.meta m LEFT JOIN (
+    unnest($1::text[]) v (wanted)
+    LEFT JOIN LATERAL (SELECT * FROM rota.keys WHERE key = v.wanted LIMIT 1) k ON true
+    LEFT JOIN LATERAL (SELECT key FROM rota.inbox WHERE key = v.wanted LIMIT 1) i ON true
+) ON k.key IS NOT NULL OR i.key IS NOT NULL
+"""
+"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet, or
+it waits in the inbox. Key by key: a table that fills within minutes has no figures that the planner
+could go by."""
+_PLANNED_ONCE = {
+    "default_transaction_read_only": "on",
+    # Every submission asks this, and to plan it takes longer than to do it.
+    "plan_cache_mode": "force_generic_plan",
+    # The plan outlives the hour in which the tables were small.
+    "enable_seqscan": "off",
+}
+
+
+def key_connection(address: Address) -> DedicatedConnection:
+    """The connection on which keys are looked up: one look at a time, for all who ask."""
+    return DedicatedConnection(address, "keys", address.limits.follow_deadline_s, _PLANNED_ONCE)
+
+
+_DOWNSTREAM = """
+SELECT DISTINCT v.id, e.child, e.condition FROM unnest($1::text[]) AS v (id)
+CROSS JOIN LATERAL (SELECT child, condition FROM rota.edges WHERE parent = v.id OFFSET 0) e
+"""
+"""Parent by parent, through the index: for many the planner would read the table of every day."""
+_COUNTS = """
+SELECT state, count(*) FROM (
+    SELECT * FROM (
+        SELECT state FROM rota.jobs_live WHERE tenant = $1
+        UNION ALL SELECT 'queued' FROM rota.jobs_shelved WHERE tenant = $1
+        UNION ALL SELECT state FROM rota.jobs_done WHERE tenant = $1
+    ) of_tenant LIMIT $2
+) counted GROUP BY state
+"""
+
+
+class PostgresQueryStore:
+    """The readers' side of the store, the same on leader and followers."""
+
+    def __init__(self, readers: ReaderPool, keys: DedicatedConnection, folder: Projector) -> None:
+        self._readers = readers
+        self._key_connection = keys
+        self._projector = folder
+        self._keys = KeyLookup(self._read_keys)
+        self._single_jobs = BatchedLookup(self._read_jobs, JOBS_PER_LOOKUP)
+        self._below_single_jobs = BatchedLookup(self._read_below, JOBS_PER_LOOKUP)
+
+    async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
+        """Those that exist; callers that ask for one each are answered together."""
+        if len(job_ids) != 1:
+            return list((await self._read_jobs(job_ids)).values())
+        job = (await self._single_jobs.look(job_ids)).get(job_ids[0])
+        return [] if job is None else [job]
+
+    async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
+        """Those that exist, without what may be large."""
+        found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
+        return [rows.outline(tuple(row)) for row in found]
+
+    async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
+        """A page, newest first."""
+        now = await self._caught_up()
+        found = await self._readers.run(lambda c: find_jobs(c, query, now))
+        return Page(map(rows.job, found), found.rest)
+
+    async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
+        """The ids of a page."""
+        now = await self._caught_up()
+        found = await self._readers.run(lambda c: find_job_ids(c, query, now))
+        return Page(map(JobId, found), found.rest)
+
+    async def count_jobs(self, tenant: str) -> dict[JobState, int]:
+        """How many of a tenant are in which state."""
+        found = await self._read(lambda c: c.fetch(_COUNTS, tenant, COUNT_ROWS_MAX))
+        return {JobState(state): count for state, count in found}
+
+    async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        """Those that exist."""
+        wanted = execution_bodies(execution_ids)
+        found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
+        return [rows.execution((row[1],)) for row in found]
+
+    async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
+        """A page, newest first."""
+        now = await self._caught_up()
+        found = await self._readers.run(lambda c: find_executions(c, query, now))
+        return Page((rows.execution((row[1],)) for row in found), found.rest)
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are."""
+        sql, args = postgres_sample(query)
+        return [read_sample(tuple(row)) for row in await self._read(lambda c: c.fetch(sql, *args))]
+
+    async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
+        """All dependencies that lead into or out of these jobs."""
+        if direction is Direction.UPSTREAM:
+            found = await self._bodies(job_ids, "spec")
+            return [
+                edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
+            ]
+        desk = self._below_single_jobs
+        below = await (desk.look if len(job_ids) == 1 else self._read_below)(job_ids)
+        return [edge for job_id in dict.fromkeys(job_ids) for edge in below.get(job_id, ())]
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest first."""
+        return await self._read(lambda c: find_occurrences(c, query))
+
+    async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
+        """Those of these events that were accepted."""
+        return await self._read(lambda c: read_accepted_events(c, keys))
+
+    async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
+        """A page of accepted events, newest first."""
+        return await self._read(lambda c: find_events(c, query))
+
+    async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
+        """A page of a trigger's ledger, newest first."""
+        return await self._read(lambda c: find_trigger_decisions(c, query))
+
+    async def key(self, key: str) -> KeyRecord | None:
+        """What was answered to an idempotency key."""
+        found = await self._read(
+            lambda c: c.fetchrow(
+                "SELECT key, fingerprint, receipt, at FROM rota.keys WHERE key = $1", key
+            )
+        )
+        return rows.key(tuple(found)) if found else None
+
+    async def key_at_once(self, key: str) -> KeyStatus:
+        """The same without waiting for the fold."""
+        return await self._keys.look(key)
+
+    async def keys_after(self, key: str, limit: int) -> list[str]:
+        """The next keys."""
+        sql = "SELECT key FROM rota.keys WHERE key > $1 ORDER BY key LIMIT $2"
+        read = self._readers.run if key else self._read
+        return [row[0] for row in await read(lambda c: c.fetch(sql, key, limit))]
+
+    async def _read_keys(self, keys: Sequence[str]) -> FoundKeys:
+        def look(connection: Connection) -> Awaitable[Sequence[Any]]:
+            return connection.fetch(_KEYS_AT_ONCE, keys)
+
+        try:
+            found = await self._key_connection.read(look)
+        except StoreError:
+            # A connection that was lost is made again for the next; the readers have others.
+            found = await self._readers.run(look)
+        return rows.keys_found([tuple(row) for row in found])
+
+    async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
+        """All changes of the next at most `limit` journal records after `seq`."""
+        found = await self._readers.run(
+            lambda c: c.fetch(
+                "SELECT seq, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
+                seq,
+                limit,
+            )
+        )
+        return [
+            Change(place, index, at, write)
+            for place, at, body in found
+            for index, write in enumerate(decode_record(body))
+        ]
+
+    async def head(self) -> tuple[Seq, Seq]:
+        """The oldest and the newest journal position kept."""
+        found = await self._readers.run(
+            lambda c: c.fetchrow("SELECT min(seq), max(seq) FROM rota.journal")
+        )
+        assert found is not None
+        return Seq(found[0] or 0), Seq(found[1] or 0)
+
+    async def _read_jobs(self, job_ids: Sequence[JobId]) -> dict[JobId, JobRecord]:
+        found = await self._bodies(job_ids, "life", "spec")
+        return {row[0]: rows.job(tuple(row)) for row in found}
+
+    async def _read_below(self, job_ids: Sequence[JobId]) -> dict[JobId, list[Edge]]:
+        found = await self._read(lambda c: c.fetch(_DOWNSTREAM, job_ids))
+        below: dict[JobId, list[Edge]] = {}
+        for row in found:
+            edge = rows.edge(tuple(row))
+            below.setdefault(edge.parent, []).append(edge)
+        return below
+
+    async def _bodies(self, job_ids: Sequence[JobId], *columns: str) -> Sequence[Any]:
+        wanted = job_bodies(job_ids, columns)
+        return await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
+
+    async def _read(self, read: Callable[[Connection], Awaitable[T]]) -> T:
+        await self._caught_up()
+        return await self._readers.run(read)
+
+    async def _caught_up(self) -> Instant:
+        """Returns when the tables have all that is durable; answers what time it is there."""
+        lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
+        assert lag is not None
+        folded, newest, now = lag
+        if newest is not None and newest > folded:
+            await self._projector.reached(newest)
+        return int(now)

@@ -1,0 +1,245 @@
+"""The state of a standby: all that is live, kept up to date by reading the leader's journal.
+
+A follower holds one, so that it can lead at once: what it has is what a load would bring, as long
+as no job is spilled. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from rota.core.lifecycle import EXECUTION_FINAL, JOB_FINAL
+from rota.core.model import (
+    Execution,
+    ExecutionId,
+    JobId,
+    JobRecord,
+    JobState,
+    Life,
+    ScheduleId,
+    Spec,
+    TriggerId,
+)
+from rota.core.outcome import AnyWrite, MoveJob, PutJob
+from rota.core.schedule_model import Calendar, Schedule
+from rota.core.trigger_model import BufferedEvent, Trigger, TriggerDecisionId
+from rota.store.protocol import JournalRecord, Seq, Snapshot, StoreError, Totals
+from rota.store.table_changes import JobStanding, TableChanges, project, spill_queue_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class LiveSchedules:
+    """The live part of the tables of schedules and triggers."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        self._schedules: dict[ScheduleId, Schedule] = {}
+        self._calendars: dict[str, Calendar] = {}
+        self._triggers: dict[TriggerId, Trigger] = {}
+        self._buffered: dict[TriggerDecisionId, BufferedEvent] = {}
+        self._decided: dict[tuple[str, str], int] = {}
+        self._reacted: dict[str, int] = {}
+        if snapshot is not None:
+            self._schedules |= {one.id: one for one in snapshot.schedules}
+            self._calendars |= {one.name: one for one in snapshot.calendars}
+            self._triggers |= {one.id: one for one in snapshot.triggers}
+            self._buffered |= {one.id: one for one in snapshot.buffered_events}
+            self._decided |= {(word, why): n for word, why, n in snapshot.totals.decided}
+            self._reacted |= dict(snapshot.totals.reacted)
+
+    def apply(self, folded: TableChanges) -> None:
+        """Takes what a window of records came to."""
+        for schedule_id, course in folded.schedule_states.items():
+            if schedule_id in self._schedules:
+                moved = replace(self._schedules[schedule_id], state=course)
+                self._schedules[schedule_id] = moved
+        _put(self._schedules, folded.schedules)
+        _put(self._calendars, folded.calendars)
+        _put(self._triggers, folded.events.triggers)
+        _put(self._buffered, folded.events.buffered)
+        _add(self._decided, folded.decided)
+        _add(self._reacted, folded.events.reacted)
+
+    def complete(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot of all else, with these in it."""
+        totals: Totals = replace(
+            snapshot.totals,
+            decided=tuple((word, why, n) for (word, why), n in self._decided.items()),
+            reacted=tuple(self._reacted.items()),
+        )
+        return replace(
+            snapshot,
+            totals=totals,
+            schedules=[self._schedules[one] for one in sorted(self._schedules)],
+            calendars=[self._calendars[name] for name in sorted(self._calendars)],
+            triggers=[self._triggers[one] for one in sorted(self._triggers)],
+            buffered_events=sorted(self._buffered.values(), key=lambda one: (one.at, one.id)),
+        )
+
+
+def _put(there: dict[K, V], changed: dict[K, V | None]) -> None:
+    for key, value in changed.items():
+        if value is None:
+            there.pop(key, None)
+        else:
+            there[key] = value
+
+
+def _add(counts: dict[K, int], more: dict[K, int]) -> None:
+    for word, count in more.items():
+        counts[word] = counts.get(word, 0) + count
+
+
+class JournalGapError(StoreError):
+    """The next record is no longer kept: everything must be read again."""
+
+
+_by_arrival = attrgetter("spec.arrival_number")
+
+
+class StandbyState:
+    """The live part of the tables, in memory."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.seq = snapshot.seq
+        self.is_partial = bool(snapshot.spill_counts)
+        """Whether jobs wait on the shelf, of which it knows nothing."""
+        self._jobs = {job.id: job for job in snapshot.jobs}
+        self._executions = {execution.id: execution for execution in snapshot.executions}
+        self._executions_of: dict[JobId, dict[ExecutionId, None]] = {}
+        for execution in snapshot.executions:
+            self._note(execution)
+        self._workers = {worker.id: worker for worker in snapshot.workers}
+        self._queues = {queue.name: queue for queue in snapshot.queues}
+        self._schedules = LiveSchedules(snapshot)
+        self._settings = snapshot.settings
+        self._next_arrival_number = snapshot.next_arrival_number
+        self._submitted = snapshot.totals.submitted
+        self._finished = {(queue, state): n for queue, state, n in snapshot.totals.finished}
+
+    def unknown(self, records: Iterable[JournalRecord]) -> list[JobId]:
+        """Jobs that these records move and that left memory before: started over, mostly."""
+        put: dict[JobId, None] = {}
+        missing: dict[JobId, None] = {}
+        for record in records:
+            for write in record.writes:
+                if isinstance(write, PutJob):
+                    put[write.id] = None
+                elif (
+                    isinstance(write, MoveJob)
+                    and write.id not in self._jobs
+                    and write.id not in put
+                ):
+                    missing[write.id] = None
+        return list(missing)
+
+    def apply(self, records: Sequence[JournalRecord], looked_up: Iterable[JobRecord] = ()) -> None:
+        """Takes the next records; `looked_up` are those of the unknown jobs that exist."""
+        if not records:
+            return
+        if records[0].seq != self.seq + 1:
+            raise JournalGapError(f"the journal's records after {self.seq} are gone")
+        specs = {job.id: job.spec for job in looked_up}
+        standings = self._standings([record.writes for record in records], specs)
+        self._take(project((record.writes for record in records), standings), specs)
+        self.seq = records[-1].seq
+
+    def snapshot(self) -> Snapshot:
+        """The same as a load would bring at this place of the journal."""
+        plain = Snapshot(
+            seq=Seq(self.seq),
+            jobs=sorted(self._jobs.values(), key=_by_arrival),
+            executions=[self._executions[key] for key in sorted(self._executions)],
+            workers=[self._workers[key] for key in sorted(self._workers)],
+            queues=[self._queues[name] for name in sorted(self._queues)],
+            settings=self._settings,
+            next_arrival_number=self._next_arrival_number,
+            totals=Totals(
+                self._submitted,
+                tuple((queue, state, n) for (queue, state), n in self._finished.items()),
+            ),
+        )
+        return self._schedules.complete(plain)
+
+    def _standings(
+        self, batches: Iterable[Sequence[AnyWrite]], specs: dict[JobId, Spec]
+    ) -> dict[JobId, JobStanding]:
+        """Where the jobs stood that are written here; of those not live it follows from the write.
+
+        A job that is not live has ended, unless it was never there. Its next write is the same life
+        again, or opens a new one.
+        """
+        standings: dict[JobId, JobStanding] = {}
+        seen: dict[JobId, None] = {}
+        for writes in batches:
+            for write in writes:
+                if not isinstance(write, PutJob | MoveJob) or write.id in seen:
+                    continue
+                seen[write.id] = None
+                if known := self._jobs.get(write.id):
+                    life, queue = known.life, known.spec.terms.queue
+                    standings[write.id] = JobStanding(life.state, life.lives, queue)
+                elif isinstance(write, PutJob):
+                    if write.life.lives > 1:
+                        standings[write.id] = _ended(write.life, write.spec)
+                elif write.id in specs:
+                    standings[write.id] = _ended(write.life, specs[write.id])
+        return standings
+
+    def _take(self, folded: TableChanges, looked_up: dict[JobId, Spec]) -> None:
+        for job_id in folded.dropped:
+            self._jobs.pop(job_id, None)
+            for execution_id in self._executions_of.pop(job_id, ()):
+                del self._executions[execution_id]
+        for job_id, life in folded.lives.items():
+            spec = folded.specs.get(job_id)
+            if spec is None:
+                known = self._jobs.get(job_id)
+                spec = looked_up[job_id] if known is None else known.spec
+            self._set(JobRecord(job_id, spec, life))
+        for execution in folded.executions.values():
+            self._set_execution(execution)
+        self._queues |= folded.queues
+        self._settings = self._settings.after(folded)
+        for worker_id, worker in folded.workers.items():
+            if worker is None:
+                self._workers.pop(worker_id, None)
+            else:
+                self._workers[worker_id] = worker
+        self._submitted += folded.submitted
+        for ended, count in folded.finished.items():
+            self._finished[ended] = self._finished.get(ended, 0) + count
+        self._next_arrival_number = max(self._next_arrival_number, folded.next_arrival_number)
+        self._schedules.apply(folded)
+
+    def _set(self, job: JobRecord) -> None:
+        if spill_queue_of(job.life):
+            self.is_partial = True
+        if job.life.state in JOB_FINAL:
+            self._jobs.pop(job.id, None)
+        else:
+            self._jobs[job.id] = job
+
+    def _set_execution(self, execution: Execution) -> None:
+        if execution.state not in EXECUTION_FINAL:
+            self._executions[execution.id] = execution
+            self._note(execution)
+        elif self._executions.pop(execution.id, None) is not None:
+            siblings = self._executions_of[execution.job_id]
+            del siblings[execution.id]
+            if not siblings:
+                del self._executions_of[execution.job_id]
+
+    def _note(self, execution: Execution) -> None:
+        self._executions_of.setdefault(execution.job_id, {})[execution.id] = None
+
+
+def _ended(life: Life, spec: Spec) -> JobStanding:
+    """The standing of a job that had left memory, before the write that has this life."""
+    again = life.state not in JOB_FINAL
+    return JobStanding(JobState.FAILED, life.lives - again, spec.terms.queue)

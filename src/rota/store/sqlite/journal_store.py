@@ -1,0 +1,478 @@
+"""The journal on SQLite and the one thread that writes: appends first, projection when idle.
+
+The row for leader election and the inbox are written here too. One directory has one server, so
+they are the same calls as on PostgreSQL with less to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from rota.core.limits import FIFO_GROUP_KEPT
+from rota.core.model import ExecutionId, Instant, JobId, JobRecord
+from rota.core.outcome import AnyWrite, Refill
+from rota.store.journal import decode_record, encode_record
+from rota.store.limits import (
+    CHECKPOINT_PAGES,
+    PROJECTION_BACKLOG_WRITES,
+    PROJECTION_IDLE_S,
+    PROJECTION_RETRY_S,
+    PROJECTION_WINDOW_WRITES,
+    STORE_LIMITS,
+    SWEEP_EXECUTIONS,
+    StoreLimits,
+)
+from rota.store.projection.bulk_decode import BulkDecoder
+from rota.store.projection.unfolded import Unfolded
+from rota.store.projection.watermark import Watermark
+from rota.store.protocol import (
+    Epoch,
+    FencedError,
+    InboxEntry,
+    InboxKind,
+    JournalRecord,
+    LeaderRow,
+    Seq,
+    Snapshot,
+    StoreError,
+    StoreFullError,
+)
+from rota.store.rows import Row
+from rota.store.sqlite.connect import as_store_error, fetch, open_writer, run_in_bulk
+from rota.store.sqlite.load import read_snapshot, read_spill_queues
+from rota.store.sqlite.projection import project_window, read_window, window_of
+from rota.store.sqlite.query_store import ReaderThreads
+from rota.store.sqlite.retention import delete_outputs_later
+
+
+def observe(connection: apsw.Connection) -> LeaderRow | None:
+    """The row as it is; None if nobody ever claimed."""
+    row = LeaderRow(*fetch(connection, "SELECT holder, epoch, nonce, address FROM leader")[0])
+    return row if row.epoch else None
+
+
+def claim(connection: apsw.Connection, holder: str, seen: LeaderRow | None, address: str) -> Epoch:
+    """Opens a new epoch, if the row is still as it was seen."""
+    found = fetch(
+        connection,
+        "UPDATE leader SET epoch = epoch + 1, nonce = nonce + 1, holder = ?1, address = ?2"
+        " WHERE ?3 IS NULL OR (epoch = ?3 AND nonce = ?4) RETURNING epoch",
+        (holder, address, seen.epoch if seen else None, seen.nonce if seen else None),
+    )
+    if not found:
+        raise FencedError("another server claimed first")
+    return Epoch(found[0][0])
+
+
+def renew(connection: apsw.Connection, epoch: Epoch) -> bool:
+    """Writes that the holder is alive."""
+    connection.execute(
+        "UPDATE leader SET nonce = nonce + 1 WHERE epoch = ? AND holder <> ''", (epoch,)
+    )
+    return connection.changes() == 1
+
+
+def resign(connection: apsw.Connection, epoch: Epoch) -> None:
+    """Lets the next one lead at once."""
+    connection.execute(
+        "UPDATE leader SET nonce = nonce + 1, holder = '', address = '' WHERE epoch = ?", (epoch,)
+    )
+
+
+def records_after(connection: apsw.Connection, seq: Seq, limit: int) -> list[JournalRecord]:
+    """The next records."""
+    found = connection.execute(
+        "SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit)
+    )
+    return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
+
+
+def name_cell(connection: apsw.Connection, name: str) -> str:
+    """Names the cell if it has no name yet; answers the one it has."""
+    if name:
+        connection.execute("UPDATE meta SET cell = ? WHERE cell = ''", (name,))
+    return str(fetch(connection, "SELECT cell FROM meta")[0][0])
+
+
+def put_inbox(
+    connection: apsw.Connection, body: bytes, key: str | None, job_ids: Sequence[JobId]
+) -> InboxEntry:
+    """Keeps a submission for the next leader; the first with a key stays."""
+    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
+    if not found:
+        found = fetch(
+            connection,
+            "INSERT INTO inbox (body, key, job_ids) VALUES (?, ?, ?) RETURNING id, body",
+            (body, key, " ".join(job_ids)),
+        )
+    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1])
+
+
+def inbox_key(connection: apsw.Connection, key: str) -> InboxEntry | None:
+    """The entry that has this key."""
+    found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
+    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
+
+
+def inbox_job(connection: apsw.Connection, job_id: JobId) -> InboxEntry | None:
+    """The entry that a job is in; ids are all of one length, so none is a part of another."""
+    found = fetch(connection, "SELECT id, body FROM inbox WHERE instr(job_ids, ?)", (job_id,))
+    return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
+
+
+def take_inbox(connection: apsw.Connection, limit: int) -> list[InboxEntry]:
+    """The oldest entries."""
+    found = connection.execute("SELECT id, body FROM inbox ORDER BY id LIMIT ?", (limit,))
+    return [InboxEntry(row[0], InboxKind.INPUT, row[1]) for row in found]
+
+
+def drop_inbox(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
+    """Removes entries."""
+    gone = [(entry_id,) for entry_id in entry_ids]
+    run_in_bulk(connection, "DELETE FROM inbox WHERE id IN (VALUES", gone, ")")
+
+
+T = TypeVar("T")
+
+_APPEND = """
+INSERT INTO journal (seq, epoch, at, body) SELECT ?1, ?2, ?3, ?4 FROM leader WHERE epoch = ?2
+"""
+
+
+class SqliteJournalStore:
+    """The ledger on SQLite. Also tells readers when the tables have caught up."""
+
+    def __init__(
+        self,
+        path: Path,
+        on_leftovers: Callable[[], None] | None = None,
+        vfs: str | None = None,
+        limits: StoreLimits = STORE_LIMITS,
+    ) -> None:
+        self._limits = limits
+        self._connection = open_writer(path, "sqlite", vfs)
+        # Moving pages to the database waits for the disk: not in the middle of somebody's append.
+        self._connection.wal_autocheckpoint(0)
+        self._connection.set_wal_hook(self._note_wal)
+        self._wal_pages = 0
+        self._watermark = self._read_watermark()
+        self._spill_readers = ReaderThreads(path, 1)
+        self._bulk = BulkDecoder()
+        self._on_leftovers = on_leftovers
+        self._unfolded = Unfolded()
+        self._unprojected_writes = 0
+        self._projection_failed = False
+        self._retrying = False
+        self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._puts, self._emptied_at = 0, -1
+        """How often an entry was put for the next leader, and that number when none was left."""
+        self._closed = False
+        self._submit_lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
+        self._start()
+
+    def _start(self) -> None:
+        self._thread.start()
+
+    @property
+    def projected(self) -> Seq:
+        """The newest record that is in the tables."""
+        return self._watermark.projected
+
+    def deciding(self) -> None:
+        """The writer's thread has to append as well: it gives way to nobody."""
+
+    async def observe(self) -> LeaderRow | None:
+        """The row as it is; None if nobody ever claimed."""
+        return await self.run_durably(observe)
+
+    async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
+        """Opens a new epoch; whoever held an older one can append no more."""
+        return await self.run_durably(lambda c: claim(c, holder, seen, address))
+
+    async def renew(self, epoch: Epoch) -> bool:
+        """Writes, durably, that the holder of `epoch` is alive."""
+        return await self.run_durably(lambda c: renew(c, epoch))
+
+    async def resign(self, epoch: Epoch) -> None:
+        """Lets the next one lead at once."""
+        await self.run_durably(lambda c: resign(c, epoch))
+
+    async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
+        """The next records, for a follower's memory."""
+        return await self.run_durably(lambda c: records_after(c, seq, limit))
+
+    async def put_inbox(
+        self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
+    ) -> InboxEntry:
+        """Keeps a submission for the next leader, durably."""
+        self._puts += 1
+        return await self.run_durably(lambda c: put_inbox(c, body, key, job_ids))
+
+    async def inbox_key(self, key: str) -> InboxEntry | None:
+        """The entry that has this key."""
+        return await self.run_durably(lambda c: inbox_key(c, key))
+
+    async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
+        """The entry that a job is in."""
+        return await self.run_durably(lambda c: inbox_job(c, job_id))
+
+    async def take_inbox(self, limit: int) -> list[InboxEntry]:
+        """The oldest entries; nobody but this process puts any, so an empty inbox stays so."""
+        puts = self._puts
+        if self._emptied_at == puts:
+            return []
+        found = await self.run_durably(lambda c: take_inbox(c, limit))
+        if not found:
+            self._emptied_at = puts
+        return found
+
+    async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
+        """Removes entries that no append will consume."""
+        await self.run_durably(lambda c: drop_inbox(c, entry_ids))
+
+    async def name_cell(self, name: str) -> str:
+        """Names the cell if it has no name yet; answers the one it has."""
+        return await self.run_durably(lambda c: name_cell(c, name))
+
+    async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
+        """Folds what is left to fold, then reads all that is live."""
+        return await self._soon(lambda: self._load(kept))
+
+    async def read_spilled(
+        self, wanted: Sequence[Refill], seen: Seq
+    ) -> list[tuple[JobRecord, ...]]:
+        """The next jobs of each line, read beside the thread that writes."""
+        await self._reached(seen)
+        return await self._spill_readers.run(lambda c: read_spill_queues(c, wanted, self._bulk))
+
+    async def append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int] = (),
+    ) -> None:
+        """Durable when it returns."""
+        await self._soon(lambda: self._append(epoch, seq, at, writes, consumed))
+
+    async def caught_up(self) -> None:
+        """Returns when all that is durable now is in the tables."""
+        await self._reached(self._watermark.appended)
+
+    async def _reached(self, seq: Seq) -> None:
+        waiter = self._watermark.reached(seq)
+        if waiter is not None:
+            self.submit(_do_nothing)  # wakes the thread, which then sees that somebody waits
+            await asyncio.wrap_future(waiter)
+
+    async def close(self) -> None:
+        """Finishes what was asked before, folds the rest and lets go of the file."""
+        with self._submit_lock:
+            if not self._closed:
+                self._closed = True
+                self._inbox.put(None)
+        await self._spill_readers.close()
+        await asyncio.to_thread(self._thread.join)
+
+    def submit(self, work: Callable[[], T]) -> Future[T]:
+        """Runs in the writer's thread, in the order asked."""
+        done: Future[T] = Future()
+
+        def run() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                done.set_result(work())
+            except apsw.Error as error:
+                done.set_exception(as_store_error(error, self._connection))
+            except Exception as error:  # noqa: BLE001  (the top of the thread's loop: goes to the caller)
+                done.set_exception(error)
+
+        with self._submit_lock:
+            if self._closed:
+                done.set_exception(StoreError("the store is closed"))
+            else:
+                self._inbox.put(run)
+        return done
+
+    def leftovers(self) -> Future[list[ExecutionId]]:
+        """Some executions of deleted jobs whose logs and files may still be there."""
+        return self.submit(
+            lambda: [
+                row[0]
+                for row in fetch(
+                    self._connection, "SELECT * FROM leftovers LIMIT ?", (SWEEP_EXECUTIONS,)
+                )
+            ]
+        )
+
+    def forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> Future[None]:
+        """Their logs and files are gone."""
+        return self.submit(lambda: self._forget_leftovers(execution_ids))
+
+    def _forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> None:
+        gone = [(execution_id,) for execution_id in execution_ids]
+        delete = "DELETE FROM leftovers WHERE execution_id IN (VALUES"
+        # Both or neither: what an execution had in object storage must be known until it is gone.
+        with self._connection:
+            delete_outputs_later(self._connection, execution_ids)
+            run_in_bulk(self._connection, delete, gone, ")")
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work = self._inbox.get(timeout=self._patience())
+            except queue.Empty:
+                self._project_once()
+                continue
+            if work is None:
+                break
+            work()
+        while self._watermark.lags and not self._projection_failed:
+            self._project_once()
+        self._watermark.fail(StoreError("the store is closed"))
+        self._connection.close()
+
+    def _patience(self) -> float | None:
+        """How long to wait for more work before folding; None: there is nothing to fold."""
+        if not self._watermark.lags or self._projection_failed:
+            return None
+        if self._unprojected_writes >= PROJECTION_BACKLOG_WRITES:
+            self._project_once()
+        if self._watermark.awaited or self._unprojected_writes >= PROJECTION_WINDOW_WRITES:
+            return 0
+        return PROJECTION_IDLE_S
+
+    async def run_durably(self, work: Callable[[apsw.Connection], T]) -> T:
+        """What `work` answers, once what it wrote is on the disk."""
+
+        def durably() -> T:
+            self._demand_durability()
+            return work(self._connection)
+
+        return await self._soon(durably)
+
+    async def _soon(self, work: Callable[[], T]) -> T:
+        """What `work` answers, run in the writer's thread."""
+        return await asyncio.wrap_future(self.submit(work))
+
+    def _load(self, kept: int) -> Snapshot:
+        # After an append of unknown fate only the file knows where the journal ends.
+        self._unfolded.clear()
+        self._watermark.set_appended(self._read_watermark().appended)
+        while self._project_next():
+            pass
+        return read_snapshot(self._connection, kept)
+
+    def _append(
+        self,
+        epoch: Epoch,
+        seq: Seq,
+        at: Instant,
+        writes: Sequence[AnyWrite],
+        consumed: Sequence[int],
+    ) -> None:
+        newest = self._watermark.appended
+        if seq > newest + 1:
+            raise StoreError(f"the journal ends at {newest}: a record at {seq} would leave a gap")
+        self._demand_durability()
+        row = (seq, epoch, at, encode_record(writes))
+        try:
+            if consumed:
+                taken = self._append_consuming(row, consumed)
+            else:
+                # One statement is one transaction: it is there as a whole or not at all.
+                self._connection.execute(_APPEND, row)
+                taken = self._connection.changes() == 1
+        except apsw.ConstraintError:
+            raise FencedError(f"place {seq} in the journal is taken") from None
+        if not taken:
+            raise FencedError(f"epoch {epoch} is over: another server leads")
+        self._unfolded.add(JournalRecord(seq, epoch, at, writes))
+        self._watermark.set_appended(seq)
+        self._unprojected_writes += len(writes)
+        self._projection_failed = False  # the disk takes bytes again: worth another try
+
+    def _append_consuming(self, row: Row, consumed: Sequence[int]) -> bool:
+        # `with` is a savepoint: both happen, or neither.
+        with self._connection:
+            self._connection.execute(_APPEND, row)
+            taken = self._connection.changes() == 1
+            if taken:
+                drop_inbox(self._connection, consumed)
+        return taken
+
+    def _demand_durability(self) -> None:
+        """Commits wait for the disk from here on; the fold's do not."""
+        self._connection.pragma("synchronous", "full")
+
+    def _project_once(self) -> None:
+        try:
+            self._project_next()
+            self._checkpoint()
+            self._projection_failed = False
+        except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
+            # Nothing is lost: the journal has it. Readers hear of it, and it is tried again.
+            self._projection_failed = True
+            trouble = (
+                as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
+            )
+            kind = StoreFullError if isinstance(trouble, StoreFullError) else StoreError
+            self._watermark.fail(kind(f"the tables cannot follow the journal: {trouble}"))
+            self._try_again_later()
+
+    def _try_again_later(self) -> None:
+        """By a clock of its own: the thread may have other work all the time meanwhile."""
+        if not self._retrying:
+            self._retrying = True
+            alarm = threading.Timer(PROJECTION_RETRY_S, self.submit, (self._try_again,))
+            alarm.daemon = True
+            alarm.start()
+
+    def _try_again(self) -> None:
+        self._retrying = False
+        if self._watermark.lags:
+            self._project_once()
+
+    def _project_next(self) -> bool:
+        folded = self._watermark.projected
+        at_hand = self._unfolded.after(folded, PROJECTION_WINDOW_WRITES)
+        window = window_of(at_hand) if at_hand else read_window(self._connection, folded)
+        if window is None:
+            self._unprojected_writes = 0
+            return False
+        leaves_behind = project_window(self._connection, window, self._limits)
+        self._unprojected_writes = max(0, self._unprojected_writes - window.writes)
+        self._watermark.set_projected(window.last_seq)
+        if leaves_behind and self._on_leftovers is not None:
+            self._on_leftovers()
+        return True
+
+    def _checkpoint(self) -> None:
+        if self._wal_pages >= CHECKPOINT_PAGES:
+            self._wal_pages = 0
+            self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _note_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+    def _read_watermark(self) -> Watermark:
+        folded, newest = fetch(
+            self._connection, "SELECT folded_seq, (SELECT max(seq) FROM journal) FROM meta"
+        )[0]
+        return Watermark(Seq(folded), Seq(newest or folded))
+
+
+def _do_nothing() -> None:
+    pass

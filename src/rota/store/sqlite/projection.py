@@ -1,0 +1,283 @@
+"""Projects a window of the journal into SQLite's tables, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import apsw
+import msgspec
+
+from rota.core.model import Instant, JobId, Life, Spec
+from rota.core.outcome import AnyWrite
+from rota.store import rows
+from rota.store.documents import setting_rows
+from rota.store.journal import decode_record
+from rota.store.limits import (
+    JOURNAL_AGE_MS,
+    KEY_AGE_MS,
+    OCCURRENCE_AGE_MS,
+    PROJECTION_WINDOW_WRITES,
+    PRUNE_MIN,
+    PRUNE_PER_RECORD,
+    StoreLimits,
+)
+from rota.store.protocol import JournalRecord, Seq
+from rota.store.rows import Row
+from rota.store.sqlite.connect import fetch, run_in_bulk
+from rota.store.sqlite.events import prune_events, write_events
+from rota.store.sqlite.query_store import SPILLED
+from rota.store.table_changes import (
+    JobStandings,
+    TableChanges,
+    jobs_touched,
+    project,
+    spill_queue_of,
+)
+
+_json = msgspec.json.Encoder()
+
+
+class JournalWindow(msgspec.Struct):
+    """A stretch of the journal, to be folded."""
+
+    records: list[Sequence[AnyWrite]]
+    writes: int
+    last_seq: Seq
+    last_at: Instant
+
+
+def window_of(records: Sequence[JournalRecord]) -> JournalWindow:
+    """Of records that are at hand."""
+    each = [record.writes for record in records]
+    return JournalWindow(each, sum(map(len, each)), records[-1].seq, records[-1].at)
+
+
+def read_window(connection: apsw.Connection, after: Seq) -> JournalWindow | None:
+    """The next stretch after `after`; a record is never split. None: there is nothing more."""
+    window = JournalWindow([], 0, after, 0)
+    found = connection.execute(
+        "SELECT seq, at, body FROM journal WHERE seq > ? ORDER BY seq", (after,)
+    )
+    for seq, at, body in found:
+        record = decode_record(body)
+        window.records.append(record)
+        window.writes += len(record)
+        window.last_seq, window.last_at = Seq(seq), at
+        if window.writes >= PROJECTION_WINDOW_WRITES:
+            found.close()
+            break
+    return window if window.records else None
+
+
+def project_window(connection: apsw.Connection, window: JournalWindow, limits: StoreLimits) -> bool:
+    """One transaction; answers whether deleted jobs left logs and files behind."""
+    # The journal can replay a fold that a power cut takes back, and `folded_seq` goes back with
+    # it, so there is no need to wait for the disk: the next append's sync covers this one too.
+    # Whoever needs more says so itself, so that a fold that fails cannot leave an append unsafe.
+    connection.pragma("synchronous", "normal")
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        standings = _standings(connection, jobs_touched(window.records))
+        folded = project(window.records, standings)
+        _unlink_jobs(connection, [*folded.dropped, *(x for x in folded.specs if x in standings)])
+        leaves_behind = _drop_jobs(connection, folded)
+        _write_jobs(connection, folded)
+        _leave_spill_queues(connection, folded, standings)
+        _write_others(connection, folded)
+        _write_schedules(connection, folded)
+        write_events(connection, folded.events)
+        _write_figures(connection, folded, window.last_seq)
+        _prune_journal(connection, window, limits.journal_records_max)
+        _prune_keys(connection, len(folded.keys), window.last_at)
+        _prune_occurrences(connection, len(folded.occurrences), window.last_at)
+        prune_events(connection, folded.events, window.last_at)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    return leaves_behind
+
+
+def _as_json(ids: Sequence[str]) -> str:
+    return _json.encode(ids).decode()
+
+
+def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStandings:
+    # Ids mostly rise: what comes after all that is there is not looked for.
+    newest = connection.execute("SELECT max(id) FROM jobs").get
+    known = [] if newest is None else [job_id for job_id in job_ids if job_id <= newest]
+    if not known:
+        return {}
+    # Gathered into one row: see ROWS_PER_STATEMENT.
+    found = connection.execute(
+        "SELECT json_group_array(json_array(id,"
+        " json_array(iif(line, 'queued', state), lives, queue, line))) FROM jobs"
+        " WHERE id IN (SELECT value FROM json_each(?))",
+        (_as_json(known),),
+    )
+    return rows.standings(found.get)
+
+
+def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
+    """Removes labels and edges of jobs that go or change, found through what their rows still say:
+
+    an index by job on both tables would cost more at every submission.
+    """
+    if not job_ids:
+        return
+    before = fetch(
+        connection,
+        "SELECT id, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
+        (_as_json(job_ids),),
+    )
+    old = [(job_id, rows.spec(data)) for job_id, data in before]
+    labels = chain.from_iterable(rows.label_rows(*job) for job in old)
+    run_in_bulk(connection, "DELETE FROM labels WHERE (key, value, job_id) IN (VALUES", labels, ")")
+    edges = chain.from_iterable(rows.edge_rows(*job) for job in old)
+    run_in_bulk(
+        connection, "DELETE FROM edges WHERE (parent, child, condition) IN (VALUES", edges, ")"
+    )
+
+
+def remove_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> bool:
+    """All that jobs have in the tables; answers whether they left logs and files behind."""
+    _unlink_jobs(connection, job_ids)
+    return _drop_jobs(connection, TableChanges(dropped=dict.fromkeys(job_ids)))
+
+
+def _drop_jobs(connection: apsw.Connection, folded: TableChanges) -> bool:
+    if not folded.dropped:
+        return False
+    leftovers = [(execution_id,) for execution_id in folded.leftovers]
+    run_in_bulk(connection, "INSERT OR IGNORE INTO leftovers VALUES", leftovers)
+    run_in_bulk(connection, "DELETE FROM executions WHERE id IN (VALUES", leftovers, ")")
+    gone = (_as_json(list(folded.dropped)),)
+    of_gone = "WHERE job_id IN (SELECT value FROM json_each(?))"
+    connection.execute(f"INSERT OR IGNORE INTO leftovers SELECT id FROM executions {of_gone}", gone)
+    connection.execute(f"DELETE FROM executions {of_gone}", gone)
+    connection.execute("DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(?))", gone)
+    return True
+
+
+def _write_jobs(connection: apsw.Connection, folded: TableChanges) -> None:
+    put = [_job_row(id_, spec, folded.lives[id_]) for id_, spec in folded.specs.items()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO jobs VALUES", put)
+    moved = [rows.move_row(job_id, life) for job_id, life in folded.moves]
+    run_in_bulk(
+        connection,
+        "UPDATE jobs SET state = v.column2, lives = v.column3, life = v.column4 FROM (VALUES",
+        moved,
+        ") AS v WHERE jobs.id = v.column1",
+    )
+    jobs = folded.specs.items()
+    labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
+    run_in_bulk(connection, "INSERT OR IGNORE INTO labels VALUES", labels)
+    edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
+    run_in_bulk(connection, "INSERT OR IGNORE INTO edges VALUES", edges)
+
+
+def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
+    row, line = rows.job_row(job_id, spec, life), spill_queue_of(life)
+    if line:
+        return (row[0], SPILLED, *row[2:], line, spec.arrival_number)
+    return (*row, 0, 0)
+
+
+def _leave_spill_queues(
+    connection: apsw.Connection, folded: TableChanges, standings: JobStandings
+) -> None:
+    """Apart from the moves: most jobs never were on a shelf, and theirs touch no more columns."""
+    left = [(job_id,) for job_id, _ in folded.moves if standings[job_id].line]
+    run_in_bulk(connection, "UPDATE jobs SET line = 0, ordinal = 0 WHERE id IN (VALUES", left, ")")
+
+
+def _write_others(connection: apsw.Connection, folded: TableChanges) -> None:
+    executions = [rows.execution_row(execution) for execution in folded.executions.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO executions VALUES", executions)
+    workers = [rows.worker_row(worker) for worker in folded.workers.values() if worker is not None]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO workers VALUES", workers)
+    forgotten = [(worker_id,) for worker_id, worker in folded.workers.items() if worker is None]
+    run_in_bulk(connection, "DELETE FROM workers WHERE id IN (VALUES", forgotten, ")")
+    queues = [rows.queue_row(queue) for queue in folded.queues.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO queues VALUES", queues)
+    run_in_bulk(connection, "INSERT OR REPLACE INTO settings VALUES", setting_rows(folded))
+    keys = [rows.key_row(record) for record in folded.keys.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO keys VALUES", keys)
+
+
+def _write_schedules(connection: apsw.Connection, folded: TableChanges) -> None:
+    """Schedules, their ledger, and calendars."""
+    put = [rows.schedule_row(one) for one in folded.schedules.values() if one is not None]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO schedules VALUES", put)
+    gone = [(schedule_id,) for schedule_id, one in folded.schedules.items() if one is None]
+    run_in_bulk(connection, "DELETE FROM schedules WHERE id IN (VALUES", gone, ")")
+    run_in_bulk(
+        connection,
+        "UPDATE schedules SET course = v.column2 FROM (VALUES",
+        [rows.schedule_state_row(*moved) for moved in folded.schedule_states.items()],
+        ") AS v WHERE schedules.id = v.column1",
+    )
+    decided = [rows.occurrence_row(one) for one in folded.occurrences.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO occurrences VALUES", decided)
+    run_in_bulk(
+        connection,
+        "INSERT INTO decided VALUES",
+        [(decision, why, count) for (decision, why), count in folded.decided.items()],
+        "ON CONFLICT (decision, why) DO UPDATE SET count = count + excluded.count",
+    )
+    calendars = [rows.calendar_row(one) for one in folded.calendars.values() if one is not None]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO calendars VALUES", calendars)
+    dropped = [(name,) for name, one in folded.calendars.items() if one is None]
+    run_in_bulk(connection, "DELETE FROM calendars WHERE name IN (VALUES", dropped, ")")
+
+
+def _write_figures(connection: apsw.Connection, folded: TableChanges, last_seq: Seq) -> None:
+    run_in_bulk(
+        connection,
+        "INSERT INTO totals VALUES",
+        [(queue, state, count) for (queue, state), count in folded.finished.items()],
+        "ON CONFLICT (queue, state) DO UPDATE SET count = count + excluded.count",
+    )
+    counts = [(line, step) for line, step in folded.spill_counts.items() if step]
+    add = "ON CONFLICT (line) DO UPDATE SET count = count + excluded.count"
+    run_in_bulk(connection, "INSERT INTO lines VALUES", counts, add)
+    if counts:
+        connection.execute("DELETE FROM lines WHERE count = 0")
+    connection.execute(
+        "UPDATE meta SET folded_seq = ?, order_next = max(order_next, ?),"
+        " submitted = submitted + ?",
+        (last_seq, folded.next_arrival_number, folded.submitted),
+    )
+
+
+def _prune_journal(connection: apsw.Connection, window: JournalWindow, records_max: int) -> None:
+    """A little at each fold, in proportion to what came: never a mass delete."""
+    connection.execute(
+        "DELETE FROM journal WHERE seq IN ("
+        " SELECT seq FROM (SELECT seq, at FROM journal ORDER BY seq LIMIT ?1)"
+        " WHERE seq < ?2 AND (seq <= ?2 - ?3 OR at < ?4))",
+        (
+            PRUNE_MIN + PRUNE_PER_RECORD * len(window.records),
+            window.last_seq,
+            records_max,
+            window.last_at - JOURNAL_AGE_MS,
+        ),
+    )
+
+
+def _prune_keys(connection: apsw.Connection, came: int, now: Instant) -> None:
+    connection.execute(
+        "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? ORDER BY at LIMIT ?)",
+        (now - KEY_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
+    )
+
+
+def _prune_occurrences(connection: apsw.Connection, came: int, now: Instant) -> None:
+    if came:
+        connection.execute(
+            "DELETE FROM occurrences WHERE (schedule_id, nominal) IN ("
+            " SELECT schedule_id, nominal FROM occurrences WHERE nominal < ?"
+            " ORDER BY nominal LIMIT ?)",
+            (now - OCCURRENCE_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
+        )

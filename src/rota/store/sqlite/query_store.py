@@ -1,0 +1,464 @@
+"""Answers queries from SQLite's tables in reading threads, which never wait for the writer's locks.
+
+A page of a filtered list is found without reading the whole table. Every indexed filter is a
+*facet*: it yields its matching ids, newest first, straight from its index. A page walks down the
+rarest facet and checks the other filters on the rows found there, no further than its query says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, JobState, KeyRecord
+from rota.core.schedule_model import Occurrence
+from rota.core.trigger_model import AcceptedEvent, TriggerDecision
+from rota.store import rows
+from rota.store.batched_lookup import FoundKeys, KeyLookup, KeyStatus
+from rota.store.journal import decode_record
+from rota.store.limits import COUNT_ROWS_MAX, LOOKUP_COST, PROBE_IDS, SCAN_IDS_MAX
+from rota.store.protocol import Change, Direction, Edge, Outline, Seq, StoreError
+from rota.store.queries import (
+    EventQuery,
+    ExecutionQuery,
+    JobQuery,
+    OccurrenceQuery,
+    Page,
+    Sampled,
+    SampleQuery,
+    TriggerDecisionQuery,
+    sample_sqlite,
+)
+from rota.store.rows import Row
+from rota.store.sqlite.connect import fetch, open_reader
+from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
+
+PAST_ALL_IDS = "\U0010ffff"
+"""Sorts after every id."""
+
+SPILLED = "shelved"
+"""What the column says of the state of a job on the shelf, which is queued."""
+
+_HAS_LABEL = """
+EXISTS (SELECT 1 FROM labels WHERE key = ? AND value = ? AND labels.job_id = jobs.id)
+"""
+
+
+class Facet(msgspec.Struct, frozen=True):
+    """One indexed filter: the selects, one a value, whose ids merged are its matches."""
+
+    select: str
+    """Ends in a WHERE clause; the column it yields is `id`."""
+    values: tuple[Row, ...]
+
+    def ids(self, connection: apsw.Connection, before: str, limit: int) -> list[str]:
+        """The next `limit` matches before `before`, newest first."""
+        # SQLite merges the sorted halves of a UNION ALL lazily; an IN would sort all matches.
+        each = f"{self.select} AND id < ?"
+        sql = " UNION ALL ".join([each] * len(self.values))
+        args = [argument for value in self.values for argument in (*value, before)]
+        found = connection.execute(f"{sql} ORDER BY id DESC LIMIT ?", (*args, limit))
+        return [row[0] for row in found]
+
+    def rarity(self, connection: apsw.Connection) -> int:
+        """How many matches there are, counted no further than PROBE_IDS."""
+        each = f"SELECT count(*) FROM ({self.select} LIMIT {PROBE_IDS})"
+        return sum(connection.execute(each, value).get for value in self.values)
+
+
+class FacetSearch(msgspec.Struct, frozen=True):
+    """A page to be found."""
+
+    table: str
+    columns: str
+    facets: tuple[Facet, ...]
+    where: tuple[str, ...]
+    args: tuple[Any, ...]
+    before: str
+    limit: int
+    look: int | None
+
+    def run(self, connection: apsw.Connection) -> Page[Row]:
+        """The page's rows, newest first, all as of one moment."""
+        connection.execute("BEGIN")
+        try:
+            return self._page(connection)
+        finally:
+            connection.execute("COMMIT")
+
+    def _page(self, connection: apsw.Connection) -> Page[Row]:
+        facet = self._rarest(connection)
+        found: Page[Row] = Page()
+        before, size = self.before, self.limit
+        left = None if self.look is None else self.look // LOOKUP_COST
+        while True:
+            ids = facet.ids(connection, before, size)
+            found += self._matching(connection, ids, self.limit - len(found))
+            if len(ids) < size or len(found) == self.limit:
+                return found
+            before, size = ids[-1], min(SCAN_IDS_MAX, 2 * size)
+            if left is not None:
+                left -= len(ids)
+                if left <= 0:
+                    found.rest = before
+                    return found
+                size = min(size, left)
+
+    def _rarest(self, connection: apsw.Connection) -> Facet:
+        if not self.facets:
+            return Facet(f"SELECT id FROM {self.table} WHERE true", ((),))
+        if len(self.facets) == 1:
+            return self.facets[0]
+        return min(self.facets, key=lambda facet: facet.rarity(connection))
+
+    def _matching(self, connection: apsw.Connection, ids: list[str], limit: int) -> list[Row]:
+        where = " AND ".join(("id IN (SELECT value FROM json_each(?))", *self.where))
+        return connection.execute(
+            f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY id DESC LIMIT ?",
+            (_json.encode(ids).decode(), *self.args, limit),
+        ).fetchall()
+
+
+def search_jobs(query: JobQuery) -> FacetSearch:
+    """Rows of id, life, spec."""
+    facets = [_label_facet(label) for label in query.labels]
+    where = [_HAS_LABEL] * len(query.labels)
+    args: list[Any] = [part for label in query.labels for part in label]
+    for column in ("name", "queue", "tenant"):
+        value = getattr(query, column)
+        if value is not None:
+            facets.append(_column_facet("jobs", column, (value,)))
+            where.append(f"{column} = ?")
+            args.append(value)
+    if query.states:
+        states = tuple(state.value for state in query.states)
+        if JobState.QUEUED in query.states:
+            states = (*states, SPILLED)
+        facets.append(_column_facet("jobs", "state", states))
+        where.append(f"state IN ({', '.join('?' * len(states))})")
+        args += states
+    for clause, bound in _unindexed(query):
+        where.append(clause)
+        args.append(bound)
+    before = PAST_ALL_IDS if query.before is None else query.before
+    if query.after is not None:
+        facets.append(_range_facet(query.after, before))
+        where.append("id > ?")
+        args.append(query.after)
+    return FacetSearch(
+        table="jobs",
+        columns="id, life, spec",
+        facets=tuple(facets),
+        where=tuple(where),
+        args=tuple(args),
+        before=before,
+        limit=query.limit,
+        look=query.look,
+    )
+
+
+def _unindexed(query: JobQuery) -> list[tuple[str, int]]:
+    """What can only be asked of a row."""
+    asked = (
+        ("priority = ?", query.priority),
+        ("priority <> ?", query.not_priority),
+        ("created_at > ?", query.created_after),
+        ("created_at < ?", query.created_before),
+    )
+    return [(clause, bound) for clause, bound in asked if bound is not None]
+
+
+def search_executions(query: ExecutionQuery) -> FacetSearch:
+    """Rows of body."""
+    facets, where, args = [], [], []
+    for column, value in (("job_id", query.job_id), ("worker_id", query.worker_id)):
+        if value is not None:
+            facets.append(_column_facet("executions", column, (value,)))
+            where.append(f"{column} = ?")
+            args.append(str(value))
+    if query.states:
+        states = tuple(state.value for state in query.states)
+        facets.append(_column_facet("executions", "state", states))
+        where.append(f"state IN ({', '.join('?' * len(states))})")
+        args += states
+    before = PAST_ALL_IDS if query.before is None else query.before
+    return FacetSearch(
+        table="executions",
+        columns="body",
+        facets=tuple(facets),
+        where=tuple(where),
+        args=tuple(args),
+        before=before,
+        limit=query.limit,
+        look=query.look,
+    )
+
+
+def search_occurrences(query: OccurrenceQuery) -> tuple[str, tuple[Any, ...]]:
+    """Rows of body. A schedule's ledger is read along its primary key."""
+    where, args = ["schedule_id = ?"], [query.schedule_id, *(d.value for d in query.decisions)]
+    if query.decisions:
+        where.append(f"decision IN ({', '.join('?' * len(query.decisions))})")
+    bounds: list[Any] = []
+    for clause, bound in (("nominal > ?", query.after), ("nominal < ?", query.before)):
+        if bound is not None:
+            where.append(clause)
+            bounds.append(bound)
+    sql = f"SELECT body FROM occurrences WHERE {' AND '.join(where)} ORDER BY nominal DESC LIMIT ?"
+    return sql, (*args, *bounds, query.limit)
+
+
+def _column_facet(table: str, column: str, values: tuple[str, ...]) -> Facet:
+    index = f"{table}_by_{column}"
+    distinct = dict.fromkeys(values)
+    return Facet(
+        f"SELECT id FROM {table} INDEXED BY {index} WHERE {column} = ?",
+        tuple((value,) for value in distinct),
+    )
+
+
+def _range_facet(after: str, before: str) -> Facet:
+    # The table is in the order of its ids: a range of them needs no index.
+    return Facet("SELECT id FROM jobs WHERE id > ? AND id < ?", ((after, before),))
+
+
+def _label_facet(label: tuple[str, str]) -> Facet:
+    # Named `id` inside, so that the page's bound reads the same for every facet.
+    labels = "(SELECT job_id AS id, key, value FROM labels)"
+    return Facet(f"SELECT id FROM {labels} WHERE key = ? AND value = ?", (label,))
+
+
+T = TypeVar("T")
+
+_KEYS_AT_ONCE = """
+SELECT (SELECT at FROM journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
+    k.key, k.fingerprint, k.receipt, k.at
+FROM meta m LEFT JOIN keys k ON k.key IN (SELECT value FROM json_each(?))
+"""
+"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet."""
+_STATE = f"iif(state = '{SPILLED}', 'queued', state)"
+_json = msgspec.json.Encoder()
+
+
+class CatchesUp(Protocol):
+    """Whoever keeps the tables."""
+
+    async def caught_up(self) -> None:
+        """Returns when all that is durable now is in the tables."""
+        ...
+
+
+class Readers(Protocol):
+    """Whoever runs what reads the tables."""
+
+    async def run(self, read: Callable[[apsw.Connection], T]) -> T:
+        """What `read` answers."""
+        ...
+
+    async def close(self) -> None:
+        """Waits for the reads under way."""
+        ...
+
+
+class ReaderThreads:
+    """A few threads, each with a connection that can only read."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._path = path
+        self._own = threading.local()
+        self._connections: list[apsw.Connection] = []
+        self._closed = False
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"rota-read-{path.stem}")
+
+    async def run(self, read: Callable[[apsw.Connection], T]) -> T:
+        """What `read` answers, run in one of the threads."""
+        if self._closed:
+            raise StoreError("the store is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, read)
+
+    async def close(self) -> None:
+        """Waits for the reads under way."""
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown)
+        for connection in self._connections:
+            connection.close()
+
+    def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+        try:
+            connection: apsw.Connection | None = getattr(self._own, "connection", None)
+            if connection is None:
+                connection = self._own.connection = open_reader(self._path)
+                self._connections.append(connection)
+            return read(connection)
+        except apsw.Error as error:
+            raise StoreError(f"cannot read {self._path}: {error}") from error
+
+
+class SqliteQueryStore:
+    """The readers' side of the store on SQLite."""
+
+    def __init__(self, readers: Readers, folding: CatchesUp) -> None:
+        self._pool = readers
+        self._projection = folding
+        self._keys = KeyLookup(self._read_keys)
+
+    async def close(self) -> None:
+        """Waits for the reads under way."""
+        await self._pool.close()
+
+    async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
+        """Those that exist."""
+        sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+        wanted = _json.encode(job_ids).decode()
+        return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
+
+    async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
+        """A page, newest first."""
+        search = search_jobs(query)
+        return await self._read(lambda c: _read_page(search.run(c), rows.job))
+
+    async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
+        """Those that exist, without what may be large."""
+        sql = (
+            f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
+            " WHERE id IN (SELECT value FROM json_each(?))"
+        )
+        wanted = _json.encode(job_ids).decode()
+        found = await self._read(lambda c: fetch(c, sql, (wanted,)))
+        return [rows.outline(row) for row in found]
+
+    async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
+        """The ids of a page."""
+        search = replace(search_jobs(query), columns="id")
+        found = await self._read(search.run)
+        return _read_page(found, lambda row: JobId(row[0]))
+
+    async def count_jobs(self, tenant: str) -> dict[JobState, int]:
+        """How many of a tenant are in which state."""
+        sql = (
+            f"SELECT {_STATE} AS told, count(*)"
+            " FROM (SELECT state FROM jobs WHERE tenant = ? LIMIT ?) GROUP BY told"
+        )
+        found = await self._read(lambda c: fetch(c, sql, (tenant, COUNT_ROWS_MAX)))
+        return {JobState(state): count for state, count in found}
+
+    async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
+        """Those that exist."""
+        sql = "SELECT body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
+        wanted = _json.encode(execution_ids).decode()
+        return await self._read(
+            lambda c: [rows.execution(row) for row in c.execute(sql, (wanted,))]
+        )
+
+    async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
+        """A page, newest first."""
+        search = search_executions(query)
+        return await self._read(lambda c: _read_page(search.run(c), rows.execution))
+
+    async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
+        """What the first executions of each stretch are."""
+        return await self._read(lambda c: sample_sqlite(c, query))
+
+    async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
+        """All dependencies that lead into or out of these jobs."""
+        wanted = _json.encode(job_ids).decode()
+        if direction is Direction.UPSTREAM:
+            return await self._read(lambda c: _upstream(c, wanted))
+        return await self._read(lambda c: _downstream(c, wanted))
+
+    async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
+        """A page of a schedule's ledger, newest first."""
+        sql, args = search_occurrences(query)
+        return await self._read(lambda c: [rows.occurrence(row) for row in c.execute(sql, args)])
+
+    async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
+        """Those of these events that were accepted."""
+        return await self._read(lambda c: read_accepted_events(c, keys))
+
+    async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
+        """A page of accepted events, newest first."""
+        sql, args = search_events(query)
+        return await self._read(
+            lambda c: [rows.accepted_event(row) for row in c.execute(sql, args)]
+        )
+
+    async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
+        """A page of a trigger's ledger, newest first."""
+        sql, args = search_trigger_decisions(query)
+        return await self._read(
+            lambda c: [rows.trigger_decision(row) for row in c.execute(sql, args)]
+        )
+
+    async def key(self, key: str) -> KeyRecord | None:
+        """What was answered to an idempotency key."""
+        sql = "SELECT key, fingerprint, receipt, at FROM keys WHERE key = ?"
+        found = await self._read(lambda c: fetch(c, sql, (key,)))
+        return rows.key(found[0]) if found else None
+
+    async def key_at_once(self, key: str) -> KeyStatus:
+        """The same without waiting for the fold."""
+        return await self._keys.look(key)
+
+    async def keys_after(self, key: str, limit: int) -> list[str]:
+        """The next keys."""
+        sql = "SELECT key FROM keys WHERE key > ? ORDER BY key LIMIT ?"
+        read = self._pool.run if key else self._read
+        return [row[0] for row in await read(lambda c: fetch(c, sql, (key, limit)))]
+
+    async def _read_keys(self, keys: Sequence[str]) -> FoundKeys:
+        wanted = _json.encode(keys).decode()
+        return rows.keys_found(await self._pool.run(lambda c: fetch(c, _KEYS_AT_ONCE, (wanted,))))
+
+    async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
+        """All changes of the next at most `limit` journal records after `seq`."""
+        return await self._pool.run(lambda c: _changes(c, seq, limit))
+
+    async def head(self) -> tuple[Seq, Seq]:
+        """The oldest and the newest journal position kept."""
+        # Two statements' worth in one: min and max asked together would scan.
+        sql = "SELECT (SELECT min(seq) FROM journal), (SELECT max(seq) FROM journal)"
+        oldest, newest = (await self._pool.run(lambda c: fetch(c, sql)))[0]
+        return Seq(oldest or 0), Seq(newest or 0)
+
+    async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+        await self._projection.caught_up()
+        return await self._pool.run(read)
+
+
+def _read_page(found: Page[Row], read: Callable[[Row], T]) -> Page[T]:
+    return Page(map(read, found), found.rest)
+
+
+def _upstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
+    found = connection.execute(
+        "SELECT id, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))", (job_ids,)
+    )
+    return [edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))]
+
+
+def _downstream(connection: apsw.Connection, job_ids: str) -> list[Edge]:
+    found = connection.execute(
+        "SELECT parent, child, condition FROM edges"
+        " WHERE parent IN (SELECT value FROM json_each(?))",
+        (job_ids,),
+    )
+    return [rows.edge(row) for row in found]
+
+
+def _changes(connection: apsw.Connection, after: Seq, limit: int) -> list[Change]:
+    found = connection.execute(
+        "SELECT seq, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+    )
+    return [
+        Change(seq, index, at, write)
+        for seq, at, body in found
+        for index, write in enumerate(decode_record(body))
+    ]

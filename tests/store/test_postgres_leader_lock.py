@@ -1,0 +1,79 @@
+"""Servers on PostgreSQL that end, break or stand still, and how the others get to know."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from rota.store.limits import StoreLimits
+from rota.store.postgres.store import PostgresStore
+from rota.store.protocol import LeaderRow, StoreError
+from rota.store.queries import JobQuery
+from tests.postgres.cell import Cell, migrated_cell
+from tests.store.conformance import leading, put
+from tests.store.conformance_logs_and_files import eventually
+
+pytestmark = pytest.mark.postgres
+
+_END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
+
+
+@pytest.fixture
+async def cell() -> Cell:
+    return await migrated_cell()
+
+
+async def test_a_leader_is_seen_to_be_there_for_as_long_as_its_process_is(cell: Cell) -> None:
+    async with cell.opened() as two:
+        async with cell.opened() as one:
+            await one.ledger.claim("one")
+            assert (await seen(two)).present
+            # Its connection breaks while it lives: it shows itself again, without being asked.
+            await cell.ask(_END, "rota leader")
+
+            async def is_back() -> bool:
+                return (await seen(two)).present is True
+
+            await eventually(is_back)
+        row = await seen(two)
+        assert (row.holder, row.present) == ("one", False)
+        epoch = await two.ledger.claim("two", row)
+        await two.ledger.resign(epoch)
+        assert not (await seen(two)).present
+
+
+async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(cell: Cell) -> None:
+    async with cell.opened(limits=StoreLimits(projection_stalled_s=0.2)) as store:
+        frozen = await asyncpg.connect(cell.dsn, server_settings={"application_name": "rota fold"})
+        holding = frozen.transaction()
+        await holding.start()
+        await frozen.execute("SELECT folded_seq FROM rota.meta FOR UPDATE")
+        leader = await leading(store)
+        await leader.append(put(1))
+        assert len(await store.catalog.find_jobs(JobQuery())) == 1
+
+        async def is_ended() -> bool:
+            return frozen.is_closed()
+
+        await eventually(is_ended)
+
+
+async def test_whoever_waits_for_its_client_in_no_fold_of_ours_is_left_alone(
+    cell: Cell,
+) -> None:
+    async with cell.opened(limits=StoreLimits(projection_stalled_s=0.0)) as store:
+        somebody = await asyncpg.connect(cell.dsn)
+        async with somebody.transaction():
+            await somebody.execute("SELECT folded_seq FROM rota.meta FOR UPDATE")
+            leader = await leading(store)
+            await leader.append(put(1))
+            with pytest.raises(StoreError, match="lock timeout"):
+                await store.catalog.find_jobs(JobQuery())
+        await somebody.close()
+
+
+async def seen(store: PostgresStore) -> LeaderRow:
+    """The leader's row."""
+    row = await store.ledger.observe()
+    assert row is not None
+    return row

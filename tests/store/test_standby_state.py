@@ -1,0 +1,181 @@
+"""A follower's copy of what is live: the same as a load would bring, wherever it began."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rota.core.commands import (
+    AnyInput,
+    CreateSchedule,
+    CreateTrigger,
+    Delete,
+    DeleteCalendar,
+    DeleteSchedule,
+    DeleteTrigger,
+    NewSchedule,
+    NewTrigger,
+    PauseSchedule,
+    PauseTrigger,
+    Preloaded,
+    ReceiveEvents,
+    Retry,
+    SetCalendar,
+)
+from rota.core.model import JobId, JobState, ScheduleId, TriggerId
+from rota.core.outcome import Outcome
+from rota.core.schedule_model import Calendar
+from rota.core.trigger_model import event_key
+from rota.store.projection.standby_state import JournalGapError, StandbyState
+from rota.store.protocol import Epoch, Seq, Snapshot, Totals
+from rota.store.sqlite.memory import MemoryStore
+from tests.core.schedule_builders import plan
+from tests.core.story import Story
+from tests.core.trigger_builders import batch, event, rule
+from tests.store.conformance import put
+
+AT_ONCE = 7
+OCCASIONS = ("schedules", "calendars", "triggers", "held")
+
+
+class Recorded(Story):
+    """A story with second lives and removals in it, and all its records."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.records: list[Outcome] = []
+
+    def note(self, outcome: Outcome) -> None:
+        self.records.append(outcome)
+
+    def turn(self) -> None:
+        super().turn()
+        self.occasion()
+        ended = [
+            record.id
+            for record in self.world.ledger.jobs.values()
+            if record.life.state in (JobState.FAILED, JobState.CANCELLED, JobState.SUCCEEDED)
+        ]
+        if ended and self.dice.random() < 0.5:
+            self.disturb(self.dice.choice(ended))
+
+    def occasion(self) -> None:
+        """Schedules and triggers come, change and go; time and events make jobs of them."""
+        world, dice, name = self.world, self.dice, f"n{self.dice.randrange(3)}"
+        schedules, triggers = list(world.ledger.schedules), list(world.ledger.triggers)
+        new_id = f"id-{len(self.records):06}"
+        told = event(f"e{dice.randrange(40)}", f"kind.{name}")
+        known = world.ledger.told.get(event_key(told))
+        recall = Preloaded(at=world.now, accepted_events=() if known is None else (known,))
+        choices: list[AnyInput] = [
+            CreateSchedule(
+                schedule=NewSchedule(
+                    id=ScheduleId(new_id), definition=plan(name, interval_ms=7_000)
+                )
+            ),
+            CreateTrigger(
+                trigger=NewTrigger(
+                    id=TriggerId(new_id),
+                    definition=rule(name, "kind.*", gathering=dice.choice((None, batch(3)))),
+                )
+            ),
+            SetCalendar(calendar=Calendar(name, (739_000 + dice.randrange(9),))),
+            DeleteCalendar(name=name),
+            *[ReceiveEvents(events=(told,), preloaded=recall)] * 4,
+            *(PauseSchedule(schedule_id=one, paused=dice.random() < 0.5) for one in schedules),
+            *(PauseTrigger(trigger_id=one, paused=dice.random() < 0.5) for one in triggers),
+            *(DeleteSchedule(schedule_id=one) for one in schedules[:1]),
+            *(DeleteTrigger(trigger_id=one) for one in triggers[:1]),
+        ]
+        outcome = world.turn([dice.choice(choices)])
+        self.note(outcome)
+
+    def disturb(self, job_id: JobId) -> None:
+        kind = self.dice.choice((Retry, Delete))
+        event = kind(job_id=job_id, preloaded=self.world.recall())
+        self.note(self.world.turn([event]))
+
+
+async def written(seed: int) -> MemoryStore:
+    """A store with a whole story in it."""
+    story = Recorded(seed)
+    story.play()
+    store = MemoryStore()
+    epoch = await store.ledger.claim("a")
+    for outcome in story.records:
+        if outcome.writes:
+            newest = (await store.catalog.head())[1]
+            await store.ledger.append(epoch, Seq(newest + 1), 1, outcome.writes)
+    return store
+
+
+async def follow(store: MemoryStore, mirror: StandbyState, upto: int, size: int) -> None:
+    """Reads on, as a follower does."""
+    while mirror.seq < upto:
+        records = await store.ledger.records_after(mirror.seq, min(size, upto - mirror.seq))
+        mirror.apply(records, await store.catalog.jobs(mirror.unknown(records)))
+
+
+def empty() -> Snapshot:
+    """Before the first record."""
+    return Snapshot(Seq(0), (), (), (), (), 0, Totals())
+
+
+def plain(snapshot: Snapshot) -> tuple[object, ...]:
+    """Where the order says nothing it must not matter."""
+    return (
+        snapshot.seq,
+        list(snapshot.jobs),
+        {x.id: x for x in snapshot.executions},
+        {x.id: x for x in snapshot.workers},
+        {x.name: x for x in snapshot.queues},
+        snapshot.next_arrival_number,
+        snapshot.totals.submitted,
+        set(snapshot.totals.finished),
+        set(snapshot.totals.decided),
+        set(snapshot.totals.reacted),
+        list(snapshot.schedules),
+        {x.name: x for x in snapshot.calendars},
+        list(snapshot.triggers),
+        list(snapshot.buffered_events),
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_copy_that_follows_is_what_a_load_brings(seed: int) -> None:
+    store = await written(seed)
+    newest = (await store.catalog.head())[1]
+    mirror, seen = StandbyState(empty()), set[str]()
+    for upto in range(AT_ONCE, newest + AT_ONCE, AT_ONCE):
+        await follow(store, mirror, min(upto, newest), size=AT_ONCE)
+        seen |= {name for name in OCCASIONS if getattr(mirror.snapshot(), name)}
+    loaded = await store.ledger.load()
+    assert plain(mirror.snapshot()) == plain(loaded)
+    # The story has all of it in it, at one time or another.
+    assert loaded.totals.decided
+    assert loaded.totals.reacted
+    assert seen == set(OCCASIONS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_it_may_begin_anywhere_and_read_any_number_at_once(seed: int) -> None:
+    store = await written(seed)
+    newest = (await store.catalog.head())[1]
+    dice = random.Random(seed)
+    first = StandbyState(empty())
+    await follow(store, first, dice.randrange(newest), size=AT_ONCE)
+    second = StandbyState(first.snapshot())
+    for mirror, size in ((first, 1), (second, newest)):
+        await follow(store, mirror, newest, size=size)
+    assert plain(first.snapshot()) == plain(second.snapshot())
+
+
+async def test_a_copy_that_fell_behind_what_is_kept_says_so() -> None:
+    store = MemoryStore()
+    epoch: Epoch = await store.ledger.claim("a")
+    for seq in (1, 2):
+        await store.ledger.append(epoch, Seq(seq), 1, [put(seq)])
+    records = await store.ledger.records_after(Seq(1), 10)
+    with pytest.raises(JournalGapError):
+        StandbyState(empty()).apply(records)
