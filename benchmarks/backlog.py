@@ -27,9 +27,9 @@ from rota.core.commands import Completion, MemoryWindow, NewJob, Poll, Register,
 from rota.core.limits import WINDOW_JOBS
 from rota.core.model import JobId, Needs, Resources, RetryPolicy, Spec, Terms, WorkerId
 from rota.engine.clock import SystemClock
+from rota.engine.leadership import CellMember
 from rota.engine.loop import Engine
-from rota.engine.observe import Metrics
-from rota.engine.seat import CellMember
+from rota.engine.metrics import Metrics
 from rota.store.postgres.store import open_postgres
 from rota.store.protocol import Store
 from rota.store.sqlite.store import open_sqlite

@@ -19,15 +19,13 @@ from benchmarks.table import Row, Scale
 from rota.core.commands import AnyInput, SetPolicy
 from rota.core.model import Execution, Instant, JobId
 from rota.core.policy import PRESETS
-from rota.engine.calibration import Calibration, GivenEstimate, with_interval
 from rota.engine.clock import SystemClock
-from rota.engine.estimates import FORWARD_RUN
-from rota.engine.forward import Budget, ForwardRun
-from rota.simulate.diary import NOT_YET
+from rota.engine.forecast import Budget, Calibration, ForwardRun, GivenEstimate, with_interval
+from rota.engine.ports import FORWARD_RUN
 from rota.simulate.fleet import single_machine_fleet
-from rota.simulate.posting import job_id
-from rota.simulate.swf import read_swf
-from rota.simulate.world import Simulation
+from rota.simulate.metrics import NOT_YET
+from rota.simulate.trace_readers import read_swf
+from rota.simulate.virtual_time import Simulation, job_id
 
 POLICIES = ("default", "easy")
 EVERY = 20

@@ -18,7 +18,7 @@ from rota.core.policy import PRESETS
 from rota.engine.clock import SystemClock
 from rota.simulate.fleet import single_machine_fleet
 from rota.simulate.study import StudySetup, evaluate_policy_shaken, load
-from rota.simulate.swf import read_swf
+from rota.simulate.trace_readers import read_swf
 from rota.simulate.workload import Workload, paced
 
 LOGS: Mapping[str, int] = {

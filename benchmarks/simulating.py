@@ -14,8 +14,8 @@ from benchmarks.table import Row, Scale, count
 from rota.core.commands import SetPolicy
 from rota.core.policy import DEFAULT
 from rota.simulate.fleet import uniform_fleet
-from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
-from rota.simulate.world import Simulation
+from rota.simulate.virtual_time import Simulation
+from rota.simulate.workload import SyntheticSpec, SyntheticWorkload
 
 WORKERS = 10_000
 JOBS_A_SECOND = 100_000_000 / 86_400

@@ -21,7 +21,7 @@ from rota.engine.clock import SystemClock
 from rota.simulate.fleet import single_machine_fleet
 from rota.simulate.metrics import makespan_ms
 from rota.simulate.study import StudySetup, evaluate_policy, shortest_ms
-from rota.simulate.wfcommons import read_workflow
+from rota.simulate.trace_readers import read_workflow
 from rota.simulate.workload import Trace, Work
 
 POLICIES = ("fcfs", "easy", "default")

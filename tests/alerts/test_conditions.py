@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rota.alerts.conditions import describe, evaluate_rule
 from rota.alerts.rules import CONDITION_INFOS, DEFAULT_RULES, Condition
-from tests.alerts.seen import Scene
+from tests.alerts.sampled import Scene
 
 Deed = Callable[[Scene], None]
 

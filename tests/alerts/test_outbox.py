@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from rota.alerts.board import Notification, NotificationKind
 from rota.alerts.limits import DELIVERIES_KEPT, GIVE_UP_MS, OUTBOX_MAX, RETRY_MS_MAX
-from rota.alerts.outbox import TOO_MANY, Outbox
+from rota.alerts.notifier import TOO_MANY, Outbox
 from rota.alerts.rules import DEFAULT_RULES, AlertSettings, Channel, Severity
+from rota.alerts.state import Notification, NotificationKind
 
 BOOK = AlertSettings(
     channels={

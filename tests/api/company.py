@@ -19,11 +19,11 @@ from rota.cli.start.cluster import join_cluster
 from rota.cli.start.hosting import EmbeddedServer, listen
 from rota.cli.start.up import ServerOptions
 from rota.core.commands import Timing
-from rota.engine.assurance import DurabilityMonitor
 from rota.engine.clock import SystemClock
+from rota.engine.durability import DurabilityMonitor
+from rota.engine.leadership import CellMember
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
-from rota.engine.seat import CellMember
 from rota.store.protocol import DurabilityLevel, LeaderRow
 from rota.store.sqlite.memory import MemoryStore
 from tests.api.files import memory_files

@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 from starlette.types import ASGIApp
 
-from rota.alerts.channels import Notifier
-from rota.alerts.figures import Sampler
-from rota.alerts.watch import AlertEvaluator
+from rota.alerts.conditions import Sampler
+from rota.alerts.evaluator import AlertEvaluator
+from rota.alerts.notifier import Notifier
 from rota.api.app import AppDeps, create_app
 from rota.api.door.auth import Access
 from rota.api.door.roster import TokenCache, token_digest
@@ -22,11 +22,11 @@ from rota.api.door.throttle import Throttle
 from rota.api.door.trail import AuditLog
 from rota.api.limits import API_LIMITS, ApiLimits
 from rota.core.commands import Timing
-from rota.engine.assurance import DurabilityMonitor
 from rota.engine.clock import SystemClock
+from rota.engine.durability import DurabilityMonitor
+from rota.engine.leadership import CellMember
 from rota.engine.loop import Engine
-from rota.engine.observe import Metrics
-from rota.engine.seat import CellMember
+from rota.engine.metrics import Metrics
 from rota.store.sqlite.memory import MemoryStore
 from rota.store.tokens import Role, Token
 from tests.api.files import memory_files

@@ -12,7 +12,7 @@ from prometheus_client.samples import Sample
 
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.api.metrics import HISTOGRAMS, OTHER_QUEUES
-from rota.engine.observe import Metrics
+from rota.engine.metrics import Metrics
 from tests.api.house import NOOP, InProcessServer
 
 PROMISED = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.engine.presence import Membership
+from rota.engine.membership import Membership
 from rota.store.batched_lookup import KeyStatus
 from rota.store.documents import Node
 from tests.api.house import NOOP, InProcessServer

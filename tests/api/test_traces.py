@@ -12,9 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from rota.traces.follower import TraceFollower
-from rota.traces.naming import RecordingPropagator
 from rota.traces.otlp import Otlp
+from rota.traces.spans import RecordingPropagator, TraceFollower
 from tests.api.company import a_cell
 from tests.api.house import NOOP, InProcessServer, open_server
 from tests.engine.rig import until

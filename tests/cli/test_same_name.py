@@ -9,7 +9,7 @@ import pytest
 
 from rota.cli.start import cluster
 from rota.cli.start.cluster import refuse_duplicate_name
-from rota.engine.seat import CellMember
+from rota.engine.leadership import CellMember
 from rota.store.documents import Node
 from rota.store.sqlite.memory import MemoryStore
 

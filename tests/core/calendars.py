@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 from rota.core.schedule_model import Gap, RepeatedTime, Timetable
 from rota.core.schedules.recurrence import Recurrence
-from rota.engine.zones import load_zone
+from rota.engine.time_zones import load_zone
 
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.core.schedule_model import Gap, RepeatedTime
-from rota.engine.zones import zone_names
+from rota.engine.time_zones import zone_names
 from tests.core.calendars import first, instant, moment, short, walk, ways
 from tests.doubt import examples
 

@@ -13,7 +13,7 @@ from rota.core.commands import AnyInput, Cancel, ClockJump, Tick
 from rota.core.model import ScheduleId
 from rota.core.schedule_model import CatchUp, Gap, Occurrence, RepeatedTime
 from rota.core.scheduler import Scheduler
-from rota.engine.zones import load_zone
+from rota.engine.time_zones import load_zone
 from tests.core.calendars import ways
 from tests.core.schedule_builders import DAY, MINUTE, Planner, at, plan
 

@@ -48,7 +48,7 @@ from rota.core.model import (
 from rota.core.outcome import AnyReceipt, HeartbeatReply, JobsAccepted, Outcome, PollAnswer
 from rota.core.policy import STRICT, Policy
 from rota.core.scheduler import Scheduler
-from rota.engine.zones import load_zone
+from rota.engine.time_zones import load_zone
 from tests.core.asking import NOON, job, resources, spec
 from tests.core.ledger import NaiveLedger
 

@@ -21,11 +21,11 @@ from rota.core.commands import (
 )
 from rota.core.model import ExecutionState, Instant, JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, AnyWrite, Order, PollAnswer, Refill
+from rota.engine.leadership import CellMember
 from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
-from rota.engine.observe import Metrics
+from rota.engine.metrics import Metrics
 from rota.engine.ports import AnswerEncoder, Clock
-from rota.engine.seat import CellMember
 from rota.store.protocol import (
     Epoch,
     FencedError,

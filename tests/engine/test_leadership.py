@@ -12,11 +12,11 @@ import pytest
 from rota.core.commands import Key, MemoryWindow, NewJob, Preloaded, Reject, Submit
 from rota.core.model import JobId, JobState, Life
 from rota.core.outcome import PutJob
+from rota.engine.inbox import encode_submission
+from rota.engine.leadership import CellMember
 from rota.engine.limits import EngineLimits
-from rota.engine.pickup import encode_submission
 from rota.engine.ports import UnavailableError
-from rota.engine.recovery import build_scheduler
-from rota.engine.seat import CellMember
+from rota.engine.standby import build_scheduler
 from rota.store.journal import encode_record
 from rota.store.protocol import Epoch
 from rota.store.sqlite.memory import MemoryStore

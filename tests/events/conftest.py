@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rota.events.positions import Offsets
-from rota.events.telling import Publisher
+from rota.events.publisher import Offsets, Publisher
 from rota.sdk import AsyncClient, Patience
 from tests.api.house import TOKEN
 from tests.sdk.real_server import real_server

@@ -16,9 +16,8 @@ from rota.api.reading.signatures import check_signature
 from rota.engine.clock import SystemClock
 from rota.events.config import NatsSink, RedisSink, WebhookSink
 from rota.events.limits import EventLimits
-from rota.events.outlets import EventTransport, open_transport
-from rota.events.positions import Offsets
-from rota.events.sinks import Follower
+from rota.events.publisher import Offsets
+from rota.events.sinks import EventTransport, Follower, open_transport
 from rota.sdk import AsyncClient
 from rota.store.documents import Hook
 from tests.events.brokers import nats_server, redis_server

@@ -20,9 +20,8 @@ from rota.events.config import (
     RabbitSource,
     RedisSource,
 )
-from rota.events.folder import FolderWatcher
-from rota.events.positions import Offsets
-from rota.events.telling import Publisher, event_of_message
+from rota.events.publisher import Offsets, Publisher, event_of_message
+from rota.events.sources import FolderWatcher
 from rota.sdk import AsyncClient
 from tests.events.brokers import nats_server, rabbitmq_server, redis_server
 from tests.events.conftest import told, until
@@ -126,7 +125,7 @@ async def test_messages_of_a_redis_stream_are_confirmed_when_they_are_durable(
 ) -> None:
     from redis.asyncio import Redis
 
-    from rota.events.redis_streams import RedisSubscription
+    from rota.events.brokers import RedisSubscription
 
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
@@ -150,7 +149,7 @@ async def test_a_redis_source_ends_when_told_whatever_it_is_doing(
     """The client loses a cancel that comes along with an answer."""
     from redis.asyncio import Redis
 
-    from rota.events.redis_streams import RedisSubscription
+    from rota.events.brokers import RedisSubscription
 
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
@@ -176,7 +175,7 @@ async def test_what_redis_handed_out_before_a_crash_comes_again_and_counts_once(
 ) -> None:
     from redis.asyncio import Redis
 
-    from rota.events.redis_streams import RedisSubscription
+    from rota.events.brokers import RedisSubscription
 
     with redis_server(tmp_path) as url:
         redis: Any = Redis.from_url(url)
@@ -336,7 +335,7 @@ async def _waiting(channel: Any) -> int:
 async def test_a_notification_of_postgresql_is_an_event(
     client: AsyncClient, teller: Publisher
 ) -> None:
-    from rota.events.notify import PostgresListener
+    from rota.events.sources import PostgresListener
     from tests.postgres.cell import Cell
 
     cell = Cell()

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rota.alerts.channels import check_address
+from rota.alerts.notifier import check_address
 from rota.api.customs.paging import read_cursor, read_id_cursor
 from rota.api.door.throttle import address_group
 from rota.api.endpoints import OPERATIONS
@@ -35,12 +35,9 @@ from rota.core.errors import Invalid
 from rota.core.expressions import StepLimitError, parse_filter, parse_path, passes, read_filter
 from rota.core.schedules.cron import CronError, parse_cron
 from rota.events.config import ConfigError, read_config
-from rota.gateway import merge, stream
+from rota.gateway import lists, stream
 from rota.simulate.fleet import single_machine_fleet
-from rota.simulate.history import read_history
-from rota.simulate.reading import TraceError
-from rota.simulate.swf import read_swf
-from rota.simulate.wfcommons import read_workflow
+from rota.simulate.trace_readers import TraceError, read_history, read_swf, read_workflow
 from rota.store.documents import Hook
 from rota.store.journal import decode_record
 from rota.store.postgres.connect import parse_address
@@ -136,8 +133,8 @@ PARSERS = [
            ValueError),
     Parser("cursor of a list", read_cursor, texts(make_cursor("x")), ProblemError),
     Parser("cursor of ids", read_id_cursor, texts(make_cursor("0" * 36)), ProblemError),
-    Parser("cursor of a gateway", merge.read_cursor,
-           texts(str(merge.write_cursor({"north": "x"}))), ValueError),
+    Parser("cursor of a gateway", lists.read_cursor,
+           texts(str(lists.write_cursor({"north": "x"}))), ValueError),
     Parser("place in a gateway's stream", stream.read_event_id, texts("north=42.0,south=1"),
            ProblemError),
     Parser("traceparent", parse_traceparent, texts(f"00-{'a' * 32}-{'b' * 16}-01"), ()),
@@ -316,7 +313,7 @@ def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1).filter(encodable))
 def test_a_gateways_cursor_leads_back_to_every_cell(places: dict[str, str | None]) -> None:
-    assert merge.read_cursor(str(merge.write_cursor(places))) == places
+    assert lists.read_cursor(str(lists.write_cursor(places))) == places
 
 
 @given(

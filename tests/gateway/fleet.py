@@ -15,10 +15,9 @@ from uvicorn.server import ServerState
 from rota.api.app import create_app as create_cell_app
 from rota.api.connections import BoundedProtocol
 from rota.gateway.app import create_app
-from rota.gateway.desk import GatewayContext
-from rota.gateway.fleet import CellDirectory
-from rota.gateway.lines import Connections
-from rota.gateway.plan import GatewayConfig, make_config
+from rota.gateway.cells import CellDirectory, Connections
+from rota.gateway.config import GatewayConfig, make_config
+from rota.gateway.context import GatewayContext
 from tests.api.house import NOOP, TOKEN, InProcessServer, open_server
 
 T = TypeVar("T")

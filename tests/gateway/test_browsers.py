@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.datastructures import Headers
 
-from rota.gateway.headers import request_headers, response_headers
+from rota.gateway.context import request_headers, response_headers
 from tests.gateway.fleet import Gateway
 
 

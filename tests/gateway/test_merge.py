@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.gateway.merge import Part, Places, add_up, merge_pages, read_cursor, write_cursor
+from rota.gateway.lists import Part, Places, add_up, merge_pages, read_cursor, write_cursor
 
 CELLS = ("a", "b", "c")
 HELD = st.dictionaries(st.sampled_from(CELLS), st.sets(st.integers(0, 60), max_size=25), min_size=1)

@@ -60,7 +60,7 @@ from rota.core.outcome import Outcome
 from rota.core.policy import PRESETS
 from rota.core.restore import Stored
 from rota.core.scheduler import Scheduler
-from rota.engine.zones import load_zone
+from rota.engine.time_zones import load_zone
 
 COMMANDS: Mapping[str, type[msgspec.Struct]] = {
     "absence": LeaderPause,

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from rota.gateway.plan import make_config
+from rota.gateway.config import make_config
 from rota.sdk import Client, Endpoint, Patience
 from tests.process.cell import PATIENCE_S, UP, Cell, Daemon, shell, until
 

@@ -20,8 +20,8 @@ from rota.core.recently_finished import RecentlyFinished
 from rota.core.scheduler import Scheduler
 from rota.core.state import SchedulerState
 from rota.engine.callers import Callers
+from rota.engine.leadership import LeaderElection
 from rota.engine.loop import Engine
-from rota.engine.seat import LeaderElection
 from rota.store.batched_lookup import KeyStatus
 from rota.store.journal import encode_record
 from rota.store.protocol import UnknownFateError

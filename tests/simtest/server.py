@@ -11,9 +11,9 @@ from typing import cast
 
 import aiohttp
 
-from rota.alerts.channels import Notifier
-from rota.alerts.figures import Sampler
-from rota.alerts.watch import AlertEvaluator
+from rota.alerts.conditions import Sampler
+from rota.alerts.evaluator import AlertEvaluator
+from rota.alerts.notifier import Notifier
 from rota.api.app import AppDeps, create_app
 from rota.api.door.auth import Access
 from rota.api.door.roster import TokenCache
@@ -27,12 +27,12 @@ from rota.api.peers.submitted import SubmittedSpecs
 from rota.core.commands import Timing
 from rota.core.model import Millis
 from rota.core.outcome import Outcome
-from rota.engine.assurance import DurabilityMonitor
+from rota.engine.durability import DurabilityMonitor
+from rota.engine.leadership import CellMember
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
-from rota.engine.observe import Metrics
-from rota.engine.presence import Membership
-from rota.engine.seat import CellMember
+from rota.engine.membership import Membership
+from rota.engine.metrics import Metrics
 from rota.store.documents import Node
 from rota.store.files.artifacts import Outputs
 from rota.store.files.uploads import Spool

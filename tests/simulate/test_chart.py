@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota.simulate import chart
-from tests.simulate.making import simulated, work
+from tests.simulate.builders import simulated, work
 
 
 def test_a_bar_is_as_high_as_its_part() -> None:

@@ -14,13 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import single_machine_fleet
-from rota.simulate.metrics import simulation_metrics
-from rota.simulate.swf import read_swf
+from rota.simulate.metrics import JobHistory, simulation_metrics
+from rota.simulate.trace_readers import read_swf
 from rota.simulate.workload import Trace, Work
 from tests.simulate import oracle
-from tests.simulate.making import rigid, simulated, starts_s, work
+from tests.simulate.builders import rigid, simulated, starts_s, work
 
 TRACES = os.environ.get("ROTA_TRACES")
 needs_traces = pytest.mark.skipif(TRACES is None, reason="ROTA_TRACES names no folder with logs")

@@ -11,10 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.simulate.history import read_history
-from rota.simulate.reading import TraceError
-from rota.simulate.swf import read_swf
-from rota.simulate.wfcommons import read_workflow
+from rota.simulate.trace_readers import TraceError, read_history, read_swf, read_workflow
 from rota.simulate.workload import Work
 
 Reader = Callable[[Path], Iterable[Work]]

@@ -15,9 +15,17 @@ from rota.simulate.study import (
     load,
     shortest_ms,
 )
-from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
-from rota.simulate.workload import GraphError, Trace, arranged, fitting, paced, shaken
-from tests.simulate.making import Ticks, work
+from rota.simulate.workload import (
+    GraphError,
+    SyntheticSpec,
+    SyntheticWorkload,
+    Trace,
+    arranged,
+    fitting,
+    paced,
+    shaken,
+)
+from tests.simulate.builders import Ticks, work
 
 FLAT = SyntheticSpec(jobs=4_000, rate=10.0, run_ms=30_000, cpu_min=2, cpu_max=5, tenants=4)
 

@@ -19,9 +19,9 @@ from rota.core.model import (
     WorkerId,
 )
 from rota.engine.clock import SystemClock
+from rota.engine.leadership import CellMember
 from rota.engine.loop import Engine
-from rota.engine.observe import Metrics
-from rota.engine.seat import CellMember
+from rota.engine.metrics import Metrics
 
 TERMS = Terms("noop", "default", "default", 0, Needs(Resources(cpu_milli=1000)), RetryPolicy())
 WORKER = WorkerId("of-0.1")

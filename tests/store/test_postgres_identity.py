@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.engine.trouble import unready_reason
+from rota.engine.loop import unready_reason
 from rota.store.postgres.connect import Address, DedicatedConnection, Identity, parse_address
 from rota.store.protocol import OtherDatabaseError
 from tests.postgres.cell import Cell

@@ -37,7 +37,7 @@ def test_imports_point_down() -> None:
         ("core/model.py", "import rota.store", "Rooms: imports only point down"),
         ("wire/jobs.py", "import rota.core.model", "The public contract does not know the inside"),
         (
-            "gateway/ring.py",
+            "gateway/config.py",
             "import rota.core.model",
             "A gateway knows cells by their public contract only",
         ),

@@ -1,1 +1,1 @@
-"""Watches the figures of a cell, and tells people when a rule says that they should know."""
+"""Alerts: rules with conditions on the cell's metrics, evaluated by the leader, and notifications of what begins and ends."""

@@ -1,4 +1,4 @@
-"""Every bound of the alerts, named, with its reason."""
+"""Every limit of the alerts, named, with its reason."""
 
 LOOK_S = 10.0
 """How often the leader compares its figures with the rules."""

@@ -1,4 +1,4 @@
-"""The nouns: what can be watched for, how a rule says so, and who is told. Nothing here acts."""
+"""Alert rules, channels and silences, as people set them, and the default rule of each condition. Nothing here acts."""
 
 from __future__ import annotations
 

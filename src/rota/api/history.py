@@ -26,7 +26,7 @@ from rota.api.limits import (
 )
 from rota.api.metrics import EngineMetrics, amounts
 from rota.core.model import Instant, JobState, WorkerState
-from rota.engine.chore import BackgroundTask
+from rota.engine.background import BackgroundTask
 from rota.engine.ports import Brain, UnavailableError
 from rota.wire.overview import SampleView
 from rota.wire.units import from_instant

@@ -13,19 +13,19 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from rota.alerts.figures import COUNTED_SKIPS, lost_at, ready_ms
+from rota.alerts.conditions import COUNTED_SKIPS, lost_at, ready_ms
+from rota.alerts.evaluator import AlertEvaluator
 from rota.alerts.rules import Severity
-from rota.alerts.watch import AlertEvaluator
 from rota.api.door.lobby import ConnectionLimit
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.core.deadlines import AT_RISK, MET, MISSED
 from rota.core.info_model import QueueInfo, WorkerInfo
 from rota.core.model import JobState, Resources, WorkerId, WorkerState
 from rota.core.schedule_model import OccurrenceDecision
-from rota.engine.assurance import DurabilityMonitor
-from rota.engine.observe import Histogram
+from rota.engine.durability import DurabilityMonitor
+from rota.engine.membership import Membership
+from rota.engine.metrics import Histogram
 from rota.engine.ports import Brain
-from rota.engine.presence import Membership
 from rota.store.protocol import DurabilityLevel
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

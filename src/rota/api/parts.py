@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rota.alerts.watch import AlertEvaluator
+from rota.alerts.evaluator import AlertEvaluator
 from rota.api.door.auth import Access
 from rota.api.door.cargo import BodyBudget
 from rota.api.door.lobby import ConnectionLimit
@@ -34,12 +34,12 @@ from rota.api.metrics import EngineMetrics
 from rota.api.peers.mailbox import LeaderlessInbox
 from rota.core.commands import Key
 from rota.core.model import Instant, WorkerId
-from rota.engine.assurance import DurabilityMonitor
+from rota.engine.durability import DurabilityMonitor
+from rota.engine.membership import Membership
 from rota.engine.ports import Brain
-from rota.engine.presence import Membership
 from rota.store.documents import Hooks
 from rota.store.protocol import Logs, QueryStore
-from rota.traces.naming import PASS_THROUGH, TracePropagator
+from rota.traces.spans import PASS_THROUGH, TracePropagator
 from rota.wire.jobs import BulkAnswer
 from rota.wire.overview import AttentionView
 from rota.wire.problems import ProblemError

@@ -1,1 +1,1 @@
-"""RUNS the core: drains inputs, steps, makes the outcome durable, then lets effects leave."""
+"""Runs the scheduler: drains the inbox, decides a turn, appends it to the journal, then releases the answers."""

@@ -1,8 +1,8 @@
-"""The one writer: drain the inbox, step, append, release. Nobody sees what is not durable.
+"""The engine's loop, the one writer: drain the inbox, step, append, release. Nobody sees what is not durable.
 
 While an append is under way new inputs pile up and form the next turn: group commit for free. If an
-append fails, or its fate is unknown, memory is thrown away and read again from the ledger. Where
-several servers share a store, one leads and runs this loop; the others stand by.
+append fails, or its fate is unknown, memory is thrown away and read again from the journal store.
+Where several servers share a store, one leads and runs this loop; the others stand by.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from zlib import crc32
 
 import structlog
 
@@ -45,25 +46,95 @@ from rota.core.schedule_model import Calendar, Schedule, ScheduleDefinition
 from rota.core.scheduler import Scheduler
 from rota.core.schedules.recurrence import PreviewedInstant
 from rota.core.trigger_model import Event, TriggerDefinition
-from rota.engine.calibration import Calibration
+from rota.engine.background import BackgroundTask
 from rota.engine.callers import Callers, Pending
-from rota.engine.chore import BackgroundTask
-from rota.engine.estimates import Outlook
-from rota.engine.feed import JournalNotifier
-from rota.engine.foretelling import Forecaster
-from rota.engine.fresh_keys import KeyFilter
-from rota.engine.keeper import LeadershipRenewal
+from rota.engine.clock import ClockMonitor, ProjectionLag
+from rota.engine.forecast import Calibration, Forecaster
+from rota.engine.inbox import InboxReader, ReadSpec
+from rota.engine.key_filter import KeyFilter
+from rota.engine.leadership import CellMember, LeaderElection, LeadershipRenewal
+from rota.engine.limits import RETRY_DELAY_S_MAX, RETRY_DELAY_S_MIN
 from rota.engine.lookers import Lookers
 from rota.engine.outlook import Outlooks
-from rota.engine.pickup import InboxReader, ReadSpec
-from rota.engine.ports import AnswerEncoder, Clock, LeadershipStatus, Observer, UnavailableError
-from rota.engine.recovery import build_scheduler
+from rota.engine.ports import (
+    AnswerEncoder,
+    Clock,
+    LeadershipStatus,
+    Observer,
+    Outlook,
+    UnavailableError,
+)
 from rota.engine.refills import Refills
-from rota.engine.seat import CellMember, LeaderElection
-from rota.engine.standby import Standby
-from rota.engine.timekeeping import ClockMonitor, ProjectionLag
-from rota.engine.trouble import ReloadBackoff, is_unexpected, unready_reason
-from rota.store.protocol import FencedError, Seq, Store, StoreError
+from rota.engine.standby import Standby, build_scheduler
+from rota.store.protocol import (
+    FencedError,
+    OtherDatabaseError,
+    Seq,
+    Store,
+    StoreError,
+    StoreFullError,
+)
+
+
+def unready_reason(error: Exception) -> str:
+    """Why the server is not ready, for whoever asks."""
+    if isinstance(error, StoreFullError):
+        return "the data disk is full: free some space"
+    if isinstance(error, FencedError):
+        return "another server leads"
+    if isinstance(error, OtherDatabaseError):
+        return str(error)
+    return "reading the store"
+
+
+def is_unexpected(error: Exception) -> bool:
+    """Whether it is a bug, whose place in the code should be logged."""
+    return not isinstance(error, StoreError)
+
+
+class ReloadBackoff:
+    """Pauses that grow while failures follow one another; servers do not all come back at once."""
+
+    def __init__(self, node: str) -> None:
+        self._spread = 0.75 + crc32(node.encode()) % 512 / 1024
+        self._next_s = 0.0
+
+    def reset(self) -> None:
+        """It went well."""
+        self._next_s = 0.0
+
+    def next_s(self, error: Exception) -> float:
+        """How long to wait now: not at all after the first failure, unless the disk is full."""
+        pause_s = self._next_s
+        if isinstance(error, StoreFullError):
+            pause_s = max(pause_s, RETRY_DELAY_S_MAX / 2)
+        self._next_s = min(max(RETRY_DELAY_S_MIN, pause_s * 2), RETRY_DELAY_S_MAX)
+        return pause_s * self._spread
+
+
+class JournalNotifier:
+    """The newest committed position. A slow watcher costs nothing: it only waits for a number."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self._watchers: list[asyncio.Future[None]] = []
+
+    def publish(self, seq: int) -> None:
+        """The journal has come to `seq`."""
+        self.seq = seq
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            if not watcher.done():
+                watcher.set_result(None)
+
+    async def wait_beyond(self, seq: int) -> int:
+        """The newest position, once it is larger than `seq`."""
+        while self.seq <= seq:
+            watcher: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._watchers.append(watcher)
+            await watcher
+        return self.seq
+
 
 log = structlog.get_logger("rota.engine")
 

@@ -13,13 +13,25 @@ from rota.core.explain.remedies import MOMENTARY
 from rota.core.info_model import Cause, DeadlineInfo, Explanation
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life
 from rota.core.scheduler import Scheduler
-from rota.engine.calibration import Calibration, with_interval
-from rota.engine.estimates import FLUID, FORWARD_RUN, NEVER, UNKNOWN, Estimate, Outlook
-from rota.engine.foretelling import Forecaster, can_never_start
-from rota.engine.forward import ForwardPlan
+from rota.engine.forecast import (
+    Calibration,
+    Forecaster,
+    ForwardPlan,
+    WaitHistory,
+    can_never_start,
+    with_interval,
+)
 from rota.engine.limits import FORWARD_STATE_MAX, TRIED_STATE_MAX
-from rota.engine.ports import Clock, UnavailableError
-from rota.engine.reasons import WaitHistory
+from rota.engine.ports import (
+    FLUID,
+    FORWARD_RUN,
+    NEVER,
+    UNKNOWN,
+    Clock,
+    Estimate,
+    Outlook,
+    UnavailableError,
+)
 
 _FRESH = Life(JobState.PENDING)
 

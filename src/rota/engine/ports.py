@@ -1,4 +1,8 @@
-"""What the engine needs of the world, and what it offers the rooms above it."""
+"""The engine's interfaces: what it needs of the world, what it offers to the API, and the types of its answers.
+
+`Clock`, `Observer` and `AnswerEncoder` are handed in; `Brain` is what the API may ask. Forecasts are
+answered as `Estimate` and `Outlook`; `engine/forecast.py` makes them.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,11 @@ import msgspec
 
 from rota.core.capacity import Demand
 from rota.core.commands import AnyInput, Poll, Submit, Timing
+from rota.core.explain.remedies import Remedy
 from rota.core.info_model import (
     DeadlineInfo,
     Explanation,
+    Position,
     QueueInfo,
     ReservationInfo,
     ScheduleInfo,
@@ -39,8 +45,58 @@ from rota.core.runtime_estimates import UsageHistory
 from rota.core.schedule_model import Calendar, Schedule, ScheduleDefinition
 from rota.core.schedules.recurrence import PreviewedInstant
 from rota.core.trigger_model import Event, TriggerDefinition
-from rota.engine.estimates import Outlook
 from rota.store.protocol import Totals
+
+KNOWN_TIMES = "known_times"
+RESERVATION = "reservation"
+FORWARD_RUN = "forward_run"
+FLUID = "fluid"
+NEVER = "never"
+UNKNOWN = "unknown"
+
+
+class Accuracy(msgspec.Struct, frozen=True):
+    """How often starts fell inside the interval that was given for them."""
+
+    inside: float
+    """Of the last of them."""
+    starts: int
+    """All that were told a start and have started."""
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """When a job will start. `low` to `high` holds four of five starts, by past experience."""
+
+    at: Instant | None
+    low: Instant | None
+    high: Instant | None
+    method: str
+    computed_at: Instant
+    worker_id: WorkerId | None = None
+    """Where, if all goes as expected."""
+    ahead: int | None = None
+    """How many jobs start before it, of all lines."""
+
+
+class ObservedCause(msgspec.Struct, frozen=True):
+    """What kept a job waiting, when somebody asked."""
+
+    code: str
+    first: Instant
+    last: Instant
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """All that is known of a job that waits, and what is to come of it."""
+
+    explanation: Explanation
+    estimate: Estimate
+    position: Position | None = None
+    reliefs: tuple[Remedy, ...] = ()
+    deadline: DeadlineInfo | None = None
+    accuracy: Accuracy | None = None
+    seen: tuple[ObservedCause, ...] = ()
+    """The first causes that others were told before, the newest last."""
 
 
 class Clock(Protocol):

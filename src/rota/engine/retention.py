@@ -1,8 +1,8 @@
 """Retention: drops finished work, unused bundles, unowned objects and broken uploads when old.
 
-The leader drops work and empties the storage of what the book says is doomed; each server tidies
-the uploads on its own disk. The store drops in bounded pieces; here is only when, and how old is
-old.
+The leader drops work and deletes from the storage what the object index marks for deletion; each
+server tidies the uploads on its own disk. The store drops in bounded pieces; here is only when, and
+how old is old.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import structlog
 
 from rota.core.model import Instant, Millis
-from rota.engine.chore import BackgroundTask
+from rota.engine.background import BackgroundTask
 from rota.engine.limits import ENGINE_LIMITS, RETENTION_PAUSE_S, SWEEP_EVERY_S, EngineLimits
 from rota.engine.ports import Brain, Clock
 from rota.store.files.blobs import Blobs

@@ -1,24 +1,65 @@
-"""Stands by with a copy of what is live, so that a take-over reads only what is new."""
+"""Standby and recovery: follows the journal with a copy of what is live, and rebuilds the scheduler from a snapshot.
+
+`build_scheduler` is the one way back to memory: at start, after a failed append and at fail-over. A
+standby server keeps the snapshot current, so that a take-over reads only what is new.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import Sequence
 
 import structlog
 
+from rota.core.commands import Timing
 from rota.core.model import Instant, JobRecord, Millis
+from rota.core.restore import Stored
+from rota.core.scheduler import Scheduler
+from rota.engine.leadership import LeaderElection
 from rota.engine.limits import FOLLOW_RECORDS, EngineLimits
 from rota.engine.ports import Clock
-from rota.engine.seat import LeaderElection
+from rota.engine.time_zones import load_zone
 from rota.store.projection.standby_state import JournalGapError, StandbyState
-from rota.store.protocol import (
-    FencedError,
-    JournalRecord,
-    NewerRecordError,
-    Seq,
-    Snapshot,
-    Store,
-)
+from rota.store.protocol import FencedError, JournalRecord, NewerRecordError, Seq, Snapshot, Store
+
+
+async def build_scheduler(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+    """A scheduler that knows all that is in the snapshot.
+
+    In a thread: hundreds of thousands of jobs take seconds, in which the seat must be renewed.
+    """
+    return await asyncio.to_thread(_build, snapshot, timing, now)
+
+
+def _build(snapshot: Snapshot, timing: Timing, now: Instant) -> Scheduler:
+    scheduler = Scheduler(timing, now, load_zone)
+    # A million records are made at once and live long: the collector would only look at them.
+    gc.disable()
+    try:
+        scheduler.restore(
+            Stored(
+                jobs=snapshot.jobs,
+                executions=snapshot.executions,
+                workers=snapshot.workers,
+                queues=snapshot.queues,
+                order_next=snapshot.next_arrival_number,
+                policy=snapshot.settings.policy,
+                tenants=snapshot.settings.tenants,
+                runtimes=snapshot.settings.runtimes,
+                spill_queues=snapshot.spill_counts,
+                schedules=snapshot.schedules,
+                calendars=snapshot.calendars,
+                triggers=snapshot.triggers,
+                buffered_events=snapshot.buffered_events,
+            ),
+            now,
+        )
+        gc.freeze()
+    finally:
+        gc.enable()
+    return scheduler
+
 
 log = structlog.get_logger("rota.engine")
 

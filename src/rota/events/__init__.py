@@ -1,1 +1,1 @@
-"""HEARS and TELLS: folders, databases and brokers in; webhooks and brokers out."""
+"""The event bridge (`rota events`): publishes events of brokers, folders and PostgreSQL to the server, and delivers state changes to sinks."""

@@ -1,5 +1,4 @@
-"""Every limit of what listens and tells, named, with its reason; `EventLimits` hands in those that
-vary."""
+"""Every limit of the event bridge, named, with its reason; `EventLimits` hands in those that vary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs everything that a configuration names, each on its own: one that fails holds up no other."""
+"""Runs every source and sink of a configuration, each on its own: one that fails holds up no other."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from rota.events.config import (
     PostgresSource,
     RedisSource,
 )
-from rota.events.folder import FolderWatcher
 from rota.events.limits import STEADY_S
-from rota.events.outlets import missing_package, open_transport
-from rota.events.positions import Offsets
-from rota.events.sinks import Follower
-from rota.events.telling import EventBackoff, Publisher
+from rota.events.publisher import EventBackoff, Offsets, Publisher
+from rota.events.sinks import Follower, missing_package, open_transport
+from rota.events.sources import FolderWatcher
 from rota.sdk import AsyncClient
 
 log = structlog.get_logger("rota.events")
@@ -54,12 +52,12 @@ def _listener(source: AnySource, teller: Publisher, positions: Offsets) -> Routi
     if isinstance(source, FolderSource):
         return FolderWatcher(source, teller, positions).run
     if isinstance(source, PostgresSource):
-        from rota.events.notify import PostgresListener
+        from rota.events.sources import PostgresListener
 
         return lambda: PostgresListener(source, teller).run()
     try:
         if isinstance(source, RedisSource):
-            from rota.events.redis_streams import RedisSubscription
+            from rota.events.brokers import RedisSubscription
 
             return RedisSubscription(source, teller).run
         from rota.events.brokers import subscription

@@ -1,1 +1,1 @@
-"""Routes: spreads tenants over cells and makes many cells look like one. Decides nothing."""
+"""The gateway: one HTTP address for several cells, which it knows by their public API only."""

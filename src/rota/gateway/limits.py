@@ -1,4 +1,4 @@
-"""Every bound of a gateway, named, with its reason."""
+"""Every limit of a gateway, named, with its reason."""
 
 CELLS_MAX = 64
 """Cells of one gateway: each is asked for every merged list, and named in its cursor."""

@@ -1,4 +1,4 @@
-"""Figures of the gateway itself, for Prometheus; those of jobs are told by the cells."""
+"""Prometheus metrics of the gateway itself; those of jobs are exposed by the cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from rota.gateway.health import Cell
+from rota.gateway.cells import Cell
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -1,4 +1,4 @@
-"""Every call that a gateway takes, and the rule it follows; nothing else gets to a cell."""
+"""The routing table: every call that a gateway takes, and its endpoint; nothing else gets to a cell."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from rota.gateway import fleetwide, lists, occasions, own, planning, stream, submit
-from rota.gateway.desk import GatewayRequest
-from rota.gateway.single import any_cell, by_id, by_tenant, file_or_refuse_for_cell, refuse_for_cell
+from rota.gateway import endpoints, lists, stream
+from rota.gateway.context import GatewayRequest
+from rota.gateway.endpoints import (
+    any_cell,
+    by_id,
+    by_tenant,
+    file_or_refuse_for_cell,
+    refuse_for_cell,
+)
 
 Serve: TypeAlias = Callable[[GatewayRequest], Awaitable[Response]]
 
@@ -28,9 +34,9 @@ class Route:
 
 
 JOBS = (
-    Route("POST", "/jobs", submit.submit_job),
-    Route("POST", "/jobs/batch", submit.submit_batch),
-    Route("POST", "/jobs/bulk", fleetwide.bulk_action),
+    Route("POST", "/jobs", endpoints.submit_job),
+    Route("POST", "/jobs/batch", endpoints.submit_batch),
+    Route("POST", "/jobs/bulk", endpoints.bulk_action),
     Route("GET", "/jobs", lists.list_jobs),
     Route("GET", "/dead-letters", lists.list_jobs),
     Route("GET", "/dead-letters/groups", refuse_for_cell),
@@ -85,19 +91,19 @@ BUNDLES = (
 
 QUEUES = (
     Route("GET", "/queues", lists.list_queues),
-    Route("GET", "/queues/{name}", fleetwide.show_queue),
-    Route("PUT", "/queues/{name}", fleetwide.change_queue),
-    Route("PATCH", "/queues/{name}", fleetwide.change_queue),
-    Route("POST", "/queues/{name}/pause", fleetwide.change_queue),
-    Route("POST", "/queues/{name}/resume", fleetwide.change_queue),
-    Route("POST", "/queues/{name}/purge", fleetwide.purge_queue),
+    Route("GET", "/queues/{name}", endpoints.show_queue),
+    Route("PUT", "/queues/{name}", endpoints.change_queue),
+    Route("PATCH", "/queues/{name}", endpoints.change_queue),
+    Route("POST", "/queues/{name}/pause", endpoints.change_queue),
+    Route("POST", "/queues/{name}/resume", endpoints.change_queue),
+    Route("POST", "/queues/{name}/purge", endpoints.purge_queue),
 )
 
 SCHEDULES = (
-    Route("POST", "/schedules", occasions.create_by_tenant),
+    Route("POST", "/schedules", endpoints.create_by_tenant),
     Route("GET", "/schedules", lists.list_schedules),
-    Route("POST", "/schedules/preview", occasions.create_by_tenant),
-    Route("POST", "/schedules/deploy", occasions.deploy),
+    Route("POST", "/schedules/preview", endpoints.create_by_tenant),
+    Route("POST", "/schedules/deploy", endpoints.deploy),
     Route("GET", "/schedules/{schedule_id}", by_id),
     Route("PATCH", "/schedules/{schedule_id}", by_id),
     Route("DELETE", "/schedules/{schedule_id}", by_id),
@@ -109,16 +115,16 @@ SCHEDULES = (
     Route("POST", "/schedules/{schedule_id}/backfill", by_id),
     Route("POST", "/schedules/{schedule_id}/backfills/{backfill_id}/cancel", by_id),
     Route("GET", "/calendars", lists.list_calendars),
-    Route("GET", "/calendars/{name}", occasions.show_calendar),
-    Route("PUT", "/calendars/{name}", occasions.change_calendar),
-    Route("DELETE", "/calendars/{name}", occasions.change_calendar),
+    Route("GET", "/calendars/{name}", endpoints.show_calendar),
+    Route("PUT", "/calendars/{name}", endpoints.change_calendar),
+    Route("DELETE", "/calendars/{name}", endpoints.change_calendar),
 )
 
 TRIGGERS = (
-    Route("POST", "/triggers", occasions.create_by_tenant),
+    Route("POST", "/triggers", endpoints.create_by_tenant),
     Route("GET", "/triggers", lists.list_triggers),
-    Route("POST", "/triggers/preview", occasions.preview_event),
-    Route("POST", "/triggers/deploy", occasions.deploy),
+    Route("POST", "/triggers/preview", endpoints.preview_event),
+    Route("POST", "/triggers/deploy", endpoints.deploy),
     Route("GET", "/triggers/{trigger_id}", by_id),
     Route("PATCH", "/triggers/{trigger_id}", by_id),
     Route("DELETE", "/triggers/{trigger_id}", by_id),
@@ -128,7 +134,7 @@ TRIGGERS = (
 )
 
 EVENTS = (
-    Route("POST", "/events", occasions.send_event),
+    Route("POST", "/events", endpoints.send_event),
     Route("GET", "/events", refuse_for_cell),
     Route("GET", "/hooks", refuse_for_cell),
     Route("GET", "/hooks/{name}", refuse_for_cell),
@@ -159,25 +165,25 @@ POLICY = (
 )
 
 PLANNING = (
-    Route("GET", "/autoscale", planning.show_autoscale),
-    Route("GET", "/reports/waste", planning.show_waste),
+    Route("GET", "/autoscale", endpoints.show_autoscale),
+    Route("GET", "/reports/waste", endpoints.show_waste),
     Route("POST", "/simulations", refuse_for_cell),
     Route("POST", "/simulations/trace", refuse_for_cell),
 )
 
 SERVICE = (
-    Route("GET", "/healthz", own.show_alive),
-    Route("GET", "/readyz", own.show_ready),
-    Route("GET", "/metrics", own.show_metrics),
-    Route("GET", "/stats", fleetwide.show_stats),
+    Route("GET", "/healthz", endpoints.show_alive),
+    Route("GET", "/readyz", endpoints.show_ready),
+    Route("GET", "/metrics", endpoints.show_metrics),
+    Route("GET", "/stats", endpoints.show_stats),
     Route("GET", "/stats/history", refuse_for_cell),
     Route("GET", "/attention", refuse_for_cell),
     Route("GET", "/timeline", refuse_for_cell),
-    Route("GET", "/cluster", fleetwide.show_cluster),
+    Route("GET", "/cluster", endpoints.show_cluster),
     Route("GET", "/stream", stream.stream_changes),
     Route("GET", "/session", any_cell),
-    Route("POST", "/session", fleetwide.share_session),
-    Route("DELETE", "/session", fleetwide.share_session),
+    Route("POST", "/session", endpoints.share_session),
+    Route("DELETE", "/session", endpoints.share_session),
 )
 
 ACCESS = (

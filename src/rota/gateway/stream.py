@@ -17,10 +17,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from rota.gateway.desk import GatewayRequest
-from rota.gateway.fanout import usable_responses
-from rota.gateway.headers import request_headers, response_headers
-from rota.gateway.health import Cell
+from rota.gateway.cells import Cell, CellRequest
+from rota.gateway.context import CellResponse, GatewayRequest, request_headers, response_headers
+from rota.gateway.forwarding import client_left, first_of, usable_responses
 from rota.gateway.limits import (
     STREAM_EVENT_BYTES_MAX,
     STREAM_KEEPALIVE_S,
@@ -28,10 +27,7 @@ from rota.gateway.limits import (
     STREAM_SEND_S,
     STREAM_WAITING_MAX,
 )
-from rota.gateway.lines import CellRequest
 from rota.gateway.problems import CellDownError, invalid
-from rota.gateway.relay import client_left, first_of
-from rota.gateway.told import CellResponse
 
 log = structlog.get_logger(__name__)
 

@@ -1,1 +1,1 @@
-"""REPLAYS. Runs the scheduler under virtual time on a workload and a fleet that need not exist."""
+"""Policy simulation: replays a workload trace or a synthetic workload on a simulated fleet, under virtual time."""

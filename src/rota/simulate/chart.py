@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rota.simulate.diary import JobHistory
-from rota.simulate.metrics import makespan_ms
+from rota.simulate.metrics import JobHistory, makespan_ms
 
 BARS = " ▁▂▃▄▅▆▇█"
 

@@ -1,4 +1,4 @@
-"""The machines of a simulation, which need not exist."""
+"""The simulated fleet: machines that need not exist."""
 
 from __future__ import annotations
 

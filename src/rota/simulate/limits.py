@@ -1,4 +1,4 @@
-"""Every bound of the simulator, named, with its reason."""
+"""Every limit of the simulator, named, with its reason."""
 
 LINE_BYTES_MAX = 1 << 20
 """Bytes of one line of a trace: what is no trace must not be read as one endless line."""

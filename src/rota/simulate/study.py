@@ -1,4 +1,4 @@
-"""Runs a workload on a fleet under a policy, as it is or shaken several times."""
+"""Runs a workload on a fleet under a policy, as it is or several times with shaken arrivals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import msgspec
 from rota.core.commands import AnyInput, SetPolicy
 from rota.core.model import Millis
 from rota.core.policy import Policy
-from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan
-from rota.simulate.metrics import SimulationMetrics, simulation_metrics
+from rota.simulate.metrics import JobHistory, SimulationMetrics, simulation_metrics
+from rota.simulate.virtual_time import Simulation, Stopwatch
 from rota.simulate.workload import Workload, shaken
-from rota.simulate.world import Simulation, Stopwatch
 
 
 class StudySetup(msgspec.Struct, frozen=True):

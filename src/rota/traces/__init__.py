@@ -1,1 +1,1 @@
-"""Tells of jobs in traces: made from the journal after the fact, never in a turn."""
+"""OpenTelemetry traces: makes spans of jobs and executions and exports them with OTLP."""

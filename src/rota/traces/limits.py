@@ -1,4 +1,4 @@
-"""Every bound of the traces, named, with its reason."""
+"""Every limit of the traces, named, with its reason."""
 
 RECORDS_AT_ONCE = 100
 """Journal records read at a time."""

@@ -1,18 +1,35 @@
-"""Makes spans of records: a job is one, its submission, each wait and each run are others below it.
+"""Makes OpenTelemetry spans of jobs and executions, follows the journal for what ended, and names the TRACEPARENT of an execution.
 
-Pure. A run links to the run before it, a job to those it waited for.
+A job is one span; its submission, each wait and each execution are others below it. An execution links to
+the one before it, a job to those it waited for. The follower reads what is durable, beside the loop,
+while this server leads; a change of the leader may cost the spans of its last moments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 import msgspec
+import structlog
 
-from rota.core.model import Execution, ExecutionState, Instant, JobRecord, JobState
-from rota.traces.limits import UPSTREAM_LINKED_MAX
-from rota.wire.traces import TraceParent, job_span_id, part_span_id
+from rota.core.lifecycle import JOB_FINAL
+from rota.core.model import Execution, ExecutionState, Instant, JobId, JobRecord, JobState, Life
+from rota.core.outcome import MoveJob, PutExecution, PutJob
+from rota.engine.background import BackgroundTask
+from rota.engine.ports import Brain
+from rota.store.protocol import Change, QueryStore, Seq, StoreError
+from rota.traces.limits import (
+    FOLLOW_EVERY_S,
+    FOLLOW_PAUSE_S,
+    JOBS_KNOWN_MAX,
+    RECORDS_AT_ONCE,
+    UPSTREAM_LINKED_MAX,
+)
+from rota.wire.traces import TraceParent, job_span_id, parse_traceparent, part_span_id, trace_id_of
 
 _GOOD = (JobState.SUCCEEDED, ExecutionState.SUCCEEDED)
 _BAD = (
@@ -162,3 +179,220 @@ def _about(job: JobRecord) -> dict[str, str | int]:
     if spec.trigger_origin is not None:
         found["rota.trigger.id"] = spec.trigger_origin.trigger_id
     return found
+
+
+Sampler = Callable[[str], bool]
+"""Whether a trace of this id, which begins here, is to be recorded."""
+
+
+class TracePropagator(Protocol):
+    """What a job gets as TRACEPARENT."""
+
+    def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
+        """`given` is what came with the job; None: it gets none."""
+        ...
+
+
+class PassThroughPropagator:
+    """Nothing is recorded here: jobs hang below whoever submitted them."""
+
+    def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
+        """As it came."""
+        return given or None
+
+
+PASS_THROUGH = PassThroughPropagator()
+
+
+class RecordingPropagator:
+    """Every run has a span of its own, in the caller's trace or in one that the job begins."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+
+    def for_execution(self, job_id: JobId, fence: int, given: str) -> str | None:
+        """The run's own span."""
+        root = self.root(job_id, given)
+        return str(root._replace(span_id=part_span_id(job_id, "run", fence)))
+
+    def root(self, job_id: JobId, given: str) -> TraceParent:
+        """The trace that a job is in, and the caller's span; its id is empty if there is none."""
+        caller = parse_traceparent(given) if given else None
+        if caller is not None:
+            return caller
+        trace_id = trace_id_of(job_id)
+        return TraceParent(trace_id, "", self._sampler(trace_id))
+
+
+log = structlog.get_logger("rota.traces")
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class JournalPosition(Protocol):
+    """Tells how far the journal has come."""
+
+    seq: int
+
+    async def wait_beyond(self, seq: int) -> int:
+        """Returns once it is past `seq`."""
+        ...
+
+
+class Exporter(Protocol):
+    """Where spans go; never waits for them to arrive."""
+
+    def export(self, spans: Iterable[Span]) -> None:
+        """Takes them over."""
+        ...
+
+
+class TraceFollower:
+    """One for each server that traces."""
+
+    def __init__(
+        self,
+        brain: Brain,
+        feed: JournalPosition,
+        catalog: QueryStore,
+        naming: RecordingPropagator,
+        exporter: Exporter,
+    ) -> None:
+        self._brain = brain
+        self._journal = feed
+        self._catalog = catalog
+        self._propagator = naming
+        self._exporter = exporter
+        self._wanted: OrderedDict[JobId, bool] = OrderedDict()
+        self._durable: OrderedDict[JobId, Instant] = OrderedDict()
+        self._ready: OrderedDict[tuple[JobId, int], Instant] = OrderedDict()
+        """By job and fence, since when a run was waited for."""
+        self._task = BackgroundTask("rota-traces")
+
+    def start(self) -> None:
+        """From now on."""
+        self._task.start(self._run())
+
+    async def stop(self) -> None:
+        """What was read is exported."""
+        await self._task.stop()
+
+    async def _run(self) -> None:
+        seq: int | None = None
+        while True:
+            try:
+                if not self._brain.standing().leads:
+                    seq = None
+                    await asyncio.sleep(FOLLOW_PAUSE_S)
+                    continue
+                seq = self._journal.seq if seq is None else seq
+                await self._journal.wait_beyond(seq)
+                # Whoever reads has the tables hurried: rather many at once than each at once.
+                await asyncio.sleep(FOLLOW_EVERY_S)
+                if self._brain.standing().leads:
+                    seq = await self.follow(seq, self._journal.seq)
+            except StoreError as error:
+                log.warning("journal_not_read", reason=str(error))
+                await asyncio.sleep(FOLLOW_PAUSE_S)
+            except Exception:
+                log.exception("spans_not_made")
+                seq = None
+                await asyncio.sleep(FOLLOW_PAUSE_S)
+
+    async def follow(self, seq: int, newest: int) -> int:
+        """Makes spans of all that ended in the records after `seq`; answers how far it came."""
+        while seq < newest:
+            changes = await self._catalog.changes_after(Seq(seq), RECORDS_AT_ONCE)
+            await self._take(changes)
+            # Records without changes give nothing back, yet they are behind us too.
+            seq = max(min(seq + RECORDS_AT_ONCE, newest), *(one.seq for one in changes), 0)
+        return seq
+
+    async def _take(self, changes: Sequence[Change]) -> None:
+        runs: list[Execution] = []
+        jobs: dict[JobId, None] = {}
+        for change in changes:
+            match change.write:
+                case PutJob(id=job_id, spec=spec, life=life):
+                    root = self._propagator.root(job_id, spec.trace)
+                    _remember(self._wanted, job_id, root.sampled)
+                    if root.sampled and spec.revision == 0 and life.lives == 1:
+                        _remember(self._durable, job_id, change.at)
+                    self._note_state(job_id, life, jobs)
+                case MoveJob(id=job_id, life=life):
+                    self._note_state(job_id, life, jobs)
+                case PutExecution(execution=execution):
+                    if execution.ended_at is not None and self._is_wanted(execution.job_id):
+                        runs.append(execution)
+                case _:
+                    pass
+        await self._export_spans(runs, list(jobs))
+
+    def _note_state(self, job_id: JobId, life: Life, ended: dict[JobId, None]) -> None:
+        if not self._is_wanted(job_id):
+            if life.state in JOB_FINAL:
+                self._wanted.pop(job_id, None)
+            return
+        if life.state in JOB_FINAL:
+            ended[job_id] = None
+        elif life.state is JobState.RUNNING and life.ready_at is not None:
+            _remember(self._ready, (job_id, life.fence), life.ready_at)
+
+    def _is_wanted(self, job_id: JobId) -> bool:
+        """Unknown ones are looked up: their submission was before this server led."""
+        return self._wanted.get(job_id, True)
+
+    async def _export_spans(self, runs: Sequence[Execution], ended: Sequence[JobId]) -> None:
+        ids = dict.fromkeys([*(one.job_id for one in runs), *ended])
+        if not ids:
+            return
+        records = {one.id: one for one in await self._catalog.jobs(list(ids))}
+        spans: list[Span] = []
+        for execution in runs:
+            job = records.get(execution.job_id)
+            if job is not None:
+                spans += self._execution_spans(job, execution)
+        links = await self._upstream([records[one] for one in ended if one in records])
+        for job_id in ended:
+            if job_id in records:
+                spans += self._job_spans(records[job_id], links.get(job_id, ()))
+            self._wanted.pop(job_id, None)
+        self._exporter.export(spans)
+
+    def _execution_spans(self, job: JobRecord, execution: Execution) -> list[Span]:
+        root = self._propagator.root(job.id, job.spec.trace)
+        if not root.sampled:
+            return []
+        ready_at = self._ready.pop((job.id, execution.fence), None)
+        return spans_of_execution(job, execution, root, ready_at)
+
+    def _job_spans(self, job: JobRecord, links: Sequence[SpanLink]) -> list[Span]:
+        root = self._propagator.root(job.id, job.spec.trace)
+        # It may have been started over before we came to see its end.
+        if not root.sampled or job.life.state not in JOB_FINAL:
+            return []
+        durable_at = self._durable.pop(job.id, job.spec.created_at)
+        return spans_of_job(job, root, durable_at, links)
+
+    async def _upstream(self, jobs: Sequence[JobRecord]) -> dict[JobId, list[SpanLink]]:
+        """Links to what each job waited for; most wait for nothing, and cost nothing here."""
+        wanted = {one.job_id for job in jobs for one in job.spec.dependencies}
+        if not wanted:
+            return {}
+        found = {one.id: one for one in await self._catalog.jobs(sorted(wanted))}
+        return {
+            job.id: [self._link(found[one.job_id]) for one in job.spec.dependencies
+                     if one.job_id in found]
+            for job in jobs
+        }  # fmt: skip
+
+    def _link(self, job: JobRecord) -> SpanLink:
+        root = self._propagator.root(job.id, job.spec.trace)
+        return SpanLink(root.trace_id, life_span_id(job), "waited for")
+
+
+def _remember(known: OrderedDict[K, T], key: K, value: T) -> None:
+    known[key] = value
+    if len(known) > JOBS_KNOWN_MAX:
+        known.popitem(last=False)

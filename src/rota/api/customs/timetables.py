@@ -30,7 +30,7 @@ from rota.core.schedule_model import (
     Timetable,
 )
 from rota.core.schedules.recurrence import PreviewedInstant
-from rota.engine.zones import zone_names
+from rota.engine.time_zones import zone_names
 from rota.wire.jobs import JobSpec
 from rota.wire.problems import FieldError, ProblemError
 from rota.wire.schedules import (

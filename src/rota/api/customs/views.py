@@ -31,7 +31,7 @@ from rota.core.outcome import (
     Order,
 )
 from rota.store.files.artifacts import Output
-from rota.traces.naming import TracePropagator
+from rota.traces.spans import TracePropagator
 from rota.wire.executions import ArtifactView, ExecutionView
 from rota.wire.jobs import (
     ConcurrencyView,

@@ -22,8 +22,7 @@ from rota.core.explain.why import PREFETCHED
 from rota.core.group_model import Array, Gang
 from rota.core.info_model import Cause, Explanation
 from rota.core.model import JobId, JobRecord, JobState
-from rota.engine.estimates import ObservedCause
-from rota.engine.ports import Brain
+from rota.engine.ports import Brain, ObservedCause
 from rota.store.protocol import Direction, Edge, Outline
 from rota.store.queries import ExecutionQuery
 from rota.store.rows import edges_upstream, outline_of

@@ -42,7 +42,7 @@ from rota.core.commands import AnyInput, Cancel, Delete, Execute, Preloaded, Ret
 from rota.core.errors import Invalid
 from rota.core.model import JobId, JobRecord, JobState, WorkerId
 from rota.core.outcome import AnyReceipt, ExecutionAnswer, JobAnswer, JobGone, JobsAccepted
-from rota.engine.assurance import DurabilityMonitor
+from rota.engine.durability import DurabilityMonitor
 from rota.engine.ports import Brain
 from rota.store.protocol import QueryStore
 from rota.store.queries import JobQuery, Page

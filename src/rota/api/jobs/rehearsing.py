@@ -14,8 +14,7 @@ from rota.api.recall import read_upstream
 from rota.api.routes import Call
 from rota.core.commands import Preloaded, Submit
 from rota.core.errors import Invalid, StalePreload
-from rota.engine.estimates import Outlook
-from rota.engine.ports import UnavailableError
+from rota.engine.ports import Outlook, UnavailableError
 from rota.wire.jobs import BatchJobSpec, JobSpec
 from rota.wire.why import DryRunView
 

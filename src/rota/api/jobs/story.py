@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from rota.core.model import Execution, ExecutionState, Instant, JobRecord, JobState
-from rota.engine.estimates import ObservedCause
+from rota.engine.ports import ObservedCause
 from rota.wire.units import from_instant, number
 from rota.wire.why import PhaseView
 

@@ -15,7 +15,7 @@ from rota.core.dependency_graph import find_cycle
 from rota.core.errors import DependencyCycle, KeyReused, UnknownDependency
 from rota.core.model import JobId, JobRecord, JobState, Life
 from rota.core.outcome import JobsAccepted, decode_receipt
-from rota.engine.pickup import decode_submission, encode_submission
+from rota.engine.inbox import decode_submission, encode_submission
 from rota.engine.ports import Clock
 from rota.store.protocol import InboxEntry, InboxKind, Store
 

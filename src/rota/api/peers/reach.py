@@ -16,8 +16,8 @@ from yarl import URL
 from rota.api.limits import REACH_ANSWER_S, REACH_EVERY_S, REACH_LEADING_S, REACH_LOST_MS
 from rota.core.model import Millis
 from rota.engine.beat import beat
+from rota.engine.membership import Membership
 from rota.engine.ports import Brain
-from rota.engine.presence import Membership
 
 
 class Reach:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rota.engine.chore import BackgroundTask
+from rota.engine.background import BackgroundTask
 from rota.engine.ports import Brain
 
 

@@ -6,12 +6,11 @@ import asyncio
 
 from msgspec.structs import replace
 
-from rota.alerts.board import Notification, NotificationKind
-from rota.alerts.channels import DeliveryError, check_address
+from rota.alerts.evaluator import AlertEvaluator
 from rota.alerts.limits import CHANNELS_MAX
-from rota.alerts.outbox import Delivery, Outbox, OutboxEntry
+from rota.alerts.notifier import Delivery, DeliveryError, Outbox, OutboxEntry, check_address
 from rota.alerts.rules import AlertSettings, Channel, Severity
-from rota.alerts.watch import AlertEvaluator
+from rota.alerts.state import Notification, NotificationKind
 from rota.api.customs.paging import PageQuery, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
-from rota.alerts.board import RuleStatus
+from rota.alerts.evaluator import AlertEvaluator
 from rota.alerts.limits import RULES_MAX, WINDOW_MS_MAX, WINDOW_MS_MIN
-from rota.alerts.outbox import recipients
+from rota.alerts.notifier import recipients
 from rota.alerts.rules import (
     CONDITION_INFOS,
     DEFAULT_RULES,
@@ -22,7 +22,7 @@ from rota.alerts.rules import (
     Silence,
     default_rule,
 )
-from rota.alerts.watch import AlertEvaluator
+from rota.alerts.state import RuleStatus
 from rota.api.customs.paging import Cursor, Limit, PageQuery, comma_list_of, page_of
 from rota.api.door.roles import Permission
 from rota.api.lookup import name_in

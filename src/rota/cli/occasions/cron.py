@@ -17,7 +17,7 @@ from rota.core.errors import Invalid
 from rota.core.schedule_model import Gap, RepeatedTime, Timetable
 from rota.core.schedules.recurrence import Recurrence, check_timetable, preview
 from rota.core.time_zones import Zone
-from rota.engine.zones import load_zone, zone_data, zone_names
+from rota.engine.time_zones import load_zone, zone_data, zone_names
 from rota.wire.schedules import ForeseenView, PreviewAnswer
 from rota.wire.units import from_instant
 

@@ -21,7 +21,7 @@ from rota.cli.render import Column, Columns, Facts, Styled, show_facts, show_tab
 from rota.cli.text import local, plural, short, span
 from rota.cli.views import PREVIEW_COLUMNS, task_line, with_weekday
 from rota.core.time_zones import local_text
-from rota.engine.zones import load_zone
+from rota.engine.time_zones import load_zone
 from rota.sdk import Client, LedgerSearch
 from rota.sdk.methods import schedule_calls as calls
 from rota.wire.queues import CountAnswer

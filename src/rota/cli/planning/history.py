@@ -28,7 +28,8 @@ from rota.cli.text import plain, plural
 from rota.engine.clock import SystemClock
 from rota.sdk import Client
 from rota.sdk.methods import admin_calls
-from rota.simulate.history import (
+from rota.simulate.study import StudySetup
+from rota.simulate.trace_readers import (
     HISTORY_VERSION,
     HistoryHeader,
     JobLine,
@@ -39,7 +40,6 @@ from rota.simulate.history import (
     TenantLine,
     WorkerLine,
 )
-from rota.simulate.study import StudySetup
 from rota.simulate.workload import GraphError, fitting
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX

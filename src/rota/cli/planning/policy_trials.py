@@ -19,9 +19,8 @@ from rota.cli.text import count, percent, plain, plural, span
 from rota.core.commands import AnyInput
 from rota.core.policy import PRESETS, Policy
 from rota.simulate import chart
-from rota.simulate.diary import JobHistory
 from rota.simulate.fleet import FleetPlan
-from rota.simulate.metrics import TenantMetrics, tenant_metrics
+from rota.simulate.metrics import JobHistory, TenantMetrics, tenant_metrics
 from rota.simulate.study import (
     StudyResult,
     StudySetup,
@@ -31,8 +30,8 @@ from rota.simulate.study import (
     recorded_result,
     shortest_ms,
 )
+from rota.simulate.virtual_time import SimulationError
 from rota.simulate.workload import Workload
-from rota.simulate.world import SimulationError
 from rota.wire.policy import PolicySpec
 from rota.wire.units import dec_hook
 

@@ -23,14 +23,16 @@ from rota.cli.render import print_object
 from rota.cli.text import plural
 from rota.engine.clock import SystemClock
 from rota.simulate.fleet import FleetPlan, single_machine_fleet, uniform_fleet
-from rota.simulate.history import read_history
 from rota.simulate.limits import PROCESSORS_MAX, RUNS_MAX, SYNTHETIC_JOBS_MAX, WORKERS_SIMULATED_MAX
-from rota.simulate.reading import TraceError
 from rota.simulate.study import StudyResult, StudySetup, load
-from rota.simulate.swf import SWF_TENANTS, read_swf
-from rota.simulate.synthetic import SyntheticSpec, SyntheticWorkload
-from rota.simulate.wfcommons import read_workflow
-from rota.simulate.workload import Workload, fitting, paced
+from rota.simulate.trace_readers import (
+    SWF_TENANTS,
+    TraceError,
+    read_history,
+    read_swf,
+    read_workflow,
+)
+from rota.simulate.workload import SyntheticSpec, SyntheticWorkload, Workload, fitting, paced
 from rota.wire.units import parse_duration, parse_size
 
 SOURCES = ("swf", "dag", "trace", "synthetic")

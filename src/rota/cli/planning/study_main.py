@@ -23,12 +23,18 @@ from rota.cli.problems import Failure
 from rota.engine.clock import SystemClock
 from rota.simulate import chart
 from rota.simulate.fleet import FleetPlan, single_machine_fleet, uniform_fleet
-from rota.simulate.history import HISTORY_VERSION, HistoryHeader, RecordedHistory
-from rota.simulate.kinds import TRACE_FORMATS, read_trace
-from rota.simulate.reading import TraceError, Upload
 from rota.simulate.study import StudyResult, StudySetup, evaluate_policy, load, recorded_result
+from rota.simulate.trace_readers import (
+    HISTORY_VERSION,
+    TRACE_FORMATS,
+    HistoryHeader,
+    RecordedHistory,
+    TraceError,
+    Upload,
+    read_trace,
+)
+from rota.simulate.virtual_time import SimulationError
 from rota.simulate.workload import GraphError, Trace, fitting
-from rota.simulate.world import SimulationError
 from rota.wire.jobs import Time
 from rota.wire.policy import PolicySpec
 from rota.wire.simulations import ReplayName, ReplayView, SimulationView

@@ -13,9 +13,9 @@ from rota import __version__
 from rota.api.parts import AppDeps
 from rota.api.peers.mailbox import LeaderlessInbox
 from rota.cli.start.up import ServerOptions, UpOptions
-from rota.engine.assurance import DurabilityMonitor
-from rota.engine.presence import Membership
-from rota.engine.seat import CellMember
+from rota.engine.durability import DurabilityMonitor
+from rota.engine.leadership import CellMember
+from rota.engine.membership import Membership
 from rota.store.documents import Node
 from rota.store.protocol import DurabilityLevel, Store
 

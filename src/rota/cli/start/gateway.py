@@ -13,10 +13,10 @@ from rota import __version__
 from rota.cli.options import pair
 from rota.cli.start.server_log import log_option
 from rota.cli.start.up import HOST, HttpOptions, http_options
-from rota.gateway.plan import ConfigError, GatewayConfig, make_config
+from rota.gateway.config import ConfigError, GatewayConfig, make_config
 
 if TYPE_CHECKING:
-    from rota.gateway.fleet import CellDirectory
+    from rota.gateway.cells import CellDirectory
 
 PORT_DEFAULT = 7080
 
@@ -80,9 +80,8 @@ async def _serve(options: GatewayOptions) -> int:
         url_of,
     )
     from rota.gateway.app import create_app
-    from rota.gateway.desk import GatewayContext
-    from rota.gateway.fleet import CellDirectory
-    from rota.gateway.lines import Connections
+    from rota.gateway.cells import CellDirectory, Connections
+    from rota.gateway.context import GatewayContext
 
     refuse_unprotected(options)
     listening = listen(options.host, options.port)

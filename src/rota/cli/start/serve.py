@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from rota import __version__
-from rota.alerts.channels import Notifier
-from rota.alerts.figures import Sampler
-from rota.alerts.watch import AlertEvaluator
+from rota.alerts.conditions import Sampler
+from rota.alerts.evaluator import AlertEvaluator
+from rota.alerts.notifier import Notifier
 from rota.api.app import AppDeps, create_app
 from rota.api.files import FileStores
 from rota.api.history import MetricsHistory
@@ -54,12 +54,12 @@ from rota.cli.start.storage import (
 )
 from rota.cli.start.tracing import trace
 from rota.cli.start.up import ServerOptions, UpOptions
-from rota.engine.assurance import DurabilityMonitor
 from rota.engine.beat import beat
 from rota.engine.clock import SystemClock
+from rota.engine.durability import DurabilityMonitor
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
-from rota.engine.observe import Histogram, Metrics
+from rota.engine.metrics import Histogram, Metrics
 from rota.engine.retention import Retention, StorageSweep
 from rota.store.protocol import Store
 from rota.store.sqlite.store import SqliteStore

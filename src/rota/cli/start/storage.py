@@ -15,7 +15,7 @@ from rota.api.ids import mint_session
 from rota.cli.start.hosting import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.core.commands import Timing
-from rota.engine.seat import CellMember
+from rota.engine.leadership import CellMember
 from rota.store.files.artifacts import Outputs
 from rota.store.files.blobs import SCHEMES, Blobs, FallbackBlobs, FolderBlobs, open_cloud
 from rota.store.files.uploads import Spool

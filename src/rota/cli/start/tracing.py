@@ -11,8 +11,7 @@ import click
 
 from rota.api.parts import AppDeps
 from rota.engine.loop import Engine
-from rota.traces.follower import TraceFollower
-from rota.traces.naming import RecordingPropagator
+from rota.traces.spans import RecordingPropagator, TraceFollower
 
 if TYPE_CHECKING:
     from rota.traces.otlp import Otlp

@@ -1,0 +1,239 @@
+"""Forwards requests: to one cell, whose answer is passed on as it comes, or to several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aiohttp
+import msgspec
+import structlog
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from rota.gateway.cells import Cell, CellRequest
+from rota.gateway.context import (
+    CellResponse,
+    GatewayContext,
+    GatewayRequest,
+    RawHeaders,
+    request_headers,
+    response_headers,
+)
+from rota.gateway.limits import ANSWER_BYTES_MAX, ANSWER_S, STREAM_SEND_S, WHOLE_BYTES_MAX
+from rota.gateway.problems import MISSING_HEADER, CellDownError, retry_later
+from rota.wire.problems import Problem, ProblemError
+from rota.wire.units import encode
+
+
+async def ask_cells(
+    desk: GatewayContext, cells: Iterable[Cell], ask: Callable[[Cell], CellRequest]
+) -> list[CellResponse]:
+    """All of them at once."""
+    return list(await asyncio.gather(*(_ask_cell(desk, cell, ask(cell)) for cell in cells)))
+
+
+async def _ask_cell(desk: GatewayContext, cell: Cell, ask: CellRequest) -> CellResponse:
+    if (known := desk.unknown_tokens.recall(cell.name, ask.headers)) is not None:
+        return known
+    try:
+        async with desk.directory.connections.open(cell, ask) as answer:
+            body = await _read(answer.content, cell)
+            headers = response_headers(answer.headers.items(), cell.name, secure=desk.secure)
+            told = CellResponse(cell, answer.status, body, headers)
+    except CellDownError as error:
+        desk.metrics.called(cell.name, answered=False)
+        return CellResponse(cell, 0, why=error.why)
+    desk.metrics.called(cell.name, answered=True)
+    if told.status == 401:
+        desk.unknown_tokens.note(cell.name, ask.headers, told)
+    return (
+        told
+        if not told.missing
+        else CellResponse(cell, told.status, why=_problem_detail(body, told.status))
+    )
+
+
+async def _read(content: Any, cell: Cell) -> bytes:
+    pieces, size = [], 0
+    async for piece in content.iter_any():
+        size += len(piece)
+        if size > ANSWER_BYTES_MAX:
+            raise CellDownError(cell.name, f"its answer is larger than {ANSWER_BYTES_MAX} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _problem_detail(body: bytes, status: int) -> str:
+    try:
+        return msgspec.json.decode(body, type=Problem).detail
+    except msgspec.MsgspecError:
+        return f"it answered {status}"
+
+
+class MissingCell(msgspec.Struct, frozen=True):
+    """A cell that an answer does without."""
+
+    cell: str
+    why: str
+
+
+def missing_cells(tolds: Sequence[CellResponse]) -> list[MissingCell]:
+    """The cells whose part is not there."""
+    return [
+        MissingCell(told.cell.name, told.why or "this token is not known there")
+        for told in tolds
+        if told.missing or told.refused
+    ]
+
+
+def usable_responses(tolds: Sequence[CellResponse]) -> list[CellResponse]:
+    """Those with an answer; where there is none, or one says that the question is wrong, that.
+
+    A cell that is down or does not know the token is no reason to withhold what the others said.
+    """
+    good = [told for told in tolds if told.good]
+    if good:
+        return good
+    for told in (*(one for one in tolds if not one.missing and not one.refused), *tolds):
+        if not told.missing:
+            raise RefusalError(told)
+    raise no_cell_answered(tolds)
+
+
+class RefusalError(Exception):
+    """A cell's own refusal is the answer."""
+
+    def __init__(self, told: CellResponse) -> None:
+        super().__init__(f"cell {told.cell.name} answered {told.status}")
+        self.response = told
+
+
+def no_cell_answered(tolds: Sequence[CellResponse]) -> ProblemError:
+    """Nobody could answer."""
+    each = "; ".join(f"{told.cell.name}: {told.why}" for told in tolds)
+    names = ", ".join(told.cell.name for told in tolds)
+    return ProblemError(
+        503, "cell_down", f"no cell could answer ({each})", headers=retry_later(names)
+    )
+
+
+def merged_response(
+    body: dict[str, Any], lacking: Sequence[MissingCell], status: int = 200
+) -> Response:
+    """An answer put together of several; says which cells are not in it."""
+    headers = {}
+    if lacking:
+        body["missing_cells"] = lacking
+        headers[MISSING_HEADER] = ", ".join(lack.cell for lack in lacking)
+    return Response(encode(body), status, headers=headers, media_type="application/json")
+
+
+def partly_done(
+    done: Sequence[CellResponse], lacking: Sequence[MissingCell], what: str
+) -> ProblemError:
+    """Some cells did it and others could not be asked: not a success yet."""
+    each = "; ".join(f"{lack.cell}: {lack.why}" for lack in lacking)
+    names = ", ".join(lack.cell for lack in lacking)
+    detail = (
+        f"{what} in {', '.join(told.cell.name for told in done)}, but not in {names} ({each}):"
+        " ask again with the same Idempotency-Key when they are back"
+    )
+    headers = {**retry_later(names), MISSING_HEADER: names}
+    return ProblemError(503, "partly_done", detail, headers=headers)
+
+
+log = structlog.get_logger(__name__)
+
+
+def request_to(visit: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> CellRequest:
+    """The client's own request, for a cell."""
+    headers = request_headers(visit.scope, visit.headers, cell.name)
+    return CellRequest(visit.method, visit.target, headers, visit.body, wait_s)
+
+
+async def relay(visit: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> Response:
+    """The cell's answer; raises AwayError before anything of it was passed on."""
+    figures = visit.context.metrics
+    try:
+        response = await _relay(visit, cell, wait_s)
+    except CellDownError:
+        figures.called(cell.name, answered=False)
+        raise
+    figures.called(cell.name, answered=True)
+    return response
+
+
+async def _relay(visit: GatewayRequest, cell: Cell, wait_s: float) -> Response:
+    """Whole where it is short, else as much of it as has come."""
+    lines = visit.context.directory.connections
+    async with AsyncExitStack() as stack:
+        answer = await stack.enter_async_context(lines.open(cell, request_to(visit, cell, wait_s)))
+        headers = response_headers(answer.headers.items(), cell.name, secure=visit.context.secure)
+        length = answer.content_length
+        if length is None or length > WHOLE_BYTES_MAX:
+            return RelayedResponse(visit.context, stack.pop_all(), answer, headers)
+        response = Response(await answer.read(), answer.status)
+        response.raw_headers = headers
+        return response
+
+
+class RelayedResponse(Response):
+    """A long answer of a cell, under way to the client."""
+
+    def __init__(
+        self,
+        desk: GatewayContext,
+        stack: AsyncExitStack,
+        answer: aiohttp.ClientResponse,
+        headers: RawHeaders,
+    ) -> None:
+        super().__init__(status_code=answer.status)
+        self.raw_headers = headers
+        self._context = desk
+        self._stack = stack
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Until it ends, breaks off or nobody is there."""
+        try:
+            await first_of(self._pump(send), client_left(receive), self._context.closing.wait())
+        except (aiohttp.ClientError, TimeoutError) as error:
+            # Left without an end, so that the reader knows it was cut off.
+            log.warning("answer cut off", path=scope["path"], cause=repr(error))
+        finally:
+            await self._stack.aclose()
+
+    async def _pump(self, send: Send) -> None:
+        start: dict[str, Any] = {"status": self.status_code, "headers": self.raw_headers}
+        await send({"type": "http.response.start", **start})
+        async for piece in self._answer.content.iter_any():
+            async with asyncio.timeout(STREAM_SEND_S):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def client_left(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def first_of(*works: Coroutine[Any, Any, Any]) -> None:
+    """Runs all until the first has ended; raises what that raised."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await _end(tasks)
+
+
+async def _end(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    # Their own failures matter no more: what counts has been raised already.
+    await asyncio.gather(*tasks, return_exceptions=True)

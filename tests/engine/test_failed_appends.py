@@ -1,0 +1,213 @@
+"""When an append fails, is doubtful, or the engine stops in the middle."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rota.core.commands import Cancel, Key, Preloaded, Submit
+from rota.core.model import JobId, JobState
+from rota.core.outcome import JobsAccepted
+from rota.engine.leadership import CellMember
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import StoreError
+from tests.core.asking import job
+from tests.engine.rig import PATIENCE_S, Rig, running, settle, succeeded
+
+
+def keyed(job_id: str, recall: Preloaded) -> Submit:
+    """A submission that may be repeated."""
+    return Submit(jobs=(job(job_id),), key=Key(key="k", fingerprint="f"), preloaded=recall)
+
+
+async def test_a_failed_append_is_told_to_its_callers_and_leaves_nothing() -> None:
+    async with running() as rig:
+        await rig.submit("before")
+        rig.ledger.inner.refuse_next_append()
+        with pytest.raises(UnavailableError, match="the data disk is full"):
+            await rig.submit("a", queue="new")
+        await rig.until_ready()
+        assert await rig.state("a") is None
+        assert rig.engine.why(JobId("a")) is None
+        assert [glance.queue.name for glance in rig.engine.queues()] == ["default"]
+        assert rig.engine.why(JobId("before")) is not None
+        await rig.submit("a")
+        assert await rig.state("a") is JobState.QUEUED
+        assert rig.counts.reloads == {"StoreFullError": 1}
+        assert rig.counts.submitted() == 2
+
+
+async def test_while_it_reloads_callers_are_asked_to_come_again() -> None:
+    async with running() as rig:
+        rig.ledger.load_errors = [StoreError("away"), StoreError("still away")]
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        with pytest.raises(UnavailableError):
+            await rig.submit("a")
+        assert not rig.engine.ready
+        assert rig.engine.trouble == "reading the store"
+        with pytest.raises(UnavailableError, match="reading the store"):
+            await rig.submit("b")
+        with pytest.raises(UnavailableError):
+            rig.engine.queues()
+        await rig.until_ready()
+        assert rig.engine.trouble == ""
+        await rig.submit("c")
+
+
+async def test_a_load_that_fails_in_a_way_nobody_thought_of_is_tried_again_too() -> None:
+    async with running() as rig:
+        rig.ledger.load_errors = [RuntimeError("a bug")]
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        with pytest.raises(UnavailableError):
+            await rig.submit("a")
+        await rig.until_ready()
+        await rig.submit("b")
+        assert await rig.state("b") is JobState.QUEUED
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_after_a_doubtful_append_memory_is_what_the_journal_says(*, written: bool) -> None:
+    async with running() as rig:
+        rig.ledger.inner.leave_next_append_uncertain(written=written)
+        with pytest.raises(UnavailableError):
+            await rig.engine.post(keyed("a", await rig.recall("k")))
+        await rig.until_ready()
+        assert await rig.state("a") is (JobState.QUEUED if written else None)
+        again = await rig.engine.post(keyed("b", await rig.recall("k")))
+        assert isinstance(again, JobsAccepted)
+        assert again.job_ids == (("a",) if written else ("b",))
+        assert len(await rig.store.catalog.jobs([JobId("a"), JobId("b")])) == 1
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_worker_whose_answer_was_lost_with_the_append_gets_its_order(
+    *, written: bool
+) -> None:
+    async with running() as rig:
+        await rig.register()
+        await rig.submit("a")
+        rig.ledger.inner.leave_next_append_uncertain(written=written)
+        with pytest.raises(UnavailableError):
+            await rig.poll(executions=())
+        await rig.until_ready()
+        answer = await rig.poll(executions=())
+        assert [order.execution.fence for order in answer.orders] == [1]
+        await rig.poll(completed=(succeeded(answer.orders[0]),), wait_ms=0)
+        assert await rig.state("a") is JobState.SUCCEEDED
+
+
+async def test_everybody_who_waits_hears_of_the_failure() -> None:
+    async with running() as rig:
+        await rig.register()
+        poll = rig.poll()
+        await settle()
+        rig.ledger.shut()
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        callers = [asyncio.create_task(rig.submit("a", cpu=64))]
+        await rig.ledger.reached()
+        callers += [asyncio.create_task(rig.submit(f"j{n}")) for n in range(3)]
+        await settle()
+        rig.ledger.let_go()
+        heard = await asyncio.gather(poll, *callers, return_exceptions=True)
+        assert [type(one) for one in heard] == [UnavailableError] * 5
+        await rig.until_ready()
+        assert await rig.state("j0") is None
+
+
+async def test_a_failure_leaves_no_answer_that_nobody_fetches() -> None:
+    noise: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noise.append(context))
+    async with running() as rig:
+        await rig.register()
+        rig.ledger.inner.leave_next_append_uncertain(written=False)
+        await rig.engine.journal_notifier.wait_beyond(0)
+        poll, caller = rig.poll(), asyncio.create_task(rig.submit("a"))
+        await asyncio.gather(poll, caller, return_exceptions=True)
+        del poll, caller
+        await rig.until_ready()
+    await settle()
+    assert noise == []
+
+
+async def test_another_writer_that_took_over_is_noticed_before_anything_is_answered() -> None:
+    async with running() as rig:
+        await rig.submit("a")
+        epoch = rig.engine.epoch
+        await rig.store.ledger.claim("node-2")
+        with pytest.raises(UnavailableError):
+            await rig.submit("b")
+        await rig.until_ready()
+        assert rig.engine.epoch > epoch + 1
+        assert await rig.state("b") is None
+        assert rig.counts.reloads == {"FencedError": 1}
+
+
+async def test_a_broken_promise_inside_drops_memory_and_goes_on() -> None:
+    async with running() as rig:
+        await rig.submit("a")
+        no_recall = Cancel(job_id=JobId("a"), key=Key(key="k", fingerprint="f"))
+        with pytest.raises(UnavailableError):
+            await rig.engine.post(no_recall)
+        await rig.until_ready()
+        assert rig.counts.reloads == {"AssertionError": 1}
+        assert rig.engine.why(JobId("a")) is not None
+
+
+async def test_stopping_answers_everybody_and_finishes_what_is_under_way() -> None:
+    rig = Rig()
+    await rig.engine.start()
+    await rig.register()
+    poll = rig.poll()
+    await settle()
+    rig.ledger.shut()
+    under_way = asyncio.create_task(rig.submit("a", cpu=64))
+    await rig.ledger.reached()
+    too_late = asyncio.create_task(rig.submit("b"))
+    await settle()
+    stopping = asyncio.create_task(rig.engine.stop())
+    await settle()
+    assert not stopping.done()
+    rig.ledger.let_go()
+    await asyncio.wait_for(stopping, PATIENCE_S)
+    assert isinstance(await under_way, JobsAccepted)
+    for waiting in (poll, too_late):
+        with pytest.raises(UnavailableError, match="stopping"):
+            await waiting
+    with pytest.raises(UnavailableError, match="stopping"):
+        await rig.submit("c")
+    assert await rig.state("a") is JobState.QUEUED
+    assert await rig.state("b") is None
+
+
+async def test_an_engine_that_has_not_started_says_so() -> None:
+    rig = Rig()
+    assert not rig.engine.ready
+    with pytest.raises(UnavailableError, match="not ready: starting"):
+        await rig.submit("a")
+
+
+async def test_stopping_does_not_wait_for_a_store_that_is_away() -> None:
+    rig = Rig()
+    await rig.engine.start()
+    rig.ledger.load_errors = [StoreError("away")] * 1_000
+    rig.ledger.inner.leave_next_append_uncertain(written=False)
+    with pytest.raises(UnavailableError):
+        await rig.submit("a")
+    await asyncio.wait_for(rig.engine.stop(), PATIENCE_S)
+    assert not rig.engine.ready
+
+
+async def test_a_second_engine_on_the_same_store_knows_all_that_was_answered() -> None:
+    async with running() as rig:
+        await rig.register()
+        await rig.submit("a")
+        await rig.submit("b", after=["a"])
+        answer = await rig.poll()
+    later = Rig(rig.clock, rig.store, CellMember(node="node-2"))
+    await later.engine.start()
+    assert later.counts.submitted() == 2
+    await later.poll(completed=(succeeded(answer.orders[0]),), wait_ms=0)
+    assert await later.state("b") is JobState.RUNNING
+    await later.engine.stop()
