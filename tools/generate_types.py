@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.api.document.openapi import build_document
 from rota.api.endpoints import OPERATIONS
+from rota.api.openapi.document import build_document
 from rota.wire.units import encode
 
 TARGET = Path(__file__).parents[1] / "dashboard" / "src" / "api" / "schema.gen.ts"

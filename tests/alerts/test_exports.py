@@ -13,7 +13,7 @@ import pytest
 
 from rota.alerts.rules import DEFAULT_RULES, Condition
 from tests.alerts.promtool import promtool
-from tests.api.house import InProcessServer, open_server
+from tests.api.in_process_server import InProcessServer, open_server
 
 NAME = re.compile(r"\b((?:rota|process)_[a-z_]+)\b")
 ONLY_AMONG_OTHERS = ("rota_standby_lag_seconds",)

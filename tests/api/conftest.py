@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.api.house import InProcessServer, open_server
+from tests.api.in_process_server import InProcessServer, open_server
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import InProcessServer
+from tests.api.in_process_server import InProcessServer
 
 WISH: dict[str, Any] = {
     "require": {"zone": ["b", "a"]},

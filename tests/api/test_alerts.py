@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from rota.alerts.limits import CHANNELS_MAX
 from rota.core.commands import Timing
-from tests.api.company import a_cell
-from tests.api.house import InProcessServer, open_server, watch_of
+from tests.api.cluster_servers import a_cell
+from tests.api.in_process_server import InProcessServer, open_server, watch_of
 from tests.engine.rig import until
 
 SECRET = "a-secret-of-some-length"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import InProcessServer
+from tests.api.in_process_server import InProcessServer
 
 
 async def _array(house: InProcessServer, worker: str, size: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 from rota.core.commands import AnyInput, Retry
 from rota.core.model import JobId, JobRecord
 from rota.core.outcome import AnyReceipt
-from tests.api.house import NOOP, InProcessServer
+from tests.api.in_process_server import NOOP, InProcessServer
 from tests.stand_in import stand_in
 
 LABELS = {"dag": "night"}

@@ -17,8 +17,8 @@ from rota.store.limits import OBJECT_BYTES_MIN
 from rota.store.protocol import StoreError
 from rota.store.sqlite.memory import MemoryBlobs
 from rota.store.tokens import Role
-from tests.api.house import HOST, InProcessServer
-from tests.api.keys import ACME, OTHER, key
+from tests.api.in_process_server import HOST, InProcessServer
+from tests.api.token_headers import ACME, OTHER, key
 from tests.archives import zip_of
 from tests.stand_in import stand_in
 

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.api.reading.cloudevents import read_events
+from rota.api.parsing.cloudevents import read_events
 from rota.core.trigger_model import Event, event_value
 from rota.wire.events import BATCHED, STRUCTURED
 from rota.wire.problems import ProblemError

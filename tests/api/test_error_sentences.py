@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from rota.api.reading.bodies import decode_problem
+from rota.api.parsing.request import decode_problem
 from rota.wire.patterns import PATTERN_TEXTS
 
 PATTERN, MEANT = next(iter(PATTERN_TEXTS.items()))

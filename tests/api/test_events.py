@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import NOOP, InProcessServer
+from tests.api.in_process_server import NOOP, InProcessServer
 
 JOB = {"name": "scan", "task": NOOP}
 NOBODY = "019a85c0-2222-7333-8444-955566677788"

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from tests.api.house import InProcessServer, StreamReader
+from tests.api.in_process_server import InProcessServer, StreamReader
 
 NOBODY = "019a85c2-7d40-7b11-8a2c-90f1c3d2e4a5"
 

@@ -13,8 +13,8 @@ import pytest
 
 from rota.api.limits import FORWARD_PATIENCE_MS
 from rota.sdk.calls import uuid7
-from tests.api.company import SILENT_TTL_MS, Cell, a_cell
-from tests.api.house import NOOP
+from tests.api.cluster_servers import SILENT_TTL_MS, Cell, a_cell
+from tests.api.in_process_server import NOOP
 from tests.engine.rig import until
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rota.api.door.forwarded import read_forwarded, sign
-from rota.api.door.throttle import Rate, RateLimiter, Throttle
+from rota.api.auth.forwarded import read_forwarded, sign
 from rota.api.endpoints import OPERATIONS
-from tests.api.house import open_server
+from rota.api.throttling.rate_limit import Rate, RateLimiter, Throttle
+from tests.api.in_process_server import open_server
 
 SECRET = b"shared by all servers of a cell"
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from rota.engine.clock import SystemClock
-from tests.api.house import HOST, NOOP, InProcessServer
+from tests.api.in_process_server import HOST, NOOP, InProcessServer
 
 SECRET = "a-secret-of-32-characters-or-so!"
 BODY = {"action": "opened", "number": 7}

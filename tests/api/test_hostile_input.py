@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import wire
-from rota.api.customs.paging import read_cursor
 from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
-from rota.api.reading.bodies import read_json
-from rota.api.reading.entries import entry_path
+from rota.api.pagination import read_cursor
+from rota.api.parsing.error_text import entry_path
+from rota.api.parsing.request import read_json
 from rota.wire import patterns
 from rota.wire.cursors import make_cursor
 from rota.wire.limits import BODY_BYTES_MAX
 from rota.wire.problems import ProblemError
-from tests.api.house import NOOP, InProcessServer
+from tests.api.in_process_server import NOOP, InProcessServer
 
 START = b'{"name":"a","task":{"kind":"noop"}'
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from rota.store.limits import LOOKUP_COST
-from tests.api.house import NOOP, InProcessServer
+from tests.api.in_process_server import NOOP, InProcessServer
 
 NOBODY = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
 FULL = {

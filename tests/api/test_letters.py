@@ -13,7 +13,7 @@ from rota.api.letters import Letter, note_line
 from rota.core.model import PollId
 from rota.core.outcome import PollAnswer
 from rota.store.sqlite.memory import MemoryStore
-from tests.api.house import InProcessServer, open_server
+from tests.api.in_process_server import InProcessServer, open_server
 from tests.stand_in import stand_in
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.api import limits
-from rota.api.jobs.logs import _tail_start
+from rota.api.deps import LogNotifier
+from rota.api.endpoints.logs import _tail_start
 from rota.api.limits import ApiLimits
-from rota.api.log_bell import LogNotifier
 from rota.core.model import ExecutionId
 from rota.store.sqlite.memory import MemoryStore
-from tests.api.house import InProcessServer, StreamReader, open_server
+from tests.api.in_process_server import InProcessServer, StreamReader, open_server
 
 LINES = b"".join(b"line %d\n" % number for number in range(1000))
 

@@ -13,7 +13,7 @@ from prometheus_client.samples import Sample
 from rota.api.limits import METRIC_KINDS_MAX, METRIC_QUEUES_MAX
 from rota.api.metrics import HISTOGRAMS, OTHER_QUEUES
 from rota.engine.metrics import Metrics
-from tests.api.house import NOOP, InProcessServer
+from tests.api.in_process_server import NOOP, InProcessServer
 
 PROMISED = (
     *("rota_jobs_submitted", "rota_jobs_finished", "rota_jobs", "rota_workers", "rota_leader"),

@@ -9,7 +9,7 @@ import pytest
 from rota.engine.membership import Membership
 from rota.store.batched_lookup import KeyStatus
 from rota.store.documents import Node
-from tests.api.house import NOOP, InProcessServer
+from tests.api.in_process_server import NOOP, InProcessServer
 from tests.engine.rig import until
 from tests.stand_in import stand_in
 

@@ -13,12 +13,11 @@ import msgspec
 import pytest
 
 from rota.api import app
-from rota.api.document.examples import example
-from rota.api.document.openapi import build_document
 from rota.api.endpoints import OPERATIONS
-from rota.api.routes import Operation
+from rota.api.openapi.document import build_document, example
+from rota.api.router import Operation
 from rota.wire.units import dec_hook
-from tests.api.house import URL, InProcessServer
+from tests.api.in_process_server import URL, InProcessServer
 
 DOCUMENT = json.loads(json.dumps(build_document(OPERATIONS, "1.2.3")))
 NAMED = [pytest.param(one, id=f"{one.method} {one.path}") for one in OPERATIONS]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from rota.api.app import create_app
-from rota.api.history import MetricsHistory, quantile
+from rota.api.endpoints.overview import count_buckets, first_id
 from rota.api.limits import TIMELINE_BUCKET_PARTS, TIMELINE_SAMPLE
-from rota.api.watch.crowds import count_buckets, first_id
+from rota.api.metrics import MetricsHistory, quantile
 from rota.core.model import ExecutionState, WorkerId
 from rota.store.queries import Sampled
 from rota.store.tokens import Role
-from tests.api.house import HOST, InProcessServer, StreamReader
-from tests.api.keys import ACME, key
+from tests.api.in_process_server import HOST, InProcessServer, StreamReader
+from tests.api.token_headers import ACME, key
 
 
 async def fail(house: InProcessServer, worker: str, name: str, **report: Any) -> str:

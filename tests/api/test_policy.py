@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tests.api.house import InProcessServer
+from tests.api.in_process_server import InProcessServer
 
 
 async def test_the_policy_is_shown_and_set_on_top_of_a_preset(house: InProcessServer) -> None:

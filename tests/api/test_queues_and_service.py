@@ -4,7 +4,7 @@ import pytest
 
 from rota.engine.ports import BusyError, UnavailableError
 from rota.store.protocol import StoreError, StoreFullError
-from tests.api.house import InProcessServer
+from tests.api.in_process_server import InProcessServer
 from tests.stand_in import stand_in
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from rota.api.door.throttle import Throttle, WrongTokenLimiter
 from rota.api.endpoints import OPERATIONS
 from rota.api.limits import ApiLimits
-from rota.api.routes import Operation
+from rota.api.router import Operation
+from rota.api.throttling.rate_limit import Throttle, WrongTokenLimiter
 from rota.cli.cell.tokens import ROLES
 from rota.store.tokens import Role
 from rota.wire.tokens import RoleName
-from tests.api.house import NOOP, InProcessServer, open_server
-from tests.api.keys import ACME, OTHER, bearer, dead_key, key
+from tests.api.in_process_server import NOOP, InProcessServer, open_server
+from tests.api.token_headers import ACME, OTHER, bearer, dead_key, key
 
 NOBODY = ""
 READERS = ("admin", "operator", "submitter", "viewer")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rota.api.customs.change_views import change_view
-from tests.api.house import NOOP, InProcessServer, open_server
+from rota.api.endpoints.stream import change_view
+from tests.api.in_process_server import NOOP, InProcessServer, open_server
 
 JOB = {"name": "report", "task": NOOP}
 FAR = "0 0 1 1 *"

@@ -12,8 +12,8 @@ import pytest
 
 from rota.cli.start.hosting import EmbeddedServer
 from rota.cli.start.up import ServerOptions
-from tests.api.house import HOST, TOKEN, InProcessServer
-from tests.api.test_connections import until
+from tests.api.in_process_server import HOST, TOKEN, InProcessServer
+from tests.api.test_http_protocol import until
 
 PATIENCE_S = 10
 

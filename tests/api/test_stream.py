@@ -4,10 +4,10 @@ import asyncio
 import re
 from types import SimpleNamespace
 
+from rota.api.deps import ConcurrencyLimit
+from rota.api.endpoints.stream import _RECORD_END, StreamPosition, _pieces
 from rota.api.limits import STREAMS_MAX
-from rota.api.parts import ConcurrencyLimit
-from rota.api.watch.changes import _RECORD_END, StreamPosition, _pieces
-from tests.api.house import InProcessServer, StreamReader, events
+from tests.api.in_process_server import InProcessServer, StreamReader, events
 
 
 def last_id(text: str) -> str:

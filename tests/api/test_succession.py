@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rota.api.peers.succession import Succession
+from rota.api.cluster.succession import Succession
 from rota.engine.ports import LeadershipStatus
 from tests.engine.rig import until
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.house import InProcessServer
+from tests.api.in_process_server import InProcessServer
 
 
 async def submitted(house: InProcessServer, **job: Any) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rota.store.tokens import Role
-from tests.api.house import NOOP, InProcessServer, StreamReader, events
-from tests.api.keys import ACME, OTHER, key
+from tests.api.in_process_server import NOOP, InProcessServer, StreamReader, events
+from tests.api.token_headers import ACME, OTHER, key
 
 JOB = {"name": "j", "task": NOOP}
 

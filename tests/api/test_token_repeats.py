@@ -3,16 +3,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from rota.api.cell.tokens import new_token
-from rota.api.door.roster import TokenCache, caller_from
+from rota.api.auth.token_cache import TokenCache, caller_from
+from rota.api.endpoints.tokens import new_token
 from rota.api.ids import IdMint, TokenSeed
 from rota.core.model import Instant
 from rota.store.limits import KEY_AGE_MS, TOKEN_KEPT_MS
 from rota.store.sqlite.memory import MemoryStore, MemoryTokenStore
 from rota.store.tokens import Role, Token
 from rota.wire.tokens import TokenSpec
-from tests.api.house import ADMIN, TOKEN, InProcessServer, open_server
-from tests.api.keys import bearer, key
+from tests.api.in_process_server import ADMIN, TOKEN, InProcessServer, open_server
+from tests.api.token_headers import bearer, key
 
 SPEC = {"role": "viewer", "name": "lobby", "expires_in": "30d"}
 

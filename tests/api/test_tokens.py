@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from rota.api.door.roster import TokenCache, token_digest
-from rota.api.door.sessions import open_session, read_session
+from rota.api.auth.sessions import open_session, read_session
+from rota.api.auth.token_cache import TokenCache, token_digest
 from rota.api.ids import mint_token
 from rota.api.limits import TOKEN_REFRESH_S, ApiLimits
 from rota.store.protocol import StoreError
 from rota.store.sqlite.memory import MemoryTokenStore
 from rota.store.tokens import Role
-from tests.api.house import ADMIN, TOKEN, InProcessServer, StreamReader
-from tests.api.keys import bearer, key
+from tests.api.in_process_server import ADMIN, TOKEN, InProcessServer, StreamReader
+from tests.api.token_headers import bearer, key
 
 SPEC = {"role": "viewer", "name": "dashboard of the lobby"}
 

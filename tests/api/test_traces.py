@@ -14,8 +14,8 @@ from opentelemetry.trace import StatusCode
 
 from rota.traces.otlp import Otlp
 from rota.traces.spans import RecordingPropagator, TraceFollower
-from tests.api.company import a_cell
-from tests.api.house import NOOP, InProcessServer, open_server
+from tests.api.cluster_servers import a_cell
+from tests.api.in_process_server import NOOP, InProcessServer, open_server
 from tests.engine.rig import until
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

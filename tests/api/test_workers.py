@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from rota.core.commands import Timing
-from tests.api.house import HOST, TOKEN, InProcessServer, open_server
+from tests.api.in_process_server import HOST, TOKEN, InProcessServer, open_server
 
 
 async def test_a_worker_registers_and_is_shown(house: InProcessServer) -> None:

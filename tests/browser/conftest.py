@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 from tools.browser import MISSING, find, launch
 
-from rota.api.pages import BUILT
+from rota.api.static_pages import BUILT
 from tests.process.cell import Cell, until
 
 WORKERS = ("left", "right")

@@ -9,7 +9,7 @@ import pytest
 
 from rota.cli.connect import CommandLimits
 from rota.cli.main import run
-from tests.api.house import TOKEN as REAL_TOKEN
+from tests.api.in_process_server import TOKEN as REAL_TOKEN
 from tests.sdk.real_server import real_server
 from tests.sdk.small_server import TOKEN, SmallServer
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.sdk import Client
-from tests.api.house import TOKEN
+from tests.api.in_process_server import TOKEN
 from tests.cli.conftest import Rota
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.api.door.roster import TokenCache, token_digest
+from rota.api.auth.token_cache import TokenCache, token_digest
 from rota.cli.start.access_setup import local_token
 from rota.engine.clock import SystemClock
 from rota.store.sqlite.memory import MemoryTokenStore

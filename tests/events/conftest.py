@@ -11,7 +11,7 @@ import pytest
 
 from rota.events.publisher import Offsets, Publisher
 from rota.sdk import AsyncClient, Patience
-from tests.api.house import TOKEN
+from tests.api.in_process_server import TOKEN
 from tests.sdk.real_server import real_server
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from rota.api.reading.signatures import check_signature
+from rota.api.parsing.webhook_signatures import check_signature
 from rota.engine.clock import SystemClock
 from rota.events.config import NatsSink, RedisSink, WebhookSink
 from rota.events.limits import EventLimits

@@ -13,8 +13,8 @@ from typing import Any
 import schemathesis
 from schemathesis import HookContext
 
-from rota.api.document.examples import example
 from rota.api.endpoints import OPERATIONS
+from rota.api.openapi.document import example
 from tests.fuzz import checks as checks  # its checks are held against every answer here, too
 
 EXAMPLES = {

@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.alerts.notifier import check_address
-from rota.api.customs.paging import read_cursor, read_id_cursor
-from rota.api.door.throttle import address_group
 from rota.api.endpoints import OPERATIONS
-from rota.api.jobs.jobs import JobsQuery
-from rota.api.reading.bodies import QueryReader, decode_json, read_json
-from rota.api.reading.cloudevents import read_events
-from rota.api.reading.signatures import check_signature
+from rota.api.endpoints.jobs import JobsQuery
+from rota.api.pagination import read_cursor, read_id_cursor
+from rota.api.parsing.cloudevents import read_events
+from rota.api.parsing.request import QueryReader, decode_json, read_json
+from rota.api.parsing.webhook_signatures import check_signature
+from rota.api.throttling.rate_limit import address_group
 from rota.cli import options
 from rota.cli.jobs.batch_submit import jobs_in
 from rota.cli.planning import simulate

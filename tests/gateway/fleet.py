@@ -13,12 +13,12 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from rota.api.app import create_app as create_cell_app
-from rota.api.connections import BoundedProtocol
+from rota.api.http_protocol import BoundedProtocol
 from rota.gateway.app import create_app
 from rota.gateway.cells import CellDirectory, Connections
 from rota.gateway.config import GatewayConfig, make_config
 from rota.gateway.context import GatewayContext
-from tests.api.house import NOOP, TOKEN, InProcessServer, open_server
+from tests.api.in_process_server import NOOP, TOKEN, InProcessServer, open_server
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import socket
 from rota.gateway.cells import CellDirectory, Connections
 from rota.gateway.config import make_config
 from rota.gateway.limits import PROBE_ANSWER_S
-from tests.api.house import ADMIN, NOOP
+from tests.api.in_process_server import ADMIN, NOOP
 from tests.gateway.fleet import Gateway, TestFleet, until
 
 

@@ -1,4 +1,6 @@
-"""What a gateway refuses to start with, and which cell a tenant goes to: few move when cells come and go."""
+"""What a gateway refuses to start with, and which cell a tenant goes to: few move when cells come
+and go.
+"""
 
 from __future__ import annotations
 

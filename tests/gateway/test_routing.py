@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rota.api.endpoints import OPERATIONS
-from rota.api.pages import load_pages
+from rota.api.static_pages import load_pages
 from rota.gateway.routing import PAGES, ROUTES
 
 

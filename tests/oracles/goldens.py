@@ -15,10 +15,10 @@ from typing import Any
 import click
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from rota.api.document.openapi import build_document
 from rota.api.endpoints import OPERATIONS
+from rota.api.openapi.document import build_document
 from rota.cli.main import tree
-from tests.api.house import NOOP, open_server
+from tests.api.in_process_server import NOOP, open_server
 
 FOLDER = Path(__file__).parent / "golden"
 WIDTH = 100

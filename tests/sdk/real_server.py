@@ -19,7 +19,7 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize, Duration
 from rota.wire.workers import LeaseSpec, OrderView, RegisterSpec, ResourcesSpec
-from tests.api.house import TOKEN, open_server
+from tests.api.in_process_server import TOKEN, open_server
 
 
 class _Quiet(uvicorn.Server):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.document.examples import example
+from rota.api.openapi.document import example
 from rota.sdk.calls import FINAL, uuid7
 from rota.wire.autoscale import AutoscaleView
 from rota.wire.executions import ExecutionPage, ExecutionView

@@ -16,7 +16,7 @@ from rota.sdk import AnswerError, AsyncClient, Endpoint, NotFoundError
 from rota.sdk.methods.file_calls import PIECE_BYTES
 from rota.store.limits import OBJECT_BYTES_MIN
 from rota.store.sqlite.memory import MemoryBlobs
-from tests.api.house import HOST, TOKEN, InProcessServer, open_server
+from tests.api.in_process_server import HOST, TOKEN, InProcessServer, open_server
 
 CONTENT = os.urandom(PIECE_BYTES + 1000)
 

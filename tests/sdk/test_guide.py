@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rota import App
-from tests.api.house import TOKEN
+from tests.api.in_process_server import TOKEN
 from tests.sdk.real_server import real_server, small_worker
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "python.md"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rota.sdk import App, AsyncClient, Client, InvalidError
-from tests.api.house import TOKEN
+from tests.api.in_process_server import TOKEN
 from tests.sdk.real_server import real_server, small_worker
 
 

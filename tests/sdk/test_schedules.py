@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rota.sdk import App, AsyncClient, Client, ConflictError, InvalidError, NotFoundError
-from tests.api.house import TOKEN
+from tests.api.in_process_server import TOKEN
 from tests.sdk.real_server import real_server
 
 JOB = {"name": "report", "task": {"kind": "noop"}}

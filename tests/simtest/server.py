@@ -15,15 +15,14 @@ from rota.alerts.conditions import Sampler
 from rota.alerts.evaluator import AlertEvaluator
 from rota.alerts.notifier import Notifier
 from rota.api.app import AppDeps, create_app
-from rota.api.door.auth import Access
-from rota.api.door.roster import TokenCache
-from rota.api.door.throttle import Throttle
-from rota.api.door.trail import AuditLog
-from rota.api.files import FileStores
-from rota.api.peers.forward import Forwarder
-from rota.api.peers.mailbox import LeaderlessInbox
-from rota.api.peers.reach import Reach
-from rota.api.peers.submitted import SubmittedSpecs
+from rota.api.auth.audit_log import AuditLog
+from rota.api.auth.authenticator import Access
+from rota.api.auth.token_cache import TokenCache
+from rota.api.cluster.forward import Forwarder
+from rota.api.cluster.leaderless_submit import LeaderlessInbox, SubmittedSpecs
+from rota.api.cluster.reach import Reach
+from rota.api.deps import FileStores
+from rota.api.throttling.rate_limit import Throttle
 from rota.core.commands import Timing
 from rota.core.model import Millis
 from rota.core.outcome import Outcome

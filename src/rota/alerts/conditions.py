@@ -1,4 +1,5 @@
-"""Alert conditions: samples the leader's metrics, keeps the samples of an hour, and compares them with a rule.
+"""Alert conditions: samples the leader's metrics, keeps the samples of an hour, and compares them
+with a rule.
 
 A sample costs what there is of queues, workers and classes, never what waits.
 """

@@ -1,8 +1,9 @@
-"""Evaluates alert rules on the leader: samples, judges, remembers, notifies. Runs beside the engine, never in a turn.
+"""Evaluates alert rules on the leader: samples, judges, remembers, notifies. Runs beside the
+engine, never in a turn.
 
-What people set and what was sent are notes in the store, so the next leader goes on from there. A
-notification is written down before it is sent and struck out after: a leader that dies in between
-may send it twice, never not at all.
+What people set and what was sent are notes in the store, so the next leader goes on from there.
+A notification is written down before it is sent and struck out after: a leader that dies in
+between may send it twice, never not at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Sends notifications to channels: signed webhooks, everything else through one library (apprise), with an outbox for retries.
+"""Sends notifications to channels: signed webhooks, everything else through one library (apprise),
+with an outbox for retries.
 
 A notification stays in the outbox until its channel took it, or until it is too old to be news.
 """

@@ -1,4 +1,6 @@
-"""Alert rules, channels and silences, as people set them, and the default rule of each condition. Nothing here acts."""
+"""Alert rules, channels and silences, as people set them, and the default rule of each condition.
+Nothing here acts.
+"""
 
 from __future__ import annotations
 

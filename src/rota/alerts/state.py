@@ -1,9 +1,9 @@
 """The state machine of alerts: turns findings into notifications. Pure.
 
-A rule goes from `ok` to `pending` when it begins to hold, to `firing` when it has held for as long
-as it says, and back when it has been over for as long. One notification says that it fires, one that
-it is over; nothing in between, unless the rule is to be repeated. A silenced rule moves all the same;
-if it still fires when the silence ends, that is sent then.
+A rule goes from `ok` to `pending` when it begins to hold, to `firing` when it has held for as
+long as it says, and back when it has been over for as long. One notification says that it fires,
+one that it is over; nothing in between, unless the rule is to be repeated. A silenced rule moves
+all the same; if it still fires when the silence ends, that is sent then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Puts the api together: the gate, the calls, their description and the pages."""
+"""Assembles the API as one ASGI application: authentication, calls, OpenAPI document and pages."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from rota.api.directory import Router
-from rota.api.document.openapi import build_document
-from rota.api.door.auth import Authenticator
+from rota.api.auth.authenticator import Authenticator
+from rota.api.deps import AppDeps, RequestState
 from rota.api.endpoints import OPERATIONS
 from rota.api.ids import IdMint
-from rota.api.pages import PageServer, document_page, load_pages
-from rota.api.parts import AppDeps, RequestState
+from rota.api.openapi.document import build_document
 from rota.api.problems import respond
-from rota.api.routes import Operation, OperationServer, PathServer
+from rota.api.router import Operation, OperationServer, PathServer, Router
+from rota.api.static_pages import PageServer, document_page, load_pages
 from rota.wire.problems import ProblemError
 from rota.wire.units import encode
 

@@ -7,9 +7,9 @@ from weakref import ref
 
 from starlette.types import Scope
 
-from rota.api.customs.views import order_views
-from rota.api.door.auth import NO_STORE, SECURITY_HEADERS
-from rota.api.parts import AppDeps
+from rota.api.auth.authenticator import NO_STORE, SECURITY_HEADERS
+from rota.api.convert.jobs import order_views
+from rota.api.deps import AppDeps
 from rota.core.outcome import PollAnswer
 from rota.wire.units import encode
 from rota.wire.workers import LeaseAnswer

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from rota.api.deps import AppDeps
 from rota.api.limits import READ_AT_ONCE, RECALL_JOBS_MAX, RECALL_PAUSE_S, RECALL_TRIES
-from rota.api.lookup import check_not_waiting_for_leader, check_own
-from rota.api.parts import AppDeps
-from rota.api.routes import Call
+from rota.api.router import Call
+from rota.api.tenant_scope import check_not_waiting_for_leader, check_own
 from rota.core.commands import AnyInput, Key, Preloaded
 from rota.core.errors import NotFound, StalePreload
 from rota.core.model import JobId, JobRecord, JobState

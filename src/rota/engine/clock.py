@@ -1,8 +1,9 @@
-"""The real clock, and the detection of clock skew: wall clocks that were set, and pauses of the process.
+"""The real clock, and the detection of clock skew: wall clocks that were set, and pauses of the
+process.
 
-`SystemClock` is the only one in the engine that reads the machine's time. `ClockMonitor` compares the
-wall clock with the monotonic one and adds up the time in which nobody was answered; the scheduler
-gets both as inputs of its next turn.
+`SystemClock` is the only one in the engine that reads the machine's time. `ClockMonitor`
+compares the wall clock with the monotonic one and adds up the time in which nobody was answered;
+the scheduler gets both as inputs of its next turn.
 """
 
 from __future__ import annotations

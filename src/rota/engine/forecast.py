@@ -1,9 +1,10 @@
-"""Forecasts when waiting jobs will start: forward runs, the calibration of their intervals, and the history of causes.
+"""Forecasts when waiting jobs will start: forward runs, the calibration of their intervals, and
+the history of causes.
 
 A forward run plays the scheduler itself on a copy, under virtual time, in a thread; it assumes
 perfect workers, expected run times and no new jobs. Calibration compares estimates with real
-starts and widens or narrows intervals. Now and then jobs are forecast though nobody asked, so that
-the record is of all jobs.
+starts and widens or narrows intervals. Now and then jobs are forecast though nobody asked, so
+that the record is of all jobs.
 """
 
 from __future__ import annotations

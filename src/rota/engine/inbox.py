@@ -1,4 +1,5 @@
-"""The durable inbox: submits what was left in the store while nobody led, or inside an application's transaction.
+"""The durable inbox: submits what was left in the store while nobody led, or inside an
+application's transaction.
 
 Inputs of callers that wait in memory are in `engine/callers.py`.
 """

@@ -1,4 +1,5 @@
-"""Leader election: which server of a cell may write, by this server's own clock alone, and the renewal of leadership.
+"""Leader election: which server of a cell may write, by this server's own clock alone, and the
+renewal of leadership.
 
 Safety does not rest on it: a record at a taken place of the journal is refused, whatever anybody
 believes. Election only settles who should try, and for how long a leader may answer.

@@ -1,8 +1,9 @@
-"""The engine's loop, the one writer: drain the inbox, step, append, release. Nobody sees what is not durable.
+"""The engine's loop, the one writer: drain the inbox, step, append, release. Nobody sees what is
+not durable.
 
-While an append is under way new inputs pile up and form the next turn: group commit for free. If an
-append fails, or its fate is unknown, memory is thrown away and read again from the journal store.
-Where several servers share a store, one leads and runs this loop; the others stand by.
+While an append is under way new inputs pile up and form the next turn: group commit for free. If
+an append fails, or its fate is unknown, memory is thrown away and read again from the journal
+store. Where several servers share a store, one leads and runs this loop; the others stand by.
 """
 
 from __future__ import annotations

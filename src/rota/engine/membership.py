@@ -1,6 +1,8 @@
-"""Cell membership: announces this server to the others, measures how far it is behind, and lists all servers.
+"""Cell membership: announces this server to the others, measures how far it is behind, and lists
+all servers.
 
-A leader also learns whether the others reach it: one that none of them reaches lets another lead.
+A leader also learns whether the others reach it: one that none of them reaches lets another
+lead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Engine metrics: counters and histograms of what turns did, for `/metrics` and `/stats`. Plain numbers, no library."""
+"""Engine metrics: counters and histograms of what turns did, for `/metrics` and `/stats`. Plain
+numbers, no library.
+"""
 
 from __future__ import annotations
 

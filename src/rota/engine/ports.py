@@ -1,7 +1,8 @@
-"""The engine's interfaces: what it needs of the world, what it offers to the API, and the types of its answers.
+"""The engine's interfaces: what it needs of the world, what it offers to the API, and the types of
+its answers.
 
-`Clock`, `Observer` and `AnswerEncoder` are handed in; `Brain` is what the API may ask. Forecasts are
-answered as `Estimate` and `Outlook`; `engine/forecast.py` makes them.
+`Clock`, `Observer` and `AnswerEncoder` are handed in; `Brain` is what the API may ask. Forecasts
+are answered as `Estimate` and `Outlook`; `engine/forecast.py` makes them.
 """
 
 from __future__ import annotations

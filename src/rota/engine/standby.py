@@ -1,7 +1,9 @@
-"""Standby and recovery: follows the journal with a copy of what is live, and rebuilds the scheduler from a snapshot.
+"""Standby and recovery: follows the journal with a copy of what is live, and rebuilds the
+scheduler from a snapshot.
 
-`build_scheduler` is the one way back to memory: at start, after a failed append and at fail-over. A
-standby server keeps the snapshot current, so that a take-over reads only what is new.
+`build_scheduler` is the one way back to memory: at start, after a failed append and at
+fail-over. A standby server keeps the snapshot current, so that a take-over reads only what is
+new.
 """
 
 from __future__ import annotations

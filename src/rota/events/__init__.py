@@ -1,1 +1,3 @@
-"""The event bridge (`rota events`): publishes events of brokers, folders and PostgreSQL to the server, and delivers state changes to sinks."""
+"""The event bridge (`rota events`): publishes events of brokers, folders and PostgreSQL to the
+server, and delivers state changes to sinks.
+"""

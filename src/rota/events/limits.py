@@ -1,4 +1,4 @@
-"""Every limit of the event bridge, named, with its reason; `EventLimits` hands in those that vary."""
+"""Limits of the event bridges: sizes, page lengths, retries and how often positions are saved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Publishes events of sources to the server, with backoff and dead letters; keeps the offsets of sources and sinks in files.
+"""Publishes events of sources to the server, with backoff and dead letters; keeps the offsets of
+sources and sinks in files.
 
 Whoever calls `publish` may acknowledge the events when it returns: they are durable then.
 """

@@ -1,4 +1,6 @@
-"""Runs every source and sink of a configuration, each on its own: one that fails holds up no other."""
+"""Runs every source and sink of a configuration, each on its own: one that fails holds up no
+other.
+"""
 
 from __future__ import annotations
 

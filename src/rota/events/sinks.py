@@ -1,4 +1,5 @@
-"""Event sinks: follows the stream of changes from the last offset and delivers each to a transport, in order, at least once.
+"""Event sinks: follows the stream of changes from the last offset and delivers each to a
+transport, in order, at least once.
 
 The webhook transport is here; those of brokers are in `events/brokers.py`.
 """

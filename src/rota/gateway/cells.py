@@ -1,7 +1,8 @@
-"""The cells behind a gateway: their connection pool, the health checks of their servers, and which cell an id or tenant belongs to.
+"""The cells behind a gateway: their connection pool, the health checks of their servers, and which
+cell an id or tenant belongs to.
 
-A server is up until it is seen to fail. Whoever waits for an answer of one that goes down is not kept
-waiting: that makes a frozen cell as quick to answer for as a dead one.
+A server is up until it is seen to fail. Whoever waits for an answer of one that goes down is not
+kept waiting: that makes a frozen cell as quick to answer for as a dead one.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from rota.gateway.limits import (
 from rota.gateway.problems import CellDownError
 from rota.wire.cells import cell_tag, tag_in
 from rota.wire.service import Health
+
+log = structlog.get_logger(__name__)
 
 
 class Closable(Protocol):
@@ -124,8 +127,6 @@ class Cell:
         found = [server for server in self.servers if server.up]
         return sorted(found, key=lambda server: not server.ready)
 
-
-log = structlog.get_logger(__name__)
 
 _NOT_SENT = (
     aiohttp.ClientConnectorError,
@@ -265,9 +266,6 @@ def _reason(error: BaseException) -> str:
             return "no answer in time"
         case _:
             return "the connection broke"
-
-
-log = structlog.get_logger(__name__)
 
 
 class CellDirectory:

@@ -1,8 +1,9 @@
-"""The configuration of a gateway: cells with their servers, weights and pins, and the cell of each tenant.
+"""The configuration of a gateway: cells with their servers, weights and pins, and the cell of each
+tenant.
 
-Tenants are spread by weighted rendezvous hashing, the same in every gateway. Each cell draws a number
-for the tenant, and the highest wins. Adding a cell therefore moves only the tenants that the new
-cell wins, and taking one away only those that it had.
+Tenants are spread by weighted rendezvous hashing, the same in every gateway. Each cell draws a
+number for the tenant, and the highest wins. Adding a cell therefore moves only the tenants that
+the new cell wins, and taking one away only those that it had.
 """
 
 from __future__ import annotations

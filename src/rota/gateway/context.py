@@ -1,7 +1,9 @@
-"""What a gateway needs to serve a request: headers, body budget, stream limit, cells' responses, and a negative cache of tokens.
+"""What a gateway needs to serve a request: headers, body budget, stream limit, cells' responses,
+and a negative cache of tokens.
 
-A tenant's token is known in its own cell only, and merged answers ask all of them: without the cache
-every list would be a failed try at each of the others, and those are throttled. No state of jobs is kept.
+A tenant's token is known in its own cell only, and merged answers ask all of them: without the
+cache every list would be a failed try at each of the others, and those are throttled. No state
+of jobs is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Endpoints of a gateway: calls for one cell (by id, by tenant), for all cells (broadcast), and its own health.
+"""Endpoints of a gateway: calls for one cell (by id, by tenant), for all cells (broadcast), and
+its own health.
 
-New jobs, schedules and triggers go to the cell of their tenant, a batch to one cell. Lists are in
-`gateway/lists.py`, the stream in `gateway/stream.py`.
+New jobs, schedules and triggers go to the cell of their tenant, a batch to one cell. Lists are
+in `gateway/lists.py`, the stream in `gateway/stream.py`.
 """
 
 from __future__ import annotations

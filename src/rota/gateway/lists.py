@@ -1,7 +1,8 @@
-"""Merged lists of all cells: pagination of jobs, executions, workers, queues, schedules, triggers and calendars.
+"""Merged lists of all cells: pagination of jobs, executions, workers, queues, schedules, triggers
+and calendars.
 
-A list goes on from a place in each cell. A cell that is down keeps its place, so that nothing of it
-is lost when it is back: its items then come late, but each comes once.
+A list goes on from a place in each cell. A cell that is down keeps its place, so that nothing of
+it is lost when it is back: its items then come late, but each comes once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The routing table: every call that a gateway takes, and its endpoint; nothing else gets to a cell."""
+"""The routing table: every call that a gateway takes, and its endpoint; nothing else gets to a
+cell.
+"""
 
 from __future__ import annotations
 

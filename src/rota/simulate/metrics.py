@@ -1,4 +1,5 @@
-"""The metrics of a simulation: how long jobs waited and how busy machines were, from a history of each job.
+"""The metrics of a simulation: how long jobs waited and how busy machines were, from a history of
+each job.
 
 The history is kept in columns, so that millions of jobs fit into memory.
 """

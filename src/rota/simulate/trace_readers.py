@@ -1,9 +1,11 @@
-"""Reads workload traces: Standard Workload Format (SWF), WfCommons workflows, and history that Rota exported.
+"""Reads workload traces: Standard Workload Format (SWF), WfCommons workflows, and history that
+Rota exported.
 
-Every SWF log is cleaned by the same rule, so that figures compare: processors are those allocated, else
-those requested; a job with none, with more than the machine has or without a run time is left out;
-the estimate is the requested time, never less than the run time; the first job arrives at 0.
-Exported history is one JSON object a line: first the cell, then each job by its last execution.
+Every SWF log is cleaned by the same rule, so that figures compare: processors are those
+allocated, else those requested; a job with none, with more than the machine has or without a run
+time is left out; the estimate is the requested time, never less than the run time; the first job
+arrives at 0. Exported history is one JSON object a line: first the cell, then each job by its
+last execution.
 """
 
 from __future__ import annotations

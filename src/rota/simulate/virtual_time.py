@@ -1,8 +1,9 @@
-"""Drives the scheduler under virtual time, with workers that are perfect, and a spill store in memory.
+"""Drives the scheduler under virtual time, with workers that are perfect, and a spill store in
+memory.
 
-A worker starts what it is given at once, runs it for exactly as long as the trace says, and reports
-in that very instant. What happens in one instant is one turn: first the ends, then the arrivals,
-then one pass of decisions. `core/scheduler.py` decides, as in a server.
+A worker starts what it is given at once, runs it for exactly as long as the trace says, and
+reports in that very instant. What happens in one instant is one turn: first the ends, then the
+arrivals, then one pass of decisions. `core/scheduler.py` decides, as in a server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Workloads: jobs with the time of their arrival and the time they really take; recorded, rescaled, or synthetic from a seed."""
+"""Workloads: jobs with the time of their arrival and the time they really take; recorded,
+rescaled, or synthetic from a seed.
+"""
 
 from __future__ import annotations
 

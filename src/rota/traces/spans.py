@@ -1,8 +1,10 @@
-"""Makes OpenTelemetry spans of jobs and executions, follows the journal for what ended, and names the TRACEPARENT of an execution.
+"""Makes OpenTelemetry spans of jobs and executions, follows the journal for what ended, and names
+the TRACEPARENT of an execution.
 
-A job is one span; its submission, each wait and each execution are others below it. An execution links to
-the one before it, a job to those it waited for. The follower reads what is durable, beside the loop,
-while this server leads; a change of the leader may cost the spans of its last moments.
+A job is one span; its submission, each wait and each execution are others below it. An execution
+links to the one before it, a job to those it waited for. The follower reads what is durable,
+beside the loop, while this server leads; a change of the leader may cost the spans of its last
+moments.
 """
 
 from __future__ import annotations

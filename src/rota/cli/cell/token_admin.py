@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
-from rota.api.cell.tokens import new_token, new_token_view, token_view
-from rota.api.door.roster import TokenCache
+from rota.api.auth.token_cache import TokenCache
+from rota.api.endpoints.tokens import new_token, new_token_view, token_view
 from rota.api.ids import IdMint, mint_token
 from rota.cli.connect import connected, every_item
 from rota.cli.problems import Failure

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from rota.api.cell.policy import policy_of, policy_view
+from rota.api.endpoints.policy import policy_of, policy_view
 from rota.cli.connect import answer, connected
 from rota.cli.nouns import Noun, Verb
 from rota.cli.options import Number, json_option, past, whole_or_none

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import click
 import msgspec
 
-from rota.api.cell.policy import policy_of
+from rota.api.endpoints.policy import policy_of
 from rota.cli.problems import Failure
 from rota.cli.render import Column, Columns, console, show_table
 from rota.cli.text import count, percent, plain, plural, span

@@ -8,7 +8,7 @@ import sys
 
 import structlog
 
-from rota.api.parts import SimulatorError
+from rota.api.deps import SimulatorError
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from rota.api.cell.policy import policy_of
-from rota.api.cell.simulations import Study, TraceFile
+from rota.api.endpoints.policy import policy_of
+from rota.api.endpoints.simulations import Study, TraceFile
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.cli.planning.history import job_line, queue_line, tenant_line, worker_line
 from rota.cli.planning.policy_trials import Case

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rota import __version__
-from rota.api.parts import AppDeps
-from rota.api.peers.mailbox import LeaderlessInbox
+from rota.api.cluster.leaderless_submit import LeaderlessInbox
+from rota.api.deps import AppDeps
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.durability import DurabilityMonitor
 from rota.engine.leadership import CellMember
@@ -20,8 +20,8 @@ from rota.store.documents import Node
 from rota.store.protocol import DurabilityLevel, Store
 
 if TYPE_CHECKING:
-    from rota.api.peers.forward import Forwarder
-    from rota.api.peers.reach import Reach
+    from rota.api.cluster.forward import Forwarder
+    from rota.api.cluster.reach import Reach
 
 NODES_POLL_S = 0.3
 """Between two looks whether a server of the same name speaks."""
@@ -71,8 +71,8 @@ async def join_cluster(
     presence = Membership(store, parts.brain, me, member.limits)
     await presence.start()
     # Its HTTP client is slow to load, and a server that is alone never needs one.
-    from rota.api.peers.forward import Forwarder, open_http
-    from rota.api.peers.reach import Reach
+    from rota.api.cluster.forward import Forwarder, open_http
+    from rota.api.cluster.reach import Reach
 
     http = open_http(tls)
     forwarder = Forwarder(parts.brain, parts.access.tokens, member.node, parts.closing, http)

@@ -69,7 +69,7 @@ def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
 
 
 async def _serve(options: GatewayOptions) -> int:
-    from rota.api.door.auth import LOOPBACK_HOSTS
+    from rota.api.auth.authenticator import LOOPBACK_HOSTS
     from rota.cli.start.hosting import (
         EmbeddedServer,
         listen,

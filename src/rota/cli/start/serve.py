@@ -20,9 +20,9 @@ from rota.alerts.conditions import Sampler
 from rota.alerts.evaluator import AlertEvaluator
 from rota.alerts.notifier import Notifier
 from rota.api.app import AppDeps, create_app
-from rota.api.files import FileStores
-from rota.api.history import MetricsHistory
-from rota.api.peers.submitted import SubmittedSpecs
+from rota.api.cluster.leaderless_submit import SubmittedSpecs
+from rota.api.deps import FileStores
+from rota.api.metrics import MetricsHistory
 from rota.cli.planning.simulation_process import SimulationProcess
 from rota.cli.start.access_setup import AccessSetup, announce, open_access, withdraw
 from rota.cli.start.cluster import (

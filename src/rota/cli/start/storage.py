@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from rota.api.files import FileStores
+from rota.api.deps import FileStores
 from rota.api.ids import mint_session
 from rota.cli.start.hosting import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions

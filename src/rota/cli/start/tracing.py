@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rota.api.parts import AppDeps
+from rota.api.deps import AppDeps
 from rota.engine.loop import Engine
 from rota.traces.spans import RecordingPropagator, TraceFollower
 

@@ -67,7 +67,7 @@ class TriggerEntry:
     def __init__(self, trigger: Trigger) -> None:
         self.windows: dict[str, OpenWindow] = {}
         self.next_start = 0
-        """For the rate limit, as in `core/ready_queue/limits_and_quotas.py`; a restart forgets it."""
+        """For the rate limit, as in core/ready_queue/limits_and_quotas.py; a restart forgets it."""
         self.set(trigger)
 
     def set(self, trigger: Trigger) -> None:

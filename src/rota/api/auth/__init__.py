@@ -1,0 +1,1 @@
+"""Authentication and access: tokens, browser sessions, roles (RBAC), the audit log."""

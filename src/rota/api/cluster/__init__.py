@@ -1,0 +1,1 @@
+"""Calls between servers of a cell: forwarding to the leader, submissions while there is none."""

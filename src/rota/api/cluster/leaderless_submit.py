@@ -1,0 +1,174 @@
+"""Submissions while there is no leader: checked as the leader would, and kept durably for the next.
+
+Also reads what applications submit in their own transactions (`rota.submit`). A key is looked up
+before and after its entry is put: before, because a leader may take the entry at any moment; after,
+because the last leader may have accepted the same request just before it went away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rota.api.convert.jobs import JobBatch, spec_of
+from rota.api.ids import IdMint
+from rota.api.parsing.request import decode_json
+from rota.core.commands import Key, NewJob, Reject, Submit
+from rota.core.dependency_graph import find_cycle
+from rota.core.errors import DependencyCycle, KeyReused, UnknownDependency
+from rota.core.model import Instant, JobId, JobRecord, JobState, Life
+from rota.core.outcome import JobsAccepted, decode_receipt
+from rota.engine.inbox import decode_submission, encode_submission
+from rota.engine.ports import Clock
+from rota.store.protocol import InboxEntry, InboxKind, Store
+from rota.wire.jobs import JobSpec
+from rota.wire.limits import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
+from rota.wire.problems import ProblemError
+from rota.wire.units import dec_hook
+
+_INVALID_NAME = "invalid"
+
+
+class _Entry(msgspec.Struct):
+    job_id: str
+    spec: msgspec.Raw
+
+
+_entry = msgspec.json.Decoder(_Entry).decode
+_spec = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook).decode
+
+
+class SubmittedSpecs:
+    """Turns an entry of `rota.submit()` into an input, by the same rules as POST /jobs."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def __call__(self, body: bytes) -> Submit | Reject:
+        """A Submit, or the Reject that says what is wrong."""
+        entry = _entry(body)
+        job_id, now = JobId(entry.job_id), self._clock.now()
+        raw = bytes(entry.spec)
+        try:
+            # The batch mints an id of its own, which is not used: this job has one already.
+            (job,) = JobBatch([decode_json(_spec, JobSpec, raw)], IdMint(), now).new_jobs()
+        except ProblemError as problem:
+            return Reject(jobs=(_rejected_job(job_id, raw, now),), why=_problem_text(problem))
+        return Submit(jobs=(msgspec.structs.replace(job, id=job_id),))
+
+
+def _rejected_job(job_id: JobId, raw: bytes, now: Instant) -> NewJob:
+    """A job that shows what was sent, and could never run."""
+    given: dict[str, Any] = msgspec.json.decode(raw)
+    name = given.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
+        name = _INVALID_NAME
+    shown = raw if len(raw) <= PAYLOAD_BYTES_MAX else b"{}"
+    spec = JobSpec(name=name, payload=msgspec.Raw(shown))
+    return NewJob(id=job_id, spec=spec_of(spec, now, ()))
+
+
+def _problem_text(problem: ProblemError) -> str:
+    fields = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
+    return fields or problem.detail
+
+
+LEADERLESS = "leaderless"
+"""The reason of a job that waits for a server to lead."""
+
+
+class LeaderlessInbox:
+    """The store's inbox, as the api uses it."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._journal = store.ledger
+        self._catalog = store.catalog
+        self._read_spec = SubmittedSpecs(clock)
+
+    async def submit(self, event: Submit) -> JobsAccepted:
+        """Durable when it returns: the next leader takes it, in the order of arrival."""
+        key = event.key
+        if key is None:
+            await self._put(event, None)
+            return _accepted(event)
+        if first := await self._answered(key):
+            return first
+        entry = await self._put(event, key.key)
+        if first := await self._answered(key):
+            # The entry stays: the same request may have come through another server meanwhile, and
+            # been answered with it. Whoever leads finds out what it is.
+            return first
+        return _promised(entry, key)
+
+    async def accepted_earlier(self, key: Key) -> JobsAccepted | None:
+        """What was answered to a key by a server without a leader, if no leader knows of it yet."""
+        entry = await self._journal.inbox_key(key.key)
+        return None if entry is None else _promised(entry, key)
+
+    async def find(self, job_id: JobId) -> JobRecord | None:
+        """A job that no leader has taken yet, as it will be."""
+        entry = await self._journal.inbox_job(job_id)
+        if entry is None:
+            return None
+        return next((_record(new) for new in self._jobs_in(entry) if new.id == job_id), None)
+
+    async def check(self, jobs: Sequence[NewJob], known: Sequence[JobRecord]) -> None:
+        """Refuses what a leader would: dependencies that do not exist, and circles.
+
+        `known` are those that the catalog has; others may wait here themselves.
+        """
+        inside: dict[JobId, list[JobId]] = {new.id: [] for new in jobs}
+        outside = {job.id: None for job in known}
+        for new in jobs:
+            for dependency in new.spec.dependencies:
+                if dependency.job_id in inside:
+                    inside[new.id].append(dependency.job_id)
+                elif dependency.job_id not in outside:
+                    if await self._journal.inbox_job(dependency.job_id) is None:
+                        detail = f"there is no job {dependency.job_id} to depend on"
+                        raise UnknownDependency(detail, "dependencies")
+                    outside[dependency.job_id] = None
+        if path := find_cycle(inside):
+            refs = {new.id: new.ref or new.id for new in jobs}
+            raise DependencyCycle([refs[job_id] for job_id in path])
+
+    async def _put(self, event: Submit, key: str | None) -> InboxEntry:
+        job_ids = [new.id for new in event.jobs]
+        return await self._journal.put_inbox(encode_submission(event), key, job_ids)
+
+    async def _answered(self, key: Key) -> JobsAccepted | None:
+        """What a leader answered to this key."""
+        record = await self._catalog.key(key.key)
+        if record is None:
+            return None
+        receipt = decode_receipt(record.receipt)
+        if record.fingerprint != key.fingerprint or not isinstance(receipt, JobsAccepted):
+            raise _reused(key)
+        return receipt
+
+    def _jobs_in(self, entry: InboxEntry) -> Sequence[NewJob]:
+        if entry.kind is InboxKind.SPEC:
+            return self._read_spec(entry.body).jobs
+        return decode_submission(entry.body).jobs
+
+
+def _promised(entry: InboxEntry, key: Key) -> JobsAccepted:
+    kept = decode_submission(entry.body)
+    if kept.key is None or kept.key.fingerprint != key.fingerprint:
+        raise _reused(key)
+    return _accepted(kept)
+
+
+def _accepted(event: Submit) -> JobsAccepted:
+    first = _record(event.jobs[0]) if len(event.jobs) == 1 else None
+    return JobsAccepted(tuple(new.id for new in event.jobs), first)
+
+
+def _record(new: NewJob) -> JobRecord:
+    return JobRecord(new.id, new.spec, Life(JobState.PENDING, reason=LEADERLESS))
+
+
+def _reused(key: Key) -> KeyReused:
+    return KeyReused(f"the idempotency key {key.key!r} was used for another request")

@@ -1,0 +1,726 @@
+"""Jobs between wire and core: submissions become specs, records become answers.
+
+The views of executions, orders, workers and queues are here too.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UnsetType, structs
+from msgspec.structs import replace
+
+from rota.api.convert.deadlines import ended_deadline, finish_by_of
+from rota.api.convert.groups import (
+    add_group,
+    affinity_view,
+    group_of,
+    place_view,
+    rank_view,
+    submitted_group,
+    with_placement,
+)
+from rota.api.ids import IdMint
+from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
+from rota.api.metrics import worker_status
+from rota.api.parsing.request import check_depth, read_json
+from rota.api.problems import invalid
+from rota.core.commands import NewJob, Timing
+from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
+from rota.core.info_model import QueueInfo, WorkerInfo
+from rota.core.model import (
+    Backoff,
+    Concurrency,
+    Dependency,
+    Execution,
+    Instant,
+    JobId,
+    JobLimits,
+    JobRecord,
+    JobState,
+    Millis,
+    Needs,
+    Resources,
+    RetryPolicy,
+    Semantics,
+    Spec,
+    Terms,
+    When,
+)
+from rota.core.outcome import Order
+from rota.store.files.artifacts import Output
+from rota.traces.spans import TracePropagator
+from rota.wire.executions import ArtifactView, ExecutionView
+from rota.wire.jobs import (
+    EMPTY_PAYLOAD,
+    PLAIN_REQUIREMENTS,
+    PLAIN_RETRY,
+    BatchJobSpec,
+    ConcurrencyView,
+    DependencySpec,
+    DependencyView,
+    JobSpec,
+    JobView,
+    Requirements,
+    RequirementsView,
+    RetrySpec,
+    RetryView,
+)
+from rota.wire.limits import PAYLOAD_BYTES_MAX, TASK_BYTES_MAX
+from rota.wire.problems import ProblemError
+from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
+from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall, Task, implied_capabilities
+from rota.wire.units import (
+    ByteSize,
+    Duration,
+    encode,
+    from_instant,
+    from_instant_or_none,
+    milli,
+    number,
+    to_instant,
+)
+from rota.wire.workers import AmountView, OrderView, ResourcesSpec, WorkerResources, WorkerView
+
+T = TypeVar("T")
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
+REF = "ref:"
+_EMPTY_PAYLOAD = b"{}"
+_NULL = b"null"
+_terms_key = attrgetter(
+    *("name", "queue", "tenant", "priority", "task", "requirements", "affinity", "gang", "retry"),
+    *("semantics", "timeout", "expected_runtime", "preemptible"),
+)
+"""All that a job's terms are made of."""
+
+
+class TermsAndTask(NamedTuple):
+    """What jobs that ask for the same have in common."""
+
+    terms: Terms
+    task: bytes
+
+
+def spec_of(
+    job: JobSpec,
+    created_at: Instant,
+    dependencies: tuple[Dependency, ...],
+    where: str = "",
+    alike: TermsAndTask | None = None,
+) -> Spec:
+    """What was asked, as the core keeps it. `where` is the job's place in a batch."""
+    concurrency = job.concurrency
+    labels = job.labels
+    terms, task = alike or terms_and_task_of(job, where)
+    return Spec(
+        terms=terms,
+        task=task,
+        created_at=created_at,
+        payload=_EMPTY_PAYLOAD if job.payload is EMPTY_PAYLOAD else _payload(job, where),
+        dependencies=dependencies,
+        run_at=None if job.run_at is None else _instant(job.run_at, where, "run_at"),
+        expires_at=None
+        if job.expires_at is None
+        else _instant(job.expires_at, where, "expires_at"),
+        concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
+        labels=tuple(sorted(labels.items())) if labels else (),
+        group=group_of(job),
+        finish_by=finish_by_of(job.finish_by, created_at, where + "finish_by"),
+    )
+
+
+def terms_and_task_of(job: JobSpec, where: str = "") -> TermsAndTask:
+    """What it may have in common with others, and what it runs."""
+    return TermsAndTask(terms_of(job), _task(job, where))
+
+
+def terms_of(job: JobSpec) -> Terms:
+    """What it may have in common with others."""
+    return Terms(
+        name=job.name,
+        queue=job.queue,
+        tenant=job.tenant,
+        priority=job.priority,
+        needs=needs_of(job),
+        retry=_retry(job.retry),
+        semantics=Semantics(job.semantics),
+        timeout_ms=_ms(job.timeout),
+        expected_runtime_ms=_ms(job.expected_runtime),
+        preemptible=job.preemptible,
+    )
+
+
+def _implied(job: JobSpec) -> tuple[str, ...]:
+    if job.task is None:
+        return (function_capability(job.name),)
+    return implied_capabilities(job.task)
+
+
+def _ms(duration: Duration | None) -> Millis | None:
+    return None if duration is None else duration.ms
+
+
+def function_capability(name: str) -> str:
+    """What a worker needs to have to run this function."""
+    return FUNCTION_CAPABILITY + name
+
+
+def needs_of(job: JobSpec) -> Needs:
+    """What it asks of its worker, and where that is to be."""
+    needs = _needs(job.requirements, _implied(job))
+    return needs if job.affinity is None and job.gang is None else with_placement(needs, job)
+
+
+def _needs(asked: Requirements, implied: tuple[str, ...]) -> Needs:
+    if asked is PLAIN_REQUIREMENTS or asked == PLAIN_REQUIREMENTS:
+        return _plain_needs(implied) if implied else _PLAIN_NEEDS
+    amounts = (asked.cpu, asked.memory, asked.storage, asked.gpu)
+    capabilities = tuple(sorted({*asked.capabilities, *implied}))
+    return Needs(_resources(amounts, asked.custom), capabilities)
+
+
+@functools.lru_cache(maxsize=FUNCTIONS_REMEMBERED_MAX)
+def _plain_needs(capabilities: tuple[str, ...]) -> Needs:
+    """The same object for the many calls of one function."""
+    return Needs(_PLAIN_NEEDS.resources, capabilities)
+
+
+def resources_of(given: ResourcesSpec) -> Resources:
+    """What a worker has."""
+    return _resources((given.cpu, given.memory, given.storage, given.gpu), given.custom)
+
+
+def _resources(
+    amounts: tuple[float, ByteSize, ByteSize, float], custom: Mapping[str, float]
+) -> Resources:
+    cpu, memory, storage, gpu = amounts
+    return Resources(
+        cpu_milli=milli(cpu),
+        memory=memory.bytes,
+        storage=storage.bytes,
+        gpu_milli=milli(gpu),
+        custom=tuple((name, milli(amount)) for name, amount in sorted(custom.items())),
+    )
+
+
+def _retry(asked: RetrySpec) -> RetryPolicy:
+    if asked is PLAIN_RETRY or asked == PLAIN_RETRY:
+        return _PLAIN_POLICY
+    return RetryPolicy(
+        max_attempts=asked.max_attempts,
+        backoff=Backoff(asked.backoff),
+        delay_ms=asked.delay.ms,
+        factor=asked.factor,
+        max_delay_ms=asked.longest_delay.ms,
+        jitter=asked.jitter,
+        memory_factor=asked.memory_factor,
+        memory_max=None if asked.memory_max is None else asked.memory_max.bytes,
+    )
+
+
+_PLAIN_NEEDS = Needs(Resources(cpu_milli=1000))
+_PLAIN_POLICY = RetryPolicy()
+
+
+def _task(job: JobSpec, where: str) -> bytes:
+    if job.task is None:
+        return _NULL
+    task = encode(job.task)
+    match job.task:
+        case PythonCall(args=args, kwargs=kwargs):
+            check_depth(where + "task", task, [args, kwargs])
+        case HttpCall(body=body):
+            check_depth(where + "task.body", task, body)
+        case _:
+            pass  # nothing in the others nests
+    if len(task) > TASK_BYTES_MAX:
+        raise invalid(where + "task", f"larger than {TASK_BYTES_MAX} bytes as JSON")
+    return task
+
+
+def _payload(job: JobSpec, where: str) -> bytes:
+    payload = bytes(job.payload)
+    if payload == _EMPTY_PAYLOAD:
+        return _EMPTY_PAYLOAD
+    if job.task is None and not payload.lstrip().startswith((b"{", b"[", _NULL)):
+        message = (
+            "without a task the job runs a function: the payload is a list of its arguments, an "
+            'object with its named ones, or {"args": […], "kwargs": {…}}'
+        )
+        raise invalid(where + "payload", message)
+    return free_json(payload, where + "payload", PAYLOAD_BYTES_MAX)
+
+
+def free_json(raw: bytes, field: str, limit: int) -> bytes:
+    """A value that is carried as it is, once it is known to be one."""
+    if len(raw) > limit:
+        message = f"larger than {limit} bytes: keep it elsewhere and name it here"
+        raise invalid(field, message)
+    read_json(field, raw)
+    return raw
+
+
+def _instant(moment: datetime | None, where: str, name: str) -> Instant | None:
+    if moment is None:
+        return None
+    instant = to_instant(moment)
+    if not 0 <= instant <= INSTANT_MAX:
+        raise invalid(where + name, "between the years 1970 and 2200")
+    return instant
+
+
+class JobBatch:
+    """Jobs submitted together: their ids, and the names their sender knows them by."""
+
+    def __init__(
+        self, specs: Sequence[JobSpec], ids: IdMint, now: Instant, trace: str = ""
+    ) -> None:
+        self._now = now
+        self._trace = trace
+        self._specs = specs
+        self._last_terms: tuple[object, TermsAndTask] | None = None
+        self.job_ids = [JobId(one) for one in ids.mint_many(now, len(specs))]
+        self._refs: dict[str, JobId] = {}
+        for position, spec in enumerate(specs):
+            if not (ref := _ref_of(spec)):
+                continue
+            if ref in self._refs:
+                raise invalid(
+                    f"jobs[{position}].ref", f"`{ref}` names another job of this batch too"
+                )
+            self._refs[ref] = self.job_ids[position]
+        self.outside_dependencies: dict[JobId, str] = {}
+        """Dependencies on earlier jobs, and the field that named each first."""
+
+    def new_jobs(self) -> tuple[NewJob, ...]:
+        """All of them, ready to submit; fills `outside`."""
+        jobs: list[NewJob] = []
+        last = None
+        for position, (job_id, spec) in enumerate(zip(self.job_ids, self._specs, strict=True)):
+            # Neighbours that were written alike are one object (alike.py).
+            if spec is last:
+                jobs.append(replace(jobs[-1], id=job_id))
+            else:
+                jobs.append(NewJob(id=job_id, spec=self._spec_at(position), ref=_ref_of(spec)))
+                last = spec
+        return tuple(jobs)
+
+    def _spec_at(self, position: int) -> Spec:
+        spec = self._specs[position]
+        single = len(self._specs) == 1 and not isinstance(spec, BatchJobSpec)
+        # What it depends on is looked for later, and may be refused then.
+        where = f"jobs[{position}]." if spec.dependencies and not single else ""
+        try:
+            return self._spec_of(spec, where)
+        except ProblemError:
+            if single or where:
+                raise
+            # Places are spelled out only now: most jobs are not refused.
+            return self._spec_of(spec, f"jobs[{position}].")
+
+    def _spec_of(self, spec: JobSpec, where: str) -> Spec:
+        needed = self._dependencies(spec, where) if spec.dependencies else ()
+        core = spec_of(spec, self._now, needed, where, self._terms_and_task_of(spec, where))
+        return replace(core, trace=self._trace) if self._trace else core
+
+    def _terms_and_task_of(self, spec: JobSpec, where: str) -> TermsAndTask:
+        """Jobs of a batch are mostly alike: one that asks for the same as the last shares its."""
+        asked = _terms_key(spec)
+        if self._last_terms is None or self._last_terms[0] != asked:
+            self._last_terms = (asked, terms_and_task_of(spec, where))
+        return self._last_terms[1]
+
+    def _dependencies(self, spec: JobSpec, where: str) -> tuple[Dependency, ...]:
+        found: dict[JobId, When] = {}
+        for position, one in enumerate(spec.dependencies):
+            field = f"{where}dependencies[{position}]"
+            text, when = parse_dependency(one)
+            if text.startswith(REF):
+                job_id = self._resolve(text.removeprefix(REF), field)
+            else:
+                job_id = job_id_of(text, field)
+                self.outside_dependencies.setdefault(job_id, field)
+            add_dependency(found, job_id, when, field, text)
+        return tuple(Dependency(job_id, when) for job_id, when in sorted(found.items()))
+
+    def _resolve(self, ref: str, field: str) -> JobId:
+        job_id = self._refs.get(ref)
+        if job_id is None:
+            raise invalid(field, f"no job of this batch has the ref `{ref}`")
+        return job_id
+
+    def with_sender_names(self, refusal: Invalid) -> ProblemError:
+        """A refusal about dependencies, with the sender's names for ids it has never seen."""
+        names = {job_id: self._name(n) for n, job_id in enumerate(self.job_ids)}
+        if isinstance(refusal, DependencyCycle):
+            path = " -> ".join(names.get(JobId(one), one) for one in refusal.path)
+            detail, field = f"dependencies form a cycle: {path}", refusal.field
+        else:
+            detail, field = refusal.detail, refusal.field
+            for job_id in (one for one in self.job_ids if one in detail):
+                detail = detail.replace(job_id, names[job_id])
+            if isinstance(refusal, UnknownDependency):
+                field = self._field_naming(detail) or field
+        problem = invalid(field, detail)
+        return ProblemError(422, refusal.code, detail, errors=problem.errors)
+
+    def _name(self, position: int) -> str:
+        spec = self._specs[position]
+        return _ref_of(spec) or f"jobs[{position}] ({spec.name})"
+
+    def _field_naming(self, detail: str) -> str | None:
+        return next(
+            (field for job_id, field in self.outside_dependencies.items() if job_id in detail), None
+        )
+
+
+def _ref_of(job: JobSpec) -> str:
+    """The name that its batch knows it by; empty: none."""
+    return job.ref or "" if isinstance(job, BatchJobSpec) else ""
+
+
+def parse_dependency(dependency: str | DependencySpec) -> tuple[str, When]:
+    """Both ways of writing a dependency."""
+    if isinstance(dependency, str):
+        return dependency, When.SUCCEEDED
+    return dependency.job_id, When(dependency.when)
+
+
+def add_dependency(
+    found: dict[JobId, When], job_id: JobId, when: When, field: str, text: str
+) -> None:
+    """Adds a dependency; the same one twice counts once. `text` is what its sender calls it."""
+    if found.setdefault(job_id, when) is not when:
+        raise invalid(field, f"{text} is named twice, with different `when`")
+
+
+def job_id_of(text: str, field: str) -> JobId:
+    """An id that may exist."""
+    job_id = text.lower()
+    if not UUID.match(job_id):
+        message = f"there is no job {text[:100]!r}: an id is a UUID (`ref:NAME` works in batches)"
+        raise invalid(field, message)
+    return JobId(job_id)
+
+
+def value_or_none(value: T | UnsetType | None) -> T | None:
+    """What was sent; None for both null and left out."""
+    return None if isinstance(value, UnsetType) else value
+
+
+_read_task = msgspec.json.Decoder(Task).decode
+_EMPTY_OBJECT = msgspec.Raw(b"{}")
+
+
+def job_view(job: JobRecord) -> JobView:
+    """A whole job."""
+    spec, life, terms = job.spec, job.life, job.spec.terms
+    view = JobView(
+        job_id=job.id,
+        name=terms.name,
+        queue=terms.queue,
+        tenant=terms.tenant,
+        priority=terms.priority,
+        status=life.state.value,
+        reason=life.reason or None,
+        task=msgspec.Raw(spec.task),
+        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
+        requirements=requirements_view(terms.needs),
+        dependencies=[DependencyView(one.job_id, one.when.value) for one in spec.dependencies],
+        run_at=from_instant_or_none(spec.run_at),
+        expires_at=from_instant_or_none(spec.expires_at),
+        timeout=_seconds(terms.timeout_ms),
+        expected_runtime=_seconds(terms.expected_runtime_ms),
+        retry=_retry_view(terms.retry),
+        semantics=terms.semantics.value,
+        concurrency=_concurrency_view(spec),
+        preemptible=terms.preemptible,
+        labels=dict(spec.labels),
+        attempt=life.attempt,
+        fence=life.fence,
+        losses=life.losses,
+        execution_id=life.execution_id,
+        worker_id=life.worker_id,
+        created_at=from_instant(spec.created_at),
+        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+        started_at=from_instant_or_none(life.started_at),
+        finished_at=from_instant_or_none(life.finished_at),
+        progress=life.progress,
+        message=life.message or None,
+        result=_json(life.result),
+        error=_json(life.error),
+    )
+    return _with_origin(view, job)
+
+
+def _with_origin(view: JobView, job: JobRecord) -> JobView:
+    """What made the job, where that was no person, and with whom and where it belongs."""
+    spec = job.spec
+    view.affinity = affinity_view(spec.terms.needs.affinity)
+    if spec.origin is not None:
+        view.schedule_id = spec.origin.schedule_id
+    if spec.trigger_origin is not None:
+        view.trigger_id = spec.trigger_origin.trigger_id
+    if spec.finish_by is not None:
+        view.finish_by, view.deadline = from_instant_or_none(spec.finish_by), ended_deadline(job)
+    return view if spec.group is None else add_group(view, job)
+
+
+def _concurrency_view(spec: Spec) -> ConcurrencyView | None:
+    key = spec.concurrency
+    return None if key is None else ConcurrencyView(key.key, key.limit)
+
+
+def requirements_view(needs: Needs) -> RequirementsView:
+    """What a job needs, in plain numbers."""
+    asked = needs.resources
+    return RequirementsView(
+        cpu=number(asked.cpu_milli),
+        memory=asked.memory,
+        storage=asked.storage,
+        gpu=number(asked.gpu_milli),
+        custom={name: number(amount) for name, amount in asked.custom},
+        capabilities=list(needs.capabilities),
+    )
+
+
+def _retry_view(policy: RetryPolicy) -> RetryView:
+    return RetryView(
+        max_attempts=policy.max_attempts,
+        backoff=policy.backoff.value,
+        delay=number(policy.delay_ms),
+        factor=policy.factor,
+        max_delay=number(policy.max_delay_ms),
+        jitter=policy.jitter,
+        memory_factor=policy.memory_factor,
+        memory_max=policy.memory_max,
+    )
+
+
+def artifact_view(output: Output) -> ArtifactView:
+    """An output file."""
+    return ArtifactView(output.name, output.size, output.sha256)
+
+
+def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> ExecutionView:
+    """One try of a job."""
+    return ExecutionView(
+        execution_id=execution.id,
+        job_id=execution.job_id,
+        worker_id=execution.worker_id,
+        attempt=execution.attempt,
+        fence=execution.fence,
+        status=execution.state.value,
+        reason=execution.reason or None,
+        claimed_at=from_instant(execution.claimed_at),
+        start_time=from_instant_or_none(execution.started_at),
+        end_time=from_instant_or_none(execution.ended_at),
+        result=_json(execution.result),
+        error=_json(execution.error),
+        exit_code=execution.exit_code,
+        usage=_json(execution.usage),
+        artifacts=[structs.asdict(artifact_view(one)) for one in artifacts],
+        memory=execution.memory,
+        behind=execution.behind,
+    )
+
+
+def order_views(
+    orders: Sequence[Order], timing: Timing, naming: TracePropagator
+) -> list[OrderView]:
+    """What a worker is told to run."""
+    views: list[OrderView] = []
+    forms: dict[int, OrderView] = {}
+    last = None
+    for order in orders:
+        spec = order.spec
+        # Jobs that came together mostly read the same, and follow each other here.
+        if last is not None and _has_same_order(spec, last):
+            like = views[-1]
+        else:
+            form = forms.get(id(spec.terms))
+            if form is None:
+                form = forms[id(spec.terms)] = _order_template(spec.terms, timing)
+            like, last = _with_spec(form, spec), spec
+        views.append(_order_view(like, order, naming))
+    return views
+
+
+def _has_same_order(spec: Spec, other: Spec) -> bool:
+    """Whether the orders of both differ by no more than their executions."""
+    return (
+        spec.terms is other.terms
+        and spec.task == other.task
+        and spec.payload == other.payload
+        and spec.created_at == other.created_at
+        and spec.run_at == other.run_at
+    )
+
+
+def _order_template(terms: Terms, timing: Timing) -> OrderView:
+    """What is the same in all orders of jobs with the same terms."""
+    return OrderView(
+        execution_id="",
+        job_id="",
+        attempt=0,
+        fence=0,
+        name=terms.name,
+        queue=terms.queue,
+        task=_EMPTY_OBJECT,
+        payload=_EMPTY_OBJECT,
+        requirements=requirements_view(terms.needs),
+        timeout=_seconds(terms.timeout_ms),
+        lease_expires_in=timing.lease_ttl_ms / 1000,
+        scheduled_at="",
+    )
+
+
+def _with_spec(form: OrderView, spec: Spec) -> OrderView:
+    return structs.replace(
+        form,
+        task=msgspec.Raw(spec.task),
+        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
+        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+    )
+
+
+def _order_view(like: OrderView, order: Order, naming: TracePropagator) -> OrderView:
+    execution, company = order.execution, order.group
+    return structs.replace(
+        like,
+        execution_id=execution.id,
+        job_id=execution.job_id,
+        attempt=execution.attempt,
+        fence=execution.fence,
+        traceparent=naming.for_execution(execution.job_id, execution.fence, order.spec.trace),
+        limits=None if order.limits is None else limits_view(order.limits),
+        array=None if company is None else place_view(company),
+        gang=None if company is None else rank_view(company),
+        behind=execution.behind if order.is_prefetched else None,
+    )
+
+
+def limits_view(limits: JobLimits | None) -> LimitsView:
+    """What a queue's jobs are held to: its own limits, and everybody's where it has none."""
+    own = {} if limits is None else msgspec.structs.asdict(limits)
+    return LimitsView(**{name: value for name, value in own.items() if value is not None})
+
+
+def worker_view(glance: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
+    """A worker and what it is doing."""
+    worker = glance.worker
+    return WorkerView(
+        worker_id=worker.id,
+        name=worker.name,
+        status=worker_status(glance),  # type: ignore[arg-type]  # gives the same words
+        capabilities=list(worker.capabilities),
+        queues=None if worker.queues is None else list(worker.queues),
+        resources=resources_view(worker.capacity, glance.used),
+        last_heartbeat=from_instant_or_none(glance.last_seen),
+        registered_at=from_instant(worker.registered_at),
+        executions=list(glance.executions),
+        usage=dict(usage),
+        labels=dict(worker.labels),
+        only=list(worker.only),
+    )
+
+
+def resources_view(capacity: Resources, used: Resources) -> WorkerResources:
+    """What there is, and how much of it is held."""
+    held = dict(used.custom)
+    return WorkerResources(
+        cpu=AmountView(number(capacity.cpu_milli), number(used.cpu_milli)),
+        memory=AmountView(capacity.memory, used.memory),
+        storage=AmountView(capacity.storage, used.storage),
+        gpu=AmountView(number(capacity.gpu_milli), number(used.gpu_milli)),
+        custom={
+            name: AmountView(number(amount), number(held.get(name, 0)))
+            for name, amount in capacity.custom
+        },
+    )
+
+
+def queue_view(glance: QueueInfo, rate: float | None = None) -> QueueView:
+    """A queue's settings and depth, and how fast it goes where that is known."""
+    queue, depth, most = glance.queue, glance.depth, glance.queue.rate_limit
+    return QueueView(
+        name=queue.name,
+        priority=queue.priority,
+        weight=queue.weight,
+        max_workers=queue.max_workers,
+        rate_limit=RateLimitView(most.count, number(most.per_ms)) if most else None,
+        paused=queue.paused,
+        depth=depth_view(depth),
+        created_at=from_instant(queue.created_at),
+        limits=limits_view(queue.limits),
+        rate=rate,
+    )
+
+
+def depth_view(depth: Mapping[JobState, int]) -> DepthView:
+    """How many jobs are where."""
+    return DepthView(
+        pending=depth.get(JobState.PENDING, 0),
+        queued=depth.get(JobState.QUEUED, 0),
+        running=depth.get(JobState.RUNNING, 0),
+        cancelling=depth.get(JobState.CANCELLING, 0),
+    )
+
+
+def _scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:
+    return created_at if run_at is None else run_at
+
+
+def _seconds(ms: int | None) -> int | float | None:
+    return None if ms is None else number(ms)
+
+
+def _json(data: bytes | None) -> Any:
+    return None if data is None else msgspec.Raw(data)
+
+
+def submitted_form(job: JobRecord) -> dict[str, Any]:
+    """A job as it would be submitted again: what a patch is merged into."""
+    spec, terms, limit = job.spec, job.spec.terms, job.spec.concurrency
+    return {
+        "name": terms.name,
+        "task": msgspec.json.decode(spec.task),
+        "queue": terms.queue,
+        "tenant": terms.tenant,
+        "priority": terms.priority,
+        "requirements": _submitted_requirements(job.spec),
+        "dependencies": [
+            {"job_id": one.job_id, "when": one.when.value} for one in spec.dependencies
+        ],
+        "run_at": from_instant_or_none(spec.run_at),
+        "expires_at": from_instant_or_none(spec.expires_at),
+        "timeout": _seconds(terms.timeout_ms),
+        "expected_runtime": _seconds(terms.expected_runtime_ms),
+        "retry": msgspec.to_builtins(_retry_view(terms.retry)),
+        "semantics": terms.semantics.value,
+        "concurrency": {"key": limit.key, "limit": limit.limit} if limit else None,
+        "preemptible": terms.preemptible,
+        "labels": dict(spec.labels),
+        "affinity": msgspec.to_builtins(affinity_view(terms.needs.affinity)),
+        "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
+        "finish_by": from_instant_or_none(spec.finish_by),
+        **submitted_group(job),
+    }
+
+
+def _submitted_requirements(spec: Spec) -> Any:
+    """Without what the function's name or the kind of task implied: a patch may change those."""
+    view = requirements_view(spec.terms.needs)
+    if spec.task == b"null":
+        implied: tuple[str, ...] = (function_capability(spec.terms.name),)
+    else:
+        implied = implied_capabilities(_read_task(spec.task))
+    view.capabilities = [one for one in view.capabilities if one not in implied]
+    return msgspec.to_builtins(view)

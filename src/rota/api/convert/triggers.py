@@ -1,0 +1,228 @@
+"""Triggers and events between wire and core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from rota.api.convert.deadlines import check_relative
+from rota.api.convert.jobs import spec_of
+from rota.api.convert.schedules import job_form
+from rota.api.parsing.request import check_depth
+from rota.api.problems import invalid
+from rota.core.errors import Invalid
+from rota.core.info_model import TriggerDryRun, TriggerInfo
+from rota.core.model import RateLimit, Spec
+from rota.core.trigger_model import (
+    EVENT_DECISION_MEANING,
+    AcceptedEvent,
+    DebounceKeep,
+    EventBuffering,
+    EventDecision,
+    Trigger,
+    TriggerDecision,
+    TriggerDefinition,
+)
+from rota.wire.events import ArrivalView, EventOutcome, EventView
+from rota.wire.jobs import JobSpec
+from rota.wire.problems import FieldError, ProblemError
+from rota.wire.queues import RateLimitView
+from rota.wire.triggers import (
+    BatchingSpec,
+    BatchingView,
+    DebounceSpec,
+    DebounceView,
+    TrialView,
+    TriggerSpec,
+    TriggerView,
+)
+from rota.wire.units import (
+    Duration,
+    encode,
+    from_instant,
+    from_instant_or_none,
+    number,
+    parse_duration,
+)
+
+NameOf = Callable[[str], str | None]
+
+
+def rule_of(spec: TriggerSpec, owner: str = "", where: str = "") -> TriggerDefinition:
+    """What was asked, as the core keeps it; `where` is the trigger's place in a deployment."""
+    rate = spec.rate_limit
+    return TriggerDefinition(
+        name=spec.name,
+        event=spec.event,
+        job=_template(spec.job, where + "job."),
+        filter=_filter(spec.filter, where + "filter"),
+        buffering=_debounce_window(spec, where),
+        rate=None if rate is None else RateLimit(rate.count, rate.per.ms),
+        owner=owner,
+    )
+
+
+def _filter(given: str | dict[str, Any] | None, field: str) -> bytes:
+    if given is None:
+        return b""
+    text = encode(given)
+    check_depth(field, text, given)
+    return text
+
+
+def _template(job: JobSpec, where: str) -> Spec:
+    if job.dependencies:
+        raise invalid(where + "dependencies", "the job of a trigger waits for the event alone")
+    for name in ("run_at", "expires_at"):
+        if getattr(job, name) is not None:
+            raise invalid(where + name, "the event says when: leave it out")
+    check_relative(job, where)
+    return spec_of(job, 0, (), where)
+
+
+def _debounce_window(spec: TriggerSpec, where: str) -> EventBuffering | None:
+    if spec.debounce is not None and spec.batch is not None:
+        raise invalid(where + "batch", "either `debounce` or `batch`, not both")
+    if spec.debounce is not None:
+        return _debounce(spec.debounce, where + "debounce")
+    if spec.batch is None:
+        return None
+    given = spec.batch
+    if isinstance(given, int):
+        given = BatchingSpec(size=given)
+    return EventBuffering(wait_ms=given.wait.ms, size_max=given.size, key=given.key or "")
+
+
+def _debounce(given: float | str | DebounceSpec, field: str) -> EventBuffering:
+    if not isinstance(given, DebounceSpec):
+        given = DebounceSpec(_length(given, field))
+    longest = given.max_wait
+    return EventBuffering(
+        quiet_ms=given.wait.ms,
+        wait_ms=None if longest is None else longest.ms,
+        keep=DebounceKeep(given.keep),
+        key=given.key or "",
+    )
+
+
+def _length(given: float | str, field: str) -> Duration:
+    try:
+        length = parse_duration(given)
+    except ValueError as error:
+        raise invalid(field, str(error)) from None
+    if length.ms == 0:
+        raise invalid(field, "must be more than 0")
+    return length
+
+
+def trigger_problem(refusal: Invalid) -> ProblemError:
+    """A refusal of a rule."""
+    field = refusal.field
+    if field.endswith("key"):
+        field = f"{field.removesuffix('key')}debounce.key"
+    return ProblemError(
+        422, refusal.code, refusal.detail, errors=[FieldError(field, refusal.detail)]
+    )
+
+
+def trigger_view(glance: TriggerInfo) -> TriggerView:
+    """A whole trigger."""
+    trigger, rule = glance.trigger, glance.trigger.definition
+    rate = rule.rate
+    return TriggerView(
+        trigger_id=trigger.id,
+        name=rule.name,
+        event=rule.event,
+        filter=msgspec.json.decode(rule.filter) if rule.filter else None,
+        job=job_form(rule.job),
+        debounce=_debounce_view(rule.buffering),
+        batch=_batch_view(rule.buffering),
+        rate_limit=None if rate is None else RateLimitView(rate.count, number(rate.per_ms)),
+        paused=trigger.paused,
+        waiting=glance.waiting,
+        closes_at=from_instant_or_none(glance.closes_at),
+        owner=rule.owner or None,
+        revision=trigger.revision,
+        created_at=from_instant(trigger.created_at),
+        updated_at=from_instant(trigger.updated_at),
+    )
+
+
+def _debounce_view(gathering: EventBuffering | None) -> DebounceView | None:
+    if gathering is None or gathering.quiet_ms is None:
+        return None
+    longest = gathering.wait_ms
+    return DebounceView(
+        number(gathering.quiet_ms),
+        gathering.keep.value,
+        None if longest is None else number(longest),
+        gathering.key or None,
+    )
+
+
+def _batch_view(gathering: EventBuffering | None) -> BatchingView | None:
+    if gathering is None or gathering.quiet_ms is not None:
+        return None
+    assert gathering.wait_ms is not None, "a batch ends at some time"
+    return BatchingView(gathering.size_max, number(gathering.wait_ms), gathering.key or None)
+
+
+def trigger_form(trigger: Trigger) -> dict[str, Any]:
+    """A trigger as it would be submitted again: what a patch is merged into."""
+    view = msgspec.to_builtins(trigger_view(TriggerInfo(trigger, 0, None)))
+    return {name: view[name] for name in TriggerSpec.__struct_fields__}
+
+
+def trial_view(trial: TriggerDryRun) -> TrialView:
+    """What a trigger would make of an event."""
+    return TrialView(
+        trigger_id=trial.trigger.id or None,
+        name=trial.trigger.definition.name,
+        outcome=trial.decision.value,
+        message=_message(trial.decision, trial.detail),
+        job=None if trial.job is None else job_form(trial.job),
+    )
+
+
+def arrival_view(one: TriggerDecision) -> ArrivalView:
+    """One line of a trigger's ledger."""
+    return ArrivalView(
+        event_id=one.event_id,
+        source=one.source,
+        type=one.type,
+        received_at=from_instant(one.at),
+        outcome=one.decision.value,
+        message=_message(one.decision, one.detail),
+        job_id=one.job_id,
+        decided_at=from_instant(one.decided_at),
+    )
+
+
+def event_view(told: AcceptedEvent, name_of: NameOf, *, duplicate: bool) -> EventView:
+    """An accepted event, and what was made of it."""
+    made = [one.job_id for one in told.decisions if one.job_id is not None]
+    return EventView(
+        id=told.id,
+        source=told.source,
+        type=told.type,
+        received_at=from_instant(told.at),
+        duplicate=duplicate,
+        repeats=told.repeats,
+        job_ids=list(dict.fromkeys(made)),
+        outcomes=[
+            EventOutcome(
+                trigger_id=one.trigger_id,
+                name=name_of(one.trigger_id),
+                outcome=one.decision.value,
+                message=_message(one.decision, one.detail),
+                job_id=one.job_id,
+            )
+            for one in told.decisions
+        ],
+    )
+
+
+def _message(verdict: EventDecision, detail: str) -> str:
+    return "; ".join(part for part in (EVENT_DECISION_MEANING[verdict], detail) if part)

@@ -1,0 +1,293 @@
+"""Dependencies of the API: what the server hands in, and what is kept between requests.
+
+`AppDeps` has the engine, the store and the rest of the server; `RequestState` has caches and
+concurrency limits, which are lost with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rota.alerts.evaluator import AlertEvaluator
+from rota.api.auth.audit_log import AuditLog
+from rota.api.auth.authenticator import Access
+from rota.api.cluster.leaderless_submit import LeaderlessInbox
+from rota.api.ids import IdMint
+from rota.api.limits import (
+    API_LIMITS,
+    BULK_REMEMBERED_MAX,
+    LONG_PAGES_AT_ONCE,
+    SIMULATIONS_MAX,
+    STREAM_READS_AT_ONCE,
+    STREAMS_MAX,
+    TENANTS_REMEMBERED_MAX,
+    USAGE_KINDS_MAX,
+    USAGE_WORKERS_MAX,
+    ApiLimits,
+)
+from rota.api.metrics import EngineMetrics, MetricsHistory
+from rota.api.throttling.body_budget import BodyBudget
+from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.core.commands import Key
+from rota.core.model import ExecutionId, Instant, WorkerId
+from rota.engine.durability import DurabilityMonitor
+from rota.engine.membership import Membership
+from rota.engine.ports import Brain
+from rota.store.documents import Hooks
+from rota.store.files.artifacts import Outputs
+from rota.store.files.blobs import Blobs
+from rota.store.files.uploads import Spool
+from rota.store.object_index import ObjectIndex
+from rota.store.protocol import Logs, QueryStore
+from rota.traces.spans import PASS_THROUGH, TracePropagator
+from rota.wire.jobs import BulkAnswer
+from rota.wire.overview import AttentionView
+from rota.wire.problems import ProblemError
+
+if TYPE_CHECKING:
+    from rota.api.cluster.forward import Forwarder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStores:
+    """Where files come in, and where they are kept."""
+
+    spool: Spool
+    outputs: Outputs
+    objects: ObjectIndex | None
+    """What is kept of bundles; None: in a simulation, which has no files."""
+    blobs: Blobs
+    """Where bundles are."""
+    warnings: tuple[str, ...] = ()
+    """What an operator should know of where they are."""
+
+
+class LogNotifier:
+    """Rings for everyone who listens to one execution."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[ExecutionId, list[asyncio.Event]] = {}
+
+    def ring(self, execution_id: ExecutionId) -> None:
+        """There is more text."""
+        for heard in self._listeners.get(execution_id, ()):
+            heard.set()
+
+    @contextmanager
+    def subscribed(self, execution_id: ExecutionId) -> Iterator[asyncio.Event]:
+        """Set at each ring; the listener clears it before it looks, so that none is missed."""
+        heard = asyncio.Event()
+        self._listeners.setdefault(execution_id, []).append(heard)
+        try:
+            yield heard
+        finally:
+            self._listeners[execution_id].remove(heard)
+            if not self._listeners[execution_id]:
+                del self._listeners[execution_id]
+
+
+class CommitNotifier(Protocol):
+    """Tells when something new is durable."""
+
+    async def wait_beyond(self, seq: int) -> int:
+        """Returns the newest committed position once that is past `seq`."""
+        ...
+
+
+class SimulatorError(Exception):
+    """A simulation that cannot be run or took too long; the text says why, and what to do."""
+
+
+class Simulator(Protocol):
+    """Runs a study elsewhere, bounded in time and memory."""
+
+    async def run(self, study: bytes) -> bytes:
+        """A `Study` in, a `SimulationView` out, both JSON; raises SimulatorError."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppDeps:
+    """Everything the api needs of the rest of the server."""
+
+    brain: Brain
+    catalog: QueryStore
+    logs: Logs
+    files: FileStores
+    hooks: Hooks
+    commits: CommitNotifier
+    access: Access
+    audit: AuditLog
+    metrics: EngineMetrics
+    alerts: AlertEvaluator
+    node: str
+    """This server's name in the cluster."""
+    durability: DurabilityMonitor
+    """What an answer rests on."""
+    version: str
+    started_at: Instant
+    limits: ApiLimits = API_LIMITS
+    naming: TracePropagator = PASS_THROUGH
+    """How runs are named in traces."""
+    disk_free: Callable[[], int | None] = lambda: None
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server shuts down: streams and waiting polls end."""
+    cell: str = ""
+    """The cell's name, which its ids carry."""
+    forwarder: Forwarder | None = None
+    """The way to the leader; None: there are no other servers."""
+    leaderless_inbox: LeaderlessInbox | None = None
+    """Where submissions wait while nobody leads; None: there are no other servers."""
+    membership: Membership | None = None
+    """Who is there; None: there are no other servers."""
+    metrics_history: MetricsHistory | None = None
+    """How the figures moved; None: nobody notes them."""
+    connections: ConnectionLimit = field(default_factory=ConnectionLimit)
+    """Who is connected."""
+    simulator: Simulator | None = None
+    """Runs the past again; None: nobody does."""
+
+
+class WorkerUsage:
+    """The last usage that each worker reported; never written, so lost with the process."""
+
+    def __init__(self) -> None:
+        self._by_worker: OrderedDict[WorkerId, dict[str, float]] = OrderedDict()
+
+    def record(self, worker_id: WorkerId, usage: Mapping[str, Any]) -> None:
+        """Keeps the figures of a report; the worker silent for longest is forgotten first."""
+        if not usage:
+            return
+        figures = {
+            kind: float(value)
+            for kind, value in list(usage.items())[:USAGE_KINDS_MAX]
+            if isinstance(value, int | float) and len(kind) <= 64 and kind.isprintable()
+        }
+        self._by_worker[worker_id] = figures
+        self._by_worker.move_to_end(worker_id)
+        if len(self._by_worker) > USAGE_WORKERS_MAX:
+            self._by_worker.popitem(last=False)
+
+    def of(self, worker_id: WorkerId) -> dict[str, float]:
+        """The last report of one worker."""
+        return self._by_worker.get(worker_id, {})
+
+    def forget(self, worker_id: WorkerId) -> None:
+        """The worker has left."""
+        self._by_worker.pop(worker_id, None)
+
+
+class ConcurrencyLimit:
+    """Counts what goes on for long, so that it cannot take the whole server."""
+
+    def __init__(
+        self,
+        limit: int = STREAMS_MAX,
+        code: str = "too_many_streams",
+        taken: str = "streams are open already: close one, or ask again later",
+    ) -> None:
+        self._limit = limit
+        self._code = code
+        self._full = f"{limit} {taken}"
+        self._taken = 0
+
+    def check(self) -> None:
+        """Refuses the next one if all seats are taken."""
+        if self._taken >= self._limit:
+            raise ProblemError(
+                429,
+                self._code,
+                self._full,
+                headers={"Retry-After": "5"},
+            )
+
+    @contextmanager
+    def acquired(self) -> Iterator[None]:
+        """One seat, given back whatever happens."""
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
+class BulkMemory:
+    """Answers of bulk actions by idempotency key. They are many inputs, so the journal has none."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, tuple[str, BulkAnswer]] = OrderedDict()
+
+    def recall(self, key: Key) -> BulkAnswer | None:
+        """The first answer, if this key was seen."""
+        fingerprint, answer = self._answers.get(key.key, ("", None))
+        if answer is not None and fingerprint != key.fingerprint:
+            detail = f"the idempotency key {key.key!r} was used for another request"
+            raise ProblemError(409, "idempotency_key_reused", detail)
+        return answer
+
+    def keep(self, key: Key, answer: BulkAnswer) -> None:
+        """Remembers an answer; the oldest is forgotten first."""
+        self._answers[key.key] = (key.fingerprint, answer)
+        if len(self._answers) > BULK_REMEMBERED_MAX:
+            self._answers.popitem(last=False)
+
+
+class TenantCache:
+    """Whose jobs, schedules and triggers are: what the streams of tenants have found out.
+
+    The longest unused are forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._tenants: OrderedDict[str, str] = OrderedDict()
+
+    def record(self, thing_id: str, tenant: str) -> None:
+        """Remembers one."""
+        self._tenants[thing_id] = tenant
+        self._tenants.move_to_end(thing_id)
+        if len(self._tenants) > TENANTS_REMEMBERED_MAX:
+            self._tenants.popitem(last=False)
+
+    def of(self, thing_id: str) -> str | None:
+        """Whose it is, if that is remembered."""
+        return self._tenants.get(thing_id)
+
+
+@dataclass
+class AnswerCache:
+    """Answers that are the same for everybody, with when (steady milliseconds) they were made."""
+
+    digest: bytes | None = None
+    digest_at: int = 0
+    attention: AttentionView | None = None
+    attention_at: int = 0
+
+
+@dataclass(frozen=True)
+class RequestState:
+    """What the api keeps between calls."""
+
+    ids: IdMint = field(default_factory=IdMint)
+    usage: WorkerUsage = field(default_factory=WorkerUsage)
+    streams: ConcurrencyLimit = field(default_factory=ConcurrencyLimit)
+    simulations: ConcurrencyLimit = field(
+        default_factory=lambda: ConcurrencyLimit(
+            SIMULATIONS_MAX, "too_many_simulations", "simulation is under way: ask again later"
+        )
+    )
+    bulk: BulkMemory = field(default_factory=BulkMemory)
+    log_notifier: LogNotifier = field(default_factory=LogNotifier)
+    tenants: TenantCache = field(default_factory=TenantCache)
+    answers: AnswerCache = field(default_factory=AnswerCache)
+    body_budget: BodyBudget = field(default_factory=BodyBudget)
+    long_pages: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(LONG_PAGES_AT_ONCE)
+    )
+    stream_reads: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(STREAM_READS_AT_ONCE)
+    )

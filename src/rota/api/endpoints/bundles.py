@@ -1,0 +1,417 @@
+"""Endpoints of bundles: upload, list, fetch; and the check that submitted jobs may use theirs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.auth.roles import Permission
+from rota.api.convert.jobs import UUID
+from rota.api.endpoints.executions import execution_id_in
+from rota.api.endpoints.files import (
+    OCTETS,
+    RANGE,
+    Download,
+    UploadRequest,
+    range_in,
+    range_not_satisfiable,
+    received,
+)
+from rota.api.limits import BUNDLE_USE_MS
+from rota.api.pagination import Cursor, Limit, cut, read_id_cursor
+from rota.api.parsing.request import header
+from rota.api.problems import invalid, not_found
+from rota.api.router import Call, NoQuery, Operation, Reply
+from rota.api.tenant_scope import check_tenant, find_execution, tenants_of
+from rota.core.model import Instant
+from rota.store.files.artifacts import WHOLE, Content, OutOfRangeError, Range, check_plain_name
+from rota.store.files.uploads import SpooledFile, archive_format
+from rota.store.limits import INTENT_MS
+from rota.store.object_index import Bundle, BundleQuery, ObjectIndex
+from rota.wire.bundles import (
+    BundlePage,
+    BundleUploadView,
+    BundleView,
+    FileName,
+    Format,
+    Sha256,
+    UploadView,
+)
+from rota.wire.jobs import JobSpec, QueueName
+from rota.wire.limits import BUNDLE_BYTES_MAX, PAGE_ITEMS_DEFAULT
+from rota.wire.problems import ProblemError
+from rota.wire.tasks import BundleRun, bundles_of
+from rota.wire.units import Duration, from_instant
+
+Size = Annotated[int, Meta(ge=1, le=BUNDLE_BYTES_MAX)]
+
+
+class PushQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """What comes. In pieces, each says `size` and `offset`; an upload goes on by its `sha256`."""
+
+    name: FileName = "bundle"
+    tenant: QueueName | None = None
+    sha256: Sha256 | None = None
+    size: Size | None = None
+    offset: Annotated[int, Meta(ge=0, le=BUNDLE_BYTES_MAX)] = 0
+    format: Annotated[
+        Format | None, Meta(description="Left out: found out. `file` leaves an archive packed.")
+    ] = None
+
+
+class BundlesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which bundles to list."""
+
+    tenant: QueueName | None = None
+    sha256: Sha256 | None = None
+    unused_for: Annotated[
+        Duration | None, Meta(description="Those that no job has named or fetched for so long.")
+    ] = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+class BundleUploadQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Whose upload."""
+
+    tenant: QueueName | None = None
+
+
+@Operation(
+    "POST",
+    "/bundles",
+    "Upload a bundle",
+    tag="Bundles",
+    permission=Permission.SUBMIT,
+    repeatable=True,
+    query=PushQuery,
+    body=bytes,
+    takes=OCTETS,
+    streams_in=True,
+    answer=BundleView,
+    status=201,
+    also={200: BundleView, 202: UploadView},
+    errors=(415,),
+    description=(
+        "A program, a script or an archive (zip, tar, tar.gz, tar.bz2, tar.xz), up to "
+        "4 GiB of raw bytes. The same content again is the same bundle (200). With `sha256` it is "
+        "checked. With `size` too it may come in pieces, each at its `offset` (202 until the "
+        "last); what broke off goes on for a day."
+    ),
+    examples={"body": "get_execution_bundle", "answer": "bundle"},
+)
+async def push_bundle(call: Call[None, PushQuery]) -> Reply:
+    """Keeps a bundle, or what came of it; the same content again is the same bundle."""
+    asked, files, book = call.query, call.deps.files, object_index_of(call)
+    _check_not_form(call)
+    check_plain_name(asked.name)
+    tenant = _tenant(call, asked.tenant)
+    if asked.sha256 is None and (asked.size is not None or asked.offset):
+        raise invalid("sha256", "what comes in pieces is known by its SHA-256")
+    sending = UploadRequest(
+        name=_upload_name(tenant, asked.sha256),
+        offset=asked.offset,
+        size=asked.size,
+        sha256=asked.sha256,
+        bytes_max=min(BUNDLE_BYTES_MAX, files.blobs.bytes_max),
+    )
+    async with received(call, files.spool, sending) as draft:
+        if not isinstance(draft, SpooledFile):
+            return Reply(UploadView(draft), {}, status=202)
+        made = await _new_bundle(call, draft, tenant)
+        await book.intend(made.key, made.created_at + INTENT_MS)
+        await files.blobs.put(made.key, draft)
+    bundle = await book.add_bundle(made)
+    status = 201 if bundle.id == made.id else 200
+    return Reply(bundle_view(bundle), {"Location": f"/bundles/{bundle.id}"}, status)
+
+
+async def _new_bundle(call: Call[None, PushQuery], draft: SpooledFile, tenant: str) -> Bundle:
+    if not draft.size:
+        raise invalid("", "a bundle has at least one byte")
+    asked, now = call.query, call.deps.brain.clock.now()
+    bundle_id = call.state.ids.mint(now)
+    found: Format = await asyncio.to_thread(archive_format, draft.path)
+    return Bundle(
+        id=bundle_id,
+        tenant=tenant,
+        name=asked.name,
+        size=draft.size,
+        sha256=draft.sha256,
+        format=asked.format or found,
+        key=f"bundles/{bundle_id}",
+        created_at=now,
+        used_at=now,
+    )
+
+
+@Operation(
+    "GET",
+    "/bundles/uploads/{sha256}",
+    "How much of a bundle has come",
+    tag="Bundles",
+    permission=Permission.SUBMIT,
+    query=BundleUploadQuery,
+    answer=BundleUploadView,
+    examples={"answer": "show_bundle_upload"},
+)
+async def show_bundle_upload(call: Call[None, BundleUploadQuery]) -> BundleUploadView:
+    """How much of an upload that broke off is here, or the bundle that it has become."""
+    tenant, sha256 = _tenant(call, call.query.tenant), call.path["sha256"]
+    query = BundleQuery(tenant=tenant, sha256=sha256, limit=1)
+    for bundle in await object_index_of(call).find_bundles(query):
+        return BundleUploadView(bundle.size, bundle_view(bundle))
+    name = _upload_name(tenant, sha256) or ""
+    return BundleUploadView(await call.deps.files.spool.offset(name))
+
+
+@Operation(
+    "GET",
+    "/bundles",
+    "List bundles, newest first",
+    tag="Bundles",
+    permission=Permission.READ,
+    any_server=True,
+    query=BundlesQuery,
+    answer=BundlePage,
+    examples={"answer": "list_bundles"},
+)
+async def list_bundles(call: Call[None, BundlesQuery]) -> BundlePage:
+    """Those that match, newest first."""
+    asked, own = call.query, call.caller.tenant
+    if own is not None and asked.tenant not in (None, own):
+        return BundlePage([], None)
+    unused_for = asked.unused_for
+    query = BundleQuery(
+        tenant=own or asked.tenant,
+        sha256=asked.sha256,
+        unused_since=None if unused_for is None else _now(call) - unused_for.ms,
+        before=read_id_cursor(asked.cursor),
+        limit=asked.limit + 1,
+    )
+    found = await object_index_of(call).find_bundles(query)
+    items, next_cursor = cut(found, asked.limit, lambda bundle: bundle.id)
+    return BundlePage([bundle_view(one) for one in items], next_cursor)
+
+
+@Operation(
+    "GET",
+    "/bundles/{bundle_id}",
+    "Show a bundle",
+    tag="Bundles",
+    permission=Permission.READ,
+    any_server=True,
+    answer=BundleView,
+    errors=(404,),
+    examples={"answer": "bundle"},
+)
+async def show_bundle(call: Call[None, NoQuery]) -> BundleView:
+    """One bundle."""
+    return bundle_view(await _own(call))
+
+
+@Operation(
+    "DELETE",
+    "/bundles/{bundle_id}",
+    "Remove a bundle",
+    tag="Bundles",
+    permission=Permission.SUBMIT,
+    status=204,
+    errors=(404,),
+    description="Jobs that name it and have not begun will fail, and say why.",
+)
+async def drop_bundle(call: Call[None, NoQuery]) -> None:
+    """Forgets a bundle; jobs that name it and have not fetched it will fail."""
+    bundle = await _own(call)
+    if not await object_index_of(call).drop_bundle(bundle.id):
+        raise not_found("bundle", bundle.id)
+
+
+@Operation(
+    "GET",
+    "/bundles/{bundle_id}/content",
+    "Fetch a bundle",
+    tag="Bundles",
+    permission=Permission.READ,
+    any_server=True,
+    gives=OCTETS,
+    streams_out=True,
+    headers=RANGE,
+    also={206: None},
+    errors=(404, 410, 416),
+    examples={"answer": "get_execution_bundle"},
+)
+async def get_bundle(call: Call[None, NoQuery]) -> Download:
+    """Sends a bundle, or a part of it."""
+    return await _sent(call, await _own(call))
+
+
+@Operation(
+    "GET",
+    "/executions/{execution_id}/bundles/{bundle_id}",
+    "What a job's bundle is",
+    tag="Executions",
+    permission=Permission.WORK,
+    any_server=True,
+    worker_traffic=True,
+    answer=BundleView,
+    errors=(404,),
+    description="For the worker that runs the job: 404 unless the bundle is of its tenant.",
+    examples={"answer": "bundle"},
+)
+async def show_execution_bundle(call: Call[None, NoQuery]) -> BundleView:
+    """What a worker must know to fetch a bundle for a job, and that the job may have it."""
+    return bundle_view(await _for_execution(call))
+
+
+@Operation(
+    "GET",
+    "/executions/{execution_id}/bundles/{bundle_id}/content",
+    "Fetch a job's bundle",
+    tag="Executions",
+    permission=Permission.WORK,
+    any_server=True,
+    worker_traffic=True,
+    gives=OCTETS,
+    streams_out=True,
+    headers=RANGE,
+    also={206: None},
+    errors=(404, 410, 416),
+    examples={"answer": "get_execution_bundle"},
+)
+async def get_execution_bundle(call: Call[None, NoQuery]) -> Download:
+    """Sends a bundle, or a part of it, to the worker that runs a job with it."""
+    return await _sent(call, await _for_execution(call))
+
+
+async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: str = "") -> None:
+    """Refuses jobs whose bundles are not there or are another tenant's; notes that they are used.
+
+    `field` is where the first of several jobs is in the request.
+    """
+    wanted: dict[str, list[tuple[JobSpec, str]]] = {}
+    last = None
+    for number, spec in enumerate(specs):
+        if spec is last:
+            continue  # the same job again (alike.py)
+        last = spec
+        for name, bundle_id in bundles_of(spec.task).items():
+            wanted.setdefault(bundle_id, []).append((spec, field.format(number) + name))
+    if not wanted:
+        return
+    book = object_index_of(call)
+    there = {one.id: one for one in await book.bundles(list(wanted))}
+    try:
+        for bundle_id, uses in wanted.items():
+            for spec, name in uses:
+                _check_use(there.get(bundle_id), spec, name)
+    except ProblemError:
+        # A repeat of what was accepted gets the first answer, though the bundle may be gone by now.
+        if call.key is None or await call.deps.catalog.key(call.key.key) is None:
+            raise
+    await _note_use(book, there.values(), _now(call))
+
+
+def _check_use(bundle: Bundle | None, spec: JobSpec, field: str) -> None:
+    if bundle is None or bundle.tenant != spec.tenant:
+        message = f"the tenant {spec.tenant} has no such bundle: upload it with POST /bundles"
+        raise invalid(field, message)
+    task = spec.task
+    if not isinstance(task, BundleRun) or task.bundle_id.lower() != bundle.id:
+        return
+    if bundle.format != "file" and not task.argv:
+        raise invalid(field, "it is an archive: say what to run in it with task.argv")
+
+
+async def _note_use(book: ObjectIndex, bundles: Iterable[Bundle], now: Instant) -> None:
+    stale = [one.id for one in bundles if one.used_at < now - BUNDLE_USE_MS]
+    if stale:
+        await book.use_bundles(stale, now)
+
+
+async def _own(call: Call[Any, Any]) -> Bundle:
+    found = await object_index_of(call).bundles([bundle_id_in(call)])
+    if not found or call.caller.tenant not in (None, found[0].tenant):
+        raise not_found("bundle", call.path["bundle_id"][:100])
+    return found[0]
+
+
+async def _for_execution(call: Call[Any, Any]) -> Bundle:
+    """Only of the job's own tenant: whoever wrote the job may not even know that others exist."""
+    execution = await find_execution(call, execution_id_in(call))
+    tenants = await tenants_of(call.deps.catalog, [execution.job_id])
+    found = await object_index_of(call).bundles([bundle_id_in(call)])
+    if not found or tenants.get(execution.job_id) != found[0].tenant:
+        raise not_found("bundle", call.path["bundle_id"][:100])
+    await _note_use(object_index_of(call), found, _now(call))
+    return found[0]
+
+
+async def _sent(call: Call[Any, Any], bundle: Bundle) -> Download:
+    part = range_in(call)
+    start, end = _within(part, bundle.size)
+    pieces = await call.deps.files.blobs.read(bundle.key, start, end)
+    return Download(call, bundle.name, Content(bundle.size, bundle.sha256, start, end, pieces))
+
+
+def _within(part: Range, size: int) -> tuple[int, int]:
+    if part is WHOLE:
+        return 0, size
+    found = part.within(size)
+    if found is None:
+        raise range_not_satisfiable(OutOfRangeError(size))
+    return found
+
+
+def object_index_of(call: Call[Any, Any]) -> ObjectIndex:
+    """What is known of bundles."""
+    book = call.deps.files.objects
+    assert book is not None, "only a simulation has none, and it has no bundles"
+    return book
+
+
+def bundle_id_in(call: Call[Any, Any]) -> str:
+    """The id in the path; what cannot be one is not found."""
+    text = call.path["bundle_id"].lower()
+    if not UUID.match(text):
+        raise not_found("bundle", text[:100])
+    return text
+
+
+def bundle_view(bundle: Bundle) -> BundleView:
+    """As it is answered."""
+    return BundleView(
+        bundle_id=bundle.id,
+        name=bundle.name,
+        tenant=bundle.tenant,
+        size=bundle.size,
+        sha256=bundle.sha256,
+        format=bundle.format,
+        created_at=from_instant(bundle.created_at),
+        used_at=from_instant(bundle.used_at),
+    )
+
+
+def _tenant(call: Call[Any, Any], named: str | None) -> str:
+    check_tenant(call, named)
+    return call.caller.tenant or named or "default"
+
+
+def _check_not_form(call: Call[Any, Any]) -> None:
+    """A form is not unpacked: kept as it is, it would be a bundle that no worker can run."""
+    media = header(call.request.scope, b"content-type") or b""
+    if media.lower().startswith(b"multipart/"):
+        detail = "send the file itself as the body, not a form: curl --data-binary @FILE"
+        raise ProblemError(415, "form", detail)
+
+
+def _upload_name(tenant: str, sha256: str | None) -> str | None:
+    return None if sha256 is None else f"bundle {tenant} {sha256}"
+
+
+def _now(call: Call[Any, Any]) -> Instant:
+    return call.deps.brain.clock.now()

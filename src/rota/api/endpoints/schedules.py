@@ -1,0 +1,749 @@
+"""Endpoints of schedules, their occurrences, previews and backfills, and of calendars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.auth.roles import Permission
+from rota.api.convert.jobs import UUID
+from rota.api.convert.schedules import (
+    calendar_of,
+    calendar_view,
+    definition_of,
+    instant_in,
+    occurrence_view,
+    preview_view,
+    schedule_form,
+    schedule_problem,
+    schedule_view,
+)
+from rota.api.endpoints.bundles import check_bundles
+from rota.api.limits import BACKFILL_SHOWN, INSTANT_MAX, OCCURRENCES_READ_AT_ONCE
+from rota.api.pagination import (
+    Cursor,
+    Limit,
+    PageQuery,
+    comma_list_of,
+    cut,
+    page_of,
+    read_cursor,
+    read_id_cursor,
+)
+from rota.api.parsing.merge_patch import drop_conflicting_fields, read_merged
+from rota.api.parsing.request import check_depth
+from rota.api.problems import invalid, not_found
+from rota.api.recall import Build, expect, post, post_recalling
+from rota.api.router import Call, NoQuery, Operation, Reply
+from rota.api.tenant_scope import is_own, name_in, set_default_tenant, with_default_tenant
+from rota.core.commands import (
+    AnyInput,
+    BackfillSchedule,
+    CancelBackfill,
+    CreateSchedule,
+    DeleteCalendar,
+    DeleteSchedule,
+    DeploySchedules,
+    NewSchedule,
+    PauseSchedule,
+    Preloaded,
+    SetCalendar,
+    TriggerSchedule,
+    UpdateSchedule,
+)
+from rota.core.errors import Invalid
+from rota.core.info_model import ScheduleInfo
+from rota.core.limits import BACKFILL_JOBS_MAX, BACKFILL_PRIORITY_STEP
+from rota.core.model import Instant, ScheduleId
+from rota.core.outcome import (
+    AnyReceipt,
+    Backfilled,
+    CalendarAnswer,
+    CountReceipt,
+    Deployed,
+    ScheduleAnswer,
+    Triggered,
+)
+from rota.core.schedule_model import Calendar, OccurrenceDecision, Schedule
+from rota.store.queries import OccurrenceQuery
+from rota.wire.jobs import Moment
+from rota.wire.limits import PAGE_ITEMS_DEFAULT, PRIORITY_MAX
+from rota.wire.queues import CountAnswer
+from rota.wire.schedules import (
+    BackfillAnswer,
+    BackfillSpec,
+    CalendarPage,
+    CalendarSpec,
+    CalendarView,
+    Count,
+    DeployAnswer,
+    DeploySpec,
+    ForeseenView,
+    OccurrencePage,
+    OccurrenceView,
+    PreviewAnswer,
+    PreviewSpec,
+    SchedulePage,
+    ScheduleSpec,
+    ScheduleView,
+)
+from rota.wire.units import dec_hook
+
+_decoder = msgspec.json.Decoder(ScheduleSpec, dec_hook=dec_hook)
+_WHEN = ("cron", "interval", "at")
+
+
+class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which schedules to list."""
+
+    name: str | None = None
+    tenant: str | None = None
+    owner: str | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+class PreviewQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How far to look ahead."""
+
+    count: Count = 10
+    after: Annotated[Moment, Meta(description="Later than this; now unless said.")] | None = None
+
+
+class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which part of the ledger."""
+
+    outcome: Annotated[str, comma_list_of(OccurrenceDecision)] | None = None
+    after: Moment | None = None
+    before: Moment | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+@Operation(
+    "POST",
+    "/schedules",
+    "Make a schedule",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=ScheduleSpec,
+    answer=ScheduleView,
+    status=201,
+    errors=(409,),
+    description=(
+        "Each of its instants makes one job, once. Exactly one of `cron`, `interval` "
+        "and `at`. A name is there once in a tenant."
+    ),
+    examples={"body": "schedule_spec", "answer": "schedule"},
+)
+async def create_schedule(call: Call[ScheduleSpec, NoQuery]) -> Reply:
+    """A new schedule."""
+    set_default_tenant(call, [call.body.job])
+    await check_bundles(call, [call.body.job], "job.")
+    schedule_id = ScheduleId(call.state.ids.mint(call.deps.brain.clock.now()))
+    new = NewSchedule(id=schedule_id, definition=definition_of(call.body), paused=call.body.paused)
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return CreateSchedule(schedule=new, key=call.key, preloaded=recall)
+
+    made = expect(await post_definition(call, build), ScheduleAnswer).schedule
+    return Reply(await _view(call, made), {"Location": f"/schedules/{made.id}"})
+
+
+async def post_definition(call: Call[Any, Any], build: Build) -> AnyReceipt:
+    """An input that may be refused for what a plan says."""
+    try:
+        return await post(call, build)
+    except Invalid as refusal:
+        raise schedule_problem(refusal) from None
+
+
+async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
+    """As it is now; as it was answered, if it is gone or a key repeats an older answer."""
+    await call.deps.brain.settled()
+    glance = call.deps.brain.schedule(schedule.id)
+    if glance is None or glance.schedule.revision != schedule.revision:
+        glance = ScheduleInfo(schedule, None, None, ())
+    return schedule_view(glance)
+
+
+@Operation(
+    "GET",
+    "/schedules",
+    "List schedules, newest first",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=SchedulesQuery,
+    answer=SchedulePage,
+    examples={"answer": "list_schedules"},
+)
+async def list_schedules(call: Call[None, SchedulesQuery]) -> SchedulePage:
+    """All that match, newest first."""
+    await call.deps.brain.settled()
+    asked, before = call.query, read_id_cursor(call.query.cursor)
+
+    def keep(schedule: Schedule) -> bool:
+        due = before is None or schedule.id < before
+        return due and is_own(call, schedule.definition.job.terms) and _matches(schedule, asked)
+
+    found = list(islice(call.deps.brain.schedules(keep), asked.limit + 1))
+    items, next_cursor = cut(found, asked.limit, _id)
+    return SchedulePage([schedule_view(one) for one in items], next_cursor)
+
+
+def _id(glance: ScheduleInfo) -> str:
+    return glance.schedule.id
+
+
+def _matches(schedule: Schedule, asked: SchedulesQuery) -> bool:
+    plan = schedule.definition
+    return (
+        asked.name in (None, plan.name)
+        and asked.tenant in (None, plan.job.terms.tenant)
+        and asked.owner in (None, plan.owner)
+    )
+
+
+@Operation(
+    "GET",
+    "/schedules/{schedule_id}",
+    "Show a schedule",
+    tag="Schedules",
+    permission=Permission.READ,
+    answer=ScheduleView,
+    errors=(404,),
+    examples={"answer": "schedule"},
+)
+async def show_schedule(call: Call[None, NoQuery]) -> ScheduleView:
+    """One schedule."""
+    await call.deps.brain.settled()
+    return schedule_view(existing(call))
+
+
+@Operation(
+    "PATCH",
+    "/schedules/{schedule_id}",
+    "Change a schedule",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=dict,
+    patch_of=ScheduleSpec,
+    answer=ScheduleView,
+    errors=(404, 409),
+    description=(
+        "JSON Merge Patch; null restores a default. What has been decided stays so: "
+        "another expression holds for instants from now on."
+    ),
+    examples={"body": "patch_schedule_body", "answer": "schedule"},
+)
+async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
+    """Merges, checks as if new, and puts it in place if nobody was quicker."""
+    schedule_id = existing(call).schedule.id
+    check_depth("", call.raw, call.body)
+    patch = with_default_tenant(call, call.body)
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        before = existing(call).schedule
+        spec = _patched(before, patch)
+        return UpdateSchedule(
+            schedule_id=schedule_id,
+            definition=definition_of(spec, before.definition.owner),
+            revision=before.revision,
+            paused=spec.paused,
+            key=call.key,
+            preloaded=recall,
+        )
+
+    try:
+        receipt = await post_recalling(call, read_nothing, build)
+    except Invalid as refusal:
+        raise schedule_problem(refusal) from None
+    return await _view(call, expect(receipt, ScheduleAnswer).schedule)
+
+
+async def read_nothing() -> Sequence[Any]:
+    """For inputs that need nothing of the tables but what their key was answered."""
+    return ()
+
+
+def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
+    form = schedule_form(schedule)
+    if any(patch.get(name) is not None for name in _WHEN):
+        # A patch that names one of cron, interval and at replaces the other.
+        form |= dict.fromkeys(_WHEN)
+    drop_conflicting_fields(form["job"], patch.get("job"))
+    return read_merged(form, patch, ScheduleSpec, _decoder.decode)
+
+
+@Operation(
+    "DELETE",
+    "/schedules/{schedule_id}",
+    "Remove a schedule",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    status=204,
+    errors=(404,),
+    description="Its jobs go on, and its ledger can still be read.",
+)
+async def delete_schedule(call: Call[None, NoQuery]) -> None:
+    """It makes no more jobs; what it made goes on."""
+    schedule_id = _own_id(call)
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return DeleteSchedule(schedule_id=schedule_id, key=call.key, preloaded=recall)
+
+    await post(call, build)
+
+
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/pause",
+    "Let a schedule make no jobs",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=ScheduleView,
+    errors=(404,),
+    examples={"answer": "pause_schedule"},
+)
+async def pause_schedule(call: Call[None, NoQuery]) -> ScheduleView:
+    """Its instants are recorded as skipped from now on."""
+    return await _pause(call, paused=True)
+
+
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/resume",
+    "Let a schedule go on",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=ScheduleView,
+    errors=(404,),
+    examples={"answer": "schedule"},
+)
+async def resume_schedule(call: Call[None, NoQuery]) -> ScheduleView:
+    """It goes on with the next instant."""
+    return await _pause(call, paused=False)
+
+
+async def _pause(call: Call[None, NoQuery], *, paused: bool) -> ScheduleView:
+    schedule_id = _own_id(call)
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return PauseSchedule(schedule_id=schedule_id, paused=paused, key=call.key, preloaded=recall)
+
+    return await _view(call, expect(await post(call, build), ScheduleAnswer).schedule)
+
+
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/trigger",
+    "Run a schedule's job now",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=OccurrenceView,
+    status=201,
+    errors=(404, 409),
+    description=(
+        "Also while paused. `overlap` holds: with `skip` it is 409 while a run is under way."
+    ),
+    examples={"answer": "trigger_schedule"},
+)
+async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
+    """One run now."""
+    schedule_id = _own_id(call)
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return TriggerSchedule(schedule_id=schedule_id, key=call.key, preloaded=recall)
+
+    made = expect(await post(call, build), Triggered)
+    return Reply(occurrence_view(made.occurrence), {"Location": f"/jobs/{made.job.id}"})
+
+
+@Operation(
+    "POST",
+    "/schedules/deploy",
+    "Set all schedules of a program",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=DeploySpec,
+    answer=DeployAnswer,
+    errors=(409,),
+    description="All or none. What the owner deployed before and does not name is retired.",
+    examples={"body": "deploy_spec", "answer": "deployed"},
+)
+async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
+    """A program's schedules become just these."""
+    specs = [spec.job for spec in call.body.schedules]
+    set_default_tenant(call, specs)
+    await check_bundles(call, specs, "schedules[{}].job.")
+    now, owner = call.deps.brain.clock.now(), call.body.owner
+    new = tuple(
+        NewSchedule(
+            id=ScheduleId(call.state.ids.mint(now)),
+            definition=definition_of(spec, owner, f"schedules[{index}]."),
+            paused=spec.paused,
+        )
+        for index, spec in enumerate(call.body.schedules)
+    )
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return DeploySchedules(
+            owner=owner,
+            schedules=new,
+            tenant=call.caller.tenant,
+            key=call.key,
+            preloaded=recall,
+        )
+
+    done = expect(await post_definition(call, build), Deployed)
+    return DeployAnswer(
+        created=list(done.created),
+        changed=list(done.changed),
+        unchanged=list(done.unchanged),
+        retired=list(done.retired),
+    )
+
+
+@Operation(
+    "POST",
+    "/schedules/preview",
+    "The next instants of a schedule that is not made",
+    tag="Schedules",
+    permission=Permission.READ,
+    repeatable=True,
+    body=PreviewSpec,
+    query=PreviewQuery,
+    answer=PreviewAnswer,
+    description=(
+        "Takes a schedule's body, checks it, and stores nothing. Name and job may be "
+        "left out. `note` marks what a clock change or a holiday has to do with an instant."
+    ),
+    examples={"body": "preview_spec", "answer": "preview"},
+)
+async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
+    """What a schedule would do; nothing is stored."""
+    await call.deps.brain.settled()
+    after = _after(call)
+    try:
+        found = call.deps.brain.foresee_plan(definition_of(call.body), after, call.query.count)
+    except Invalid as refusal:
+        raise schedule_problem(refusal) from None
+    return PreviewAnswer([preview_view(one) for one in found])
+
+
+@Operation(
+    "GET",
+    "/schedules/{schedule_id}/preview",
+    "The next instants of a schedule",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=PreviewQuery,
+    answer=PreviewAnswer,
+    errors=(404,),
+    examples={"answer": "preview"},
+)
+async def preview_schedule(call: Call[None, PreviewQuery]) -> PreviewAnswer:
+    """What a schedule's timetable says, paused or not."""
+    await call.deps.brain.settled()
+    found = call.deps.brain.foresee(_own_id(call), _after(call), call.query.count)
+    return PreviewAnswer([preview_view(one) for one in found])
+
+
+def _after(call: Call[Any, PreviewQuery]) -> Instant:
+    asked = instant_in(call.query.after, "after")
+    return call.deps.brain.clock.now() if asked is None else asked
+
+
+@Operation(
+    "GET",
+    "/schedules/{schedule_id}/occurrences",
+    "What became of each instant of a schedule",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=OccurrencesQuery,
+    answer=OccurrencePage,
+    errors=(404,),
+    description="Newest instant first. `reason` and `message` say why one was skipped.",
+    examples={"answer": "list_occurrences"},
+)
+async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage:
+    """The ledger: what became of each instant. It outlives its schedule, but not for a tenant."""
+    asked, schedule_id = call.query, _own_id(call)
+    last = read_cursor(asked.cursor)
+    if last is not None and not (last.isdecimal() and int(last) <= INSTANT_MAX):
+        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+    before = instant_in(asked.before, "before") if last is None else int(last)
+    found = await call.deps.catalog.find_occurrences(
+        OccurrenceQuery(
+            schedule_id=schedule_id,
+            decisions=_decisions(asked.outcome),
+            after=instant_in(asked.after, "after"),
+            before=before,
+            limit=asked.limit + 1,
+        )
+    )
+    if not found and call.deps.brain.schedule(schedule_id) is None:
+        raise not_found("schedule", schedule_id)
+    items, next_cursor = cut(found, asked.limit, lambda one: str(one.nominal))
+    return OccurrencePage([occurrence_view(one) for one in items], next_cursor)
+
+
+def _decisions(text: str | None) -> tuple[OccurrenceDecision, ...]:
+    words = [word.strip() for word in (text or "").split(",")]
+    try:
+        return tuple(OccurrenceDecision(word) for word in words if word)
+    except ValueError:
+        raise invalid("outcome", f"some of {', '.join(OccurrenceDecision)}, by commas") from None
+
+
+def _id_in(call: Call[Any, Any]) -> ScheduleId:
+    text = call.path["schedule_id"].lower()
+    if not UUID.match(text):
+        raise not_found("schedule", text[:100])
+    return ScheduleId(text)
+
+
+def _own_id(call: Call[Any, Any]) -> ScheduleId:
+    """The id in the path; a tenant's caller may only name its own schedules."""
+    return _id_in(call) if call.caller.tenant is None else existing(call).schedule.id
+
+
+def existing(call: Call[Any, Any]) -> ScheduleInfo:
+    """The schedule that the path names."""
+    schedule_id = _id_in(call)
+    glance = call.deps.brain.schedule(schedule_id)
+    if glance is None or not is_own(call, glance.schedule.definition.job.terms):
+        raise not_found("schedule", schedule_id)
+    return glance
+
+
+class PastRange(msgspec.Struct):
+    """A range of a schedule's past, as its ledger has it."""
+
+    missing: list[Instant]
+    """Instants without a job."""
+    done: int
+    ranges: list[tuple[Instant, Instant]]
+    """Records that stand for many instants."""
+
+
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/backfill",
+    "Run a schedule for a past range",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    body=BackfillSpec,
+    answer=BackfillAnswer,
+    status=200,
+    also={201: BackfillAnswer},
+    errors=(404,),
+    description=(
+        "Instants that have a job already are left out, so a repeat goes on where the "
+        "last one stopped. 201 when jobs were made, 200 for a `dry_run`."
+    ),
+    examples={"body": "backfill_spec", "answer": "backfill"},
+)
+async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer | Reply:
+    """Runs for what has none in a past range, or what they would be."""
+    schedule_id = existing(call).schedule.id
+    start, end = _backfill_range(call)
+    if call.body.dry_run:
+        past = await _read_past(call, schedule_id, start, end)
+        return _backfill_answer(call, schedule_id, past, None)
+    backfill_id = call.state.ids.mint(call.deps.brain.clock.now())
+    read: list[PastRange] = []
+
+    async def look() -> Sequence[Any]:
+        read[:] = [await _read_past(call, schedule_id, start, end)]
+        return ()
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return BackfillSchedule(
+            schedule_id=schedule_id,
+            backfill_id=backfill_id,
+            instants=tuple(read[0].missing),
+            ranges=tuple(read[0].ranges),
+            max_parallel=call.body.max_parallel,
+            priority=_priority(call),
+            key=call.key,
+            preloaded=recall,
+        )
+
+    made = expect(await post_recalling(call, look, build), Backfilled)
+    return Reply(_backfill_answer(call, schedule_id, read[0], made), {}, status=201)
+
+
+def _backfill_range(call: Call[BackfillSpec, NoQuery]) -> tuple[Instant, Instant]:
+    start, end = instant_in(call.body.start, "from"), instant_in(call.body.end, "to")
+    assert start is not None
+    assert end is not None
+    if end < start:
+        raise invalid("to", "`to` is before `from`")
+    return start, end
+
+
+async def _read_past(
+    call: Call[Any, Any], schedule_id: ScheduleId, start: Instant, end: Instant
+) -> PastRange:
+    """What the timetable has in the range, less what the ledger has a job for."""
+    end = min(end, existing(call).schedule.state.watermark)
+    instants = call.deps.brain.instants(schedule_id, start, end, BACKFILL_JOBS_MAX + 1)
+    if len(instants) > BACKFILL_JOBS_MAX:
+        raise invalid("to", f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range")
+    done: dict[Instant, None] = {}
+    ranges: list[tuple[Instant, Instant]] = []
+    before = end + 1
+    while True:
+        page = await call.deps.catalog.find_occurrences(
+            OccurrenceQuery(
+                schedule_id=schedule_id,
+                after=start - 1,
+                before=before,
+                limit=OCCURRENCES_READ_AT_ONCE,
+            )
+        )
+        done |= {one.nominal: None for one in page if one.job_id is not None}
+        ranges += [(one.nominal, one.until) for one in page if one.until is not None]
+        if len(page) < OCCURRENCES_READ_AT_ONCE:
+            break
+        before = page[-1].nominal
+    missing = [at for at in instants if at not in done]
+    return PastRange(missing, len(instants) - len(missing), ranges)
+
+
+def _priority(call: Call[BackfillSpec, NoQuery]) -> int:
+    if call.body.priority is not None:
+        return call.body.priority
+    own = existing(call).schedule.definition.job.terms.priority
+    return max(-PRIORITY_MAX, own - BACKFILL_PRIORITY_STEP)
+
+
+def _backfill_answer(
+    call: Call[Any, Any], schedule_id: ScheduleId, past: PastRange, made: Backfilled | None
+) -> BackfillAnswer:
+    return BackfillAnswer(
+        backfill_id=None if made is None else made.backfill_id,
+        count=len(past.missing) if made is None else len(made.job_ids),
+        already=past.done,
+        job_ids=[] if made is None else list(made.job_ids),
+        items=_previewed(call, schedule_id, past.missing[:BACKFILL_SHOWN]),
+        dry_run=made is None,
+    )
+
+
+def _previewed(
+    call: Call[Any, Any], schedule_id: ScheduleId, instants: Sequence[Instant]
+) -> list[ForeseenView]:
+    brain = call.deps.brain
+    return [preview_view(one) for at in instants for one in brain.foresee(schedule_id, at - 1, 1)]
+
+
+@Operation(
+    "POST",
+    "/schedules/{schedule_id}/backfills/{backfill_id}/cancel",
+    "Call off what is left of a backfill",
+    tag="Schedules",
+    permission=Permission.SUBMIT,
+    answer=CountAnswer,
+    errors=(404,),
+    examples={"answer": "cancel_backfill"},
+)
+async def cancel_backfill(call: Call[None, NoQuery]) -> CountAnswer:
+    """Calls off what is left of it."""
+    schedule_id, backfill_id = existing(call).schedule.id, call.path["backfill_id"].lower()
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return CancelBackfill(
+            schedule_id=schedule_id, backfill_id=backfill_id, key=call.key, preloaded=recall
+        )
+
+    return CountAnswer(expect(await post(call, build), CountReceipt).count)
+
+
+@Operation(
+    "GET",
+    "/calendars",
+    "List calendars of holidays, by name",
+    tag="Schedules",
+    permission=Permission.READ,
+    query=PageQuery,
+    answer=CalendarPage,
+    examples={"answer": "list_calendars"},
+)
+async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
+    """All calendars, by name."""
+    await call.deps.brain.settled()
+    items, next_cursor = page_of(call.deps.brain.calendars(), call.query, lambda one: one.name)
+    return CalendarPage([_calendar_view(call, one) for one in items], next_cursor)
+
+
+@Operation(
+    "GET",
+    "/calendars/{name}",
+    "Show a calendar",
+    tag="Schedules",
+    permission=Permission.READ,
+    answer=CalendarView,
+    errors=(404,),
+    examples={"answer": "calendar"},
+)
+async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
+    """One calendar."""
+    await call.deps.brain.settled()
+    name = call.path["name"]
+    found = next((one for one in call.deps.brain.calendars() if one.name == name), None)
+    if found is None:
+        raise not_found("calendar", name[:100])
+    return _calendar_view(call, found)
+
+
+@Operation(
+    "PUT",
+    "/calendars/{name}",
+    "Set a calendar's dates",
+    tag="Schedules",
+    permission=Permission.OPERATE,
+    body=CalendarSpec,
+    answer=CalendarView,
+    examples={"body": "put_calendar_body", "answer": "calendar"},
+)
+async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
+    """The calendar has just these dates from now on."""
+    calendar = calendar_of(name_in(call), call.body)
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return SetCalendar(calendar=calendar, key=call.key, preloaded=recall)
+
+    return _calendar_view(call, expect(await post(call, build), CalendarAnswer).calendar)
+
+
+@Operation(
+    "DELETE",
+    "/calendars/{name}",
+    "Remove a calendar that no schedule names",
+    tag="Schedules",
+    permission=Permission.OPERATE,
+    status=204,
+    errors=(404, 409),
+)
+async def delete_calendar(call: Call[None, NoQuery]) -> None:
+    """Refused while a schedule names it."""
+    name = call.path["name"]
+
+    def build(recall: Preloaded | None) -> AnyInput:
+        return DeleteCalendar(name=name, key=call.key, preloaded=recall)
+
+    await post(call, build)
+
+
+def _calendar_view(call: Call[Any, Any], calendar: Calendar) -> CalendarView:
+    def uses(schedule: Schedule) -> bool:
+        plan = schedule.definition
+        return calendar.name in plan.timetable.calendars and is_own(call, plan.job.terms)
+
+    return calendar_view(calendar, sum(1 for _ in call.deps.brain.schedules(uses)))

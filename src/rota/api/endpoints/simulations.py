@@ -1,0 +1,238 @@
+"""Endpoints of simulations: gather past jobs or take a trace, and run it in a separate process."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from rota.api.auth.roles import Permission
+from rota.api.cancel_on_disconnect import client_disconnected, first_of
+from rota.api.convert.jobs import queue_view, worker_view
+from rota.api.deps import Simulator, SimulatorError
+from rota.api.endpoints.files import OCTETS
+from rota.api.endpoints.jobs import job_page
+from rota.api.endpoints.policy import policy_view, tenant_view
+from rota.api.limits import SIMULATION_JOBS_MAX
+from rota.api.pagination import read_id_cursor
+from rota.api.problems import invalid
+from rota.api.router import Call, NoQuery, Operation
+from rota.core.model import Instant, JobState, WorkerState
+from rota.engine.ports import Brain
+from rota.store.queries import JobQuery
+from rota.wire.jobs import JobView
+from rota.wire.limits import PAGE_ITEMS_MAX, TRACE_BYTES_MAX
+from rota.wire.problems import ClientDisconnectedError, ProblemError
+from rota.wire.queues import QueueView
+from rota.wire.simulations import ReplayName, SimulationSpec, SimulationView, TraceQuery
+from rota.wire.tenants import TenantView
+from rota.wire.units import encode, to_instant
+from rota.wire.workers import WorkerView
+
+_RAN = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+"""The ends of a job that may have run."""
+_NOTHING = msgspec.Raw(b"null")
+
+
+class TraceFile(msgspec.Struct):
+    """A trace as it came, and the machines that it is to run on."""
+
+    content: bytes
+    asked: TraceQuery
+
+
+class Study(msgspec.Struct, omit_defaults=True):
+    """All that the other process needs; jobs without what users put into them."""
+
+    workers: list[WorkerView]
+    policies: dict[ReplayName, dict[str, Any] | None]
+    """Settings as in `PUT /policy`; None: what happened in truth."""
+    queues: list[QueueView] = []
+    tenants: list[TenantView] = []
+    jobs: list[JobView] = []
+    fleet: int | None = None
+    is_cut: bool = False
+    trace: TraceFile | None = None
+    """In place of queues, tenants and jobs."""
+
+
+@Operation(
+    "POST",
+    "/simulations",
+    "Run the past once more under other policies",
+    tag="Planning",
+    permission=Permission.OPERATE,
+    body=SimulationSpec,
+    answer=SimulationView,
+    repeatable=True,
+    description=(
+        "The jobs that ran and were submitted in this time, up to 20,000, with the "
+        "scheduler of the server under virtual time, in a process of its own that has half a "
+        "minute. Nothing is changed or stored. One at a time; a larger study is for "
+        "`rota history export` and `rota simulate`."
+    ),
+    examples={"body": "simulation_spec", "answer": "simulation"},
+)
+async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
+    """Each policy on the same past, one after the other."""
+    window = _window(call.body, call.deps.brain.clock.now())
+    return await _one_at_a_time(call, lambda: _past_study(call, window))
+
+
+@Operation(
+    "POST",
+    "/simulations/trace",
+    "Run a trace under several policies",
+    tag="Planning",
+    permission=Permission.OPERATE,
+    query=TraceQuery,
+    body=bytes,
+    takes=OCTETS,
+    reads_body=True,
+    body_bytes_max=TRACE_BYTES_MAX,
+    answer=SimulationView,
+    repeatable=True,
+    description=(
+        "The body is a log in Standard Workload Format, a workflow of WfCommons, or "
+        "what `rota history export` wrote, up to 16 MiB, packed with gzip or not. It runs on the "
+        "machines that are asked for; else on those that it names; else on workers like those of "
+        "now. `recorded` needs a trace that says when jobs started. Of more than 20,000 jobs the "
+        "first are run. As above, nothing is changed or stored, and one runs at a time."
+    ),
+    examples={"body": "simulate_trace_body", "answer": "traced"},
+)
+async def simulate_trace(call: Call[None, TraceQuery]) -> SimulationView:
+    """Each policy on a trace that was sent along."""
+    _check_machines(call.query)
+    if not call.raw:
+        raise invalid("", "the body is empty: send a trace, as curl --data-binary @FILE does")
+    return await _one_at_a_time(call, lambda: _trace_study(call))
+
+
+def _check_machines(asked: TraceQuery) -> None:
+    if asked.cpus is not None and (asked.workers is not None or asked.cpu is not None):
+        raise invalid("cpus", "is one pool of processors, and does not go with `workers` and `cpu`")
+    if asked.cpu is not None and asked.workers is None:
+        raise invalid("cpu", "is of one worker, and does not go without `workers`")
+    if asked.memory is not None and asked.cpu is None and asked.cpus is None:
+        raise invalid(
+            "memory", "is of machines that are described: does not go without `cpus` or `cpu`"
+        )
+
+
+async def _one_at_a_time(
+    call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]
+) -> SimulationView:
+    """One at a time, and only while somebody waits for it."""
+    simulator = call.deps.simulator
+    if simulator is None:
+        detail = "this server has no simulator: use rota history replay, or rota simulate"
+        raise ProblemError(503, "no_simulator", detail)
+    seats = call.state.simulations
+    seats.check()
+    with seats.acquired():
+        work = _simulated(simulator, gather)
+        found = await first_of(
+            work, client_disconnected(call.request.receive), call.deps.closing.wait()
+        )
+    if found is None:
+        raise ClientDisconnectedError
+    return found
+
+
+async def _simulated(
+    simulator: Simulator, gather: Callable[[], Awaitable[Study]]
+) -> SimulationView:
+    study = await gather()
+    try:
+        answer = await simulator.run(encode(study))
+    except SimulatorError as error:
+        raise ProblemError(422, "not_simulated", str(error)) from error
+    return msgspec.json.decode(answer, type=SimulationView)
+
+
+def _window(spec: SimulationSpec, now: Instant) -> tuple[Instant, Instant]:
+    end = now if spec.end is None else to_instant(spec.end)
+    start = to_instant(spec.start)
+    if start >= end:
+        raise invalid("from", "is not before `to`: nothing can have come between them")
+    return start, end
+
+
+async def _past_study(
+    call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]
+) -> Study:
+    brain = call.deps.brain
+    await brain.settled()
+    workers = _workers(brain)
+    if not workers:
+        raise invalid("workers", "no worker is there to be like: start one, with rota worker")
+    jobs, is_cut = await _past(call, window)
+    return Study(
+        workers=workers,
+        policies=_policies(brain, call.body.policies),
+        queues=[queue_view(one) for one in brain.queues()],
+        tenants=[tenant_view(one) for one in brain.tenants()],
+        jobs=jobs,
+        fleet=call.body.workers,
+        is_cut=is_cut,
+    )
+
+
+async def _trace_study(call: Call[None, TraceQuery]) -> Study:
+    """Without the queues and tenants of now: a trace has its own, or none."""
+    brain = call.deps.brain
+    await brain.settled()
+    return Study(
+        workers=_workers(brain),
+        policies=_policies(brain, call.query.policies),
+        trace=TraceFile(call.raw, call.query),
+    )
+
+
+def _workers(brain: Brain) -> list[WorkerView]:
+    there = (one for one in brain.workers() if one.worker.state is not WorkerState.OFFLINE)
+    return [worker_view(one, {}) for one in there]
+
+
+def _policies(brain: Brain, names: Sequence[ReplayName]) -> dict[ReplayName, dict[str, Any] | None]:
+    now = msgspec.to_builtins(policy_view(brain.policy()))
+    return {name: _settings(name, now) for name in dict.fromkeys(names)}
+
+
+def _settings(name: ReplayName, now: dict[str, Any]) -> dict[str, Any] | None:
+    if name == "recorded":
+        return None
+    # What was accepted then is not refused now, whatever the limit on what waits.
+    return {**now, "max_queued": None} if name == "current" else {"preset": name}
+
+
+async def _past(
+    call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]
+) -> tuple[list[JobView], bool]:
+    """The jobs that ran, newest first, and whether there were more."""
+    start, end = window
+    found: list[JobView] = []
+    read = 0
+    query = JobQuery(states=_RAN, created_after=start, created_before=end, limit=PAGE_ITEMS_MAX + 1)
+    while True:
+        page = await job_page(call, query)
+        found += _without_content(page.items)
+        read += len(page.items)
+        if page.next_cursor is None or read >= SIMULATION_JOBS_MAX:
+            break
+        query = replace(query, before=read_id_cursor(page.next_cursor))
+    if not found:
+        raise invalid("from", "no job that was submitted in this time has run")
+    return found, page.next_cursor is not None
+
+
+def _without_content(jobs: Sequence[JobView]) -> list[JobView]:
+    """Of an array or gang it is the members that ran, and they are jobs themselves."""
+    return [
+        replace(job, task=_NOTHING, payload=_NOTHING, result=None, error=None, labels={})
+        for job in jobs
+        if job.started_at and job.finished_at and job.array is None and job.gang is None
+    ]

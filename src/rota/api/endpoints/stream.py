@@ -1,0 +1,355 @@
+"""Endpoint of the live stream: state changes as server-sent events, read from the journal.
+
+Filters what a caller's tenant may see; a reader goes on where it stopped by `Last-Event-ID`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from rota.api.auth.roles import Permission
+from rota.api.deps import TenantCache
+from rota.api.endpoints.overview import digest_of
+from rota.api.limits import DIGEST_S, STREAM_EVENTS_PER_SEND, STREAM_KEEPALIVE_S, STREAM_RECORDS
+from rota.api.problems import invalid
+from rota.api.router import Call, HeaderSpec, Operation
+from rota.api.streaming import Stream
+from rota.api.tenant_scope import tenants_of
+from rota.core.model import JobId
+from rota.core.outcome import (
+    DropCalendar,
+    DropJob,
+    DropSchedule,
+    DropTrigger,
+    DropWorker,
+    MoveJob,
+    MoveSchedule,
+    PutBufferedEvent,
+    PutCalendar,
+    PutEvent,
+    PutExecution,
+    PutJob,
+    PutKey,
+    PutOccurrence,
+    PutPolicy,
+    PutQueue,
+    PutRuntime,
+    PutSchedule,
+    PutTenant,
+    PutTrigger,
+    PutTriggerDecision,
+    PutWorker,
+    ReleaseBufferedEvents,
+)
+from rota.store.protocol import Change, Seq
+from rota.wire.service import ChangeView
+from rota.wire.units import encode, from_instant
+
+_AboutSchedule: TypeAlias = PutSchedule | DropSchedule | PutOccurrence
+_NotStreamed: TypeAlias = (
+    PutKey
+    | MoveSchedule
+    | PutCalendar
+    | DropCalendar
+    | PutEvent
+    | PutBufferedEvent
+    | ReleaseBufferedEvents
+    | PutTenant
+    | PutRuntime
+)
+"""What is no one's business."""
+
+
+def change_view(change: Change) -> ChangeView | None:
+    """One state change, as the stream tells it; None for what is no one's business."""
+    at = from_instant(change.at)
+    match change.write:
+        case PutJob() | MoveJob():
+            return _job_change(change.write, at)
+        case DropJob(id=job_id):
+            return ChangeView("job", job_id, "deleted", at)
+        case PutExecution(execution=one):
+            return ChangeView(
+                "execution",
+                one.id,
+                one.state.value,
+                at,
+                reason=one.reason,
+                job_id=one.job_id,
+                worker_id=one.worker_id,
+            )
+        case PutWorker(worker=worker):
+            return ChangeView("worker", worker.id, worker.state.value, at, worker.name)
+        case DropWorker(id=worker_id):
+            return ChangeView("worker", worker_id, "deleted", at)
+        case PutQueue(queue=queue):
+            return ChangeView("queue", queue.name, "paused" if queue.paused else "open", at)
+        case PutPolicy(policy=policy):
+            return ChangeView("policy", "policy", policy.order.value, at)
+        case PutTrigger() | DropTrigger() | PutTriggerDecision():
+            return _trigger_change(change.write, at)
+        case _:
+            return _schedule_change(change.write, at)
+
+
+def _job_change(write: PutJob | MoveJob, at: str) -> ChangeView:
+    life = write.life
+    view = ChangeView("job", write.id, life.state.value, at)
+    view.reason, view.deadline = life.reason, life.deadline
+    if isinstance(write, PutJob):
+        view.name, view.queue = write.spec.terms.name, write.spec.terms.queue
+    return view
+
+
+def _schedule_change(write: _NotStreamed | _AboutSchedule, at: str) -> ChangeView | None:
+    if isinstance(write, _NotStreamed):
+        return None
+    if isinstance(write, PutSchedule):
+        status = "paused" if write.schedule.state.paused else "active"
+        return ChangeView("schedule", write.schedule.id, status, at, write.schedule.definition.name)
+    if isinstance(write, DropSchedule):
+        return ChangeView("schedule", write.id, "deleted", at)
+    one = write.occurrence
+    return ChangeView(
+        "occurrence",
+        f"{one.schedule_id}/{from_instant(one.nominal)}",
+        one.decision.value,
+        at,
+        reason=one.skip_reason.value,
+        job_id=one.job_id or "",
+        schedule_id=one.schedule_id,
+    )
+
+
+def _trigger_change(write: PutTrigger | DropTrigger | PutTriggerDecision, at: str) -> ChangeView:
+    if isinstance(write, PutTrigger):
+        status = "paused" if write.trigger.paused else "active"
+        return ChangeView("trigger", write.trigger.id, status, at, write.trigger.definition.name)
+    if isinstance(write, DropTrigger):
+        return ChangeView("trigger", write.id, "deleted", at)
+    one = write.decision
+    return ChangeView(
+        "arrival",
+        one.id,
+        one.decision.value,
+        at,
+        one.type,
+        reason=one.detail,
+        job_id=one.job_id or "",
+        trigger_id=one.trigger_id,
+    )
+
+
+async def visible_changes(call: Call[Any, Any], changes: Sequence[Change]) -> Sequence[Change]:
+    """All of them, or those of a tenant's own and of the workers and queues everybody shares.
+
+    That something is gone is told if it was told of before: nobody else knows any more whose it
+    was. The same goes for instants and events that made no job.
+    """
+    own, book = call.caller.tenant, call.state.tenants
+    if own is None:
+        return changes
+    for change in changes:
+        _note_tenant(book, change)
+    unknown = {job_id: None for job_id in map(_job_of, changes) if _is_unknown(book, job_id)}
+    found = await tenants_of(call.deps.catalog, [one for one in unknown if one is not None])
+    for job_id, tenant in found.items():
+        book.record(job_id, tenant)
+    return [one for one in changes if (thing := _owned_id(one)) is None or book.of(thing) == own]
+
+
+def _note_tenant(book: TenantCache, change: Change) -> None:
+    match change.write:
+        case PutJob(id=job_id, spec=spec):
+            book.record(job_id, spec.terms.tenant)
+        case PutSchedule(schedule=schedule):
+            book.record(schedule.id, schedule.definition.job.terms.tenant)
+        case PutTrigger(trigger=trigger):
+            book.record(trigger.id, trigger.definition.job.terms.tenant)
+        case _:
+            pass
+
+
+def _is_unknown(book: TenantCache, job_id: JobId | None) -> bool:
+    return job_id is not None and book.of(job_id) is None
+
+
+def _owned_id(change: Change) -> str | None:
+    """What a change is about, if that is somebody's; None: it is everybody's."""
+    match change.write:
+        case PutSchedule(schedule=schedule):
+            return schedule.id
+        case PutTrigger(trigger=trigger):
+            return trigger.id
+        case DropSchedule(id=thing_id) | DropTrigger(id=thing_id):
+            return thing_id
+        case PutOccurrence(occurrence=occurrence):
+            return occurrence.job_id or occurrence.schedule_id
+        case PutTriggerDecision(decision=arrival):
+            return arrival.job_id or arrival.trigger_id
+        case _:
+            return _job_of(change)
+
+
+def _job_of(change: Change) -> JobId | None:
+    """The job that a change is about; None: it is about no job."""
+    match change.write:
+        case PutJob(id=job_id) | MoveJob(id=job_id) | DropJob(id=job_id):
+            return job_id
+        case PutExecution(execution=execution):
+            return execution.job_id
+        case PutOccurrence(occurrence=occurrence):
+            return occurrence.job_id
+        case PutTriggerDecision(decision=arrival):
+            return arrival.job_id
+        case _:
+            return None
+
+
+EVENTS = "text/event-stream"
+_EVENT_ID = re.compile(r"(\d{1,18})\.(\d{1,19})\Z", re.ASCII)
+_RECORD_END = 10**18
+"""A number past any in a record: all of it was seen."""
+
+
+class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """How much to be told."""
+
+    digest: Annotated[
+        bool,
+        Meta(
+            description="Instead of every change one event a second at most, `event: digest`, "
+            "which says that something changed and carries the figures of an overview."
+        ),
+    ] = False
+
+
+class StreamPosition(NamedTuple):
+    """The last change seen."""
+
+    seq: int
+    number: int
+
+
+@Operation(
+    "GET",
+    "/stream",
+    "Every state change, as server-sent events",
+    tag="Service",
+    permission=Permission.READ,
+    any_server=True,
+    query=StreamQuery,
+    gives=EVENTS,
+    streams_out=True,
+    headers={"Last-Event-ID": HeaderSpec("42.0", r"^\d{1,18}\.\d{1,18}$")},
+    description=(
+        "Each event's data is one change (kind, id, status, at, …) and its id a place "
+        "in the journal. Send the last id as `Last-Event-ID` to go on from there; without it the "
+        "stream starts now, and says at once where that is. If what was missed is no longer kept, "
+        "the first event is `reset`: read the lists again, then go on. A comment comes every 15 s "
+        "when nothing happens; a reader that takes nothing for 30 s is dropped; at most 256 "
+        "streams are open (else 429)."
+    ),
+    examples={"answer": "stream_changes"},
+)
+async def stream_changes(call: Call[None, StreamQuery]) -> Stream:
+    """From the place named by Last-Event-ID on, or from now."""
+    call.state.streams.check()
+    text = call.request.headers.get("last-event-id")
+    oldest, newest = await call.deps.catalog.head()
+    place = _read_position(text) if text else StreamPosition(newest, _RECORD_END)
+    lost = not oldest - 1 <= place.seq <= newest
+    if lost:
+        # What was missed is no longer kept (or is of another journal): the reader starts afresh.
+        place = StreamPosition(newest, _RECORD_END)
+    pieces = _digests(call, place) if call.query.digest else _pieces(call, place, lost=lost)
+    return Stream(pieces, EVENTS, closing=call.deps.closing, seats=call.state.streams)
+
+
+def _read_position(text: str) -> StreamPosition:
+    found = _EVENT_ID.match(text)
+    if found is None:
+        raise invalid("Last-Event-ID", "the `id` of an event of this stream, such as `42.0`")
+    return StreamPosition(int(found[1]), int(found[2]))
+
+
+async def _pieces(
+    call: Call[None, StreamQuery], place: StreamPosition, *, lost: bool
+) -> AsyncGenerator[bytes, None]:
+    parts = call.deps
+    # Where it starts is told at once: who loses the line before the first change misses nothing.
+    yield b"retry: 1000\n\n" + (_reset(place) if lost else b"id: %d.%d\n\n" % place)
+    # The record of the last change seen is read again: it may hold more than was taken.
+    after, newest = place.seq - (place.number < _RECORD_END), place.seq
+    while True:
+        if after < newest:
+            async with call.state.stream_reads:
+                texts, last = await _next_texts(call, place, after)
+            for text in texts:
+                yield text
+            # Records without changes give nothing back, yet they are behind us too.
+            after = max(min(after + STREAM_RECORDS, newest), last)
+            continue
+        try:
+            async with asyncio.timeout(STREAM_KEEPALIVE_S):
+                newest = await parts.commits.wait_beyond(after)
+        except TimeoutError:
+            yield b": still here\n\n"
+
+
+async def _next_texts(
+    call: Call[None, StreamQuery], place: StreamPosition, after: int
+) -> tuple[list[bytes], int]:
+    """What the next records have to tell, and the last of them that had anything.
+
+    The records themselves, with all that was submitted, do not wait for a slow reader.
+    """
+    changes = await call.deps.catalog.changes_after(Seq(after), STREAM_RECORDS)
+    new = [one for one in changes if (one.seq, one.index) > place]
+    texts = []
+    for text in _encoded(await visible_changes(call, new)):
+        texts.append(text)
+        await asyncio.sleep(0)
+    return texts, max((one.seq for one in changes), default=0)
+
+
+async def _digests(
+    call: Call[None, StreamQuery], place: StreamPosition
+) -> AsyncGenerator[bytes, None]:
+    """However much happens, what it costs is the same: nothing of the journal is read."""
+    seq: int = place.seq
+    yield b"retry: 1000\n\n"
+    while True:
+        data = await digest_of(call, seq)
+        yield b"event: digest\nid: %d.%d\ndata: %b\n\n" % (seq, _RECORD_END, data)
+        await asyncio.sleep(DIGEST_S)
+        try:
+            async with asyncio.timeout(STREAM_KEEPALIVE_S):
+                seq = await call.deps.commits.wait_beyond(seq)
+        except TimeoutError:
+            # Told again although nothing changed: a reader that slept knows by it that all is well.
+            continue
+
+
+def _encoded(changes: Sequence[Change]) -> Iterator[bytes]:
+    for start in range(0, len(changes), STREAM_EVENTS_PER_SEND):
+        part = changes[start : start + STREAM_EVENTS_PER_SEND]
+        if text := b"".join(_event(change) for change in part):
+            yield text
+
+
+def _event(change: Change) -> bytes:
+    view = change_view(change)
+    if view is None:
+        return b""
+    return b"id: %d.%d\ndata: %b\n\n" % (change.seq, change.index, encode(view))
+
+
+def _reset(place: StreamPosition) -> bytes:
+    return b'event: reset\nid: %d.%d\ndata: {"kind":"reset"}\n\n' % place

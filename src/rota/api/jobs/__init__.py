@@ -1,3 +1,0 @@
-"""Calls about jobs: submitting them, acting on one or many, their tries, logs, files and
-bundles.
-"""

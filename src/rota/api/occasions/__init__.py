@@ -1,1 +1,0 @@
-"""Calls about what makes jobs by itself: schedules and calendars, triggers, events and webhooks."""

@@ -1,0 +1,60 @@
+"""JSON Merge Patch (RFC 7396) on what was submitted; the result is validated as if it were new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from rota.api.parsing.request import decode_json
+from rota.api.problems import invalid
+from rota.wire.jobs import RetrySpec
+from rota.wire.units import encode, parse_duration
+
+T = TypeVar("T")
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """Objects merge name by name, null removes, anything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge(merged.get(name), value)
+    return merged
+
+
+def drop_conflicting_fields(job: dict[str, Any], patch: Any) -> None:
+    """Takes out of a job what cannot stay beside the patch."""
+    if not isinstance(patch, dict):
+        return
+    task, retry = patch.get("task"), patch.get("retry")
+    kind = (job["task"] or {}).get("kind")
+    if isinstance(task, dict) and task.get("kind", kind) != kind:
+        job["task"] = {}  # one of another kind has other fields
+    had = job["retry"]
+    if (
+        isinstance(retry, dict)
+        and "delay" in retry
+        and had["max_delay"] == _default_max_delay(had["delay"])
+    ):
+        had.pop("max_delay")  # nobody need have said it, and the new delay may be longer
+
+
+def _default_max_delay(delay: float) -> float:
+    return RetrySpec(delay=parse_duration(delay)).longest_delay.seconds
+
+
+def read_merged(
+    form: dict[str, Any], patch: dict[str, Any], kind: type[T], decode: Callable[[bytes], T]
+) -> T:
+    """The form with the patch in it, checked as a `kind` that was sent."""
+    try:
+        text = encode(merge(form, patch))
+    except (OverflowError, ValueError, msgspec.EncodeError) as error:
+        raise invalid("", f"what it comes to cannot be written as JSON: {error}") from None
+    return decode_json(decode, kind, text)

@@ -1,0 +1,211 @@
+"""Finds jobs and executions within the caller's tenant; those of other tenants do not exist for it.
+
+A caller without a tenant sees all, at no extra cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from rota.api.deps import AppDeps
+from rota.api.limits import OUTLINES_AT_ONCE
+from rota.api.pagination import PageSize, cut, cut_found
+from rota.api.parsing.error_text import reword
+from rota.api.problems import invalid, not_found
+from rota.api.router import Call
+from rota.core.errors import UnknownDependency
+from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
+from rota.engine.ports import UnavailableError
+from rota.store.protocol import Outline, QueryStore
+from rota.store.queries import ExecutionQuery
+from rota.wire.cursors import make_cursor
+from rota.wire.jobs import JobSpec, QueueName
+from rota.wire.problems import ProblemError
+
+
+def name_in(call: Call[Any, Any]) -> str:
+    """The name in the path, of a queue, tenant, calendar, endpoint, rule or channel."""
+    try:
+        return msgspec.convert(call.path["name"], QueueName)
+    except msgspec.ValidationError as error:
+        raise invalid("name", reword(str(error), ())) from None
+
+
+class _WithTenant(msgspec.Struct):
+    """Whether a job names a tenant: the parsed one has a default in its place."""
+
+    tenant: str | None = None
+
+
+class _WithJob(msgspec.Struct):
+    """A schedule or trigger, as far as its job goes."""
+
+    job: _WithTenant | None = None
+
+
+class _Body(_WithTenant):
+    """Everything that brings jobs: one, many, or what will make them."""
+
+    job: _WithTenant | None = None
+    jobs: list[_WithTenant] = []
+    schedules: list[_WithJob] = []
+    triggers: list[_WithJob] = []
+    trigger: _WithJob | None = None
+
+    def all_named(self) -> Iterator[_WithTenant | None]:
+        yield self
+        yield self.job
+        yield from self.jobs
+        for having in (*self.schedules, *self.triggers, self.trigger):
+            yield None if having is None else having.job
+
+
+def is_own(call: Call[Any, Any], terms: Terms) -> bool:
+    """Whether the caller may know of what has these terms: a job, or what makes such jobs."""
+    return call.caller.tenant in (None, terms.tenant)
+
+
+async def find_job(call: Call[Any, Any], job_id: JobId) -> JobRecord:
+    """The job, in whatever state."""
+    found = await call.deps.catalog.jobs([job_id])
+    job = found[0] if found else await _waiting_for_leader(call.deps, job_id)
+    if job is None or not is_own(call, job.spec.terms):
+        raise not_found("job", job_id)
+    return job
+
+
+async def check_not_waiting_for_leader(call: Call[Any, Any], job_id: JobId) -> None:
+    """Nothing can be done yet to a job that was accepted while nobody led: it is not unknown."""
+    if (
+        call.deps.leaderless_inbox is not None
+        and await call.deps.leaderless_inbox.find(job_id) is not None
+    ):
+        raise UnavailableError(f"the job {job_id} was accepted and waits for the leader to take it")
+
+
+async def _waiting_for_leader(parts: AppDeps, job_id: JobId) -> JobRecord | None:
+    """A job that was accepted while nobody led, or by an application's own transaction."""
+    if parts.leaderless_inbox is None:
+        return None
+    waiting = await parts.leaderless_inbox.find(job_id)
+    if waiting is not None:
+        return waiting
+    # A leader may have taken it between the two looks.
+    found = await parts.catalog.jobs([job_id])
+    return found[0] if found else None
+
+
+async def check_own(call: Call[Any, Any], job_id: JobId) -> None:
+    """Refuses a tenant's caller the jobs of others, in the words for one that is not there."""
+    if call.caller.tenant is not None:
+        await find_job(call, job_id)
+
+
+async def find_execution(call: Call[Any, Any], execution_id: ExecutionId) -> Execution:
+    """The execution, in whatever state."""
+    found = await call.deps.catalog.executions([execution_id])
+    if not found or not await own_executions(call, found):
+        raise not_found("execution", execution_id)
+    return found[0]
+
+
+async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Sequence[Execution]:
+    """Those of them whose jobs the caller may know of."""
+    own = call.caller.tenant
+    if own is None:
+        return found
+    tenants = await tenants_of(call.deps.catalog, {one.job_id: None for one in found})
+    return [one for one in found if tenants.get(one.job_id) == own]
+
+
+async def tenants_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> dict[JobId, str]:
+    """Whose these jobs are."""
+    return {one.id: one.tenant for one in await outlines_of(catalog, job_ids)}
+
+
+async def outlines_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> list[Outline]:
+    """What these jobs are called and where they are; a bounded number is read at a time."""
+    wanted, found = list(job_ids), []
+    for start in range(0, len(wanted), OUTLINES_AT_ONCE):
+        found += await catalog.outlines(wanted[start : start + OUTLINES_AT_ONCE])
+    return found
+
+
+async def find_executions(
+    call: Call[Any, Any], query: ExecutionQuery
+) -> tuple[Sequence[Execution], str | None]:
+    """A page; the query asks for one more than is shown. It may end early."""
+    catalog, limit, limits = call.deps.catalog, query.limit - 1, call.deps.limits
+    query = msgspec.structs.replace(query, look=limits.page_look)
+    if call.caller.tenant is None:
+        return cut_found(await catalog.find_executions(query), limit, _id)
+    own: list[Execution] = []
+    pace, scanned = PageSize(limits.executions_at_once, limits.read_at_once), 0
+    while scanned < limits.executions_scanned_max:
+        size = pace.size
+        part = await catalog.find_executions(msgspec.structs.replace(query, limit=size))
+        own += await own_executions(call, part)
+        if len(own) > limit:
+            return cut(own, limit, _id)
+        if part.rest is not None:
+            return own, make_cursor(part.rest)
+        if len(part) < size:
+            return own, None
+        query = msgspec.structs.replace(query, before=part[-1].id)
+        pace.record(part)
+        scanned += size
+    return own, make_cursor(query.before or "")
+
+
+def _id(execution: Execution) -> str:
+    return execution.id
+
+
+def set_default_tenant(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
+    """What a tenant's token submits is that tenant's; naming another one is refused."""
+    own = call.caller.tenant
+    if own is None:
+        return
+    for one in msgspec.json.decode(call.raw, type=_Body).all_named():
+        check_tenant(call, one.tenant if one else None)
+    for spec in specs:
+        spec.tenant = own
+
+
+def with_default_tenant(call: Call[Any, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """The same for a patch of a schedule or trigger: its job stays with its tenant."""
+    own, job = call.caller.tenant, patch.get("job", {})
+    if own is None or not isinstance(job, dict):
+        return patch
+    check_tenant(call, job.get("tenant"))
+    return {**patch, "job": {**job, "tenant": own}}
+
+
+def check_tenant(call: Call[Any, Any], named: str | None) -> None:
+    """Refuses a tenant's caller that names another."""
+    own = call.caller.tenant
+    if own is not None and named not in (None, own):
+        detail = (
+            f"the token {call.caller.name!r} is for the tenant {own!r}: leave `tenant` out, or use"
+            " a token without a tenant"
+        )
+        raise ProblemError(403, "other_tenant", detail)
+
+
+async def check_upstream(call: Call[Any, Any], outside: Mapping[JobId, str]) -> None:
+    """Refuses a tenant's caller to depend on what it does not see."""
+    own = call.caller.tenant
+    if own is None:
+        return
+    tenants = await tenants_of(call.deps.catalog, outside)
+    for job_id, field in outside.items():
+        if (
+            job_id not in tenants
+            and (job := await _waiting_for_leader(call.deps, job_id)) is not None
+        ):
+            tenants[job_id] = job.spec.terms.tenant
+        if tenants.get(job_id) != own:
+            raise UnknownDependency(f"there is no job {job_id} to depend on", field)

@@ -1,0 +1,1 @@
+"""Limits on clients: request rates, open connections, memory of large bodies and answers."""

@@ -1,1 +1,0 @@
-"""Calls of those who watch: the overview, the timeline, the stream of changes, alerts."""

@@ -1,0 +1,325 @@
+"""One connection, byte by byte: what a client may send ahead, leave unread or leave open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+import uvicorn
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from rota.api.http_protocol import BoundedProtocol
+from rota.api.limits import HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
+from rota.api.parsing.request import read_body
+from rota.api.throttling.connection_limit import ConnectionLimit
+
+ASK = b"GET / HTTP/1.1\r\n\r\n"
+
+
+class Line(asyncio.Transport):
+    """A transport whose other end is the test; `untaken` is what its client has not read."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
+        self.written = b""
+        self.untaken = 0
+        self.reading = True
+        self.closed = False
+        self.aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return self.untaken
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+
+class House:
+    """A server of an application that answers when it is told to."""
+
+    def __init__(self, lobby: ConnectionLimit | None = None) -> None:
+        self.lobby = ConnectionLimit() if lobby is None else lobby
+        self.may_answer = asyncio.Event()
+        self._config = uvicorn.Config(self._answer, log_config=None, interface="asgi3")
+        self._config.load()
+        self._state = ServerState()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.may_answer.wait()
+        await Response(b"ok")(scope, receive, send)
+
+    def connect(self) -> tuple[BoundedProtocol, Line]:
+        one = BoundedProtocol(
+            config=self._config, server_state=self._state, app_state={}, lobby=self.lobby
+        )
+        line = Line()
+        one.connection_made(line)
+        return one, line
+
+
+async def until(true: Callable[[], Any]) -> None:
+    """Gives the loop its turns."""
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110  (nobody could set an event: what is waited for is bytes)
+            await asyncio.sleep(0)
+
+
+def problem_in(written: bytes) -> dict[str, Any]:
+    body: dict[str, Any] = msgspec.json.decode(written.partition(b"\r\n\r\n")[2])
+    return body
+
+
+async def test_who_asks_far_ahead_is_not_parsed_far_ahead() -> None:
+    house = House()
+    one, line = house.connect()
+    asked = 5_000
+    one.data_received(ASK * asked)
+    assert len(one.pipeline) <= PARSE_BYTES // len(ASK) + 1
+    assert not line.reading
+    house.may_answer.set()
+    await until(lambda: line.written.count(b"200 OK") == asked)
+    assert line.reading
+
+
+async def test_what_comes_while_much_waits_is_kept_and_answered_in_order() -> None:
+    house = House()
+    one, line = house.connect()
+    one.data_received(ASK * 1_000)
+    for at in range(len(ASK)):  # a transport may hand over what it had read already
+        one.data_received(ASK[at : at + 1])
+    house.may_answer.set()
+    await until(lambda: line.written.count(b"200 OK") == 1_001)
+
+
+async def test_a_client_that_takes_nothing_is_cut_off_at_the_second_look() -> None:
+    house = House()
+    one, line = house.connect()
+    line.untaken = 10 * STALL_BYTES_MIN
+    one.pause_writing()
+    house.lobby.close_stalled()
+    assert not line.aborted
+    house.lobby.close_stalled()
+    assert line.aborted
+
+
+async def test_a_client_that_takes_its_answer_slowly_is_let_be() -> None:
+    house = House()
+    one, line = house.connect()
+    line.untaken = 10 * STALL_BYTES_MIN
+    one.pause_writing()
+    for _ in range(5):
+        house.lobby.close_stalled()
+        line.untaken -= STALL_BYTES_MIN
+    one.resume_writing()
+    line.untaken = 10 * STALL_BYTES_MIN
+    one.pause_writing()
+    house.lobby.close_stalled()
+    assert not line.aborted
+
+
+async def test_a_closed_connection_does_not_wait_for_ever_for_its_client() -> None:
+    house = House()
+    _, line = house.connect()
+    line.untaken = 10
+    line.close()
+    house.lobby.close_stalled()
+    house.lobby.close_stalled()
+    assert line.aborted
+
+
+@pytest.mark.parametrize("rest", [b"\r\n", b"x"], ids=["an empty line", "more of a body"])
+async def test_bytes_that_ask_nothing_buy_no_time(rest: bytes) -> None:
+    house = House()
+    house.may_answer.set()
+    one, line = house.connect()
+    length = 5 if rest == b"x" else 0
+    one.data_received(b"GET / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % length)
+    await until(lambda: line.written.endswith(b"ok"))
+    assert one.timeout_keep_alive_task is not None
+    one.data_received(rest)
+    alarm = one._head_alarm
+    assert alarm is not None
+    one.data_received(rest)
+    assert one._head_alarm is alarm
+
+
+async def test_part_of_a_head_has_its_time_also_on_a_connection_that_was_used_before() -> None:
+    house = House()
+    house.may_answer.set()
+    one, line = house.connect()
+    one.data_received(ASK)
+    await until(lambda: line.written.endswith(b"ok"))
+    assert one._head_alarm is None
+    one.data_received(ASK[:5])
+    assert one._head_alarm is not None
+    one.data_received(ASK[5:])
+    assert one._head_alarm is None
+
+
+async def test_part_of_a_head_has_its_time_while_an_answer_is_waited_for() -> None:
+    house = House()
+    one, _ = house.connect()
+    one.data_received(ASK)
+    assert one._head_alarm is None
+    one.data_received(ASK[:5])
+    assert one._head_alarm is not None
+    house.may_answer.set()
+
+
+async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_clock(_: float) -> None:
+        raise AssertionError("what has come needs no clock")
+
+    house = House()
+    one, _ = house.connect()
+    one.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbo")
+    cycle = one.cycle
+    late = asyncio.create_task(read_body(cycle.scope, cycle.receive, 100))  # type: ignore[arg-type]  # as uvicorn's
+    await until(lambda: not cycle.body)
+    assert not late.done()
+    one.data_received(b"dy")
+    assert await late == b"body"
+    other, _ = house.connect()
+    other.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody")
+    monkeypatch.setattr("asyncio.timeout", no_clock)
+    cycle = other.cycle
+    assert await read_body(cycle.scope, cycle.receive, 100) == b"body"  # type: ignore[arg-type]  # as uvicorn's
+    monkeypatch.undo()
+    house.may_answer.set()
+
+
+async def test_an_answer_that_is_posted_leaves_at_once_and_once() -> None:
+    house = House()
+    one, line = house.connect()
+    one.data_received(ASK)
+    scope: Any = one.cycle.scope
+    posted = one.head(scope) + b"content-length: 2\r\n\r\nhi"
+    one.post(scope, posted)
+    assert line.written == posted
+    assert posted.startswith(b"HTTP/1.1 200 OK\r\n")
+    house.may_answer.set()
+    await until(lambda: one.cycle.response_complete)
+    one.data_received(ASK)
+    await until(lambda: line.written.endswith(b"ok"))
+    assert line.written.startswith(posted)
+    assert line.written.count(b"HTTP/1.1") == 2
+
+
+async def test_who_asks_again_right_after_a_posted_answer_is_answered_next() -> None:
+    """Its answer was there before whoever made it had done the rest."""
+    house = House()
+    one, line = house.connect()
+    one.data_received(ASK)
+    scope: Any = one.cycle.scope
+    one.post(scope, b"posted")
+    one.data_received(ASK)
+    one.post(scope, b"posted")
+    house.may_answer.set()
+    await until(lambda: line.written.endswith(b"ok"))
+    assert line.written.startswith(b"postedHTTP/1.1 200 OK")
+    assert line.written.count(b"ok") == 1
+
+
+@pytest.mark.parametrize("why", ["others wait", "it is to end", "nothing is taken", "gone"])
+async def test_an_answer_that_uvicorn_has_more_to_say_about_is_not_posted(why: str) -> None:
+    house = House()
+    one, line = house.connect()
+    ask = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n" if why == "it is to end" else ASK
+    one.data_received(ask)
+    scope: Any = one.cycle.scope
+    if why == "others wait":
+        one.data_received(ASK)
+    elif why == "nothing is taken":
+        one.pause_writing()
+    elif why == "gone":
+        one.connection_lost(None)
+    assert one.head(scope) == b""
+    one.post(scope, b"posted")
+    assert line.written == b""
+    one.resume_writing()
+    house.may_answer.set()
+    await until(lambda: why == "gone" or line.written.endswith(b"ok"))
+
+
+async def test_a_broken_connection_leaves_no_timer_behind() -> None:
+    house = House()
+    house.may_answer.set()
+    one, line = house.connect()
+    one.data_received(ASK)
+    await until(lambda: line.written.endswith(b"ok"))
+    one.connection_lost(ConnectionResetError())
+    assert one.timeout_keep_alive_task is None
+    assert one._head_alarm is None
+    assert len(house.lobby) == 0
+
+
+async def test_too_many_headers_are_told_so_before_all_have_come() -> None:
+    house = House()
+    one, line = house.connect()
+    one.data_received(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * (HEADERS_MAX + 2))
+    assert problem_in(line.written)["status"] == 431
+    assert line.closed
+    one, line = house.connect()
+    one.data_received(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * HEADERS_MAX + b"\r\n")
+    house.may_answer.set()
+    await until(lambda: line.written.endswith(b"ok"))
+
+
+async def test_what_is_no_http_is_refused_as_a_problem() -> None:
+    _, line = (pair := House().connect())
+    pair[0].data_received(b"\x16\x03\x01\x02\x00")
+    assert line.written.startswith(b"HTTP/1.1 400 ")
+    assert problem_in(line.written)["type"].endswith("not_http")
+    assert line.closed
+
+
+async def test_a_full_house_lets_the_longest_silent_go() -> None:
+    house = House(ConnectionLimit(limit=3))
+    (_, first), (second, second_line), (third, third_line) = (house.connect() for _ in range(3))
+    second.data_received(b"GET / HT")
+    third.data_received(ASK)
+    house.connect()
+    assert first.aborted
+    house.connect()
+    assert second_line.aborted
+    assert not third_line.closed, "it waits for its answer"
+    assert (len(house.lobby), house.lobby.evicted) == (3, 2)
+
+
+async def test_a_house_full_of_those_who_wait_for_answers_refuses_the_next() -> None:
+    house = House(ConnectionLimit(limit=2))
+    pairs = [house.connect() for _ in range(2)]
+    for one, _ in pairs:
+        one.data_received(ASK)
+    _, late = house.connect()
+    assert late.written.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1\r\n" in late.written
+    assert problem_in(late.written)["type"].endswith("too_many_connections")
+    house.may_answer.set()
+    await until(lambda: all(line.written.endswith(b"ok") for _, line in pairs))
+    _, later = house.connect()
+    assert not later.closed
+    assert pairs[0][1].aborted, "it was silent for longest"
+    assert house.lobby.refused == 1

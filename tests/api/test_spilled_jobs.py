@@ -1,0 +1,107 @@
+"""Jobs that memory has left to the store are like all others to those who ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota.core.commands import MemoryWindow, Timing
+from tests.api.in_process_server import InProcessServer, open_server
+
+WAITING = 12
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[InProcessServer]:
+    """Twelve jobs wait in queue `q`, and the first three of them are in memory."""
+    async with open_server(
+        timing=Timing(window=MemoryWindow(jobs=3, fifo_group=2, refill=2))
+    ) as opened:
+        for number in range(WAITING):
+            await opened.submit(f"j{number:02}", queue="q", payload={"number": number})
+        assert opened.engine._ready_scheduler().live_jobs() == 3
+        yield opened
+
+
+async def listed(house: InProcessServer, **wanted: str) -> list[dict[str, Any]]:
+    """By name."""
+    page = await house.ask("GET", "/jobs", params=wanted, expect=200)
+    return sorted(page["items"], key=lambda job: str(job["name"]))
+
+
+async def run_all(house: InProcessServer) -> list[str]:
+    """One job at a time."""
+    worker = await house.register(cpu=1)
+    ran: list[str] = []
+    while orders := (await house.lease(worker, max=1))["executions"]:
+        ran += [order["name"] for order in orders]
+        assert orders[0]["payload"] or orders[0]["name"] == "child"
+        await house.finish(orders[0])
+    return ran
+
+
+async def test_they_are_counted_and_listed_as_queued(house: InProcessServer) -> None:
+    assert len(await listed(house, queue="q", status="queued")) == WAITING
+    queue = await house.ask("GET", "/queues/q", expect=200)
+    assert queue["depth"]["queued"] == WAITING
+    assert (await house.ask("GET", "/stats", expect=200))["jobs"]["queued"] == WAITING
+    metrics = (await house.http.get("/metrics")).text
+    assert f'rota_jobs{{queue="q",status="queued"}} {WAITING}.0' in metrics
+
+
+async def test_they_say_why_they_wait(house: InProcessServer) -> None:
+    await house.register(cpu=1)
+    last = (await listed(house))[-1]["job_id"]
+    why = await house.ask("GET", f"/jobs/{last}/why", expect=200)
+    causes = {cause["code"]: cause for cause in (why["cause"], *why["others"])}
+    assert causes["order"]["figures"]["alike"] == WAITING - 1
+
+
+async def test_they_run_in_their_order_with_all_they_carry(house: InProcessServer) -> None:
+    assert await run_all(house) == [f"j{number:02}" for number in range(WAITING)]
+
+
+async def test_they_can_be_cancelled_changed_deleted_and_waited_for(house: InProcessServer) -> None:
+    jobs = [job["job_id"] for job in await listed(house)]
+    await house.ask("PUT", f"/jobs/{jobs[8]}/cancel", expect=200)
+    await house.ask("DELETE", f"/jobs/{jobs[9]}", expect=409)
+    await house.ask("DELETE", f"/jobs/{jobs[9]}?force=true", expect=204)
+    changed = await house.ask("PATCH", f"/jobs/{jobs[10]}", {"priority": 5}, expect=200)
+    assert changed["payload"] == {"number": 10}
+    await house.submit("child", queue="q", dependencies=[jobs[11]])
+    await house.ask("POST", f"/jobs/{jobs[7]}/retry", expect=409)
+    rest = [f"j{number:02}" for number in range(8)]
+    assert await run_all(house) == ["j10", *rest, "j11", "child"]
+
+
+async def test_one_of_them_can_be_run_on_a_named_worker(house: InProcessServer) -> None:
+    worker = await house.register(cpu=1)
+    last = (await listed(house))[-1]["job_id"]
+    await house.ask("POST", f"/jobs/{last}/execute", {"worker_id": worker}, expect=201)
+    (order,) = (await house.lease(worker))["executions"]
+    assert order["payload"] == {"number": WAITING - 1}
+
+
+async def test_a_bulk_action_reaches_them(house: InProcessServer) -> None:
+    body = {"action": "cancel", "filter": {"queue": "q"}}
+    answer = await house.ask("POST", "/jobs/bulk", body, expect=200)
+    assert answer["count"] == WAITING
+    assert len(await listed(house, status="cancelled")) == WAITING
+
+
+@pytest.mark.parametrize(("page", "piece"), [(500, 2000), (4, 1)])
+async def test_a_purge_ends_them_and_counts_them_once(
+    house: InProcessServer, page: int, piece: int
+) -> None:
+    house.limit(purge_page=page, purge_piece=piece)
+    elsewhere = await house.submit("elsewhere")
+    key = {"Idempotency-Key": "purge-1"}
+    purge = "/queues/q/purge"
+    assert await house.ask("POST", purge, headers=key, expect=200) == {"count": WAITING}
+    assert len(await listed(house, status="cancelled", queue="q")) == WAITING
+    await house.submit("later", queue="q")
+    assert await house.ask("POST", purge, headers=key, expect=200) == {"count": WAITING}
+    assert [job["name"] for job in await listed(house, status="queued")] == ["elsewhere", "later"]
+    assert (await house.ask("GET", f"/jobs/{elsewhere['job_id']}"))["status"] == "queued"
