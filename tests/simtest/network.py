@@ -20,7 +20,7 @@ from multidict import CIMultiDict
 from starlette.types import ASGIApp, Message, Scope
 from yarl import URL
 
-from rota.worker.link import AwayError, ServerReply, ServerRequest
+from rota.worker.server_client import AwayError, ServerReply, ServerRequest
 from tests.simtest.clock import Machine, VirtualLoop
 from tests.simtest.rng import Rng
 from tests.simtest.trace import Trace

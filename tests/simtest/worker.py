@@ -20,12 +20,11 @@ from rota.wire.executions import CompletedReport
 from rota.wire.tasks import Command
 from rota.wire.units import ByteSize
 from rota.wire.workers import OrderView, RegisterSpec, ResourcesSpec
-from rota.worker.crew import Executor, RunnableTask
-from rota.worker.link import ServerClient
-from rota.worker.polling import FatalError, PollLoop
+from rota.worker.executor import Executor, RunnableTask
 from rota.worker.reports import StopReason, report_ended, report_exit
+from rota.worker.run_loop import FatalError, PollLoop, RunLoop
+from rota.worker.server_client import ServerClient
 from rota.worker.session import Session
-from rota.worker.shift import RunLoop
 from tests.simtest.clock import SIMULATION, Machine, MachineClock, SecondsClock
 from tests.simtest.network import Network, WorkerWire
 from tests.simtest.rng import Rng

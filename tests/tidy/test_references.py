@@ -166,7 +166,7 @@ def test_every_method_of_the_clients_is_listed() -> None:
 
 
 def test_every_variable_of_a_job_is_explained() -> None:
-    given = re.findall(r"\b(ROTA_[A-Z_]+)=", code("worker/runners/folder.py"))
+    given = re.findall(r"\b(ROTA_[A-Z_]+)=", code("worker/runners/workspace.py"))
     assert "ROTA_FENCE" in given
     listed = ticked(page("guide/workers.md"))
     assert [name for name in given if name not in listed] == []

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.worker.site import shut_down_supervisors
+from tests.worker.runner_context import shut_down_supervisors
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ import pytest
 from rota.worker.agent import ResourceOverrides, WorkerConfig
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
-from tests.worker.site import until
-from tests.worker.started import RunningAgent, Starter
+from tests.worker.runner_context import until
+from tests.worker.running_agent import RunningAgent, Starter
 
 
 @pytest.fixture

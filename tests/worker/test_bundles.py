@@ -12,12 +12,12 @@ import pytest
 from rota.wire.executions import CompletedReport
 from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import BundleRun, Command, Container, Task
-from rota.worker.bundles import BundleCache, BundleError
-from rota.worker.link import AwayError
+from rota.worker.runners.bundles import BundleCache, BundleError
 from rota.worker.runners.process import ProcessRunner
+from rota.worker.server_client import AwayError
 from tests.archives import special, tar_of, tar_with, zip_of
 from tests.worker.orders import order
-from tests.worker.site import Sink, runner_context, until
+from tests.worker.runner_context import Sink, runner_context, until
 
 APP = "019a85c2-6b1e-7c3a-9f00-000000000001"
 DATA = "019a85c2-6b1e-7c3a-9f00-000000000002"

@@ -17,11 +17,11 @@ import pytest
 
 from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import Container
-from rota.worker.containers import find_engine
+from rota.worker.runners.containers import find_engine
 from rota.worker.runners.process import ProcessRunner, RunnerContext
 from tests.worker import fake_engine
 from tests.worker.orders import order
-from tests.worker.site import Sink, alive, runner_context, supervisor_here, until
+from tests.worker.runner_context import Sink, alive, runner_context, supervisor_here, until
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from aiohttp import web
 from rota.wire.executions import CompletedReport
 from rota.wire.tasks import HttpCall
 from rota.worker.runners.http_call import HttpRunner
-from rota.worker.runners.http_gate import AddressPolicy, HttpSessions, is_public
+from rota.worker.runners.http_policy import AddressPolicy, HttpSessions, is_public
 from tests.worker.orders import order
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from rota.sdk.backoff import delay_s
 from rota.wire.limits import JOB_LOG_BYTES
-from rota.worker.diary import open_agent_log
-from rota.worker.link import AwayError
+from rota.worker.agent import open_agent_log
 from rota.worker.logs import NEWEST_BYTES, WAITING_BYTES, LogBuffer, LogPump
 from rota.worker.masking import Secrets
-from rota.worker.runners.pipes import parse_progress
+from rota.worker.runners.output_channels import parse_progress
+from rota.worker.server_client import AwayError
 
 CAP, WAITING = 4000, 600
 NEWEST = CAP // 4

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.worker.devices import GpuAllocator, gpu_numbers
-from rota.worker.machine import detect, detect_cpu, detect_memory, gpu_indices
+from rota.worker.machine import (
+    GpuAllocator,
+    detect,
+    detect_cpu,
+    detect_memory,
+    gpu_indices,
+    gpu_numbers,
+)
 
 GIB = 1 << 30
 

@@ -12,8 +12,8 @@ import pytest
 from rota.worker.agent import WorkerConfig
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
-from tests.worker.site import until
-from tests.worker.started import RunningAgent
+from tests.worker.runner_context import until
+from tests.worker.running_agent import RunningAgent
 
 
 @pytest.fixture

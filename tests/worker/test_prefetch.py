@@ -7,11 +7,9 @@ from itertools import pairwise
 import pytest
 
 from rota.wire.workers import OrderView
-from rota.worker.instructions import Action, LeaseCall, Start
-from rota.worker.pace import GATHER_S
 from rota.worker.prefetch import PREFETCH_S, WIDE_FROM
 from rota.worker.reports import report_noop
-from rota.worker.session import LEASE_MARGIN, Session
+from rota.worker.session import GATHER_S, LEASE_MARGIN, Action, LeaseCall, Session, Start
 from tests.worker.orders import TTL, answer, order, registration
 
 

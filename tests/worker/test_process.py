@@ -18,10 +18,10 @@ from rota.wire.jobs import RequirementsView
 from rota.wire.tasks import Command, Task
 from rota.wire.traces import parse_traceparent
 from rota.wire.workers import OrderView
-from rota.worker.link import AwayError, RefusedError
 from rota.worker.runners.process import ProcessRunner
+from rota.worker.server_client import AwayError, RefusedError
 from tests.worker.orders import order, python, shell
-from tests.worker.site import Sink, runner_context, until
+from tests.worker.runner_context import Sink, runner_context, until
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.playroom import PythonCalls, error, result, write_functions
-from tests.worker.site import until
+from tests.worker.python_calls import PythonCalls, error, result, write_functions
+from tests.worker.runner_context import until
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from rota.wire.jobs import RequirementsView
 from rota.worker.clock import BootClock
-from tests.worker.playroom import PythonCalls, error, result, write_functions
-from tests.worker.site import until
+from tests.worker.python_calls import PythonCalls, error, result, write_functions
+from tests.worker.runner_context import until
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rota.worker.clock import BootClock
-from rota.worker.runners.python_child import RELEASE_S
-from tests.worker.playroom import PythonCalls, result, write_functions
-from tests.worker.site import until
+from rota.worker.runners.python_pool import RELEASE_S
+from tests.worker.python_calls import PythonCalls, result, write_functions
+from tests.worker.runner_context import until
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from rota.worker.instructions import Abandon, Start, Stop
-from rota.worker.pace import BEGIN_S
 from rota.worker.reports import report_failed, report_noop
-from rota.worker.session import LEASE_MARGIN, Session
+from rota.worker.session import BEGIN_S, LEASE_MARGIN, Abandon, Session, Start, Stop
 from tests.worker.orders import TTL, answer, order, registration
 
 

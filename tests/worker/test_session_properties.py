@@ -6,9 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rota.worker.instructions import Abandon, Action, LeaseCall, Start
 from rota.worker.reports import report_noop
-from rota.worker.session import Session
+from rota.worker.session import Abandon, Action, LeaseCall, Session, Start
 from tests.doubt import examples
 from tests.worker.orders import TTL, answer, order, registration
 

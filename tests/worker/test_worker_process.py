@@ -14,7 +14,7 @@ import pytest
 
 from tests.worker.cell import Cell
 from tests.worker.orders import order, shell
-from tests.worker.site import PATIENCE_S, marked, until
+from tests.worker.runner_context import PATIENCE_S, marked, until
 
 pytestmark = pytest.mark.process
 

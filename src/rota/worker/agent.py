@@ -1,4 +1,8 @@
-"""A worker agent: puts its parts together, listens to signals, and leaves in good order."""
+"""Runs a worker agent: puts its parts together, handles signals, writes its own log, shuts down.
+
+`run_worker` is what the command line calls. The log on stderr is text on a terminal and JSON
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+import structlog
 from structlog.typing import FilteringBoundLogger
 
 from rota.sdk.servers import Servers
@@ -18,30 +24,51 @@ from rota.wire.limits import LEASE_ORDERS_MAX
 from rota.wire.tasks import BUNDLE_CAPABILITY, CONTAINER_CAPABILITY, FUNCTION_CAPABILITY
 from rota.wire.units import ByteSize
 from rota.wire.workers import RegisterSpec, ResourcesSpec
-from rota.worker.bundles import CACHE_BYTES, BundleCache
 from rota.worker.clock import BootClock
-from rota.worker.containers import ENGINES, EngineChoice, find_engine
-from rota.worker.crew import Executor, RunnerDeps
-from rota.worker.devices import GpuAllocator, gpu_numbers
-from rota.worker.diary import open_agent_log
-from rota.worker.guard.client import Isolation, Supervisor, SupervisorError
-from rota.worker.link import HttpTransport, ServerClient, Uplink
-from rota.worker.machine import Machine, detect, gpu_indices
+from rota.worker.executor import Executor, RunnerDeps
+from rota.worker.machine import GpuAllocator, Machine, detect, gpu_indices, gpu_numbers
 from rota.worker.metrics import DoorError, MetricsDoor
-from rota.worker.polling import SILENCE_S, FatalError, PollLoop
-from rota.worker.runners.equipment import BundleStaging
-from rota.worker.runners.folder import (
+from rota.worker.run_loop import SILENCE_S, FatalError, PollLoop, RunLoop
+from rota.worker.runners.bundles import CACHE_BYTES, BundleCache, BundleStaging
+from rota.worker.runners.containers import ENGINES, EngineChoice, find_engine
+from rota.worker.runners.http_policy import AddressPolicy, HttpSessions
+from rota.worker.runners.process import RunnerContext
+from rota.worker.runners.python_pool import AppError, ChildSettings, PythonPool
+from rota.worker.runners.workspace import (
     AgentWorkspace,
     FolderPool,
     UnusableError,
     default_work_dir,
     inherited_environment,
 )
-from rota.worker.runners.http_gate import AddressPolicy, HttpSessions
-from rota.worker.runners.process import RunnerContext
-from rota.worker.runners.python_pool import AppError, ChildSettings, PythonPool
+from rota.worker.server_client import HttpTransport, ServerClient, Uplink
 from rota.worker.session import Session
-from rota.worker.shift import RunLoop
+from rota.worker.supervisor.client import Isolation, Supervisor, SupervisorError
+
+INFO = 20
+
+
+def open_agent_log(stream: TextIO | None = None) -> FilteringBoundLogger:
+    """A logger of its own; nothing global is set up."""
+    target = stream or sys.stderr
+    chosen = os.environ.get("ROTA_LOG_FORMAT", "auto")
+    draw = (
+        structlog.dev.ConsoleRenderer(colors=target.isatty())
+        if chosen == "text" or (chosen == "auto" and target.isatty())
+        else structlog.processors.JSONRenderer()
+    )
+    logger: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(target),
+        wrapper_class=structlog.make_filtering_bound_logger(INFO),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            draw,
+        ],
+    )
+    return logger
+
 
 EXIT_FAILED = 1
 FOLDERS_KEPT = 64

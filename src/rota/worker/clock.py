@@ -1,7 +1,7 @@
-"""The room's only door to the real clock.
+"""Clock of the worker, the only module here that reads the real time.
 
-Leases are lengths of time on the holder's own clock, so that clock must run on while the machine
-is suspended: CLOCK_BOOTTIME does, CLOCK_MONOTONIC does not.
+Leases are lengths of time on the holder's own clock, so that clock must run on while the machine is
+suspended: CLOCK_BOOTTIME does, CLOCK_MONOTONIC does not.
 """
 
 from __future__ import annotations

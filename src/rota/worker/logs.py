@@ -16,8 +16,8 @@ from typing import Protocol
 
 from rota.sdk.backoff import delay_s
 from rota.wire.limits import JOB_LOG_BYTES
-from rota.worker.link import AwayError, RefusedError
 from rota.worker.masking import NO_SECRETS, Secrets, StreamMasking
+from rota.worker.server_client import AwayError, RefusedError
 
 WAITING_BYTES = 1024 * 1024
 """On its way at once; printed, and not sent yet."""

@@ -1,6 +1,7 @@
-"""What this worker holds, runs and owes: the worker's pure machine.
+"""Decides what a worker holds, starts, stops and reports: its pure state machine.
 
-No I/O, no tasks, no clock: facts and the time come in as arguments, instructions go out as values.
+The times of its calls are here, too (`PollTiming`). No I/O, no tasks, no clock: facts and the time
+come in as arguments, actions go out as values.
 
 Theory of operation. A `lease` call is open for seconds. When a report falls due meanwhile, a second
 call carries it and the server ends the first one; both answers are read, since either may carry
@@ -8,7 +9,7 @@ orders. A call is *full* when no other was open at its sending: only then does i
 because only then has every order that was answered also been received. A call that overlaps another
 leaves the list out, which renews what was named before and denies nothing. Overlapping calls end
 within a third of the lease after the last full one, so that a full one is never far. While enough
-short work is in hand, calls rest in between (pace.py), and what has ended goes together.
+short work is in hand, calls rest in between (`PollTiming`), and what has ended goes together.
 
 A prefetched order waits behind another (prefetch.py) and begins when that has ended, whether the
 server has heard of it or not. While it waits it is named, which renews it; but only a full call
@@ -22,6 +23,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import TypeAlias
+
+import msgspec
 
 from rota.wire.executions import CompletedReport
 from rota.wire.limits import LEASE_ORDERS_MAX
@@ -35,12 +40,153 @@ from rota.wire.workers import (
     RegisterAnswer,
     RunningReport,
 )
-from rota.worker.held import UNBEGUN, HeldExecution, Phase
-from rota.worker.instructions import Abandon, Action, HeartbeatCall, LeaseCall, Start, Stop
-from rota.worker.owed import PendingReports
-from rota.worker.pace import PollTiming
 from rota.worker.prefetch import PrefetchedOrders
-from rota.worker.reports import StopReason, report_returned, report_stopped
+from rota.worker.reports import PendingReports, StopReason, report_returned, report_stopped
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Run this."""
+
+    order: OrderView
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """End it with grace, and report."""
+
+    execution_id: str
+    reason: StopReason
+
+
+class Abandon(msgspec.Struct, frozen=True):
+    """End it at once, and report nothing: it is no longer this worker's."""
+
+    execution_id: str
+    why: str
+
+
+Action: TypeAlias = Start | Stop | Abandon
+
+
+class LeaseCall(msgspec.Struct, frozen=True):
+    """One `lease` call: what it says, and what its answer will mean."""
+
+    number: int
+    sent_at: float
+    named: tuple[str, ...]
+    carried: tuple[str, ...]
+    spec: LeaseSpec
+    known_to_run: tuple[str, ...] = ()
+    """Of what is named: what the server will know to run once it has heard this."""
+
+
+class HeartbeatCall(msgspec.Struct, frozen=True):
+    """One heartbeat."""
+
+    sent_at: float
+    named: tuple[str, ...]
+    spec: HeartbeatSpec
+
+
+class Phase(Enum):
+    """How far it is."""
+
+    WAITING = 1
+    """Granted beyond the concurrency limit by two crossing answers: starts when there is room."""
+    RUNNING = 2
+    STOPPING = 3
+    ABANDONED = 4
+    PREFETCHED = 5
+    """Prefetched: starts when the one that it is behind has ended."""
+
+
+UNBEGUN = (Phase.WAITING, Phase.PREFETCHED)
+
+
+class HeldExecution(msgspec.Struct):
+    """An order and what has become of it."""
+
+    order: OrderView
+    deadline: float
+    phase: Phase = Phase.WAITING
+    confirmed: bool = False
+    """The server has heard this worker name it, and knows that it runs."""
+    progress: float | None = None
+    message: str | None = None
+    given_back: bool = False
+    """It is stopped for no fault of its own: leaving gives it back, and the try does not count."""
+
+
+GATHER_S = 0.04
+"""While enough is in hand to go on with, calls are this far apart: each carries the ends of many
+short jobs. Whoever waits for such an end waits this much longer at most."""
+BEGIN_S = 0.002
+"""So long what was just begun has the machine to itself, before the next call: many a function has
+ended by then, and the call carries its end. What comes meanwhile waits so much longer at most."""
+
+
+class PollTiming:
+    """The times of one worker's calls."""
+
+    def __init__(self) -> None:
+        self.lease_ttl = 15.0
+        self.patient = False
+        """The server holds calls for work though they carry reports: whoever has just ended a job
+        need not call twice to get the next."""
+        self._wait_max = 5.0
+        self._full_at = float("-inf")
+        self._last_call_at = float("-inf")
+        """When a call was last sent or answered."""
+        self._last_start_at = float("-inf")
+        """When an answer last had something begin."""
+
+    def registered(self, answer: RegisterAnswer) -> None:
+        """What the server says of leases and polls."""
+        self.lease_ttl, self.patient = answer.lease_ttl, answer.patient
+        self._wait_max = min(answer.poll_wait_max, self.lease_ttl / 3)
+        self._full_at = self._last_call_at = float("-inf")
+
+    def sent(self, now: float, *, full: bool) -> None:
+        """A call goes out."""
+        self._last_call_at = now
+        if full:
+            self._full_at = now
+
+    def answered(self, now: float, *, begins: bool) -> None:
+        """One came back, and something begins because of it."""
+        self._last_call_at = now
+        if begins:
+            self._last_start_at = now
+
+    def may_overlap(self, now: float) -> bool:
+        """Whether a second call may go beside an open one: a full one must never be far."""
+        return now < self._full_at + self.lease_ttl / 3
+
+    def rests_until(
+        self, prefetched: PrefetchedOrders, *, is_open: bool, owes: int
+    ) -> float | None:
+        """No call is worth its while before then; None: one may go at once.
+
+        Half of what may be prefetched lasts while a call brings more. While one is on its way for
+        that, the last of it has to do.
+        """
+        if len(prefetched) > (0 if is_open else prefetched.most // 2):
+            return self._last_call_at + GATHER_S
+        return None if is_open or owes else self._last_start_at + BEGIN_S
+
+    def wait_s(self, now: float, *, held: bool, unheard: bool, draining: bool) -> float:
+        """Short while something is held: a frozen server must be noticed well within a lease.
+
+        After a failure none at all: the next server's answer comes at once and renews what is held,
+        and if none comes there is time to ask another.
+        """
+        if held and unheard:
+            return 0.0
+        if not held:
+            wait = 0.0 if draining else self._wait_max
+        else:
+            wait = min(self._wait_max, self.lease_ttl / 5)
+        return max(0.0, min(wait, self._full_at + self.lease_ttl / 3 - now))
+
 
 LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05

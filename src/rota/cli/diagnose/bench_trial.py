@@ -36,8 +36,7 @@ from rota.sdk import Endpoint
 from rota.sdk.clock import Clock
 from rota.wire.problems import Problem
 from rota.wire.units import encode
-from rota.worker.agent import Agent, ResourceOverrides, WorkerConfig
-from rota.worker.diary import open_agent_log
+from rota.worker.agent import Agent, ResourceOverrides, WorkerConfig, open_agent_log
 
 BUSY = 0.75
 """Of one core, or of the time: more than this and it is what the rest waits for."""

@@ -21,7 +21,7 @@ from rota.cli.render import Styled, console, print_object, rich_text
 from rota.cli.text import now_ms, plural, size_text
 from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, UnavailableError, calls
 from rota.wire.service import ClusterView, StatsView
-from rota.worker.guard.client import Supervisor, SupervisorError
+from rota.worker.supervisor.client import Supervisor, SupervisorError
 
 if TYPE_CHECKING:
     from rota.store.postgres.durability import Checkup

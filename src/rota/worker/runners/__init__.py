@@ -1,1 +1,1 @@
-"""One runner a kind of task."""
+"""One runner for each kind of task: programs, containers, Python functions, HTTP requests."""

@@ -1,0 +1,237 @@
+"""One call inside a warm child: its context, its result or error as JSON, and what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import resource
+import traceback
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from rota.sdk.clock import SystemClock
+from rota.sdk.context import Context, ContextInfo, Transport
+from rota.sdk.documents import ArgumentError, document, type_name
+from rota.sdk.job_exceptions import Cancelled, Fail, Retry
+from rota.wire.limits import RESULT_BYTES_MAX
+from rota.wire.units import parse_duration
+from rota.worker.pychild.functions import FunctionNotFoundError
+from rota.worker.pychild.protocol import Begin, Done
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
+
+
+class UsageMeter:
+    """Reads the kernel's figures of this process; where it has none, 0."""
+
+    def __init__(self) -> None:
+        self._status = _open("/proc/self/status", os.O_RDONLY)
+        self._statm = _open("/proc/self/statm", os.O_RDONLY)
+        self._reset_peak = _open("/proc/self/clear_refs", os.O_WRONLY)
+        self._cpu_s = 0.0
+
+    def start(self) -> None:
+        """A call begins: its peak is counted from here."""
+        if self._reset_peak is not None:
+            # The kernel's way to say: the highest so far is what there is now.
+            with contextlib.suppress(OSError):
+                os.pwrite(self._reset_peak, b"5", 0)
+        self._cpu_s = _cpu_s()
+
+    def cpu_s(self) -> float:
+        """Since the start, with children that were waited for."""
+        return round(_cpu_s() - self._cpu_s, 6)
+
+    def memory_peak(self) -> int:
+        """Bytes, since the start."""
+        if self._status is None:
+            return 0
+        found = _PEAK.search(os.pread(self._status, 4096, 0))
+        return int(found.group(1)) * 1024 if found else 0
+
+    def memory(self) -> int:
+        """Bytes held now."""
+        if self._statm is None:
+            return 0
+        return int(os.pread(self._statm, 256, 0).split()[1]) * PAGE_BYTES
+
+
+def _open(path: str, flags: int) -> int | None:
+    try:
+        return os.open(path, flags)
+    except OSError:
+        return None
+
+
+def _cpu_s() -> float:
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+FRAMES_MAX = 40
+"""Of a traceback: the innermost ones."""
+TRACEBACK_CHARS_MAX = 16_000
+MESSAGE_CHARS_MAX = 4_000
+_OWN_FOLDER = str(Path(__file__).parent)
+
+
+class ResultError(Exception):
+    """What was returned cannot be kept, and why."""
+
+
+def result_document(value: Any) -> bytes:
+    """A returned value as JSON; raises ResultError."""
+    if value is None:
+        return b"null"
+    try:
+        written = document(f"the function's result, a {type_name(type(value))},", value)
+    except ArgumentError as error:
+        raise ResultError(str(error)) from None
+    if len(written) > RESULT_BYTES_MAX:
+        raise ResultError(
+            f"the function's result is {len(written)} bytes as JSON, {RESULT_BYTES_MAX} are kept: "
+            "store large output elsewhere and return its name"
+        )
+    return written
+
+
+def error_document(error: BaseException) -> bytes:
+    """What was raised: its type, its words and where, without the values of any variable."""
+    told: dict[str, Any] = {
+        "type": type_name(type(error)),
+        "message": _message_of(error),
+        "traceback": error_text(error),
+    }
+    if isinstance(error, Retry) and error.delay is not None:
+        told["delay"] = error.delay
+    return msgspec.json.encode(told)
+
+
+def plain_error(kind: str, message: str) -> bytes:
+    """An error that has no traceback worth reading."""
+    return msgspec.json.encode({"type": kind, "message": message[:MESSAGE_CHARS_MAX]})
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether another try may help."""
+    return not isinstance(error, Fail)
+
+
+def delay_ms(error: BaseException) -> int | None:
+    """What the function asks for before the next try; nonsense counts as nothing."""
+    if not isinstance(error, Retry) or error.delay is None:
+        return None
+    try:
+        return parse_duration(error.delay).ms
+    except ValueError:
+        return None
+
+
+def _message_of(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"the function called sys.exit({error.code!r})"[:MESSAGE_CHARS_MAX]
+    try:
+        words = str(error)
+    except Exception as trouble:  # noqa: BLE001  (a user's own __str__ may do anything)
+        words = f"its message cannot be read: {type(trouble).__name__}"
+    return _valid(words)[:MESSAGE_CHARS_MAX]
+
+
+def error_text(error: BaseException) -> str:
+    """What was raised and where, for people."""
+    try:
+        lines = traceback.format_exception(
+            type(error), error, _without_own_frames(error.__traceback__), limit=-FRAMES_MAX
+        )
+    except Exception as trouble:  # noqa: BLE001  (as above: it asks the user's classes)
+        return f"the traceback cannot be written: {type(trouble).__name__}"
+    text = _valid("".join(lines))
+    if len(text) <= TRACEBACK_CHARS_MAX:
+        return text
+    return f"[{len(text) - TRACEBACK_CHARS_MAX} characters left out]\n{text[-TRACEBACK_CHARS_MAX:]}"
+
+
+def _without_own_frames(place: TracebackType | None) -> TracebackType | None:
+    """Without our own frames at its head, which say nothing to the user."""
+    start = place
+    while start is not None and start.tb_frame.f_code.co_filename.startswith(_OWN_FOLDER):
+        start = start.tb_next
+    return start if start is not None else place
+
+
+def _valid(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+_clock = SystemClock()
+_json = msgspec.json.Decoder()
+
+
+def context_of(begin: Begin, transport: Transport) -> Context:
+    """What the function may know and say."""
+    deadline = None
+    if begin.timeout_s is not None:
+        now = datetime.fromtimestamp(_clock.now_ms() / 1000, UTC)
+        deadline = now + timedelta(seconds=begin.timeout_s)
+    info = ContextInfo(
+        job_id=begin.job_id,
+        execution_id=begin.execution_id,
+        attempt=begin.attempt,
+        fence=begin.fence,
+        name=begin.name,
+        queue=begin.queue,
+        payload=_json.decode(begin.payload),
+        deadline=deadline,
+        scheduled_at=datetime.fromisoformat(begin.scheduled_at),
+        traceparent=begin.traceparent,
+        array=begin.array,
+        gang=begin.gang,
+    )
+    return Context(info, transport)
+
+
+class CallResult(msgspec.Struct):
+    """How a call ended."""
+
+    succeeded: bool
+    document: bytes
+    retryable: bool = True
+    delay_ms: int | None = None
+
+    def to_message(self, number: int, *, asynchronous: bool) -> Done:
+        """As the agent is told; what it cost is filled in by those who know."""
+        return Done(
+            number, self.succeeded, self.document, self.retryable, asynchronous, 0.0, 0, 0,
+            self.delay_ms,
+        )  # fmt: skip
+
+
+def call_returned(value: Any) -> CallResult:
+    """The function came back. What cannot be kept would be no different another time."""
+    try:
+        return CallResult(succeeded=True, document=result_document(value))
+    except ResultError as error:
+        document = plain_error("ResultError", str(error))
+        return CallResult(succeeded=False, document=document, retryable=False)
+
+
+def call_raised(error: BaseException) -> CallResult:
+    """The function did not come back, or was never reached."""
+    if isinstance(error, FunctionNotFoundError):
+        return CallResult(succeeded=False, document=plain_error("NotFoundError", str(error)))
+    if isinstance(error, Cancelled | asyncio.CancelledError):
+        return CallResult(succeeded=False, document=plain_error("Cancelled", "cancelled"))
+    return CallResult(
+        succeeded=False,
+        document=error_document(error),
+        retryable=is_retryable(error),
+        delay_ms=delay_ms(error),
+    )

@@ -1,0 +1,164 @@
+"""Words how a supervised process ended: by itself, by the worker, by a limit, or never begun."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import Any
+
+import msgspec
+
+from rota.wire.executions import CompletedReport
+from rota.wire.queues import LimitsView
+from rota.wire.workers import OrderView
+from rota.worker.reports import (
+    SHUTDOWN,
+    Status,
+    StopReason,
+    exit_code_of,
+    report_error,
+    report_exit,
+)
+from rota.worker.supervisor.client import Ended, Launch
+
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+class StartError(Exception):
+    """The program could not be started, and why."""
+
+
+def check_started(ended: Ended, launch: Launch) -> None:
+    """Raises StartError if it was not."""
+    if ended.problem is None or ended.cause == "guard":
+        return
+    what, number, text = ended.problem
+    why = text if number is None else os.strerror(number)
+    program = launch.argv[0]
+    if what == "cwd":
+        raise StartError(
+            f"the working folder {launch.cwd!r} does not exist on this worker"
+            if number == errno.ENOENT
+            else f"the working folder {launch.cwd!r} cannot be used: {why}"
+        )
+    if what == "worker":
+        raise StartError(f"this worker could not make a process for the job: {why}")
+    if number == errno.ENOENT:
+        path = launch.env.get("PATH", "")
+        raise StartError(f"program {program!r} was not found on this worker (PATH is {path!r})")
+    if number == errno.EACCES:
+        raise StartError(f"program {program!r} may not be executed on this worker")
+    hint = " (a script needs a first line such as #!/bin/sh)" * (number == errno.ENOEXEC)
+    raise StartError(f"program {program!r} cannot be started: {why}{hint}")
+
+
+def signals_text(ended: Ended) -> str:
+    """What it took to end it."""
+    if not ended.deeds:
+        return "nothing was left to end"
+    return ", then ".join(f"{one.signal} to {_processes(one.processes)}" for one in ended.deeds)
+
+
+def excess_text(ended: Ended, allowed: int) -> str:
+    """How much it had of what it was ended for."""
+    if ended.cause == "memory":
+        return f"used {size_text(ended.used)} of {size_text(allowed)} memory"
+    return f"had {_processes(ended.used)}, {allowed} are allowed"
+
+
+def size_text(size: float) -> str:
+    """`2.1 GiB`."""
+    unit = 0
+    while size >= 1024 and unit < len(UNITS) - 1:
+        size /= 1024
+        unit += 1
+    return f"{size:.1f}".removesuffix(".0") + f" {UNITS[unit]}"
+
+
+def _processes(count: int) -> str:
+    return f"{count} process" if count == 1 else f"{count} processes"
+
+
+KILLED_INSIDE = 128 + signal.SIGKILL
+"""What an engine's program ends with where the container was killed; not every engine says why."""
+
+
+class ExitReporter:
+    """Puts one execution's end into words."""
+
+    def __init__(self, order: OrderView, *, contained: bool = False) -> None:
+        self._order = order
+        self._contained = contained
+        self._limits = order.limits or LimitsView()
+
+    def report(self, ended: Ended, told: StopReason | None, tail: str) -> CompletedReport:
+        """`told`: why somebody wanted it ended, if anybody did; `tail`: its last lines."""
+        report = self._exited(ended, tail) if ended.cause == "exit" else self._ended(ended, told)
+        report.usage = ended.usage
+        return report
+
+    def _exited(self, ended: Ended, tail: str) -> CompletedReport:
+        code = ended.returncode
+        assert code is not None
+        report = report_exit(self._order.execution_id, self._order.fence, code, tail)
+        hint = self._hint(ended, code)
+        if code != 0 and hint:
+            error = msgspec.json.decode(report.error)
+            error["message"] = f"{error['message']}; {hint}"
+            report.error = msgspec.Raw(msgspec.json.encode(error))
+        return report
+
+    def _hint(self, ended: Ended, code: int) -> str:
+        """What a program seldom says itself."""
+        if code == -signal.SIGXFSZ:
+            return f"it wrote a file larger than the {size_text(self._limits.file_size)} allowed"
+        if ended.forks_refused:
+            return f"it wanted more than the {self._limits.processes} processes allowed"
+        if self._contained and code == KILLED_INSIDE and self._order.requirements.memory:
+            allowed = size_text(self._order.requirements.memory)
+            return f"it was killed, most likely because it wanted more than {allowed} memory"
+        return ""
+
+    def _excess(self, ended: Ended) -> dict[str, Any]:
+        if ended.cause == "memory":
+            allowed = self._order.requirements.memory
+        else:
+            allowed = self._limits.processes
+        return {
+            "message": excess_text(ended, allowed),
+            "reason": ended.cause,
+            "used": ended.used,
+            "allowed": allowed,
+        }
+
+    def _ended(self, ended: Ended, told: StopReason | None) -> CompletedReport:
+        """Says what was done to whom; the guard told of the end when nothing was left."""
+        status, error = self._status_and_error(ended, told)
+        error["signals"] = [msgspec.structs.asdict(deed) for deed in ended.deeds]
+        error["left"] = 0
+        order, code = self._order, ended.returncode
+        report = report_error(order.execution_id, order.fence, status, error)
+        report.exit_code = None if code is None else exit_code_of(code)
+        return report
+
+    def _status_and_error(
+        self, ended: Ended, told: StopReason | None
+    ) -> tuple[Status, dict[str, Any]]:
+        if ended.cause == "timeout":
+            message = f"timed out after {self._order.timeout:g} s; {signals_text(ended)}"
+            return "timed_out", {"message": message}
+        if ended.cause in ("memory", "processes"):
+            return "failed", self._excess(ended)
+        if ended.cause in ("shim", "guard"):
+            return "failed", {"message": _unsupervised(ended)}
+        if told == "cancelled":
+            return "cancelled", {"message": f"cancelled; {signals_text(ended)}"}
+        return "failed", {"message": SHUTDOWN}
+
+
+def _unsupervised(ended: Ended) -> str:
+    if ended.cause == "shim":
+        return "the process that collects this job's processes was killed, and the job with it"
+    how = ended.problem[2] if ended.problem is not None else "for no known reason"
+    return f"the worker's guard ended ({how}), and this job with it; the worker has a new guard"

@@ -1,0 +1,324 @@
+"""The agent's handle on its supervisor: starts that process, hands it jobs, learns how they ended.
+
+The kernel kills all jobs of a supervisor that dies. Whoever waits for one of them is told so, and a
+new supervisor serves what comes next. Only the agent imports this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, assert_never
+
+import msgspec
+
+from rota.worker.supervisor.messages import (
+    SUPERVISOR_MESSAGE_BYTES_MAX,
+    Bounds,
+    Channel,
+    pack,
+    pack_job,
+)
+
+PING_S = 2.0
+"""Between two questions whether the guard is awake."""
+SILENCE_S_MAX = 30.0
+"""A guard that does not answer for so long is frozen; it is killed, and its jobs with it."""
+RESTART_S = 1.0
+"""Before another try, where a machine is too full to start a guard."""
+DISMISS_S = 5.0
+"""For the guard to remove its groups when the agent leaves."""
+ROTA = Path(__file__).parents[2]
+
+BOOT = """
+import sys, types
+sys.modules["rota"] = package = types.ModuleType("rota")
+package.__path__ = [sys.argv[1]]
+from rota.worker.supervisor.supervisor_loop import main
+main(*sys.argv[2:])
+"""
+"""Runs without site-packages and past the package's own front door, which opens the whole SDK."""
+
+Isolation: TypeAlias = Literal["auto", "subreaper"]
+EndCause: TypeAlias = Literal[
+    "exit", "stop", "kill", "timeout", "lease", "memory", "processes", "shim", "guard"
+]
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start, where, and what it is held to."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    fds: Mapping[int, int]
+    """The number a descriptor gets in the program -> ours, which stays open."""
+    limits: Mapping[str, int] = {}
+    """processes, open_files, file_size, memory; what is left out is not limited."""
+    timeout_s: float | None = None
+    grace_s: float = 5.0
+    """Between SIGTERM and SIGKILL."""
+    after: Sequence[str] = ()
+    """Run when nothing of it is left, however it ended and even if the agent is gone by then: ends
+    what the program has others run for it. Its end is told after this."""
+    may_gain: bool = False
+    """Whether programs with the set-user-id bit work in it."""
+
+
+class SentSignal(msgspec.Struct, frozen=True, array_like=True):
+    """A signal sent to a job: which, when after its start, to how many of its processes."""
+
+    signal: str
+    after_s: float
+    processes: int
+
+
+class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
+    """How a job ended; nothing of it is left."""
+
+    key: int
+    cause: EndCause
+    status: int | None = None
+    """As wait() says it."""
+    problem: tuple[str, int | None, str] | None = None
+    """It could not be started: what was wrong with (cwd, program, worker), errno, the text."""
+    deeds: tuple[SentSignal, ...] = ()
+    used: int = 0
+    """Bytes of memory, or processes, where it was ended for that."""
+    cpu: float = 0.0
+    peak: int = 0
+    forks_refused: int = 0
+    after: int | None = None
+    """How the launch's `after` ended, as wait() says it; None: there was none, or it broke."""
+
+    @property
+    def returncode(self) -> int | None:
+        """Below 0: the signal that killed it."""
+        return None if self.status is None else os.waitstatus_to_exitcode(self.status)
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Seconds of cpu and the most memory, as the record has them."""
+        return {"cpu_seconds": self.cpu, "memory_peak": self.peak}
+
+
+class SupervisorHello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
+    """What this guard can do here."""
+
+    isolation: Literal["namespace", "subreaper"]
+    why: str
+    """Why there are no namespaces, where there are none."""
+    memory: str
+    processes: str
+
+
+class Pong(msgspec.Struct, frozen=True, tag_field="say", tag="pong"):
+    """It is awake."""
+
+    number: int
+
+
+SupervisorMessage: TypeAlias = Ended | SupervisorHello | Pong
+_decoder: msgspec.json.Decoder[SupervisorMessage] = msgspec.json.Decoder(SupervisorMessage)
+
+
+class ProcessTree:
+    """One process tree in the guard's care."""
+
+    def __init__(self, guard: Supervisor, key: int) -> None:
+        self._supervisor = guard
+        self._key = key
+        self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+
+    def stop(self) -> None:
+        """SIGTERM to all of it, the launch's grace, SIGKILL."""
+        self._supervisor.send_command({"do": "stop", "key": self._key})
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, at once."""
+        self._supervisor.send_command({"do": "kill", "key": self._key})
+
+    def hold_until(self, deadline: float | None) -> None:
+        """It is killed then, unless told otherwise before: even if the agent is frozen by then."""
+        self._supervisor.send_command({"do": "hold", "key": self._key, "deadline": deadline})
+
+
+class Supervisor:
+    """The agent's handle on its guard; it outlives the guard's own deaths."""
+
+    def __init__(
+        self,
+        isolation: Isolation = "auto",
+        *,
+        groups: bool = True,
+        ping_s: float = PING_S,
+        silence_s_max: float = SILENCE_S_MAX,
+    ) -> None:
+        self._ping_s = ping_s
+        self._silence_s_max = silence_s_max
+        self._options = (isolation, "groups" if groups else "none")
+        self._loop = asyncio.get_running_loop()
+        self._trees: dict[int, ProcessTree] = {}
+        self._last_key = 0
+        self._pings = self._pongs = 0
+        self._silent_s = 0.0
+        self._leaving = False
+        self.deaths = 0
+        self.hello: asyncio.Future[SupervisorHello] = self._loop.create_future()
+        """What the present guard can do."""
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def spawn(self, launch: Launch, deadline: float | None = None) -> ProcessTree:
+        """Starts a program, to be killed at `deadline` (CLOCK_BOOTTIME) unless that is put off.
+
+        Does not wait: whether it could be started is told by how it ended. Raises ValueError for
+        text that no program can be given.
+        """
+        self._last_key += 1
+        carried = list(dict.fromkeys(launch.fds.values()))  # one that has two numbers goes once
+        fds = [(number, carried.index(fd)) for number, fd in launch.fds.items()]
+        charge = {
+            "do": "spawn",
+            "key": self._last_key,
+            "carried": len(carried),
+            "bounds": tuple(Bounds(**launch.limits, may_gain=launch.may_gain)),
+            "timeout": launch.timeout_s,
+            "grace": launch.grace_s,
+            "deadline": deadline,
+            "job": pack_job(launch.argv, launch.env, launch.cwd, fds),
+            "after": pack_job(launch.after, launch.env, "/", ()) if launch.after else None,
+        }
+        ward = self._trees[self._last_key] = ProcessTree(self, self._last_key)
+        self._send(pack(charge), carried)
+        return ward
+
+    def send_command(self, message: dict[str, Any]) -> None:
+        """Says something to the guard."""
+        self._send(pack(message))
+
+    async def watch(self) -> None:
+        """Makes sure that the guard is awake; goes on until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._ping_s)
+            self._silent_s = self._silent_s + self._ping_s if self._pongs < self._pings else 0.0
+            if self._silent_s >= self._silence_s_max:
+                self._process.kill()
+            self._pings += 1
+            self.send_command({"do": "ping", "number": self._pings})
+
+    async def shut_down(self) -> None:
+        """The agent leaves; what still runs is killed."""
+        self._leaving = True
+        self._close_channel()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, DISMISS_S)
+        if self._process.returncode is None:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+        self._end_all("the worker leaves")
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", BOOT, str(ROTA), *self._options],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        ours.setblocking(False)  # noqa: FBT003  (it takes no names)
+        self._channel = Channel(ours, bytes_max=SUPERVISOR_MESSAGE_BYTES_MAX)
+        self._pings = self._pongs = 0
+        self._silent_s = 0.0
+        self._loop.add_reader(ours, self._readable)
+
+    def _send(self, body: bytes, fds: Sequence[int] = ()) -> None:
+        if self._channel.sock.fileno() < 0:
+            self._loop.call_soon(self._end_all, "there is none")
+        elif not self._channel.send(body, fds):
+            self._loop.add_writer(self._channel.sock, self._writable)
+
+    def _writable(self) -> None:
+        if self._channel.flush():
+            self._loop.remove_writer(self._channel.sock)
+
+    def _readable(self) -> None:
+        messages: list[SupervisorMessage] | None = None
+        # What nobody understands is not the guard's: it is as good as gone.
+        with contextlib.suppress(ValueError, msgspec.MsgspecError):
+            heard = self._channel.receive()
+            messages = None if heard is None else [_decoder.decode(one) for one in heard]
+        if messages is None:
+            self._died()
+            return
+        for message in messages:
+            self._take_message(message)
+
+    def _take_message(self, word: SupervisorMessage) -> None:
+        match word:
+            case Ended():
+                ward = self._trees.pop(word.key, None)
+                if ward is not None and not ward.ended.done():
+                    ward.ended.set_result(word)
+            case Pong():
+                self._pongs = word.number
+            case SupervisorHello():
+                if not self.hello.done():
+                    self.hello.set_result(word)
+            case _:
+                assert_never(word)
+
+    def _died(self) -> None:
+        """The guard's socket is at its end: it is gone, and every shim with it."""
+        self._close_channel()
+        self._process.kill()
+        code = self._process.wait()
+        self.deaths += 1
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        if self.hello.done():
+            self.hello = self._loop.create_future()
+            self._restart()
+        elif self.deaths == 1:
+            # It has never worked: another one would not either.
+            self.hello.set_exception(SupervisorError(f"the guard process cannot start: {how}"))
+        else:
+            self._loop.call_later(RESTART_S, self._restart)
+        self._end_all(how)
+
+    def _restart(self) -> None:
+        """Those who want a job meanwhile are told that there is no guard."""
+        if self._leaving:
+            return
+        try:
+            self._start()
+        except OSError:
+            self._loop.call_later(RESTART_S, self._restart)
+
+    def _close_channel(self) -> None:
+        if self._channel.sock.fileno() >= 0:
+            self._loop.remove_reader(self._channel.sock)
+            self._loop.remove_writer(self._channel.sock)
+            self._channel.close()
+
+    def _end_all(self, how: str) -> None:
+        wards, self._trees = self._trees, {}
+        for key, ward in wards.items():
+            if not ward.ended.done():
+                problem = ("guard", None, how)
+                ward.ended.set_result(Ended(key=key, cause="guard", problem=problem))
+
+
+class SupervisorError(Exception):
+    """No guard, no jobs; the text says why."""

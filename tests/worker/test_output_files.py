@@ -1,0 +1,88 @@
+"""What a job may leave in its output folder, and what is kept of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rota.store import limits as store
+from rota.wire import limits as wire
+from rota.worker.runners.workspace import find_outputs
+
+
+def _left(folder: Path, *names: str) -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def test_files_in_folders_are_kept_by_the_way_down_to_them(tmp_path: Path) -> None:
+    _left(tmp_path, "b.txt", "plots/a.png", "plots/2026/c d.png")
+    (tmp_path / "empty").mkdir()
+    found = find_outputs(tmp_path)
+    assert list(found.files) == ["b.txt", "plots/2026/c d.png", "plots/a.png"]
+    assert [path.read_text() for path in found.files.values()] == list(found.files)
+    assert found.others == []
+
+
+@pytest.mark.parametrize("put_there", ["a link", "a file", "nothing"])
+def test_a_job_that_takes_the_folder_itself_away_has_nothing_kept(
+    tmp_path: Path, put_there: str
+) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "artifacts"
+    _left(outside, "secret", "sub/secret")
+    if put_there == "a link":
+        folder.symlink_to(outside)
+    elif put_there == "a file":
+        folder.write_text("x")
+    found = find_outputs(folder)
+    assert found.files == {}
+    assert "ROTA_ARTIFACTS is no folder any more" in found.others[0]
+
+
+def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    _left(outside, "secret")
+    _left(inside, "kept", "sub/kept")
+    (inside / "folder").symlink_to(outside)
+    (inside / "sub" / "file").symlink_to(outside / "secret")
+    (inside / "sub" / "up").symlink_to("..")
+    found = find_outputs(inside)
+    assert list(found.files) == ["kept", "sub/kept"]
+    assert [other.split(" in ")[0] for other in found.others] == ["folder", "sub/file", "sub/up"]
+
+
+def test_what_is_hidden_odd_or_no_file_is_named_and_not_kept(tmp_path: Path) -> None:
+    _left(tmp_path, ".git/config", "sub/.hidden", "sub/a\\b", "odd\n/file", "sub/kept")
+    os.mkfifo(tmp_path / "sub" / "pipe")
+    found = find_outputs(tmp_path)
+    assert list(found.files) == ["sub/kept"]
+    named = [other.partition(" in ROTA_ARTIFACTS is not kept: ")[0] for other in found.others]
+    assert named == [".git", "'odd\\n'", "sub/.hidden", "sub/a\\b", "sub/pipe"]
+
+
+def test_a_way_that_is_too_long_or_too_deep_is_not_offered(tmp_path: Path) -> None:
+    long, deep = "x" * 100, "/".join("abcdefghijklmnop")
+    _left(tmp_path, f"{long}/{long}/{long}", f"{long}/{long}/short", deep, f"{deep[:-1]}z/file")
+    found = find_outputs(tmp_path)
+    assert list(found.files) == [deep, f"{long}/{long}/short"]
+    assert len(found.others) == 2
+
+
+def test_too_many_are_counted_and_not_all_of_them_named(tmp_path: Path) -> None:
+    _left(tmp_path, *(f"f/{number}" for number in range(8)))
+    found = find_outputs(tmp_path, files_max=3, noted_max=2)
+    assert list(found.files) == ["f/0", "f/1", "f/2"]
+    assert found.others[:2] == [
+        f"f/{number} in ROTA_ARTIFACTS is not kept: there are more than 3 files"
+        for number in (3, 4)
+    ]
+    assert found.others[2:] == ["3 more in ROTA_ARTIFACTS are not kept"]
+
+
+def test_a_worker_offers_what_a_server_takes() -> None:
+    assert wire.OUTPUT_NAME_BYTES_MAX == store.ARTIFACT_NAME_BYTES
+    assert wire.OUTPUT_DEPTH_MAX == store.ARTIFACT_DEPTH

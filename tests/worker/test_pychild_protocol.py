@@ -1,0 +1,68 @@
+"""What a child makes of the bytes in its pipe."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.worker.pychild.protocol import READ_BYTES, Begin, Cancel, PipeReader, ToChild, frame
+
+
+def call(number: int, payload: bytes) -> Begin:
+    names = {"name": "f", "queue": "q", "job_id": "j", "execution_id": "e"}
+    return Begin(
+        number=number, task=b"null", payload=payload, attempt=1, fence=1, timeout_s=None,
+        scheduled_at="2026-01-31T09:00:00Z", traceparent=None, **names,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    os.close(ends[0])
+
+
+orders = st.one_of(
+    st.builds(call, st.integers(0, 9), st.binary(max_size=50)),
+    st.builds(call, st.integers(0, 9), st.just(bytes(3 * READ_BYTES))),
+    st.builds(Cancel, st.integers(0, 9)),
+)
+
+
+@given(sent=st.lists(orders, max_size=5), cuts=st.lists(st.integers(0, 200), max_size=8))
+def test_orders_are_heard_one_by_one_however_their_bytes_come(
+    sent: list[ToChild], cuts: list[int]
+) -> None:
+    ear, mouth = os.pipe()
+    data = b"".join(map(frame, sent))
+
+    def speak() -> None:
+        places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+        for begin, end in pairwise(places):
+            left = memoryview(data)[begin:end]
+            while left:
+                left = left[os.write(mouth, left) :]
+        os.close(mouth)
+
+    speaking = threading.Thread(target=speak)
+    speaking.start()
+    listening, heard = PipeReader(ear), []
+    while (order := listening.read()) is not None:
+        heard.append(order)
+    speaking.join()
+    os.close(ear)
+    assert heard == sent
+
+
+def test_an_order_that_breaks_off_is_none(pipe: tuple[int, int]) -> None:
+    ear, mouth = pipe
+    os.write(mouth, frame(call(1, b"{}"))[:-1])
+    os.close(mouth)
+    assert PipeReader(ear).read() is None

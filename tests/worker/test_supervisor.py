@@ -1,0 +1,390 @@
+"""The guard and its shims: leases, freezes, deaths, and what a job is held to."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from rota.wire.executions import CompletedReport
+from rota.wire.jobs import RequirementsView
+from rota.wire.queues import LimitsView
+from rota.wire.tasks import Command, Task
+from rota.worker.clock import BootClock
+from rota.worker.runners.process import ProcessRunner
+from rota.worker.runners.workspace import LONG_AGO_NS, FolderPool
+from rota.worker.supervisor import client
+from rota.worker.supervisor.client import Isolation, Launch, Supervisor
+from tests.worker.orders import order, python, shell
+from tests.worker.runner_context import Sink, alive, marked, runner_context, supervisor_here, until
+from tests.worker.test_process import error
+
+MIB = 1 << 20
+
+
+@pytest.fixture(params=["auto", "subreaper"])
+def isolation(request: pytest.FixtureRequest) -> Isolation:
+    kind: Isolation = request.param
+    return kind
+
+
+@pytest.fixture(params=[True, False], ids=["groups", "watched"])
+def groups(request: pytest.FixtureRequest) -> bool:
+    """Whether the kernel holds jobs to their bounds, or the guard has to look."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+@pytest.fixture
+def mark() -> str:
+    """What the command lines of this test's processes have in them, and no others."""
+    return secrets.token_hex(8)
+
+
+def launch(script: str, **changes: object) -> Launch:
+    path = {"PATH": os.environ["PATH"]}
+    plain = Launch(argv=["sh", "-c", script], env=path, cwd="/", fds={}, grace_s=0.2)
+    return msgspec.structs.replace(plain, **changes)
+
+
+def sleeper(mark: str) -> Launch:
+    """Two deaf processes, one of them with a session of its own."""
+    deaf = f"trap '' TERM; while :; do sleep 0.05; done; : {mark}"
+    return launch(f"setsid sh -c \"{deaf}\" & trap '' TERM; wait; : {mark}")
+
+
+Looked = Callable[..., "asyncio.Future[CompletedReport]"]
+
+
+@pytest.fixture
+def report_of(tmp_path: Path, sink: Sink, isolation: Isolation, groups: bool) -> Looked:
+    """Runs a command with both kinds of isolation and both kinds of bounds."""
+
+    def run(task: dict[str, object], **changes: object) -> asyncio.Future[CompletedReport]:
+        view = order("e1", task, **changes)
+        command = msgspec.json.decode(view.task, type=Task)
+        assert isinstance(command, Command)
+        here = dataclasses.replace(
+            runner_context(tmp_path, sink, grace_s=0.5),
+            supervisor=supervisor_here(isolation, groups=groups),
+        )
+        return asyncio.ensure_future(ProcessRunner(view, command, here).run())
+
+    return run
+
+
+# Leases.
+
+
+async def test_a_job_is_killed_at_once_when_its_lease_is_not_renewed(
+    mark: str, isolation: Isolation
+) -> None:
+    clock = BootClock()
+    ward = supervisor_here(isolation).spawn(sleeper(mark), clock.now() + 0.5)
+    ended = await ward.ended
+    assert clock.now() >= ended.deeds[0].after_s
+    assert (ended.cause, [deed.signal for deed in ended.deeds]) == ("lease", ["SIGKILL"])
+    assert marked(mark) == []
+
+
+async def test_a_renewed_job_lives_on_and_a_lease_can_be_cut_short(mark: str) -> None:
+    clock = BootClock()
+    guard = supervisor_here()
+    short = guard.spawn(launch("sleep 600"), clock.now() + 0.3)
+    ward = guard.spawn(sleeper(mark), clock.now() + 0.3)
+    ward.hold_until(clock.now() + 600)
+    assert (await short.ended).cause == "lease"
+    assert not ward.ended.done()
+    ward.hold_until(clock.now())
+    assert (await ward.ended).cause == "lease"
+
+
+async def test_after_a_thaw_what_is_over_ends_before_anything_else_is_heard(
+    mark: str, isolation: Isolation
+) -> None:
+    clock = BootClock()
+    guard = supervisor_here(isolation)
+    ward = guard.spawn(sleeper(mark), clock.now() + 0.5)
+    await until(lambda: len(marked(mark)) == 2)
+    os.kill(guard.pid, signal.SIGSTOP)
+    # Said while the guard is frozen: renewals that come too late must not save the job.
+    ward.hold_until(clock.now() + 600)
+    over = clock.now() + 0.6
+    await until(lambda: clock.now() > over)
+    assert len(marked(mark)) == 2, "nobody could end it yet"
+    os.kill(guard.pid, signal.SIGCONT)
+    assert (await ward.ended).cause == "lease"
+    assert marked(mark) == []
+
+
+# Deaths.
+
+
+async def test_a_guard_that_does_not_answer_is_killed_with_its_jobs_and_replaced(
+    mark: str, isolation: Isolation
+) -> None:
+    guard = supervisor_here(isolation, ping_s=0.05, silence_s_max=0.3)
+    ward = guard.spawn(sleeper(mark))
+    await until(lambda: len(marked(mark)) == 2)
+    watch = asyncio.create_task(guard.watch())
+    os.kill(guard.pid, signal.SIGSTOP)
+    assert (await ward.ended).cause == "guard"
+    await until(lambda: marked(mark) == [])
+    watch.cancel()
+    assert (await guard.spawn(launch("exit 4")).ended).returncode == 4
+
+
+async def test_a_job_that_kills_its_shim_takes_nobody_else_with_it_and_leaves_nothing(
+    mark: str,
+) -> None:
+    guard = supervisor_here("subreaper")
+    neighbour = guard.spawn(launch("exec sleep 600"))
+    script = f"(env -i setsid sh -c 'sleep 600; : {mark}' &); kill -9 $PPID; sleep 600; : {mark}"
+    ended = await guard.spawn(launch(script)).ended
+    assert ended.cause == "shim"
+    assert marked(mark) == []
+    assert not neighbour.ended.done()
+
+
+async def test_in_a_namespace_a_job_can_neither_see_nor_kill_what_is_outside() -> None:
+    guard = supervisor_here()
+    if (await guard.hello).isolation != "namespace":
+        pytest.skip("no PID namespaces here")
+    mine = f"kill -0 {os.getpid()} {guard.pid} && exit 1; [ ! -e /proc/{os.getpid()} ] || exit 2"
+    script = f"{mine}; kill -9 $PPID; [ -e /proc/1 ] && [ -e /proc/$$ ] || exit 3"
+    assert (await guard.spawn(launch(script)).ended).returncode == 0
+
+
+async def test_shims_are_used_again_and_carry_nothing_over(tmp_path: Path) -> None:
+    guard = supervisor_here()
+    read, write = os.pipe()
+    first = "umask 000; export LEAK=1; ulimit -n 100; cd /tmp; exit 0"
+    await guard.spawn(launch(first, env={"PATH": os.environ["PATH"], "LEAK": "2"})).ended
+    one = shims(guard)
+    show = 'echo "$(umask) [$LEAK] $(ulimit -n) $PWD"; ls /proc/self/fd | tr "\\n" " "'
+    ended = await guard.spawn(launch(show, cwd=str(tmp_path), fds={1: write})).ended
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        text = pipe.read().decode()
+    assert ended.returncode == 0
+    assert shims(guard) == one
+    assert text.split("\n")[0].startswith("0077 [] ")
+    assert text.split("\n")[0].endswith(str(tmp_path))
+    assert "100" not in text.split("\n")[0].split()[2:3]
+    assert text.split("\n")[1].split() == ["0", "1", "2", "3"], "the last one is that of ls"
+
+
+def shims(guard: Supervisor) -> list[int]:
+    return [child.pid for child in psutil.Process(guard.pid).children()]
+
+
+async def test_a_hundred_jobs_at_once_all_end_and_all_descriptors_come_back() -> None:
+    guard = supervisor_here()
+    await guard.hello
+    process = psutil.Process(guard.pid)
+    before = process.num_fds()
+    read, write = os.pipe()
+    wards = [guard.spawn(launch("echo x", fds={1: write})) for _ in range(100)]
+    os.close(write)
+    ends = await asyncio.gather(*(ward.ended for ward in wards))
+    assert {ended.status for ended in ends} == {0}
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read() == b"x\n" * 100, "the end is seen: nobody holds the pipe any more"
+    assert process.num_fds() <= before + len(shims(guard))
+
+
+async def test_a_dismissed_guard_kills_what_runs_and_leaves(
+    mark: str, isolation: Isolation
+) -> None:
+    guard = Supervisor(isolation)
+    ward = guard.spawn(sleeper(mark))
+    await until(lambda: len(marked(mark)) == 2)
+    await guard.shut_down()
+    assert (await ward.ended).cause == "guard"
+    assert not alive(guard.pid)
+    assert marked(mark) == []
+
+
+# What a job is held to.
+
+HOG = "x = []\nfor _ in range(60): x.append(bytearray(4 << 20))\nimport time; time.sleep(600)"
+"""240 MiB in small bites."""
+
+
+async def test_a_memory_hog_is_ended_and_the_record_says_how_much_it_used(
+    report_of: Looked,
+) -> None:
+    needs = RequirementsView(1, 64 * MIB, 0, 0, {}, [])
+    report = await report_of(python(HOG), requirements=needs)
+    said = error(report)
+    assert (report.status, said["reason"], said["allowed"]) == ("failed", "memory", 64 * MIB)
+    assert str(said["message"]).startswith("used ")
+    assert str(said["message"]).endswith(" of 64 MiB memory")
+    assert int(str(said["used"])) >= 64 * MIB
+    assert report.usage is not None
+    assert report.usage["memory_peak"] >= 64 * MIB
+    assert said["left"] == 0
+
+
+async def test_a_job_within_its_memory_is_left_alone_and_measured(report_of: Looked) -> None:
+    needs = RequirementsView(1, 256 * MIB, 0, 0, {}, [])
+    code = "x = bytearray(32 << 20)\nfor i in range(3_000_000): pass"
+    report = await report_of(python(code), requirements=needs)
+    assert report.status == "succeeded", error(report)
+    assert report.usage is not None
+    assert 32 * MIB < report.usage["memory_peak"] < 256 * MIB
+    assert 0.01 < report.usage["cpu_seconds"] < 60
+
+
+async def test_a_job_that_was_killed_is_not_charged_for_those_before_it() -> None:
+    guard = supervisor_here()
+    burn = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
+    busy = await guard.spawn(launch(burn)).ended
+    idle = await guard.spawn(launch("sleep 600", timeout_s=0.2)).ended
+    assert (idle.cause, busy.cause) == ("timeout", "exit")
+    assert 0 < idle.cpu < busy.cpu
+
+
+BOMB = """
+import os, time
+made = 0
+try:
+    while made < 80:
+        if os.fork() == 0:
+            time.sleep(600)
+        made += 1
+except BlockingIOError:
+    print(made, flush=True)
+    raise
+time.sleep(600)
+"""
+"""Goes off at 80 processes, which is few enough for any machine."""
+
+
+async def test_a_fork_bomb_is_held_to_its_queue_s_number_of_processes(
+    report_of: Looked, sink: Sink, groups: bool
+) -> None:
+    report = await report_of(python(BOMB), limits=LimitsView(processes=20))
+    assert report.status == "failed"
+    said = error(report)
+    if bytes(sink.log[:1]).isdigit():  # the kernel said no
+        assert groups
+        assert int(sink.log.split()[0]) == 19
+        assert "it wanted more than the 20 processes allowed" in str(said["message"])
+    else:
+        assert (said["reason"], said["allowed"]) == ("processes", 20)
+        assert int(str(said["used"])) > 20
+
+
+async def test_files_are_held_to_their_size_and_number(report_of: Looked) -> None:
+    limits = LimitsView(file_size=MIB, open_files=16)
+    big = await report_of(shell("head -c 2000000 /dev/zero > big"), limits=limits)
+    assert big.status == "failed"
+    many = await report_of(python("f = [open('/dev/null') for _ in range(100)]"), limits=limits)
+    assert "Too many open files" in str(error(many)["tail"])
+
+
+async def test_a_program_killed_for_a_large_file_is_told_why(report_of: Looked) -> None:
+    task = shell("exec head -c 2000000 /dev/zero > big")
+    report = await report_of(task, limits=LimitsView(file_size=MIB))
+    assert error(report)["message"] == (
+        "killed by SIGXFSZ; it wrote a file larger than the 1 MiB allowed"
+    )
+
+
+async def test_a_result_is_held_to_its_queue_s_size(report_of: Looked) -> None:
+    task = shell('echo \'"123456789"\' > "$ROTA_RESULT"')
+    report = await report_of(task, limits=LimitsView(result_size=8))
+    assert "larger than 8 bytes" in str(error(report)["message"])
+
+
+async def test_a_job_gains_no_rights_and_dumps_no_core(report_of: Looked, sink: Sink) -> None:
+    await report_of(shell("grep NoNewPrivs /proc/self/status; ulimit -c; ulimit -Hc"))
+    assert bytes(sink.log).split() == [b"NoNewPrivs:", b"1", b"0", b"0"]
+
+
+# Folders.
+
+
+async def test_a_clean_folder_serves_the_next_job_and_a_used_one_does_not(
+    tmp_path: Path, sink: Sink
+) -> None:
+    here = dataclasses.replace(
+        runner_context(tmp_path, sink), folders=FolderPool(tmp_path, kept_max=4)
+    )
+
+    async def ran(script: str, payload: bytes = b"{}") -> CompletedReport:
+        view = order("e1", shell(script), payload=msgspec.Raw(payload))
+        command = msgspec.json.decode(view.task, type=Task)
+        assert isinstance(command, Command)
+        return await ProcessRunner(view, command, here).run()
+
+    await ran('cat "$ROTA_PAYLOAD"; echo 1 > "$ROTA_RESULT"; exit 0', b'{"longer": "secret"}')
+    (kept,) = os.listdir(tmp_path)
+    report = await ran('cat "$ROTA_PAYLOAD"', b"[1]")
+    assert bytes(sink.log) == b"[1]", "the log of the second alone"
+    assert msgspec.json.decode(report.result) is None
+    for said in ("0.25", "0.5 whoever comes next does not hear of half a line", "0.75"):
+        await ran(f'(echo "{said}"; printf 0.9) > "$ROTA_PROGRESS"')
+    assert [progress for progress, _ in sink.progress] == [0.25, 0.5, 0.75]
+    await ran('touch x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"; rm x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"')
+    assert os.listdir(tmp_path) == [kept], "it is as it was, though not untouched"
+    dated_back = f"touch x; touch -d @{LONG_AGO_NS / 10**9:.9f} ."
+    another_pipe = 'mkfifo -m 600 ../new; mv ../new "$ROTA_PROGRESS"'
+    tampers = ("touch x", 'chmod 755 "$TMPDIR"', 'rm "$ROTA_PAYLOAD"', "touch ../x", dated_back)
+    for tamper in (*tampers, another_pipe):
+        await ran(tamper)
+        assert kept not in os.listdir(tmp_path)
+        await ran("true")
+        (kept,) = os.listdir(tmp_path)
+
+
+def test_the_guard_needs_no_installed_package() -> None:
+    """So it stays small; what it imports beyond the standard library would fail here."""
+    code = (
+        "import sys, types; sys.modules['rota'] = p = types.ModuleType('rota');"
+        f"p.__path__ = [{str(client.ROTA)!r}];"
+        "import rota.worker.supervisor.supervisor_loop; print(len(sys.modules))"
+    )
+    child = os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-I", "-S", "-c", code])
+    assert child == 0
+
+
+SPEAKS_FOR_ITS_SHIM = """
+import ctypes, os, socket, sys, time
+shim, get = os.pidfd_open(os.getppid()), ctypes.CDLL(None).syscall
+taken = [fd for number in range(3, 64) if (fd := get(438, shim, number, 0)) >= 0]
+if not taken:
+    sys.exit(77)
+# The guard's socket to the agent is older than the shim's own.
+socket.socket(fileno=taken[-1]).sendall(bytes.fromhex(sys.argv[1]))
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("said", ["0000000178", "ffffffff7878"])
+async def test_a_job_that_speaks_for_its_shim_ends_nobody_but_itself(
+    isolation: Isolation, said: str
+) -> None:
+    guard = supervisor_here(isolation)
+    neighbour = guard.spawn(launch("exec sleep 600"))
+    argv = [sys.executable, "-c", SPEAKS_FOR_ITS_SHIM, said]
+    ended = await guard.spawn(launch("", argv=argv, timeout_s=20.0)).ended
+    if ended.cause == "exit" and ended.returncode == 77:
+        pytest.skip("the kernel does not let it")
+    assert ended.cause == "shim"
+    assert not neighbour.ended.done()
+    assert guard.deaths == 0

@@ -1,0 +1,236 @@
+"""The guard's small parts: messages with descriptors, and groups that may or may not be made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rota.worker.supervisor.cgroups import open_cgroups
+from rota.worker.supervisor.messages import (
+    NO_NUMBER,
+    NO_PROGRAM,
+    PROGRAM_ENDED,
+    TREE_ENDED,
+    Bounds,
+    Channel,
+    ShimMessage,
+    pack_job,
+    read_shim_message,
+    unpack_job,
+)
+from rota.worker.supervisor.shim import Shim
+from rota.worker.supervisor.supervisor_loop import SupervisedJob
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    one, two = socket.socketpair()
+    for end in (one, two):
+        end.setblocking(False)  # noqa: FBT003  (it takes no names)
+    channels = Channel(one, takes_fds=True), Channel(two, takes_fds=True)
+    yield channels
+    for channel in channels:
+        channel.close()
+
+
+def name_of(fd: int) -> str:
+    return os.readlink(f"/proc/self/fd/{fd}")
+
+
+def test_descriptors_arrive_in_the_order_of_their_messages(
+    ends: tuple[Channel, Channel], tmp_path: Path
+) -> None:
+    here, there = ends
+    for number in range(5):
+        files = [
+            os.open(tmp_path / f"{number}-{k}", os.O_CREAT | os.O_RDONLY) for k in range(number)
+        ]
+        assert here.send(b"%d" % number, files)
+        for file in files:
+            os.close(file)
+    messages: list[bytes] = []
+    while len(messages) < 5:
+        messages += there.receive() or []
+    assert messages == [b"0", b"1", b"2", b"3", b"4"]
+    for number in range(5):
+        taken = there.take_fds(number)
+        assert [name_of(fd) for fd in taken] == [
+            str(tmp_path / f"{number}-{k}") for k in range(number)
+        ]
+        assert not any(os.get_inheritable(fd) for fd in taken)
+        for fd in taken:
+            os.close(fd)
+
+
+def test_what_the_other_side_does_not_read_is_kept_and_sent_later(
+    ends: tuple[Channel, Channel],
+) -> None:
+    here, there = ends
+    body = b"x" * 100_000
+    sent = [here.send(body) for _ in range(50)]
+    assert not sent[-1], "nobody reads, and yet nobody waits"
+    messages: list[bytes] = []
+    while len(messages) < 50:
+        messages += there.receive() or []
+        here.flush()
+    assert messages == [body] * 50
+    assert here.flush()
+
+
+def test_a_descriptor_that_has_to_wait_arrives_though_the_sender_has_closed_its_own(
+    ends: tuple[Channel, Channel], tmp_path: Path
+) -> None:
+    here, there = ends
+    body = b"x" * 100_000
+    while here.send(body):
+        pass
+    fd = os.open(tmp_path / "carried", os.O_CREAT | os.O_RDONLY)
+    assert not here.send(b"last", [fd])
+    os.close(fd)
+    messages: list[bytes] = []
+    while messages[-1:] != [b"last"]:
+        messages += there.receive() or []
+        here.flush()
+    (taken,) = there.take_fds(1)
+    assert name_of(taken) == str(tmp_path / "carried")
+    os.close(taken)
+
+
+def test_a_channel_whose_other_side_is_gone_keeps_nothing_that_it_could_not_send(
+    ends: tuple[Channel, Channel],
+) -> None:
+    here, there = ends
+    while here.send(b"x" * 100_000):
+        pass
+    before = os.listdir("/proc/self/fd")
+    with open(os.devnull) as file:
+        assert not here.send(b"x", [file.fileno()])
+    there.close()
+    assert here.flush()
+    assert len(os.listdir("/proc/self/fd")) == len(before) - 1, "the other side's own"
+    assert here.send(b"x")
+    assert here.receive() is None
+
+
+def test_version_2_moves_agent_and_guard_aside_and_asks_for_both_controllers(
+    tmp_path: Path,
+) -> None:
+    own = tmp_path / "own"
+    own.write_text("0::/unit\n")
+    top = tmp_path / "fs"
+    (top / "unit").mkdir(parents=True)
+    (top / "cgroup.controllers").write_text("memory pids")
+    groups = open_cgroups(42, str(top), str(own))
+    assert groups.kinds() == {"memory": "cgroup v2", "pids": "cgroup v2"}
+    assert (top / "unit/cgroup.subtree_control").read_text() == "+memory +pids"
+    place = top / "unit" / f"rota-{os.getpid()}"
+    assert (place / "cgroup.subtree_control").read_text() == "+memory +pids"
+    assert (top / "unit" / f"rota-{os.getpid()}-self/cgroup.procs").exists()
+    group = groups.make(20, 1 << 20)
+    assert group is not None
+    assert (place / "1/pids.max").read_text() == "21", "its shim counts too"
+    assert (place / "1/memory.max").read_text() == str(1 << 20)
+    (place / "1/memory.events").write_text("low 0\noom 1\noom_kill 1\n")
+    (place / "1/memory.peak").write_text("4096\n")
+    (place / "1/pids.events").write_text("max 7\n")
+    assert (group.killed_for_memory(), group.peak(), group.forks_refused()) == (True, 4096, 7)
+
+
+@pytest.mark.parametrize(("peak", "used"), [("4096\n", 4096), (None, 1 << 20)])
+def test_a_job_that_the_kernel_ended_with_its_shim_is_known_to_have_run_out_of_memory(
+    tmp_path: Path, peak: str | None, used: int
+) -> None:
+    """Version 2 ends all of a group at once; kernels before 5.19 do not say what it had."""
+    (tmp_path / "own").write_text("0::/\n")
+    (tmp_path / "fs").mkdir()
+    (tmp_path / "fs/cgroup.controllers").write_text("memory pids")
+    group = open_cgroups(42, str(tmp_path / "fs"), str(tmp_path / "own")).make(20, 1 << 20)
+    assert group is not None
+    (folder,) = (tmp_path / "fs").glob("rota-*/1")
+    (folder / "memory.events").write_text("low 0\noom 1\noom_kill 2\n")
+    if peak is not None:
+        (folder / "memory.peak").write_text(peak)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        shim = Shim(1, ours, Bounds(memory=1 << 20))
+        shim.group = group
+        said = {"key": 1, "after": None, "grace": 5.0, "timeout": None, "deadline": None}
+        charge = SupervisedJob(said, shim, now=0.0)
+        charge.cause = "shim"
+        group.remove()
+        shutil.rmtree(folder)
+        account = charge.end_report()
+    assert (account["cause"], account["used"]) == ("memory", used)
+
+
+def test_where_no_group_may_be_made_there_is_none(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("4:memory:/elsewhere\n3:pids:/\n0::/\n")
+    groups = open_cgroups(42, str(tmp_path / "nowhere"), str(own))
+    assert groups.kinds() == {}
+    assert groups.make(20, 1 << 20) is None
+
+
+def test_groups_of_guards_that_died_are_swept(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("3:pids:/\n")
+    dead, alive = tmp_path / "pids/rota-999999999/1", tmp_path / f"pids/rota-{os.getppid()}"
+    dead.mkdir(parents=True)
+    alive.mkdir()
+    assert open_cgroups(42, str(tmp_path), str(own)).kinds() == {"pids": "cgroup v1"}
+    assert not dead.parent.exists()
+    assert alive.exists()
+
+
+def test_a_program_is_given_its_words_as_they_were_said() -> None:
+    argv = ["printf", "", "ü\n", "%s"]
+    env = {"A": "", "B": "x=y", "C": "ü"}
+    said = unpack_job(pack_job(argv, env, "/tmp", [(1, 0), (2, 0)]))
+    assert said == (
+        [word.encode() for word in argv],
+        {name.encode(): value.encode() for name, value in env.items()},
+        b"/tmp",
+        ((1, 0), (2, 0)),
+    )
+    assert unpack_job(pack_job(["true"], {}, "/", []))[1] == {}
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\0", "\ud800"])
+@pytest.mark.parametrize("place", ["argv", "env", "cwd"])
+def test_text_that_no_program_can_be_given_is_refused_before_it_is_sent(
+    text: str, place: str
+) -> None:
+    argv = ["true", text] if place == "argv" else ["true"]
+    env = {"A": text} if place == "env" else {"A": "b"}
+    with pytest.raises(ValueError, match=r"null byte|surrogates"):
+        pack_job(argv, env, text if place == "cwd" else "/", [])
+
+
+def test_what_a_shim_says_is_read_as_it_was_said_and_nothing_else_is_read_at_all() -> None:
+    for word in (
+        ShimMessage(NO_PROGRAM, NO_NUMBER, text="no ü here"),
+        ShimMessage(kind=3, number=9, peak=1 << 40, cpu_s=0.25),
+    ):
+        assert read_shim_message(word.packed()) == word
+    with pytest.raises(ValueError, match="a shim said"):
+        read_shim_message(b"{}")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        ShimMessage(TREE_ENDED, -1),
+        ShimMessage(PROGRAM_ENDED, 0x137F),
+        ShimMessage(TREE_ENDED, peak=-1),
+        ShimMessage(TREE_ENDED, cpu_s=float("nan")),
+        ShimMessage(TREE_ENDED, cpu_s=float("inf")),
+    ],
+)
+def test_an_end_that_no_process_can_have_is_no_shims_word(word: ShimMessage) -> None:
+    with pytest.raises(ValueError, match="which cannot be"):
+        read_shim_message(word.packed())
