@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from benchmarks.invented import DAY_MS, DAYS, RARE_PRIORITY, Invented, Trade, worker_id
-from rota.wire.cursors import make_cursor
+from rota.wire.formats import make_cursor
 
 COUNTED = 10_000
 """How far the dashboard counts what an action on many would touch."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from rota.api.endpoints import OPERATIONS
 from rota.api.openapi.document import build_document
-from rota.wire.units import encode
+from rota.wire.formats import encode
 
 TARGET = Path(__file__).parents[1] / "dashboard" / "src" / "api" / "schema.gen.ts"
 OPENING = """\

@@ -1,4 +1,4 @@
-"""Lets `python -m rota` do what `rota` does."""
+"""Entry point of `python -m rota`, which does what the `rota` command does."""
 
 from rota.cli.main import main
 

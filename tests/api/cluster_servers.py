@@ -16,7 +16,7 @@ from rota.api.auth.authenticator import Access
 from rota.api.auth.token_cache import TokenCache
 from rota.api.cluster.leaderless_submit import SubmittedSpecs
 from rota.cli.start.cluster import join_cluster
-from rota.cli.start.hosting import EmbeddedServer, listen
+from rota.cli.start.http_server import EmbeddedServer, listen
 from rota.cli.start.up import ServerOptions
 from rota.core.commands import Timing
 from rota.engine.clock import SystemClock

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from rota.api.parsing.request import decode_json, read_batch
+from rota.wire.formats import dec_hook
 from rota.wire.jobs import BatchSpec
 from rota.wire.problems import ProblemError
-from rota.wire.units import dec_hook
 from tests.api.in_process_server import NOOP, InProcessServer
 
 JOB: dict[str, Any] = {"name": "a", "task": NOOP, "retry": {"delay": "2s"}}

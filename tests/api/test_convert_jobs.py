@@ -11,8 +11,8 @@ import pytest
 from rota.api.convert.jobs import JobBatch, terms_of
 from rota.api.ids import IdMint, KeyedMint, key_time
 from rota.core.commands import Key
+from rota.wire.formats import dec_hook
 from rota.wire.jobs import BatchSpec
-from rota.wire.units import dec_hook
 
 PLAIN: dict[str, Any] = {"name": "report", "task": {"kind": "command", "argv": ["true"]}}
 OTHERS: list[dict[str, Any]] = [

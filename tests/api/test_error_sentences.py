@@ -10,7 +10,7 @@ import pytest
 from msgspec import Meta
 
 from rota.api.parsing.request import decode_problem
-from rota.wire.patterns import PATTERN_TEXTS
+from rota.wire.formats import PATTERN_TEXTS
 
 PATTERN, MEANT = next(iter(PATTERN_TEXTS.items()))
 

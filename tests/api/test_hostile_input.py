@@ -19,8 +19,8 @@ from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
 from rota.api.pagination import read_cursor
 from rota.api.parsing.error_text import entry_path
 from rota.api.parsing.request import read_json
-from rota.wire import patterns
-from rota.wire.cursors import make_cursor
+from rota.wire import formats
+from rota.wire.formats import make_cursor
 from rota.wire.limits import BODY_BYTES_MAX
 from rota.wire.problems import ProblemError
 from tests.api.in_process_server import NOOP, InProcessServer
@@ -300,7 +300,7 @@ async def test_what_is_too_much_or_too_little_is_told_how_much_may_be(
 
 
 async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
-    said = set(patterns.PATTERN_TEXTS)
+    said = set(formats.PATTERN_TEXTS)
     for module in pkgutil.iter_modules(wire.__path__):
         found = importlib.import_module(f"rota.wire.{module.name}")
         kinds = [one for one in vars(found).values() if isinstance(one, type)]

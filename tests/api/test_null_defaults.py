@@ -10,8 +10,8 @@ import pytest
 from rota.api.endpoints import OPERATIONS
 from rota.api.parsing.null_defaults import without_nulls
 from rota.api.parsing.request import decode_json
+from rota.wire.formats import dec_hook
 from rota.wire.jobs import BatchSpec, JobSpec
-from rota.wire.units import dec_hook
 from tests.api.in_process_server import InProcessServer
 
 NOOP = {"kind": "noop"}

@@ -16,7 +16,7 @@ from rota.api import app
 from rota.api.endpoints import OPERATIONS
 from rota.api.openapi.document import build_document, example
 from rota.api.router import Operation
-from rota.wire.units import dec_hook
+from rota.wire.formats import dec_hook
 from tests.api.in_process_server import URL, InProcessServer
 
 DOCUMENT = json.loads(json.dumps(build_document(OPERATIONS, "1.2.3")))

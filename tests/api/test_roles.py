@@ -11,7 +11,7 @@ from rota.api.endpoints import OPERATIONS
 from rota.api.limits import ApiLimits
 from rota.api.router import Operation
 from rota.api.throttling.rate_limit import Throttle, WrongTokenLimiter
-from rota.cli.cell.tokens import ROLES
+from rota.cli.tokens import ROLES
 from rota.store.tokens import Role
 from rota.wire.tokens import RoleName
 from tests.api.in_process_server import NOOP, InProcessServer, open_server

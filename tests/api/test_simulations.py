@@ -12,12 +12,12 @@ import pytest
 from rota.api.deps import SimulatorError
 from rota.api.endpoints.simulations import Study, TraceFile
 from rota.api.limits import SIMULATION_JOBS_MAX
-from rota.cli.planning.simulation_process import SimulationProcess
-from rota.cli.planning.study_main import study_input, study_outcome
 from rota.cli.problems import Failure
+from rota.cli.simulation_process import SimulationProcess
+from rota.cli.study_main import study_input, study_outcome
+from rota.wire.formats import encode
 from rota.wire.limits import TRACE_BYTES_MAX
-from rota.wire.simulations import TraceQuery
-from rota.wire.units import encode
+from rota.wire.policy import TraceQuery
 from tests.api.in_process_server import InProcessServer, open_server
 
 LONG_AGO = "2020-01-01T00:00:00Z"

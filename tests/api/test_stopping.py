@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.start.hosting import EmbeddedServer
+from rota.cli.start.http_server import EmbeddedServer
 from rota.cli.start.up import ServerOptions
 from tests.api.in_process_server import HOST, TOKEN, InProcessServer
 from tests.api.test_http_protocol import until

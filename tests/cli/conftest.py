@@ -10,8 +10,8 @@ import pytest
 from rota.cli.connect import CommandLimits
 from rota.cli.main import run
 from tests.api.in_process_server import TOKEN as REAL_TOKEN
+from tests.sdk.fake_server import TOKEN, SmallServer
 from tests.sdk.real_server import real_server
-from tests.sdk.small_server import TOKEN, SmallServer
 
 
 @dataclass(frozen=True)

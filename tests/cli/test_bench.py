@@ -11,14 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.diagnose.bench_trial import (
-    Cost,
-    cost,
-    limit_of_call,
-    limit_of_rate,
-    percentile,
-    spent,
-)
+from rota.cli.bench_run import Cost, cost, limit_of_call, limit_of_rate, percentile, spent
 from rota.sdk import Client, discover
 from rota.sdk.calls import JobSearch
 from tests.cli.conftest import Rota

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.start.hosting import EmbeddedServer, Ticks, listen
+from rota.cli.start.http_server import EmbeddedServer, Ticks, listen
 from rota.cli.start.up import HttpOptions
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates")

@@ -9,7 +9,7 @@ import pytest
 from rota.store.sqlite.store import open_sqlite
 from rota.wire.service import ClusterView, LagView, NodeView
 from tests.cli.conftest import Rota
-from tests.sdk.small_server import SmallServer
+from tests.sdk.fake_server import SmallServer
 
 AT = "2026-11-15T10:00:00.000Z"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.diagnose.doctor import clock_checks, disk_checks, token_checks, version_check
+from rota.cli.doctor import clock_checks, disk_checks, token_checks, version_check
 from rota.sdk.discovery import Endpoint, discover
 from tests.cli.conftest import Rota
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 
 def verdicts(found: list[dict[str, str]]) -> dict[str, str]:

@@ -15,7 +15,7 @@ import pytest
 
 from rota.cli.connect import CommandLimits
 from tests.cli.conftest import Rota
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 
 @pytest.fixture

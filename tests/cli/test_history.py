@@ -12,7 +12,7 @@ import pytest
 
 from rota.wire.jobs import JobView
 from tests.cli.conftest import Rota
-from tests.sdk.small_server import SmallServer
+from tests.sdk.fake_server import SmallServer
 
 
 @pytest.fixture

@@ -13,8 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.start.event_loop import MemoryUpkeep, run_event_loop
-from rota.cli.start.large_pages import SIZE, adjoining, filled_pages, use_large_pages
+from rota.cli.start.event_loop import (
+    SIZE,
+    MemoryUpkeep,
+    adjoining,
+    filled_pages,
+    run_event_loop,
+    use_large_pages,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nobody else has such a call")
 

@@ -14,7 +14,7 @@ import pytest
 from rota import __version__
 from rota.cli.main import SECTIONS, tree
 from tests.cli.conftest import Rota
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 
 def modules_after(*args: str, **environ: str) -> list[str]:

@@ -16,9 +16,15 @@ import pytest
 
 from rota.sdk import Client, ConflictError, discover
 from rota.sdk.clock import SystemClock
-from rota.wire.executions import CompletionSpec, ProgressSpec
-from rota.wire.units import Duration
-from rota.wire.workers import HeartbeatSpec, LeaseSpec, RegisterSpec, ResourcesSpec
+from rota.wire.formats import Duration
+from rota.wire.workers import (
+    CompletionSpec,
+    HeartbeatSpec,
+    LeaseSpec,
+    ProgressSpec,
+    RegisterSpec,
+    ResourcesSpec,
+)
 from tests.cli.conftest import Rota
 
 pytestmark = pytest.mark.process

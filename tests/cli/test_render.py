@@ -6,10 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.cli.graph import branches
 from rota.cli.id_lookup import matching
-from rota.cli.jobs.dependency_view import branches
-from rota.cli.render import Column, cell_width, fitting
-from rota.cli.text import age, between, count, plain, plain_log, size_text, span
+from rota.cli.render import (
+    Column,
+    age,
+    between,
+    cell_width,
+    count,
+    fitting,
+    plain,
+    plain_log,
+    size_text,
+    span,
+)
 from rota.wire.jobs import GraphEdge, GraphNode, GraphView
 
 

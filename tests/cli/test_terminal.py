@@ -12,8 +12,8 @@ import termios
 
 import pytest
 
-from rota.cli.jobs.logs import LogWriter
-from tests.sdk.small_server import TOKEN, SmallServer
+from rota.cli.logs import LogWriter
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 
 def on_terminal(server: SmallServer, *args: str, columns: int = 80, **environ: str) -> str:

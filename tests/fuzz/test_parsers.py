@@ -26,11 +26,10 @@ from rota.api.parsing.cloudevents import read_events
 from rota.api.parsing.request import QueryReader, decode_json, read_json
 from rota.api.parsing.webhook_signatures import check_signature
 from rota.api.throttling.rate_limit import address_group
-from rota.cli import options
-from rota.cli.jobs.batch_submit import jobs_in
-from rota.cli.planning import simulate
-from rota.cli.planning.policy_trials import read_policy
+from rota.cli import options, simulate
 from rota.cli.problems import Failure
+from rota.cli.simulate import read_policy
+from rota.cli.submit import jobs_in
 from rota.core.errors import Invalid
 from rota.core.expressions import StepLimitError, parse_filter, parse_path, passes, read_filter
 from rota.core.schedules.cron import CronError, parse_cron
@@ -42,11 +41,17 @@ from rota.store.documents import Hook
 from rota.store.journal import decode_record
 from rota.store.postgres.connect import parse_address
 from rota.store.protocol import StoreError
-from rota.wire.cells import tag_in
-from rota.wire.cursors import make_cursor, parse_cursor
+from rota.wire.formats import (
+    dec_hook,
+    make_cursor,
+    parse_cursor,
+    parse_deadline,
+    parse_duration,
+    parse_size,
+    tag_in,
+)
 from rota.wire.problems import ProblemError
 from rota.wire.traces import TraceParent, parse_traceparent
-from rota.wire.units import dec_hook, parse_deadline, parse_duration, parse_size
 from tests.doubt import examples
 from tests.fuzz.shapes import altered, numbers, plain, raw, texts, values
 

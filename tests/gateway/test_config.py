@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.gateway.config import ConfigError, TenantRouter, make_config
-from rota.wire.cells import cell_tag
+from rota.wire.formats import cell_tag
 
 A, B = ("a", "http://127.0.0.1:1"), ("b", "https://b.example:7070/")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.wire.cells import cell_tag, tag_in
+from rota.wire.formats import cell_tag, tag_in
 from tests.gateway.fleet import Gateway, TestFleet, until
 
 CELLS = ("north", "south")

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from rota.sdk import Client
-from rota.wire.executions import ExecutionView
+from rota.wire.workers import ExecutionView
 from tests.process.cell import Cell, marked, until
 
 pytestmark = pytest.mark.process

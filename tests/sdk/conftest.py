@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rota.sdk import Client, Patience
-from tests.sdk.both import KINDS, OpenClient
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.async_as_blocking import KINDS, OpenClient
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 
 @pytest.fixture

@@ -12,13 +12,12 @@ import msgspec
 import uvicorn
 
 from rota.sdk import App, Client, Context, Fail
+from rota.sdk.arguments import document, error_record
 from rota.sdk.context import ContextInfo
 from rota.sdk.declare.functions import run_to_end
-from rota.sdk.documents import document, error_record
-from rota.wire.executions import CompletedReport
-from rota.wire.tasks import FUNCTION_CAPABILITY
-from rota.wire.units import ByteSize, Duration
-from rota.wire.workers import LeaseSpec, OrderView, RegisterSpec, ResourcesSpec
+from rota.wire.formats import ByteSize, Duration
+from rota.wire.jobs import FUNCTION_CAPABILITY
+from rota.wire.workers import CompletedReport, LeaseSpec, OrderView, RegisterSpec, ResourcesSpec
 from tests.api.in_process_server import TOKEN, open_server
 
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from rota.sdk import App, ArgumentError, Context, Job, JobFailed, JobFunction
+from rota.wire.formats import Duration
 from rota.wire.jobs import JobSpec, JobView
-from rota.wire.units import Duration
-from tests.sdk.small_cell import Seen
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.fake_cell import Seen
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 
 @dataclass

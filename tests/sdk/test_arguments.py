@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from rota.sdk.app import App
+from rota.sdk.arguments import ArgumentError, FunctionSignature, wants_context
 from rota.sdk.context import Context, ContextInfo
-from rota.sdk.declare.arguments import FunctionSignature, wants_context
-from rota.sdk.documents import ArgumentError
 
 LATER = """
 def later(order: Later, amount: int) -> Nobody: ...

@@ -20,7 +20,7 @@ from rota.sdk.lines.awaited_calls import LINES_MAX, AwaitedCalls
 from rota.sdk.lines.awaited_lines import Lines
 from rota.sdk.lines.messages import address_of
 from rota.sdk.lines.pool import SHORT_BYTES_MAX
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 ASK = Call("GET", "/jobs", bytes)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -21,7 +21,7 @@ from rota.sdk.errors import SilenceError, UnreachableError
 from rota.sdk.lines.blocking_lines import Lines
 from rota.sdk.lines.messages import KEPT_S
 from rota.sdk.request_plan import Answer
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 OK = b"HTTP/1.1 200 OK\r\nRetry-After: 3\r\nContent-Length: 2\r\n\r\nok"
 ASK: Call[bytes] = Call("POST", "/a", bytes, params=(("b", "1 2"),), body=b"{}", keyed=True)

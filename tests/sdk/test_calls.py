@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from rota.sdk import calls
 from rota.sdk.calls import JobSearch
 from rota.sdk.methods import admin_calls
-from rota.wire.jobs import BatchSpec, JobSpec, RetrySpec
-from rota.wire.tasks import Noop
+from rota.wire.formats import Duration, dec_hook
+from rota.wire.jobs import BatchSpec, JobSpec, Noop, RetrySpec
 from rota.wire.tokens import TokenSpec
-from rota.wire.units import Duration, dec_hook
 
 
 def test_a_job_may_be_a_mapping_or_the_typed_record() -> None:

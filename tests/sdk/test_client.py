@@ -26,10 +26,9 @@ from rota.sdk import (
 )
 from rota.sdk.batches import submit_many
 from rota.sdk.errors import KeyFormatError
-from rota.wire.jobs import BatchJobSpec, DependencySpec
-from rota.wire.tasks import Noop
-from tests.sdk.both import OpenClient
-from tests.sdk.small_server import TOKEN, SmallServer
+from rota.wire.jobs import BatchJobSpec, DependencySpec, Noop
+from tests.sdk.async_as_blocking import OpenClient
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 JOB = {"name": "hello", "task": {"kind": "command", "argv": ["true"]}}
 

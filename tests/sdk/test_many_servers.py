@@ -12,8 +12,8 @@ from rota.sdk import App, Client, LimitError, Patience, UnavailableError, Unreac
 from rota.sdk.clock import SystemClock
 from rota.sdk.request_plan import ClientState
 from rota.sdk.servers import Servers
-from tests.sdk.both import OpenClient
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.async_as_blocking import OpenClient
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 JOB = {"name": "hello", "task": {"kind": "noop"}}
 

@@ -25,7 +25,7 @@ from rota.store.postgres.connect import parse_address
 from rota.store.postgres.migrate import migrate_postgres
 from rota.wire.limits import PAYLOAD_BYTES_MAX
 from tests.postgres.cell import Cell
-from tests.sdk.small_server import TOKEN, SmallServer
+from tests.sdk.fake_server import TOKEN, SmallServer
 
 JOB = {"name": "hello", "task": {"kind": "noop"}, "payload": {"text": "Ünïcode 100%s $1"}}
 URL = "http://127.0.0.1:1"

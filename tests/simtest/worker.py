@@ -16,10 +16,9 @@ from structlog.typing import FilteringBoundLogger
 
 from rota.sdk.servers import Servers
 from rota.verify.history import History, WitnessLine
-from rota.wire.executions import CompletedReport
-from rota.wire.tasks import Command
-from rota.wire.units import ByteSize
-from rota.wire.workers import OrderView, RegisterSpec, ResourcesSpec
+from rota.wire.formats import ByteSize
+from rota.wire.jobs import Command
+from rota.wire.workers import CompletedReport, OrderView, RegisterSpec, ResourcesSpec
 from rota.worker.executor import Executor, RunnableTask
 from rota.worker.reports import StopReason, report_ended, report_exit
 from rota.worker.run_loop import FatalError, PollLoop, RunLoop

@@ -16,7 +16,7 @@ from rota.store.postgres.migrate import migrate_postgres
 from rota.store.postgres.partitions import DAY_MS, make_partitions
 from rota.store.protocol import InboxKind, SchemaError, Seq, StoreError
 from rota.store.queries import JobQuery
-from rota.wire.cells import cell_tag, tag_in
+from rota.wire.formats import cell_tag, tag_in
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put, run_of
 

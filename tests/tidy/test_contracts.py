@@ -52,7 +52,7 @@ def test_imports_point_down() -> None:
             "Inside the store on PostgreSQL",
         ),
         ("api/problems.py", "import rota.api.app", "Inside the api"),
-        ("cli/text.py", "import rota.cli.start.serve", "Inside the command line"),
+        ("cli/render.py", "import rota.cli.start.serve", "Inside the command line"),
         ("sdk/calls.py", "import rota.sdk.client", "Inside the sdk"),
     ],
 )

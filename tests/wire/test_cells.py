@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rota.api.ids import IdMint
 from rota.core.ids import execution_id
 from rota.core.model import JobId
-from rota.wire.cells import cell_tag, is_cell_name, tag_in
-from rota.wire.cursors import make_cursor, parse_cursor
+from rota.wire.formats import cell_tag, is_cell_name, make_cursor, parse_cursor, tag_in
 
 NOW = 1_700_000_000_000
 

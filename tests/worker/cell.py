@@ -9,14 +9,15 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from rota.wire.executions import CompletedReport, ProgressSpec
-from rota.wire.units import dec_hook, encode
+from rota.wire.formats import dec_hook, encode
 from rota.wire.workers import (
+    CompletedReport,
     HeartbeatAnswer,
     HeartbeatSpec,
     LeaseAnswer,
     LeaseSpec,
     OrderView,
+    ProgressSpec,
     RegisterAnswer,
     RegisterSpec,
 )

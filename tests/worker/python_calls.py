@@ -11,9 +11,8 @@ from typing import Any
 
 import msgspec
 
-from rota.wire.executions import CompletedReport
-from rota.wire.tasks import PythonCall
-from rota.wire.workers import OrderView
+from rota.wire.jobs import PythonCall
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.clock import BootClock
 from rota.worker.runners.process import RunnerContext
 from rota.worker.runners.python_call import PythonRunner

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from rota.wire.bundles import BundleView, Format
-from rota.wire.executions import ProgressSpec
+from rota.wire.workers import ProgressSpec
 from rota.worker.machine import GpuAllocator
 from rota.worker.runners.bundles import BundleCache, BundleStaging
 from rota.worker.runners.process import RunnerContext

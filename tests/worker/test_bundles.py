@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rota.wire.executions import CompletedReport
-from rota.wire.jobs import RequirementsView
-from rota.wire.tasks import BundleRun, Command, Container, Task
+from rota.wire.jobs import BundleRun, Command, Container, RequirementsView, Task
+from rota.wire.workers import CompletedReport
 from rota.worker.runners.bundles import BundleCache, BundleError
 from rota.worker.runners.process import ProcessRunner
 from rota.worker.server_client import AwayError

@@ -15,8 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rota.wire.jobs import RequirementsView
-from rota.wire.tasks import Container
+from rota.wire.jobs import Container, RequirementsView
 from rota.worker.runners.containers import find_engine
 from rota.worker.runners.process import ProcessRunner, RunnerContext
 from tests.worker import fake_engine

@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rota.wire.executions import CompletedReport
-from rota.wire.tasks import Command, Task
-from rota.wire.workers import OrderView
+from rota.wire.jobs import Command, Task
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.runners.process import ProcessRunner
 from rota.worker.supervisor.client import Isolation
 from tests.worker.orders import order, python, shell

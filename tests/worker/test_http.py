@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from rota.wire.executions import CompletedReport
-from rota.wire.tasks import HttpCall
+from rota.wire.jobs import HttpCall
+from rota.wire.workers import CompletedReport
 from rota.worker.runners.http_call import HttpRunner
 from rota.worker.runners.http_policy import AddressPolicy, HttpSessions, is_public
 from tests.worker.orders import order

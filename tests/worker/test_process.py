@@ -12,12 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rota.wire.bands import PlaceView, RankView
-from rota.wire.executions import CompletedReport
-from rota.wire.jobs import RequirementsView
-from rota.wire.tasks import Command, Task
+from rota.wire.groups import PlaceView, RankView
+from rota.wire.jobs import Command, RequirementsView, Task
 from rota.wire.traces import parse_traceparent
-from rota.wire.workers import OrderView
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.runners.process import ProcessRunner
 from rota.worker.server_client import AwayError, RefusedError
 from tests.worker.orders import order, python, shell

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from rota.wire.units import encode
+from rota.wire.formats import encode
 from rota.wire.workers import LeaseAnswer, RegisterAnswer, RegisterSpec
 from rota.worker.agent import open_agent_log
 from rota.worker.run_loop import PollLoop

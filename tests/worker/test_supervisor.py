@@ -15,10 +15,9 @@ import msgspec
 import psutil
 import pytest
 
-from rota.wire.executions import CompletedReport
-from rota.wire.jobs import RequirementsView
+from rota.wire.jobs import Command, RequirementsView, Task
 from rota.wire.queues import LimitsView
-from rota.wire.tasks import Command, Task
+from rota.wire.workers import CompletedReport
 from rota.worker.clock import BootClock
 from rota.worker.runners.process import ProcessRunner
 from rota.worker.runners.workspace import LONG_AGO_NS, FolderPool

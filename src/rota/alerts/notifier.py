@@ -29,7 +29,7 @@ from rota.alerts.limits import (
 from rota.alerts.rules import RANK, AlertRule, AlertSettings, Channel, Severity
 from rota.alerts.state import Notification, NotificationKind
 from rota.core.model import Instant
-from rota.wire.units import from_instant
+from rota.wire.formats import from_instant
 
 if TYPE_CHECKING:
     import aiohttp

@@ -20,8 +20,8 @@ from rota.api.openapi.document import build_document
 from rota.api.problems import respond
 from rota.api.router import Operation, OperationServer, PathServer, Router
 from rota.api.static_pages import PageServer, document_page, load_pages
+from rota.wire.formats import encode
 from rota.wire.problems import ProblemError
-from rota.wire.units import encode
 
 __all__ = ["AppDeps", "create_app"]
 

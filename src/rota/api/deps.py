@@ -46,8 +46,8 @@ from rota.store.object_index import ObjectIndex
 from rota.store.protocol import Logs, QueryStore
 from rota.traces.spans import PASS_THROUGH, TracePropagator
 from rota.wire.jobs import BulkAnswer
-from rota.wire.overview import AttentionView
 from rota.wire.problems import ProblemError
+from rota.wire.service import AttentionView
 
 if TYPE_CHECKING:
     from rota.api.cluster.forward import Forwarder

@@ -19,8 +19,8 @@ from rota.api.limits import HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, PARSE_BYTES
 from rota.api.parsing.request import mark_complete
 from rota.api.problems import RETRY_AFTER_S
 from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.wire.formats import encode
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
-from rota.wire.units import encode
 
 # Whoever sends rubbish must not fill the log with it; what fails on our side is told as an error.
 _logger = logging.getLogger("rota.http")

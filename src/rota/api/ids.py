@@ -15,7 +15,7 @@ from rota.api.limits import KEY_TIME_MS
 from rota.core.commands import Key
 from rota.core.model import Instant
 from rota.store.tokens import id_suffix
-from rota.wire.cells import cell_tag
+from rota.wire.formats import cell_tag
 
 _TAIL_BITS = 62
 """What a UUIDv7 leaves free beside time, version, variant and the twelve bits of the cell."""

@@ -11,7 +11,7 @@ from rota.api.auth.authenticator import NO_STORE, SECURITY_HEADERS
 from rota.api.convert.jobs import order_views
 from rota.api.deps import AppDeps
 from rota.core.outcome import PollAnswer
-from rota.wire.units import encode
+from rota.wire.formats import encode
 from rota.wire.workers import LeaseAnswer
 
 JSON = "application/json"

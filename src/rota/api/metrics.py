@@ -48,8 +48,8 @@ from rota.engine.membership import Membership
 from rota.engine.metrics import Histogram
 from rota.engine.ports import Brain, UnavailableError
 from rota.store.protocol import DurabilityLevel
-from rota.wire.overview import SampleView
-from rota.wire.units import from_instant
+from rota.wire.formats import from_instant
+from rota.wire.service import SampleView
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AUTOSCALE_TARGET_MS = 300_000

@@ -13,7 +13,7 @@ from rota.api.limits import PAGE_BYTES_MAX
 from rota.api.problems import invalid
 from rota.core.model import Execution, JobRecord
 from rota.store.queries import Page
-from rota.wire.cursors import make_cursor, parse_cursor
+from rota.wire.formats import make_cursor, parse_cursor
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 
 

@@ -31,8 +31,8 @@ from rota.store.protocol import (
     StoreFullError,
 )
 from rota.wire import problems as wire
+from rota.wire.formats import encode
 from rota.wire.problems import TITLES, TYPE_PREFIX, FieldError, Problem, ProblemError
-from rota.wire.units import encode
 
 RETRY_AFTER_S = 1
 """Told to those who met a limit or a server that is not ready."""

@@ -38,10 +38,10 @@ from rota.api.problems import fault, from_exception, invalid, respond
 from rota.api.streaming import Stream
 from rota.core.commands import Key
 from rota.store.tokens import AuditEntry
+from rota.wire.formats import dec_hook, encode
 from rota.wire.limits import BODY_BYTES_MAX, KEY_CHARS_MAX
 from rota.wire.problems import NO_HEADERS, ClientDisconnectedError, ProblemError
 from rota.wire.traces import parse_traceparent
-from rota.wire.units import dec_hook, encode
 
 Match: TypeAlias = tuple[ASGIApp, dict[str, str]]
 

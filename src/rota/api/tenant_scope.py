@@ -21,7 +21,7 @@ from rota.core.model import Execution, ExecutionId, JobId, JobRecord, Terms
 from rota.engine.ports import UnavailableError
 from rota.store.protocol import Outline, QueryStore
 from rota.store.queries import ExecutionQuery
-from rota.wire.cursors import make_cursor
+from rota.wire.formats import make_cursor
 from rota.wire.jobs import JobSpec, QueueName
 from rota.wire.problems import ProblemError
 

@@ -1,1 +1,3 @@
-"""Implements the command line, the only package that knows all others."""
+"""The `rota` command: a module for each command or noun, and what they share. The only package
+that may import all others.
+"""

@@ -11,8 +11,7 @@ import click
 import msgspec
 
 from rota.cli.problems import Failure, explain
-from rota.cli.render import print_json
-from rota.cli.text import plain
+from rota.cli.render import plain, print_json
 from rota.sdk import Client, Patience, RotaError, discover
 from rota.sdk.calls import Call
 from rota.sdk.discovery import URL_DEFAULT, Endpoint

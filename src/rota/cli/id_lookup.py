@@ -1,4 +1,8 @@
-"""Looks up the full id for what a person typed: a whole id, or its end or beginning."""
+"""Looks up the full id for what a person typed (a whole id, its end or beginning), and completes
+ids and names in the shell.
+
+Pressing a key must never hang or complain: a server that is away or slow completes nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+import click
+from click.shell_completion import CompletionItem
+
 from rota.cli.problems import Failure
-from rota.cli.text import plain
-from rota.sdk import Client, JobSearch
+from rota.cli.render import plain, short
+from rota.sdk import Client, JobSearch, Patience, RotaError
 from rota.wire.limits import PAGE_ITEMS_MAX
 
 T = TypeVar("T")
@@ -106,3 +113,64 @@ def by_name_or_id(
         raise Failure(f"there is no {kind} {plain(typed)!r}; see: rota {kind}s")
     ids = ", ".join(id_of(one) for one in named[:4])
     raise Failure(f"{plain(typed)!r} fits {len(named)} {kind}s: {ids}")
+
+
+COMPLETION_PATIENCE = Patience(retry_for_s=0.0, connect_s=0.5, read_s=1.0)
+JOBS_COMPLETED_MAX = 200
+
+
+def _completions(
+    ask: Callable[[Client], Iterable[tuple[str, str]]], typed: str
+) -> list[CompletionItem]:
+    try:
+        with Client(patience=COMPLETION_PATIENCE) as client:
+            found = list(ask(client))
+    except RotaError:
+        return []
+    return [
+        CompletionItem(name, help=plain(told)) for name, told in found if name.startswith(typed)
+    ]
+
+
+def complete_jobs(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Offers recent jobs, by the short ids that lists show."""
+    search = JobSearch(limit=JOBS_COMPLETED_MAX)
+    return _completions(
+        lambda client: (
+            (short(job.job_id), f"{job.name} {job.status}")
+            for job in client.jobs_page(search).items
+        ),
+        incomplete,
+    )
+
+
+def complete_workers(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(
+        lambda client: ((worker.name, worker.status) for worker in client.workers()), incomplete
+    )
+
+
+def complete_queues(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(lambda client: ((queue.name, "") for queue in client.queues()), incomplete)
+
+
+def complete_schedules(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(
+        lambda client: ((one.name, one.status) for one in client.schedules()), incomplete
+    )
+
+
+def complete_triggers(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return _completions(
+        lambda client: ((one.name, one.event) for one in client.triggers()), incomplete
+    )

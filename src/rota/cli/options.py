@@ -13,11 +13,10 @@ import click
 import msgspec
 
 from rota.cli.problems import Failure
-from rota.cli.text import now_ms
+from rota.cli.render import now_ms
 from rota.sdk.calls import JobSearch
-from rota.wire.cells import is_cell_name
+from rota.wire.formats import ByteSize, Deadline, Duration, is_cell_name, parse_duration, parse_size
 from rota.wire.limits import CELL_NAME_CHARS_MAX
-from rota.wire.units import ByteSize, Deadline, Duration, parse_duration, parse_size
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rota.cli.text import plain
+from rota.cli.render import plain
 from rota.sdk import (
     ApiError,
     Endpoint,

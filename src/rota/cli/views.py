@@ -9,13 +9,26 @@ from typing import Any
 
 import msgspec
 
-from rota.cli.render import Column, Columns, Facts, Styled, status_cell
-from rota.cli.text import age, amount, between, count, local, percent, short, size_text, span
-from rota.wire.executions import ExecutionView
+from rota.cli.render import (
+    Column,
+    Columns,
+    Facts,
+    Styled,
+    age,
+    amount,
+    between,
+    count,
+    local,
+    percent,
+    short,
+    size_text,
+    span,
+    status_cell,
+)
 from rota.wire.jobs import DeadlineView, JobView
 from rota.wire.queues import LimitsView, QueueView
 from rota.wire.schedules import ForeseenView
-from rota.wire.workers import AmountView, WorkerView
+from rota.wire.workers import AmountView, ExecutionView, WorkerView
 
 
 def deadline_line(deadline: DeadlineView) -> str:

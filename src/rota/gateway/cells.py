@@ -28,7 +28,7 @@ from rota.gateway.limits import (
     PROBE_EVERY_S,
 )
 from rota.gateway.problems import CellDownError
-from rota.wire.cells import cell_tag, tag_in
+from rota.wire.formats import cell_tag, tag_in
 from rota.wire.service import Health
 
 log = structlog.get_logger(__name__)

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from urllib.parse import urlsplit
 
 from rota.gateway.limits import CELLS_MAX, SERVERS_PER_CELL_MAX
-from rota.wire.cells import cell_tag, is_cell_name
+from rota.wire.formats import cell_tag, is_cell_name
 
 _BITS = 52
 """So many random bits and a half fit a float exactly: never 0, never 1."""

@@ -31,9 +31,9 @@ from rota.gateway.limits import LONG_ANSWER_S
 from rota.gateway.lists import add_up, combine_calendars, combine_queues
 from rota.gateway.metrics import METRICS_CONTENT_TYPE
 from rota.gateway.problems import retry_later
+from rota.wire.formats import encode
 from rota.wire.problems import FieldError, ProblemError
 from rota.wire.service import Health
-from rota.wire.units import encode
 
 
 async def show_alive(visit: GatewayRequest) -> Response:

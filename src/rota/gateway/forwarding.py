@@ -24,8 +24,8 @@ from rota.gateway.context import (
 )
 from rota.gateway.limits import ANSWER_BYTES_MAX, ANSWER_S, STREAM_SEND_S, WHOLE_BYTES_MAX
 from rota.gateway.problems import MISSING_HEADER, CellDownError, retry_later
+from rota.wire.formats import encode
 from rota.wire.problems import Problem, ProblemError
-from rota.wire.units import encode
 
 
 async def ask_cells(

@@ -28,9 +28,8 @@ from rota.gateway.forwarding import (
 )
 from rota.gateway.limits import CURSOR_CHARS_MAX
 from rota.gateway.problems import invalid
-from rota.wire.cursors import make_cursor, parse_cursor
+from rota.wire.formats import make_cursor, parse_cursor, to_instant
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
-from rota.wire.units import to_instant
 
 Places = dict[str, str | None]
 """Where each cell goes on: after the item with this key, or (None) from its beginning.

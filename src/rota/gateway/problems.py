@@ -5,8 +5,8 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from rota.gateway.limits import RETRY_AFTER_S
+from rota.wire.formats import encode
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, FieldError, Problem, ProblemError
-from rota.wire.units import encode
 
 CELL_HEADER = "Rota-Cell"
 """The cell that an answer came from, or that is down."""

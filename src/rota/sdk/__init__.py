@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rota.sdk.app import App
+    from rota.sdk.arguments import ArgumentError
     from rota.sdk.async_client import AsyncClient
     from rota.sdk.calls import JobSearch
     from rota.sdk.client import Client
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from rota.sdk.declare.handles import AsyncJob, Job
     from rota.sdk.declare.inline import Runs
     from rota.sdk.discovery import Endpoint, discover
-    from rota.sdk.documents import ArgumentError
     from rota.sdk.errors import (
         AnswerError,
         ApiError,
@@ -82,7 +82,7 @@ _HOMES = {
     "AnswerError": "errors",
     "ApiError": "errors",
     "App": "app",
-    "ArgumentError": "documents",
+    "ArgumentError": "arguments",
     "AsyncClient": "async_client",
     "AsyncJob": "declare.handles",
     "Cancelled": "job_exceptions",

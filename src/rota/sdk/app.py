@@ -1,4 +1,6 @@
-"""`App`: collects a program's functions that are jobs, and connects when one is submitted."""
+"""`App`: registers a program's functions as jobs, with their schedules and triggers, and connects
+when one is submitted.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
+from rota.sdk.arguments import FunctionSignature
 from rota.sdk.async_client import AsyncClient
 from rota.sdk.calls import JobLike
 from rota.sdk.client import Client
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.context import Context
-from rota.sdk.declare.arguments import FunctionSignature
 from rota.sdk.declare.functions import AsyncFunction, JobFunction, SyncFunction
 from rota.sdk.declare.handles import AsyncJob, AsyncPort, Job, Port
 from rota.sdk.declare.inline import AsyncRuns, Runs

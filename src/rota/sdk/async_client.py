@@ -26,8 +26,15 @@ from rota.sdk.servers import Servers
 from rota.sdk.transactions import refuse_key, submit_in_async
 from rota.sdk.watching import Event, JobWaiter
 from rota.wire.bundles import BundlePage, BundleView, Format, LinkView
-from rota.wire.events import ArrivalPage, EventPage, EventView, HookSpec, HookView
-from rota.wire.executions import ArtifactView, ExecutionPage, ExecutionView
+from rota.wire.events import (
+    ArrivalPage,
+    EventPage,
+    EventView,
+    HookSpec,
+    HookView,
+    TrialView,
+    TriggerView,
+)
 from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView
 from rota.wire.queues import QueueView
 from rota.wire.schedules import (
@@ -41,9 +48,8 @@ from rota.wire.schedules import (
     ScheduleView,
 )
 from rota.wire.service import ClusterView, Health, StatsView
-from rota.wire.triggers import TrialView, TriggerView
 from rota.wire.why import DryRunView, WhyView
-from rota.wire.workers import WorkerView
+from rota.wire.workers import ArtifactView, ExecutionPage, ExecutionView, WorkerView
 
 if TYPE_CHECKING:
     import httpx2

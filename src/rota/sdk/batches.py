@@ -1,4 +1,4 @@
-"""Submits any number of jobs in batches; `ref:` names reach across them."""
+"""Submits any number of jobs in batches; `ref:` names of dependencies reach across batches."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 from rota.sdk import calls
 from rota.sdk.calls import JobLike
 from rota.sdk.request_plan import ClientState, RequestPlan, check_key, fetch
+from rota.wire.formats import encode
 from rota.wire.jobs import DependencySpec, JobSpec
 from rota.wire.limits import BATCH_JOBS_MAX, BODY_BYTES_MAX
-from rota.wire.units import encode
 
 BATCH_BYTES_MAX = BODY_BYTES_MAX // 2
 """Of one request: half of what a server takes leaves room for proxies that take less."""

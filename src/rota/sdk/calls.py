@@ -12,23 +12,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from rota.wire.executions import (
+from rota.wire.formats import encode
+from rota.wire.jobs import BatchAnswer, BulkAnswer, BulkSpec, GraphView, JobPage, JobSpec, JobView
+from rota.wire.queues import CountAnswer, QueuePage, QueueView
+from rota.wire.service import ClusterView, Health, StatsView
+from rota.wire.why import DryRunBatchView, DryRunView, WhyView
+from rota.wire.workers import (
     ArtifactView,
     CompletionSpec,
     ExecutionPage,
     ExecutionView,
-    ProgressSpec,
-)
-from rota.wire.jobs import BatchAnswer, BulkAnswer, BulkSpec, GraphView, JobPage, JobSpec, JobView
-from rota.wire.queues import CountAnswer, QueuePage, QueueView
-from rota.wire.service import ClusterView, Health, StatsView
-from rota.wire.units import encode
-from rota.wire.why import DryRunBatchView, DryRunView, WhyView
-from rota.wire.workers import (
     HeartbeatAnswer,
     HeartbeatSpec,
     LeaseAnswer,
     LeaseSpec,
+    ProgressSpec,
     RegisterAnswer,
     RegisterSpec,
     WorkerPage,

@@ -1,6 +1,6 @@
 """The synchronous client: one method for every call of the API.
 
-Each method is a line: what a call looks like is in `calls`, how it travels in `flows`.
+Each method is a line: `calls` builds the request, `request_plan` sends and repeats it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from rota.sdk.servers import Servers
 from rota.sdk.transactions import refuse_key, submit_in
 from rota.sdk.watching import Event, JobWaiter
 from rota.wire.bundles import BundlePage, BundleView, Format, LinkView
-from rota.wire.events import ArrivalPage, EventPage, EventView, HookSpec, HookView
-from rota.wire.executions import (
-    ArtifactView,
-    CompletionSpec,
-    ExecutionPage,
-    ExecutionView,
-    ProgressSpec,
+from rota.wire.events import (
+    ArrivalPage,
+    EventPage,
+    EventView,
+    HookSpec,
+    HookView,
+    TrialView,
+    TriggerView,
 )
 from rota.wire.jobs import BulkAnswer, BulkSpec, GraphView, JobPage, JobView
 from rota.wire.queues import QueueView
@@ -46,13 +47,17 @@ from rota.wire.schedules import (
     ScheduleView,
 )
 from rota.wire.service import ClusterView, Health, StatsView
-from rota.wire.triggers import TrialView, TriggerView
 from rota.wire.why import DryRunView, WhyView
 from rota.wire.workers import (
+    ArtifactView,
+    CompletionSpec,
+    ExecutionPage,
+    ExecutionView,
     HeartbeatAnswer,
     HeartbeatSpec,
     LeaseAnswer,
     LeaseSpec,
+    ProgressSpec,
     RegisterAnswer,
     RegisterSpec,
     WorkerView,

@@ -1,4 +1,4 @@
-"""The SDK's only door to the real clock."""
+"""The SDK's clock: the only module of the package that reads the real one."""
 
 from __future__ import annotations
 

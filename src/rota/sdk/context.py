@@ -1,4 +1,6 @@
-"""The context of a running job function: what it knows of its job, how it reports, its trace."""
+"""The context of a running job function: its job, progress and log, cancellation, array and gang,
+trace.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typing import Any, Protocol
 
 from rota.sdk.clock import Clock, SystemClock
 from rota.sdk.job_exceptions import Cancelled
-from rota.wire.bands import PlaceView, RankView
+from rota.wire.groups import PlaceView, RankView
 from rota.wire.limits import MESSAGE_CHARS_MAX
 from rota.wire.traces import TraceParent, parse_traceparent
 

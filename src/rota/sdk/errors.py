@@ -1,4 +1,4 @@
-"""Everything that can go wrong with a call, one tree: catch `RotaError` for all of it."""
+"""Exceptions of calls, one tree: catch `RotaError` for all of them."""
 
 from __future__ import annotations
 

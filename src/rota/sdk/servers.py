@@ -1,4 +1,5 @@
-"""Which of a cell's servers is asked next: the next when one is away, the leader where it is named.
+"""Fail-over: which of a cell's servers is asked next; the next one when one is away, the leader
+where it is named.
 
 No I/O and no clock: clients and workers say what happened. Every step gives the same result when
 two threads that share a client take it at once for the same failure, so there is no lock.

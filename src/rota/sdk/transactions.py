@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
+from rota.sdk.arguments import type_name
 from rota.sdk.calls import JobLike
-from rota.sdk.documents import type_name
 from rota.sdk.errors import InvalidError
+from rota.wire.formats import dec_hook, encode
 from rota.wire.jobs import JobSpec
 from rota.wire.limits import PAYLOAD_BYTES_MAX
 from rota.wire.problems import FieldError, Problem
-from rota.wire.units import dec_hook, encode
 
 # As text first: an application may have told its driver to write jsonb in a way of its own.
 _SQL = "select rota.submit(%s::text::jsonb)"

@@ -1,7 +1,7 @@
-"""Waits for jobs and follows logs and the event stream (server-sent events).
+"""Waits for jobs, and follows logs and the event stream (server-sent events).
 
-Streams make it fast, asking makes it right: whenever a stream breaks or falls silent, the state is
-read again, so a change that was missed costs a moment and nothing else.
+Streams make it fast, polling makes it right: whenever a stream breaks or falls silent, the state
+is read again, so a change that was missed costs a moment and nothing else.
 """
 
 from __future__ import annotations

@@ -1,1 +1,3 @@
-"""SPEAKS: the public contract as typed records. Knows nobody."""
+"""The public contract as typed records: what the HTTP API takes and answers. Imports nothing else
+of Rota.
+"""

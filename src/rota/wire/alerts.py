@@ -1,4 +1,6 @@
-"""Alerts: rules that watch the figures of a cell, who is told, and what holds now."""
+"""Alerts: rules about the metrics of a cell, their state, silences, channels, and notifications
+sent.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,9 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from rota.wire.formats import ANY_URL, Duration, SomeTime
 from rota.wire.jobs import QueueName, Time
 from rota.wire.limits import ALERT_URL_CHARS_MAX
-from rota.wire.patterns import ANY_URL
-from rota.wire.units import Duration, SomeTime
 
 ConditionName: TypeAlias = Literal[
     "backlog_grows",

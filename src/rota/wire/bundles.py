@@ -1,4 +1,6 @@
-"""Bundles: code or data that is uploaded for jobs."""
+"""Bundles: files or archives of code and data that are uploaded for jobs; uploads and links to
+files.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rota.wire.formats import SHA256
 from rota.wire.jobs import Time
-from rota.wire.patterns import SHA256
 
 Sha256: TypeAlias = Annotated[
     str,

@@ -1,4 +1,4 @@
-"""Every bound that the public sees, named, with its reason."""
+"""Limits of the public contract, named and with reasons: sizes, lengths, counts, page sizes."""
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 """One request's body: a full batch of 10,000 jobs with payloads of 3 KiB fits."""

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details."""
+"""Problem details (RFC 9457): errors as the API answers them, and exceptions that carry them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Schedules, what becomes of their instants, and calendars of holidays."""
+"""Schedules (cron, interval, once), their occurrences, backfills and previews, deployment, and
+calendars of holidays.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rota.wire.formats import PLAIN, WORD, Duration, SomeTime
 from rota.wire.jobs import JobSpec, Moment, Name, Priority, Time
 from rota.wire.limits import (
     BACKFILL_PARALLEL_MAX,
@@ -20,8 +23,6 @@ from rota.wire.limits import (
     PREVIEW_ITEMS_MAX,
     ZONE_CHARS_MAX,
 )
-from rota.wire.patterns import PLAIN, WORD
-from rota.wire.units import Duration, SomeTime
 
 CronText: TypeAlias = Annotated[
     str,

@@ -1,4 +1,4 @@
-"""Tokens and the audit trail, as they are asked for and answered."""
+"""Access tokens with their roles, and the audit log."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from rota.wire.formats import PLAIN, SomeTime
 from rota.wire.jobs import QueueName, Time
 from rota.wire.limits import NAME_CHARS_MAX
-from rota.wire.patterns import PLAIN
-from rota.wire.units import SomeTime
 
 RoleName: TypeAlias = Literal["admin", "operator", "submitter", "worker", "viewer"]
 TokenName: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=PLAIN)]

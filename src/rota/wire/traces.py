@@ -1,4 +1,4 @@
-"""W3C trace context: how a job's trace is named, and which spans it is made of.
+"""W3C trace context: the trace of a job, and the spans it is made of.
 
 Span ids are digests of what they are about, so that a server, a worker and a program in another
 language name the same span without having to ask each other.

@@ -1,4 +1,6 @@
-"""Why a job waits, what would help, when it will start; and what a submission would come to."""
+"""Explanations: why a job waits, what would help, when it will start; and what a submission would
+come to.
+"""
 
 from __future__ import annotations
 

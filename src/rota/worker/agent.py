@@ -20,9 +20,9 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from rota.sdk.servers import Servers
+from rota.wire.formats import ByteSize
+from rota.wire.jobs import BUNDLE_CAPABILITY, CONTAINER_CAPABILITY, FUNCTION_CAPABILITY
 from rota.wire.limits import LEASE_ORDERS_MAX
-from rota.wire.tasks import BUNDLE_CAPABILITY, CONTAINER_CAPABILITY, FUNCTION_CAPABILITY
-from rota.wire.units import ByteSize
 from rota.wire.workers import RegisterSpec, ResourcesSpec
 from rota.worker.clock import BootClock
 from rota.worker.executor import Executor, RunnerDeps

@@ -14,9 +14,8 @@ from typing import Any, Protocol, TypeAlias, assert_never
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from rota.wire.executions import CompletedReport
-from rota.wire.tasks import BundleRun, Command, Container, HttpCall, Noop, PythonCall, Task
-from rota.wire.workers import OrderView
+from rota.wire.jobs import BundleRun, Command, Container, HttpCall, Noop, PythonCall, Task
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.clock import MonotonicClock
 from rota.worker.reports import StopReason, report_failed, report_noop
 from rota.worker.runners.http_call import HttpRunner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.wire.bands import PlaceView, RankView
+from rota.wire.groups import PlaceView, RankView
 
 GROUP_VARIABLES = (
     "ROTA_ARRAY_ID",

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from rota.wire.executions import NOTHING, CompletedReport
 from rota.wire.limits import LEASE_REPORTS_MAX
+from rota.wire.workers import NOTHING, CompletedReport
 
 Status: TypeAlias = Literal["succeeded", "failed", "timed_out", "cancelled"]
 StopReason: TypeAlias = Literal["cancelled", "shutdown"]

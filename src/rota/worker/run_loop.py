@@ -15,7 +15,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from rota.sdk.backoff import delay_s
-from rota.wire.units import encode
+from rota.wire.formats import encode
 from rota.wire.workers import HeartbeatAnswer, LeaseAnswer, RegisterAnswer, RegisterSpec
 from rota.worker.clock import MonotonicClock
 from rota.worker.executor import Executor

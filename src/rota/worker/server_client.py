@@ -20,10 +20,9 @@ from rota.sdk.lines.awaited_lines import Lines
 from rota.sdk.lines.messages import BrokenError
 from rota.sdk.servers import Servers
 from rota.wire.bundles import BundleView, UploadView
-from rota.wire.executions import ProgressSpec
+from rota.wire.formats import encode
 from rota.wire.problems import Problem
-from rota.wire.units import encode
-from rota.wire.workers import LEADER_HEADER
+from rota.wire.workers import LEADER_HEADER, ProgressSpec
 from rota.worker.clock import MonotonicClock
 
 CONNECT_S = 3.0

@@ -28,10 +28,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.wire.executions import CompletedReport
+from rota.wire.formats import Duration
 from rota.wire.limits import LEASE_ORDERS_MAX
-from rota.wire.units import Duration
 from rota.wire.workers import (
+    CompletedReport,
     HeartbeatAnswer,
     HeartbeatSpec,
     LeaseAnswer,

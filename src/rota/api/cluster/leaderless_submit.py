@@ -23,10 +23,10 @@ from rota.core.outcome import JobsAccepted, decode_receipt
 from rota.engine.inbox import decode_submission, encode_submission
 from rota.engine.ports import Clock
 from rota.store.protocol import InboxEntry, InboxKind, Store
+from rota.wire.formats import dec_hook
 from rota.wire.jobs import JobSpec
 from rota.wire.limits import NAME_CHARS_MAX, PAYLOAD_BYTES_MAX
 from rota.wire.problems import ProblemError
-from rota.wire.units import dec_hook
 
 _INVALID_NAME = "invalid"
 

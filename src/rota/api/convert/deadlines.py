@@ -8,12 +8,12 @@ from rota.core.info_model import DeadlineInfo
 from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobRecord
 from rota.engine.ports import Brain
-from rota.wire import units
+from rota.wire import formats
+from rota.wire.formats import from_instant, from_instant_or_none, number, to_instant
 from rota.wire.jobs import DeadlineView, JobSpec, JobView
-from rota.wire.units import from_instant, from_instant_or_none, number, to_instant
 
 
-def finish_by_of(given: units.Deadline | None, created_at: Instant, field: str) -> Instant | None:
+def finish_by_of(given: formats.Deadline | None, created_at: Instant, field: str) -> Instant | None:
     """The time that is meant; a length counts from when the job is submitted."""
     if given is None:
         return None

@@ -10,7 +10,7 @@ from rota.core.explain.remedies import Remedy
 from rota.core.info_model import Cause, Explanation, Position
 from rota.core.model import JobRecord, WorkerId
 from rota.engine.ports import NEVER, Accuracy, Estimate, Outlook
-from rota.wire.units import from_instant, from_instant_or_none
+from rota.wire.formats import from_instant, from_instant_or_none
 from rota.wire.why import (
     AccuracyView,
     CauseView,

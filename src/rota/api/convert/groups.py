@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from rota.core.group_model import Array, Gang, GroupContext, GroupMember, GroupProgress
 from rota.core.model import Affinity, JobRecord, LabelSelector, Needs
 from rota.core.runtime_estimates import MeasuredUsage
-from rota.wire.affinity import AffinitySpec, AffinityView, LabelValues
-from rota.wire.bands import ArrayView, GangView, PlaceView, RankView
-from rota.wire.executions import CompletionSpec
-from rota.wire.jobs import JobSpec, JobView
-from rota.wire.units import number
+from rota.wire.formats import number
+from rota.wire.groups import ArrayView, GangView, PlaceView, RankView
+from rota.wire.jobs import AffinitySpec, AffinityView, JobSpec, JobView, LabelValues
+from rota.wire.workers import CompletionSpec
 
 _NOTHING = Affinity()
 _USED_MAX = 1 << 62

@@ -56,27 +56,7 @@ from rota.core.model import (
 from rota.core.outcome import Order
 from rota.store.files.artifacts import Output
 from rota.traces.spans import TracePropagator
-from rota.wire.executions import ArtifactView, ExecutionView
-from rota.wire.jobs import (
-    EMPTY_PAYLOAD,
-    PLAIN_REQUIREMENTS,
-    PLAIN_RETRY,
-    BatchJobSpec,
-    ConcurrencyView,
-    DependencySpec,
-    DependencyView,
-    JobSpec,
-    JobView,
-    Requirements,
-    RequirementsView,
-    RetrySpec,
-    RetryView,
-)
-from rota.wire.limits import PAYLOAD_BYTES_MAX, TASK_BYTES_MAX
-from rota.wire.problems import ProblemError
-from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
-from rota.wire.tasks import FUNCTION_CAPABILITY, HttpCall, PythonCall, Task, implied_capabilities
-from rota.wire.units import (
+from rota.wire.formats import (
     ByteSize,
     Duration,
     encode,
@@ -86,7 +66,38 @@ from rota.wire.units import (
     number,
     to_instant,
 )
-from rota.wire.workers import AmountView, OrderView, ResourcesSpec, WorkerResources, WorkerView
+from rota.wire.jobs import (
+    EMPTY_PAYLOAD,
+    FUNCTION_CAPABILITY,
+    PLAIN_REQUIREMENTS,
+    PLAIN_RETRY,
+    BatchJobSpec,
+    ConcurrencyView,
+    DependencySpec,
+    DependencyView,
+    HttpCall,
+    JobSpec,
+    JobView,
+    PythonCall,
+    Requirements,
+    RequirementsView,
+    RetrySpec,
+    RetryView,
+    Task,
+    implied_capabilities,
+)
+from rota.wire.limits import PAYLOAD_BYTES_MAX, TASK_BYTES_MAX
+from rota.wire.problems import ProblemError
+from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
+from rota.wire.workers import (
+    AmountView,
+    ArtifactView,
+    ExecutionView,
+    OrderView,
+    ResourcesSpec,
+    WorkerResources,
+    WorkerView,
+)
 
 T = TypeVar("T")
 

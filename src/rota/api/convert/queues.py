@@ -7,8 +7,8 @@ from msgspec import UNSET
 from rota.api.convert.jobs import value_or_none
 from rota.core.commands import Key, Preloaded, PutQueueSettings
 from rota.core.model import RateLimit
+from rota.wire.formats import ByteSize
 from rota.wire.queues import LimitsSpec, QueueSpec
-from rota.wire.units import ByteSize
 
 
 def settings_of(

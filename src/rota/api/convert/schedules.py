@@ -30,7 +30,8 @@ from rota.core.schedule_model import (
 )
 from rota.core.schedules.recurrence import PreviewedInstant
 from rota.engine.time_zones import zone_names
-from rota.wire.jobs import JobSpec
+from rota.wire.formats import from_instant, from_instant_or_none, number, to_instant
+from rota.wire.jobs import JobSpec, Noop
 from rota.wire.problems import FieldError, ProblemError
 from rota.wire.schedules import (
     CalendarSpec,
@@ -44,8 +45,6 @@ from rota.wire.schedules import (
     ScheduleSpec,
     ScheduleView,
 )
-from rota.wire.tasks import Noop
-from rota.wire.units import from_instant, from_instant_or_none, number, to_instant
 
 _UNNAMED = JobSpec(name="preview", task=Noop())
 

@@ -25,20 +25,19 @@ from rota.core.trigger_model import (
     TriggerDecision,
     TriggerDefinition,
 )
-from rota.wire.events import ArrivalView, EventOutcome, EventView
-from rota.wire.jobs import JobSpec
-from rota.wire.problems import FieldError, ProblemError
-from rota.wire.queues import RateLimitView
-from rota.wire.triggers import (
+from rota.wire.events import (
+    ArrivalView,
     BatchingSpec,
     BatchingView,
     DebounceSpec,
     DebounceView,
+    EventOutcome,
+    EventView,
     TrialView,
     TriggerSpec,
     TriggerView,
 )
-from rota.wire.units import (
+from rota.wire.formats import (
     Duration,
     encode,
     from_instant,
@@ -46,6 +45,9 @@ from rota.wire.units import (
     number,
     parse_duration,
 )
+from rota.wire.jobs import JobSpec
+from rota.wire.problems import FieldError, ProblemError
+from rota.wire.queues import RateLimitView
 
 NameOf = Callable[[str], str | None]
 

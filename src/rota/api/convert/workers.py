@@ -12,11 +12,10 @@ from rota.api.convert.jobs import free_json
 from rota.api.problems import invalid
 from rota.core.commands import Completion, Running
 from rota.core.model import ExecutionId, ExecutionState
-from rota.wire.executions import NOTHING, CompletedReport, CompletionSpec
+from rota.wire.formats import encode
 from rota.wire.limits import MESSAGE_CHARS_MAX, RESULT_BYTES_MAX, TASK_BYTES_MAX
 from rota.wire.problems import ProblemError
-from rota.wire.units import encode
-from rota.wire.workers import RunningReport
+from rota.wire.workers import NOTHING, CompletedReport, CompletionSpec, RunningReport
 
 _NULL = b"null"
 _X = ExecutionState

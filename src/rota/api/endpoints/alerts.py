@@ -53,9 +53,9 @@ from rota.wire.alerts import (
     SilenceView,
     StateName,
 )
+from rota.wire.formats import Duration, from_instant, from_instant_or_none, number
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
-from rota.wire.units import Duration, from_instant, from_instant_or_none, number
 
 V = TypeVar("V")
 

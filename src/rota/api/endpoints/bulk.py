@@ -26,9 +26,9 @@ from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError
 from rota.store.queries import JobQuery
+from rota.wire.formats import to_instant
 from rota.wire.jobs import BulkAnswer, BulkSpec, JobFilter
 from rota.wire.problems import ProblemError
-from rota.wire.units import to_instant
 
 Act = Callable[[JobRecord], Awaitable[Any]]
 

@@ -41,11 +41,10 @@ from rota.wire.bundles import (
     Sha256,
     UploadView,
 )
-from rota.wire.jobs import JobSpec, QueueName
+from rota.wire.formats import Duration, from_instant
+from rota.wire.jobs import BundleRun, JobSpec, QueueName, bundles_of
 from rota.wire.limits import BUNDLE_BYTES_MAX, PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
-from rota.wire.tasks import BundleRun, bundles_of
-from rota.wire.units import Duration, from_instant
 
 Size = Annotated[int, Meta(ge=1, le=BUNDLE_BYTES_MAX)]
 

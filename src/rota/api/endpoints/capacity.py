@@ -25,27 +25,25 @@ from rota.core.capacity import (
 )
 from rota.core.model import Resources, UsageDay
 from rota.core.runtime_estimates import DAY_MS, Sketch, UsageHistory, suggested_resources
-from rota.wire.autoscale import (
+from rota.wire.capacity import (
+    AmountsView,
     AutoscaleView,
     InflowView,
     KindView,
     QueueDemandView,
     ShapeView,
     SizeView,
-    WorkerCountView,
-)
-from rota.wire.jobs import Amount, Moment
-from rota.wire.limits import REPORT_DAYS_MAX, REPORT_ITEMS_MAX
-from rota.wire.reports import (
-    AmountsView,
     SpreadView,
     UsedView,
     WasteItem,
     WasteSums,
     WasteTenant,
     WasteView,
+    WorkerCountView,
 )
-from rota.wire.units import ByteSize, Duration, SomeTime, from_instant, milli, number, to_instant
+from rota.wire.formats import ByteSize, Duration, SomeTime, from_instant, milli, number, to_instant
+from rota.wire.jobs import Amount, Moment
+from rota.wire.limits import REPORT_DAYS_MAX, REPORT_ITEMS_MAX
 
 _SIZE = "Of a worker that would be added; without these: such as there are."
 

@@ -16,8 +16,8 @@ from rota.api.pagination import PageSize
 from rota.api.router import Call, Operation
 from rota.core.model import JobRecord, JobState
 from rota.store.queries import JobQuery
-from rota.wire.overview import ErrorGroupPage, ErrorGroupView
-from rota.wire.units import from_instant
+from rota.wire.formats import from_instant
+from rota.wire.service import ErrorGroupPage, ErrorGroupView
 
 _VARYING = re.compile(
     r"0x[0-9a-fA-F]+"

@@ -37,9 +37,9 @@ from rota.wire.events import (
     HookSpec,
     HookView,
 )
+from rota.wire.formats import from_instant, number
 from rota.wire.limits import EVENT_BYTES_MAX, PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
-from rota.wire.units import from_instant, number
 
 
 class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -19,9 +19,14 @@ from rota.core.errors import NotFound, StaleFence
 from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
 from rota.core.outcome import ExecutionAnswer
 from rota.store.queries import ExecutionQuery
-from rota.wire.executions import CompletionSpec, ExecutionPage, ExecutionView, ProgressSpec
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
-from rota.wire.workers import HeartbeatAnswer
+from rota.wire.workers import (
+    CompletionSpec,
+    ExecutionPage,
+    ExecutionView,
+    HeartbeatAnswer,
+    ProgressSpec,
+)
 
 
 class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):

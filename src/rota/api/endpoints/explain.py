@@ -26,8 +26,8 @@ from rota.engine.ports import Brain, ObservedCause
 from rota.store.protocol import Direction, Edge, Outline
 from rota.store.queries import ExecutionQuery
 from rota.store.rows import edges_upstream, outline_of
+from rota.wire.formats import from_instant, from_instant_or_none, number
 from rota.wire.jobs import DeadlineView, GraphEdge, GraphNode, GraphView
-from rota.wire.units import from_instant, from_instant_or_none, number
 from rota.wire.why import PhaseView, WhyView
 
 _WAIT_AFTER = {

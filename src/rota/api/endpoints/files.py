@@ -32,8 +32,8 @@ from rota.store.files.artifacts import WHOLE, Content, OutOfRangeError, Range, c
 from rota.store.files.uploads import Spool, SpooledFile
 from rota.store.limits import OBJECT_BYTES_MAX, OBJECT_BYTES_MIN
 from rota.wire.bundles import LinkView, Sha256, UploadView
-from rota.wire.executions import ArtifactView
 from rota.wire.problems import ClientDisconnectedError, ProblemError
+from rota.wire.workers import ArtifactView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ from rota.engine.durability import DurabilityMonitor
 from rota.engine.ports import Brain, Outlook, UnavailableError
 from rota.store.protocol import QueryStore
 from rota.store.queries import JobQuery, Page
-from rota.wire.executions import ExecutionView
+from rota.wire.formats import dec_hook, to_instant
 from rota.wire.jobs import (
     BatchAnswer,
     BatchJobSpec,
@@ -80,8 +80,8 @@ from rota.wire.jobs import (
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
 from rota.wire.traces import parse_traceparent
-from rota.wire.units import dec_hook, to_instant
 from rota.wire.why import DryRunBatchView, DryRunView
+from rota.wire.workers import ExecutionView
 
 
 async def dry_run(call: Call[Any, Any], specs: Sequence[JobSpec]) -> list[DryRunView]:

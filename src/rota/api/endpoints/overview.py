@@ -52,8 +52,9 @@ from rota.core.model import (
 from rota.core.schedule_model import OccurrenceDecision
 from rota.store.protocol import Outline, QueryStore
 from rota.store.queries import ExecutionQuery, JobQuery, Sampled, SampleQuery
+from rota.wire.formats import encode, from_instant, from_instant_or_none, to_instant
 from rota.wire.jobs import Moment
-from rota.wire.overview import (
+from rota.wire.service import (
     AttentionView,
     BarView,
     ConcernView,
@@ -61,12 +62,11 @@ from rota.wire.overview import (
     HistoryView,
     ReservedView,
     SessionView,
+    StatsView,
     TimelineBucketsView,
     TimelineView,
     WorkerBucketsView,
 )
-from rota.wire.service import StatsView
-from rota.wire.units import encode, from_instant, from_instant_or_none, to_instant
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -19,9 +19,9 @@ from rota.core.info_model import TenantInfo
 from rota.core.model import Quota
 from rota.core.outcome import PolicyAnswer, TenantAnswer
 from rota.core.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
+from rota.wire.formats import Duration, number
 from rota.wire.policy import PolicySpec, PolicyView
-from rota.wire.tenants import QuotaSpec, QuotaView, TenantPage, TenantSpec, TenantView
-from rota.wire.units import Duration, number
+from rota.wire.queues import QuotaSpec, QuotaView, TenantPage, TenantSpec, TenantView
 
 _FIELDS = {
     "length_cap": "length_cap_ms",

@@ -70,6 +70,7 @@ from rota.core.outcome import (
 )
 from rota.core.schedule_model import Calendar, OccurrenceDecision, Schedule
 from rota.store.queries import OccurrenceQuery
+from rota.wire.formats import dec_hook
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PRIORITY_MAX
 from rota.wire.queues import CountAnswer
@@ -91,7 +92,6 @@ from rota.wire.schedules import (
     ScheduleSpec,
     ScheduleView,
 )
-from rota.wire.units import dec_hook
 
 _decoder = msgspec.json.Decoder(ScheduleSpec, dec_hook=dec_hook)
 _WHEN = ("cron", "interval", "at")

@@ -26,11 +26,11 @@ from rota.core.model import JobState
 from rota.engine.ports import LeadershipStatus, UnavailableError
 from rota.store.documents import Node, SeenNode
 from rota.store.queries import JobQuery
+from rota.wire.formats import from_instant
 from rota.wire.jobs import JobPage
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
 from rota.wire.service import ClusterView, Health, LagView, NodeView
-from rota.wire.units import from_instant
 
 LEADER, FOLLOWER = "leader", "follower"
 

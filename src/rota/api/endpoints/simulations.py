@@ -22,13 +22,12 @@ from rota.api.router import Call, NoQuery, Operation
 from rota.core.model import Instant, JobState, WorkerState
 from rota.engine.ports import Brain
 from rota.store.queries import JobQuery
+from rota.wire.formats import encode, to_instant
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX, TRACE_BYTES_MAX
+from rota.wire.policy import ReplayName, SimulationSpec, SimulationView, TraceQuery
 from rota.wire.problems import ClientDisconnectedError, ProblemError
-from rota.wire.queues import QueueView
-from rota.wire.simulations import ReplayName, SimulationSpec, SimulationView, TraceQuery
-from rota.wire.tenants import TenantView
-from rota.wire.units import encode, to_instant
+from rota.wire.queues import QueueView, TenantView
 from rota.wire.workers import WorkerView
 
 _RAN = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)

@@ -48,8 +48,8 @@ from rota.core.outcome import (
     ReleaseBufferedEvents,
 )
 from rota.store.protocol import Change, Seq
+from rota.wire.formats import encode, from_instant
 from rota.wire.service import ChangeView
-from rota.wire.units import encode, from_instant
 
 _AboutSchedule: TypeAlias = PutSchedule | DropSchedule | PutOccurrence
 _NotStreamed: TypeAlias = (

@@ -19,6 +19,7 @@ from rota.store.limits import KEY_AGE_MS
 from rota.store.protocol import TooManyTokensError
 from rota.store.rows import TokenTakenError
 from rota.store.tokens import AuditEntry, AuditQuery, Role, Token
+from rota.wire.formats import from_instant, from_instant_or_none, to_instant
 from rota.wire.jobs import Moment
 from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
@@ -30,7 +31,6 @@ from rota.wire.tokens import (
     TokenSpec,
     TokenView,
 )
-from rota.wire.units import from_instant, from_instant_or_none, to_instant
 
 
 class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):

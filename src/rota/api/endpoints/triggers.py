@@ -43,10 +43,8 @@ from rota.core.model import TriggerId
 from rota.core.outcome import AnyReceipt, Deployed, TriggerAnswer
 from rota.core.trigger_model import EventDecision, Trigger
 from rota.store.queries import TriggerDecisionQuery
-from rota.wire.events import ArrivalPage
-from rota.wire.limits import PAGE_ITEMS_DEFAULT
-from rota.wire.schedules import DeployAnswer
-from rota.wire.triggers import (
+from rota.wire.events import (
+    ArrivalPage,
     DeployTriggersSpec,
     TrialAnswer,
     TrialSpec,
@@ -54,7 +52,9 @@ from rota.wire.triggers import (
     TriggerSpec,
     TriggerView,
 )
-from rota.wire.units import dec_hook
+from rota.wire.formats import dec_hook
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
+from rota.wire.schedules import DeployAnswer
 
 _decoder = msgspec.json.Decoder(TriggerSpec, dec_hook=dec_hook)
 

@@ -18,10 +18,10 @@ from rota.api.auth.roles import ALLOWED
 from rota.api.parsing.null_defaults import document_nulls
 from rota.api.router import JSON, NoQuery, Operation
 from rota.wire.bundles import FileName
+from rota.wire.formats import schema_hook
 from rota.wire.jobs import GROUP_RULES, QueueName
 from rota.wire.limits import KEY_CHARS_MAX
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
-from rota.wire.units import schema_hook
 
 _EXAMPLES = Path(__file__).parent / "examples"
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
-from rota.wire.patterns import PATTERN_TEXTS
+from rota.wire.formats import PATTERN_TEXTS
 
 _PATTERNS = {repr(pattern): said for pattern, said in PATTERN_TEXTS.items()}
 _NO_MATCH = "Expected `str` matching regex "

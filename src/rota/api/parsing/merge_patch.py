@@ -9,8 +9,8 @@ import msgspec
 
 from rota.api.parsing.request import decode_json
 from rota.api.problems import invalid
+from rota.wire.formats import encode, parse_duration
 from rota.wire.jobs import RetrySpec
-from rota.wire.units import encode, parse_duration
 
 T = TypeVar("T")
 

@@ -22,10 +22,10 @@ from rota.api.limits import BODY_READ_S, JSON_DEPTH_MAX, QUERY_FIELDS_MAX
 from rota.api.parsing.error_text import alternatives, entry_path, reword
 from rota.api.parsing.null_defaults import without_nulls
 from rota.api.problems import RETRY_AFTER_S, invalid
+from rota.wire.formats import dec_hook
 from rota.wire.jobs import BatchJobSpec, BatchSpec
 from rota.wire.limits import BATCH_JOBS_MAX
 from rota.wire.problems import ClientDisconnectedError, FieldError, ProblemError
-from rota.wire.units import dec_hook
 
 T = TypeVar("T")
 

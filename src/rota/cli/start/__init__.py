@@ -1,1 +1,1 @@
-"""Commands that start servers, workers and gateways, and what they are put together from."""
+"""Commands that start servers, workers and gateways, and the parts a server is composed of."""

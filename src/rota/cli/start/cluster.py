@@ -1,4 +1,6 @@
-"""Puts together what a server needs among others: the way to the leader, and who else is there."""
+"""Sets up a server's part in its cell: forwarding to the leader, membership, durability, unique
+names.
+"""
 
 from __future__ import annotations
 

@@ -63,14 +63,14 @@ def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
     if where is not None:
         click.echo(plan.router.cell_of(where))
         return
-    from rota.cli.start.hosting import run_loop
+    from rota.cli.start.http_server import run_loop
 
     ctx.exit(run_loop(_serve(GatewayOptions(plan=plan, **given))))
 
 
 async def _serve(options: GatewayOptions) -> int:
     from rota.api.auth.authenticator import LOOPBACK_HOSTS
-    from rota.cli.start.hosting import (
+    from rota.cli.start.http_server import (
         EmbeddedServer,
         listen,
         on_signal,

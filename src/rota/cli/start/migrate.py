@@ -1,4 +1,4 @@
-"""Brings a store's schema up to date, or says what that would take."""
+"""The command `rota migrate`: migrates a store's schema, or says which steps are missing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import click
 
 from rota.cli.options import json_option
 from rota.cli.problems import Failure
-from rota.cli.render import print_object
-from rota.cli.text import plain, plural
+from rota.cli.render import plain, plural, print_object
 from rota.store.migrate import missing_in_file
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.durability import check_up

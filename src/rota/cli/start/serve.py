@@ -1,10 +1,13 @@
-"""Composes a server: connects store, engine and api, and runs them until told to stop."""
+"""Composition root of a server: connects store, engine and API, tracing and local workers, and runs
+them until told to stop.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,11 +22,11 @@ from rota import __version__
 from rota.alerts.conditions import Sampler
 from rota.alerts.evaluator import AlertEvaluator
 from rota.alerts.notifier import Notifier
-from rota.api.app import AppDeps, create_app
+from rota.api.app import create_app
 from rota.api.cluster.leaderless_submit import SubmittedSpecs
-from rota.api.deps import FileStores
+from rota.api.deps import AppDeps, FileStores
 from rota.api.metrics import MetricsHistory
-from rota.cli.planning.simulation_process import SimulationProcess
+from rota.cli.simulation_process import SimulationProcess
 from rota.cli.start.access_setup import AccessSetup, announce, open_access, withdraw
 from rota.cli.start.cluster import (
     ClusterMembership,
@@ -32,7 +35,7 @@ from rota.cli.start.cluster import (
     refuse_duplicate_name,
     trust_of,
 )
-from rota.cli.start.hosting import (
+from rota.cli.start.http_server import (
     EmbeddedServer,
     listen,
     next_signal,
@@ -43,7 +46,6 @@ from rota.cli.start.hosting import (
     until_signal,
     url_of,
 )
-from rota.cli.start.local_workers import LocalWorkers
 from rota.cli.start.storage import (
     check_reachable,
     member_of,
@@ -52,7 +54,6 @@ from rota.cli.start.storage import (
     shown,
     timing_of,
 )
-from rota.cli.start.tracing import trace
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.beat import beat
 from rota.engine.clock import SystemClock
@@ -63,9 +64,125 @@ from rota.engine.metrics import Histogram, Metrics
 from rota.engine.retention import Retention, StorageSweep
 from rota.store.protocol import Store
 from rota.store.sqlite.store import SqliteStore
+from rota.traces.spans import RecordingPropagator, TraceFollower
+from rota.worker.machine import detect
 
 if TYPE_CHECKING:
     from rota.store.postgres.store import PostgresStore
+    from rota.traces.otlp import Otlp
+
+
+class LocalWorkers:
+    """Worker processes, each in its own session: Ctrl-C reaches them only through `signal`."""
+
+    def __init__(self, url: str, token: str | None, options: UpOptions) -> None:
+        self._url = url
+        self._certificate = options.tls_cert
+        self._token = token
+        self._work = options.data.resolve() / "work"
+        self._count = options.workers
+        self._options = [] if options.app is None else ["--app", options.app]
+        for name in options.env:
+            self._options += ["--env", name]
+        for place in options.http_allow:
+            self._options += ["--http-allow", place]
+        self._workers: list[asyncio.subprocess.Process] = []
+
+    async def start(self) -> None:
+        """Starts them all; the machine is shared out evenly."""
+        self._work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._workers = [
+            await self._spawn(number, shares(self._work, self._count))
+            for number in range(1, self._count + 1)
+        ]
+
+    async def _spawn(self, number: int, share: Sequence[str]) -> asyncio.subprocess.Process:
+        environment = dict(os.environ)
+        if self._token is not None:
+            environment["ROTA_TOKEN"] = self._token
+        if self._certificate is not None:
+            # They talk to this very server: its own certificate is the one to trust.
+            environment.setdefault("SSL_CERT_FILE", str(self._certificate.resolve()))
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "rota", "worker",
+            "--server", self._url, "--name", f"local-{number}",
+            "--work-dir", str(self._work), "--with-parent", *share, *self._options,
+            env=environment, stdin=asyncio.subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+
+    def signal(self) -> None:
+        """Asks them to drain; a second time, to hurry."""
+        for worker in self._workers:
+            if worker.returncode is None:
+                worker.send_signal(signal.SIGTERM)
+
+    async def wait(self) -> None:
+        """Waits until all have ended."""
+        await asyncio.gather(*(worker.wait() for worker in self._workers))
+
+
+def shares(work: Path, count: int) -> list[str]:
+    """Divides the machine evenly among several workers; one takes all it finds."""
+    if count == 1:
+        return []
+    machine = detect(work)
+    return [
+        "--cpu", f"{machine.cpu / count:.3f}",
+        "--memory", str(machine.memory // count),
+        "--storage", str(machine.storage // count),
+    ]  # fmt: skip
+
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def wants_traces(environment: Mapping[str, str]) -> bool:
+    """Whether an exporter or an address is configured, and tracing not disabled."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    if exporter and exporter not in ("otlp", "none"):
+        raise click.ClickException(
+            f"OTEL_TRACES_EXPORTER={exporter} is not known here: otlp, or none"
+        )
+    return exporter == "otlp" or (
+        not exporter and any(environment.get(name) for name in _ENDPOINTS)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """Running parts of tracing."""
+
+    otlp: Otlp
+    follower: TraceFollower
+
+    def start(self) -> None:
+        """Follows the journal from now on."""
+        self.follower.start()
+
+    async def stop(self) -> None:
+        """Lets go of what was made."""
+        await self.follower.stop()
+        await asyncio.to_thread(self.otlp.close)
+
+
+def trace(
+    parts: AppDeps, engine: Engine, environment: Mapping[str, str]
+) -> tuple[AppDeps, list[Tracing]]:
+    """Adds tracing if it is configured; otherwise nothing of the SDK is loaded."""
+    if not wants_traces(environment):
+        return parts, []
+    try:
+        from rota.traces.otlp import open_otlp
+    except ImportError as error:
+        raise click.ClickException(
+            f"OTEL_* asks for traces, and {error.name} is not here: pip install 'rota[otel]'"
+        ) from error
+    otlp = open_otlp(engine.node)
+    naming = RecordingPropagator(otlp.samples)
+    follower = TraceFollower(engine, engine.journal_notifier, parts.catalog, naming, otlp)
+    return replace(parts, naming=naming), [Tracing(otlp, follower)]
 
 
 class BackgroundService(Protocol):

@@ -1,4 +1,6 @@
-"""Opens the store and the object storage, and refuses one that is not the cell's own."""
+"""Opens the store and the object storage, and refuses an object storage that belongs to another
+cell.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import click
 
 from rota.api.deps import FileStores
 from rota.api.ids import mint_session
-from rota.cli.start.hosting import is_everywhere
+from rota.cli.start.http_server import is_everywhere
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.core.commands import Timing
 from rota.engine.leadership import CellMember

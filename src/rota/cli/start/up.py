@@ -1,4 +1,4 @@
-"""Starts servers: reads the options and hands them to the composition root."""
+"""The commands `rota up` and `rota server`: read the options and start the server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rota.api.limits import (
 from rota.cli.options import cell_name, combined, duration, name_only, request_rate
 from rota.cli.problems import refuse_all_but_linux
 from rota.cli.start.server_log import log_option
-from rota.wire.units import Duration
+from rota.wire.formats import Duration
 
 PORT_DEFAULT = 7070
 DAY_MS = 24 * 3600 * 1000

@@ -1,1 +1,3 @@
-"""Declarations of a program: functions as jobs, schedules, triggers; and runs without a server."""
+"""Declares what a program has: functions as jobs, their options, schedules and triggers; and runs
+them inline, without a server, for tests.
+"""

@@ -1,8 +1,8 @@
-"""Functions as jobs: the object that `@app.job` makes of a function, typed so that wrong calls are
-found by a type checker.
+"""Functions as jobs: the object that `@app.job` makes of a function, typed so that a type checker
+finds wrong calls.
 
-ParamSpec cannot add keywords to a function's own, so `submit` is overloaded: exactly the function's
-parameters; or its positional ones with options after them. What else was tried is in
+ParamSpec cannot add keywords to a function's own, so `submit` is overloaded: exactly the
+function's parameters; or its positional ones with options after them. What else was tried is in
 docs/decisions/0030-overloads-for-typed-submit.md.
 """
 
@@ -30,13 +30,12 @@ from typing import (
 
 import msgspec
 
+from rota.sdk.arguments import ArgumentError, FunctionSignature, document, encode_arguments
 from rota.sdk.calls import uuid7
 from rota.sdk.clock import Clock
 from rota.sdk.context import Context, ContextInfo, current_or_none
-from rota.sdk.declare.arguments import FunctionSignature, encode_arguments
 from rota.sdk.declare.handles import AsyncJob, AsyncPort, Job, Port
 from rota.sdk.declare.options import CALL_OPTIONS, CallOptions, check_names, job_body, merged
-from rota.sdk.documents import ArgumentError, document
 from rota.sdk.transactions import refuse_key
 from rota.wire.limits import PAYLOAD_BYTES_MAX
 

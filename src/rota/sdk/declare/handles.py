@@ -1,4 +1,4 @@
-"""Handles of submitted jobs: what one asks of a job without carrying its id to a client."""
+"""Handles of submitted jobs: status, result, logs and cancel, without passing ids to a client."""
 
 from __future__ import annotations
 

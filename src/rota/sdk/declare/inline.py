@@ -1,8 +1,8 @@
-"""Runs jobs in this process, without a server: for the tests of programs that use Rota.
+"""Runs jobs inline, in this process and without a server: for the tests of programs that use Rota.
 
-What a test could get wrong is kept as it is in production: arguments and results go through JSON,
-attempts are counted, dependencies hold, a failed job raises `JobFailed`. What a test should not
-wait for is left out: backoff, `run_at` and limits are recorded but not waited for.
+What a test could get wrong is kept as it is in production: arguments and results go through
+JSON, attempts are counted, dependencies hold, a failed job raises `JobFailed`. What a test
+should not wait for is left out: backoff, `run_at` and limits are recorded but not waited for.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from typing import Any, Protocol, TypeAlias, cast
 
 import msgspec
 
+from rota.sdk.arguments import document, error_record
 from rota.sdk.batches import resolve_refs
 from rota.sdk.calls import FINAL, JobLike, uuid7
 from rota.sdk.clock import Clock
 from rota.sdk.context import Context, ContextInfo
 from rota.sdk.declare.functions import JobFunction, run_to_end
-from rota.sdk.documents import document, error_record
 from rota.sdk.errors import ConflictError, InvalidError, JobFailed, NotFoundError, WaitTimeoutError
 from rota.sdk.job_exceptions import Cancelled, Fail
-from rota.wire.bands import ArrayView, GangView, PlaceView, RankView
+from rota.wire.formats import dec_hook, encode, from_instant, number, to_instant
+from rota.wire.groups import ArrayView, GangView, PlaceView, RankView
 from rota.wire.jobs import (
     BatchJobSpec,
     ConcurrencyView,
@@ -45,7 +46,6 @@ from rota.wire.jobs import (
     Status,
 )
 from rota.wire.problems import Problem
-from rota.wire.units import dec_hook, encode, from_instant, number, to_instant
 
 
 @dataclass(frozen=True, slots=True)

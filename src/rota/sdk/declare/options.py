@@ -1,4 +1,4 @@
-"""What can be said about a function's jobs, and the job that an API call makes of it."""
+"""Options of a function's jobs, and the job that a submission makes of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 import msgspec
 
+from rota.wire.formats import dec_hook, parse_duration
 from rota.wire.jobs import JobSpec
-from rota.wire.units import dec_hook, parse_duration
 
 Length: TypeAlias = float | str | timedelta
 """A length of time: seconds, text such as "5m", or a timedelta."""

@@ -10,8 +10,8 @@ import msgspec
 
 from rota.sdk.declare.functions import AsyncFunction, JobFunction, SyncFunction
 from rota.sdk.declare.options import Length, Moment
+from rota.wire.formats import dec_hook, enc_hook
 from rota.wire.schedules import ScheduleSpec
-from rota.wire.units import dec_hook, enc_hook
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -8,11 +8,11 @@ from typing import Any, ParamSpec, Protocol, TypedDict, TypeVar, overload
 
 import msgspec
 
+from rota.sdk.arguments import ArgumentError
 from rota.sdk.declare.functions import AsyncFunction, JobFunction, SyncFunction
 from rota.sdk.declare.options import Length
-from rota.sdk.documents import ArgumentError
-from rota.wire.triggers import TriggerSpec
-from rota.wire.units import dec_hook, enc_hook
+from rota.wire.events import TriggerSpec
+from rota.wire.formats import dec_hook, enc_hook
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,3 +1,3 @@
-"""The ways to a server: short calls over lines that are kept, and a general HTTP client for the
-rest.
+"""Connections to a server: short calls over connections that are kept, and a general HTTP client
+for the rest.
 """

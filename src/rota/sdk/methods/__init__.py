@@ -1,1 +1,3 @@
-"""Calls of the API by subject (schedules, events, files, administration), and paging."""
+"""Calls of the API by subject (schedules, events, files, administration) as values, and paging
+through lists.
+"""

@@ -1,4 +1,4 @@
-"""Calls about tokens, the audit trail, policy, tenants, capacity and alerts, as values; no I/O."""
+"""Calls about tokens, the audit log, policy, tenants, capacity and alerts, as values; no I/O."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from rota.wire.alerts import (
     ChannelView,
     NoticePage,
 )
-from rota.wire.autoscale import AutoscaleView
+from rota.wire.capacity import AutoscaleView, WasteView
+from rota.wire.formats import encode
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.policy import PolicyView
-from rota.wire.reports import WasteView
-from rota.wire.tenants import TenantPage, TenantView
+from rota.wire.queues import TenantPage, TenantView
 from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec
-from rota.wire.units import encode
 
 
 def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[TokenPage]:

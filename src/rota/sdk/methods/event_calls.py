@@ -1,4 +1,4 @@
-"""The calls about triggers, events and webhooks as values; does no I/O, like `calls`."""
+"""Calls about triggers, events and webhooks as values; no I/O."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from rota.wire.events import (
     HookPage,
     HookSpec,
     HookView,
+    TrialAnswer,
+    TriggerPage,
+    TriggerSpec,
+    TriggerView,
 )
+from rota.wire.formats import encode
 from rota.wire.schedules import DeployAnswer
-from rota.wire.triggers import TrialAnswer, TriggerPage, TriggerSpec, TriggerView
-from rota.wire.units import encode
 
 TriggerLike: TypeAlias = TriggerSpec | Mapping[str, Any]
 """A trigger to make: the typed record, or just a mapping with the API's fields."""

@@ -1,6 +1,7 @@
-"""Uploads and downloads of bundles and output files, in pieces that survive a lost connection.
+"""Uploads and downloads of bundles and artifacts, in pieces that are resumed after a lost
+connection.
 
-What arrives is compared with what was sent.
+The content that arrived is compared with what was sent.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from rota.sdk.request_plan import (
     fetch,
 )
 from rota.wire.bundles import BundlePage, BundleUploadView, BundleView, LinkView, UploadView
-from rota.wire.executions import ArtifactView
+from rota.wire.workers import ArtifactView
 
 OCTETS = "application/octet-stream"
 

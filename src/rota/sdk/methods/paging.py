@@ -10,12 +10,11 @@ from rota.sdk import calls
 from rota.sdk.calls import Call, JobSearch
 from rota.sdk.methods import event_calls, schedule_calls
 from rota.sdk.request_plan import ClientState, EmitItem, RequestPlan, fetch
-from rota.wire.events import HookView
+from rota.wire.events import HookView, TriggerView
 from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
 from rota.wire.queues import QueueView
 from rota.wire.schedules import CalendarView, ScheduleView
-from rota.wire.triggers import TriggerView
 from rota.wire.workers import WorkerView
 
 T = TypeVar("T")

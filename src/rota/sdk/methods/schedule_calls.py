@@ -1,4 +1,4 @@
-"""The calls about schedules and calendars as values; does no I/O, like `calls`."""
+"""Calls about schedules and calendars as values; no I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rota.sdk.calls import Call, Params, params_of, path_of
+from rota.wire.formats import encode
 from rota.wire.queues import CountAnswer
 from rota.wire.schedules import (
     BackfillAnswer,
@@ -22,7 +23,6 @@ from rota.wire.schedules import (
     ScheduleSpec,
     ScheduleView,
 )
-from rota.wire.units import encode
 
 ScheduleLike: TypeAlias = ScheduleSpec | Mapping[str, Any]
 """A schedule to make: the typed record, or just a mapping with the API's fields."""

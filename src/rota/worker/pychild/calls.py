@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
+from rota.sdk.arguments import ArgumentError, document, type_name
 from rota.sdk.clock import SystemClock
 from rota.sdk.context import Context, ContextInfo, Transport
-from rota.sdk.documents import ArgumentError, document, type_name
 from rota.sdk.job_exceptions import Cancelled, Fail, Retry
+from rota.wire.formats import parse_duration
 from rota.wire.limits import RESULT_BYTES_MAX
-from rota.wire.units import parse_duration
 from rota.worker.pychild.functions import FunctionNotFoundError
 from rota.worker.pychild.protocol import Begin, Done
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from rota.sdk.app import App, JobFunction
+from rota.sdk.arguments import FunctionSignature, Payload
 from rota.sdk.context import Context
-from rota.sdk.declare.arguments import FunctionSignature, Payload
-from rota.wire.tasks import PythonCall
+from rota.wire.jobs import PythonCall
 from rota.worker.pychild.protocol import Begin
 
 FOUND_MAX = 10_000

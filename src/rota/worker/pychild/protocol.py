@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.wire.bands import PlaceView, RankView
+from rota.wire.groups import PlaceView, RankView
 
 LENGTH = struct.Struct(">I")
 FRAME_BYTES_MAX = 16 * 1024 * 1024

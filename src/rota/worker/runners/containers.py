@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from rota.wire.jobs import Container
 from rota.wire.queues import LimitsView
-from rota.wire.tasks import Container
 from rota.wire.workers import OrderView
 
 EngineChoice: TypeAlias = Literal["auto", "podman", "docker", "none"]

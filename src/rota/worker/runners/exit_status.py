@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from rota.wire.executions import CompletedReport
 from rota.wire.queues import LimitsView
-from rota.wire.workers import OrderView
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.reports import (
     SHUTDOWN,
     Status,

@@ -12,11 +12,10 @@ import aiohttp
 import msgspec
 
 from rota import __version__
-from rota.wire.executions import CompletedReport
+from rota.wire.formats import Duration
+from rota.wire.jobs import HttpCall
 from rota.wire.limits import RESULT_BYTES_MAX
-from rota.wire.tasks import HttpCall
-from rota.wire.units import Duration
-from rota.wire.workers import OrderView
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.reports import SHUTDOWN, StopReason, report_ended, report_failed
 from rota.worker.runners.http_policy import HttpSessions, refusal_in
 

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from rota.wire.executions import ProgressSpec
 from rota.wire.limits import MESSAGE_CHARS_MAX
 from rota.wire.queues import LimitsView
-from rota.wire.workers import OrderView
+from rota.wire.workers import OrderView, ProgressSpec
 from rota.worker.logs import LogPump, LogSink
 from rota.worker.masking import Secrets
 from rota.worker.server_client import AwayError, RefusedError

@@ -18,10 +18,9 @@ import msgspec
 from msgspec import UnsetType
 
 from rota.sdk.backoff import delay_s
-from rota.wire.executions import CompletedReport
+from rota.wire.jobs import BundleRun, Command, Container, bundles_of
 from rota.wire.queues import LimitsView
-from rota.wire.tasks import BundleRun, Command, Container, bundles_of
-from rota.wire.workers import OrderView
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.machine import GpuAllocator
 from rota.worker.masking import Secrets, secrets_of
 from rota.worker.reports import StopReason, report_failed, report_stopped

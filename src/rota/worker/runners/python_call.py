@@ -10,11 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from rota.wire.executions import CompletedReport
+from rota.wire.formats import Duration
+from rota.wire.jobs import FUNCTION_CAPABILITY, PythonCall
 from rota.wire.queues import LimitsView
-from rota.wire.tasks import FUNCTION_CAPABILITY, PythonCall
-from rota.wire.units import Duration
-from rota.wire.workers import OrderView
+from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.pychild.protocol import Begin, Done
 from rota.worker.reports import (
     SHUTDOWN,

@@ -18,8 +18,8 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from rota.wire.jobs import FUNCTION_CAPABILITY
 from rota.wire.queues import LimitsView
-from rota.wire.tasks import FUNCTION_CAPABILITY
 from rota.worker.clock import BootClock
 from rota.worker.pychild.protocol import (
     Begin,

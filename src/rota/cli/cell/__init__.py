@@ -1,1 +1,0 @@
-"""Commands about a cell: its servers, workers, queues, tenants, tokens, alerts and statistics."""

@@ -1,0 +1,266 @@
+"""Checks an installation or a PostgreSQL store: a line a check, with what to do if it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import click
+import msgspec
+
+from rota import __version__
+from rota.cli.connect import endpoint_of
+from rota.cli.options import json_option
+from rota.cli.problems import explain
+from rota.cli.render import Styled, console, now_ms, plural, print_object, rich_text, size_text
+from rota.sdk import ApiError, Client, Endpoint, Patience, RotaError, UnavailableError, calls
+from rota.wire.service import ClusterView, StatsView
+from rota.worker.supervisor.client import Supervisor, SupervisorError
+
+if TYPE_CHECKING:
+    from rota.store.postgres.durability import Checkup
+    from rota.store.protocol import Durability
+
+Verdict: TypeAlias = Literal["ok", "warn", "fail"]
+
+
+class Check(msgspec.Struct, omit_defaults=True):
+    """Result of one check."""
+
+    name: str
+    verdict: Verdict
+    found: str
+    fix: str = ""
+
+
+FAILOVER_LEASE = "60s"
+"""A failover of the database takes up to half a minute; leases must outlast it with room."""
+
+
+def store_checks(dsn: str) -> Iterator[Check]:
+    """Checks a PostgreSQL, in the order in which things depend on each other."""
+    # Imported when it is asked for: loading a database's driver takes long.
+    from rota.store.postgres.durability import check_up
+    from rota.store.protocol import StoreError
+
+    try:
+        found = asyncio.run(check_up(dsn))
+    except StoreError as error:
+        yield Check("store", "fail", str(error), "check the address, and that it is the primary")
+        return
+    yield Check("store", "ok", f"{found.shown}, version {found.version}")
+    yield schema_check(found)
+    yield from durability_checks(found.durability)
+    yield store_clock_check(found, now_ms())
+
+
+def schema_check(found: Checkup) -> Check:
+    """Checks whether the schema is up to date."""
+    if not found.missing:
+        return Check("schema", "ok", "up to date")
+    text = f"{plural(len(found.missing), 'step')} missing: {', '.join(found.missing)}"
+    return Check("schema", "warn", text, "rota migrate --store DSN")
+
+
+def durability_checks(durability: Durability) -> Iterator[Check]:
+    """Says what accepted jobs survive, and which leases that needs."""
+    from rota.store.protocol import DurabilityLevel
+
+    level = durability.level
+    if level is DurabilityLevel.SINGLE:
+        yield Check(
+            "durable", "ok", f"{level}: accepted jobs survive what the database's disk does"
+        )
+    elif level is DurabilityLevel.ASYNC_HA:
+        yield Check(
+            "durable",
+            "warn",
+            f"{level}: a failover of the database may lose the last accepted jobs",
+            "let commits wait for a standby (synchronous_standby_names, Patroni: synchronous_mode)",
+        )
+    else:
+        yield Check("durable", "ok", f"{level}: accepted jobs survive a failover of the database")
+    for warning in durability.warnings:
+        yield Check("durable", "warn", warning, "see postgresql.conf")
+    if level is not DurabilityLevel.SINGLE:
+        # Jobs are stopped by their own workers when nobody renews their leases.
+        text = (
+            f"running jobs outlast a failover if servers have --lease-ttl {FAILOVER_LEASE} or more"
+        )
+        yield Check("leases", "ok", text)
+
+
+def store_clock_check(found: Checkup, here_ms: int) -> Check:
+    """Compares the clocks, for information: no decision does."""
+    apart_s = (here_ms - found.clock) / 1000
+    return Check(
+        "clock",
+        "ok",
+        f"{abs(apart_s):.1f} s {'ahead of' if apart_s > 0 else 'behind'} the database's",
+    )
+
+
+CLOCK_S_MAX = 2.0
+"""The Date header has whole seconds and the way there takes time: less than this means nothing."""
+DISK_BYTES_MIN = 1 << 30
+"""With less than a GiB left a busy server is full within the hour."""
+
+
+@click.command()
+@click.option("--store", metavar="DSN", help="Look at this PostgreSQL instead of a server.")
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, *, store: str | None, as_json: bool) -> None:
+    """Check this installation, or a store; exit 1 if something is broken."""
+    checks = list(installation_checks(endpoint_of()) if store is None else store_checks(store))
+    if as_json:
+        print_object({"checks": checks})
+    else:
+        for check in checks:
+            _draw(check)
+    ctx.exit(1 if any(check.verdict == "fail" for check in checks) else 0)
+
+
+def _draw(check: Check) -> None:
+    style = {"ok": "green", "warn": "yellow", "fail": "red"}[check.verdict]
+    line = rich_text(Styled(f"{check.verdict:<5}", style))
+    line.append_text(rich_text(f"{check.name:<8} {check.found}"))
+    if check.fix:
+        line.append_text(rich_text(f". Fix: {check.fix}"))
+    console().print(line, soft_wrap=True)
+
+
+def installation_checks(endpoint: Endpoint) -> Iterator[Check]:
+    """Checks an installation, in the order in which things depend on each other."""
+    yield Check("client", "ok", f"rota {__version__}, server from {endpoint.url_from}")
+    yield from token_checks(endpoint)
+    yield from disk_checks(endpoint)
+    yield from asyncio.run(supervisor_checks())
+    with Client(endpoint, patience=Patience(retry_for_s=0.0)) as client:
+        try:
+            alive = client.ask(calls.healthz())
+        except RotaError as error:
+            yield Check("server", "fail", str(error), _start(endpoint))
+            return
+        yield Check("server", "ok", f"{endpoint.url} answers")
+        yield from clock_checks(alive.headers, now_ms())
+        yield _ready(client)
+        yield from _server_checks(client, endpoint)
+
+
+def _start(endpoint: Endpoint) -> str:
+    return "rota up" if endpoint.is_local else "check the address and the network"
+
+
+def token_checks(endpoint: Endpoint) -> Iterator[Check]:
+    """Checks whether there is a token, and whether others can read its file."""
+    if endpoint.token is None:
+        looked = "; ".join(endpoint.looked_in)
+        yield Check("token", "warn", f"none found in {looked}", "set ROTA_TOKEN")
+        return
+    yield Check("token", "ok", f"from {endpoint.token_from}")
+    path = Path(endpoint.token_from or "")
+    if path.is_absolute() and path.exists() and path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield Check("token", "fail", f"others can read {path}", f"chmod 600 {path}")
+
+
+def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
+    """Checks whether the disk of the local server has free space."""
+    if endpoint.data is None or not Path(endpoint.data).is_dir():
+        return
+    free = shutil.disk_usage(endpoint.data).free
+    found = f"{size_text(free)} free for {endpoint.data}"
+    if free >= DISK_BYTES_MIN:
+        yield Check("disk", "ok", found)
+    else:
+        yield Check("disk", "warn", found, "make room, or move the data: rota up --data DIR")
+
+
+async def supervisor_checks() -> list[Check]:
+    """Checks by which means a worker of this user would limit and end jobs."""
+    guard = Supervisor()
+    try:
+        hello = await guard.hello
+    except SupervisorError as error:
+        return [Check("jobs", "fail", str(error), "a worker needs Linux 5.4 or newer")]
+    finally:
+        await guard.shut_down()
+    memory, processes = _enforcement_text(hello.memory), _enforcement_text(hello.processes)
+    means = f"memory by {memory}, processes by {processes}"
+    if hello.isolation == "namespace":
+        return [Check("jobs", "ok", f"workers here use PID namespaces; {means}")]
+    return [Check("jobs", "ok", f"workers here use no PID namespaces ({hello.why}); {means}")]
+
+
+def _enforcement_text(what: str) -> str:
+    return "looking twice a second" if what == "watched" else what
+
+
+def clock_checks(headers: Mapping[str, str], here_ms: int) -> Iterator[Check]:
+    """Compares the clocks of this machine and the server."""
+    try:
+        there = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return
+    apart_s = abs(here_ms / 1000 - there.timestamp())
+    if apart_s <= CLOCK_S_MAX:
+        yield Check("clock", "ok", "agrees with the server's")
+    else:
+        fix = "synchronise both clocks (NTP): --in and --at count on this one"
+        yield Check("clock", "warn", f"{apart_s:.0f} s away from the server's", fix)
+
+
+def _ready(client: Client) -> Check:
+    try:
+        client.ready()
+    except ApiError as error:
+        return Check("ready", "fail", error.detail, "wait if it is starting; else see its log")
+    except RotaError as error:
+        return Check("ready", "fail", str(error), "see the server's log")
+    return Check("ready", "ok", "accepts and schedules")
+
+
+def _server_checks(client: Client, endpoint: Endpoint) -> Iterator[Check]:
+    try:
+        stats = client.stats()
+    except UnavailableError:
+        return  # it is not ready, which was said, and nobody can know more
+    except RotaError as error:
+        yield Check("access", "fail", explain(error, endpoint), "set ROTA_TOKEN")
+        return
+    yield Check("access", "ok", "the server accepts this client")
+    yield version_check(stats.version)
+    yield from cluster_checks(client.cluster())
+    yield workers_check(stats, endpoint)
+
+
+def version_check(there: str) -> Check:
+    """Compares the versions of client and server."""
+    if there == __version__:
+        return Check("version", "ok", f"server {there}")
+    fix = "install the same version on both sides"
+    return Check("version", "warn", f"server {there}, client {__version__}", fix)
+
+
+def cluster_checks(view: ClusterView) -> Iterator[Check]:
+    """Checks whether a server leads, and how durable jobs are."""
+    nodes = plural(len(view.nodes), "server")
+    if view.leader is None:
+        yield Check("cluster", "fail", f"{nodes}, and nobody leads", "look at the servers' logs")
+    else:
+        yield Check("cluster", "ok", f"{nodes}, {view.leader} leads; durability {view.durability}")
+    for warning in view.warnings:
+        yield Check("cluster", "warn", warning, "see: rota cluster")
+
+
+def workers_check(stats: StatsView, endpoint: Endpoint) -> Check:
+    """Checks whether a worker is online."""
+    online = stats.workers.get("online", 0)
+    if online:
+        return Check("workers", "ok", f"{plural(online, 'worker')} online")
+    return Check("workers", "warn", "none online", f"rota worker --server {endpoint.url}")

@@ -1,1 +1,0 @@
-"""Commands about jobs: submit, list, change, wait, explain; their executions, logs and bundles."""

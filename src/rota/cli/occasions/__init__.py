@@ -1,1 +1,0 @@
-"""Commands about what submits jobs: schedules, calendars, triggers, events and webhooks."""

@@ -1,1 +1,0 @@
-"""Commands for planning: simulations of policies, reports, recorded history."""

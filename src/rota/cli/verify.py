@@ -1,0 +1,124 @@
+"""Simulates a cluster from seeds (`rota verify --seed`), or checks a real installation."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import click
+
+import rota
+from rota.cli.connect import TERMINAL_PATIENCE, endpoint_of
+from rota.cli.options import NumberRange, duration
+from rota.cli.problems import Failure, explain
+from rota.wire.formats import Duration
+
+PAUSE_S = 0.2
+"""Between two jobs that are submitted while the operator breaks things."""
+NO_REPOSITORY = (
+    "seeds need Rota's repository: the simulated cluster is among its tests (tests/simtest), not in"
+    " the installed package; run this in a checkout of it, or check a real installation with"
+    " --live URL"
+)
+
+
+@click.command()
+@click.option("--seed", type=click.IntRange(0), help="The run of this seed.")
+@click.option("--seeds", metavar="N..M", help="The runs of all of these.")
+@click.option("--for", "time", type=duration, metavar="DURATION", help="As many as fit in this.")
+@click.option("--minutes", type=NumberRange(0.1, 600), help="Simulated length of the faults.")
+@click.option(
+    "--profile", default="all", show_default=True, help="Which faults; a wrong name lists them."
+)
+@click.option("--faults", metavar="1,4-6", help="Only these of the run's faults.")
+@click.option("--acts", metavar="1,4-6", help="Only these of what its users do.")
+@click.option("--shrink", is_flag=True, help="Look for a smaller run that fails.")
+@click.option("--processes", "-j", type=click.IntRange(1), default=1, help="Runs at once.")
+@click.option("--hashes", is_flag=True, help="A line a seed: what happened, as one number.")
+@click.option("--live", metavar="URL", help="Check this installation instead.")
+@click.option(
+    "--disturb", type=duration, metavar="DURATION",
+    help="With --live: go on for so long, while you kill and cut what you like.",
+)  # fmt: skip
+@click.pass_context
+def verify(ctx: click.Context, /, **given: Any) -> None:
+    """Verify Rota's promises: simulate a cluster and break it, or check a real one.
+
+    A seed decides everything: the cluster, its users, the faults, every message. The same seed
+    gives the same run, so a failure can be repeated. Seeds need Rota's repository. Exit 1 if a
+    promise was broken.
+    """
+    if given["live"] is not None:
+        ctx.exit(0 if _check_live(given["live"], given["disturb"]) else 1)
+    ctx.exit(0 if _load_simtest().verify_seeds(given) else 1)
+
+
+# From seeds
+
+
+def _load_simtest() -> Any:
+    """Loads the simulated cluster, which is outside the package: tests/simtest."""
+    root = next((root for root in _roots() if (root / "tests/simtest/command.py").is_file()), None)
+    if root is None:
+        raise Failure(NO_REPOSITORY)
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    return import_module("tests.simtest.command")
+
+
+def _roots() -> Iterator[Path]:
+    """Places where a repository may be: around the package, then around the working folder."""
+    assert rota.__file__ is not None
+    yield from Path(rota.__file__).resolve().parents
+    here = Path.cwd()
+    yield from (here, *here.parents)
+
+
+# A real installation
+
+
+def _check_live(url: str, disturb: Duration | None) -> bool:
+    """Checks it and prints each result; whether every promise that was tried was kept."""
+    from rota.sdk import Client
+    from rota.sdk.errors import RotaError
+    from rota.verify.live import LiveCheck
+
+    endpoint = endpoint_of(url)
+    tag = secrets.token_hex(6)
+    kept = True
+    with Client(endpoint, patience=TERMINAL_PATIENCE) as client:
+        check = LiveCheck(client, tag)
+        click.echo(f"checking {endpoint.shown}; all it makes carries the label rota-verify={tag}")
+        try:
+            for result in check.run(None if disturb is None else _Disturbance(disturb)):
+                kept = kept and result.kept
+                word = "ok   " if result.kept else "FAIL "
+                click.echo(f"{word} {result.promise}" + f": {result.detail}" * bool(result.detail))
+        except RotaError as error:
+            raise Failure(f"the check could not go on: {explain(error, endpoint)}") from error
+    click.echo("every promise that was tried was kept" if kept else "a promise was broken")
+    return kept
+
+
+class _Disturbance:
+    """Keeps submitting jobs for a while, and lets the operator break things meanwhile."""
+
+    def __init__(self, time: Duration) -> None:
+        self._time = time
+
+    def __call__(self, check: Any) -> None:
+        """Submits one job after the other, under keys, whatever happens to the servers."""
+        seconds = self._time.seconds
+        click.echo(f"now kill, restart, freeze or cut what you like, for {seconds:g} s ...")
+        clock = check.client.state.clock
+        until = clock.elapsed_s() + seconds
+        number = 0
+        while clock.elapsed_s() < until:
+            check.submit(f"disturbed-{number}")
+            number += 1
+            clock.sleep(PAUSE_S)
+        click.echo(f"{number} jobs were accepted meanwhile; waiting for them")
