@@ -1,4 +1,4 @@
-"""The import contracts hold, and a house that breaks one is caught."""
+"""The import contracts hold, and a tree that breaks one is caught."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_imports_point_down() -> None:
     ("module", "line", "contract"),
     [
         ("core/model.py", "import time", "The core is pure"),
-        ("core/model.py", "import rota.store", "Rooms: imports only point down"),
+        ("core/model.py", "import rota.store", "Imports only point down"),
         ("wire/jobs.py", "import rota.core.model", "The public contract does not know the inside"),
         (
             "gateway/config.py",
@@ -42,9 +42,9 @@ def test_imports_point_down() -> None:
             "A gateway knows cells by their public contract only",
         ),
         ("api/__init__.py", "import rota.core.scheduler", "Only the engine steps the scheduler"),
-        ("leftovers.py", '"""A room nobody declared."""', "Rooms: imports only point down"),
+        ("leftovers.py", '"""A package that nobody declared."""', "Imports only point down"),
         ("core/model.py", "import rota.core.state", "Inside the core"),
-        ("core/leftovers.py", '"""A module in no sub-room."""', "Inside the core"),
+        ("core/leftovers.py", '"""A module in no layer."""', "Inside the core"),
         ("store/protocol.py", "import rota.store.sqlite.store", "Inside the store"),
         (
             "store/postgres/connect.py",
@@ -56,7 +56,7 @@ def test_imports_point_down() -> None:
         ("sdk/calls.py", "import rota.sdk.client", "Inside the sdk"),
     ],
 )
-def test_a_house_that_breaks_a_contract_is_caught(
+def test_a_tree_that_breaks_a_contract_is_caught(
     tmp_path: Path, module: str, line: str, contract: str
 ) -> None:
     shutil.copytree(SOURCE, tmp_path / "src" / "rota")
