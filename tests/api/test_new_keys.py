@@ -52,7 +52,7 @@ async def test_where_there_are_other_servers_every_key_is_looked_up(
     """One of them may have promised something under it."""
     await until(lambda: house.engine.is_new_key("k"))
     presence = Membership(house.store, house.engine, Node(node="node-a"))
-    house.change(presence=presence)
+    house.change(membership=presence)
     await submit(house, "before anybody looked")
     await presence.check_reachability()
     await submit(house, "alone")

@@ -95,7 +95,7 @@ async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(
     house: InProcessServer,
 ) -> None:
     """A stream that lived on would keep its seat, and hold up the end of the server."""
-    call = SimpleNamespace(parts=house.parts)
+    call = SimpleNamespace(deps=house.parts)
     newest, feed = (await house.parts.catalog.head())[1], house.parts.commits
     pieces = _pieces(call, StreamPosition(newest, _RECORD_END), lost=False)  # type: ignore[arg-type]
     await anext(pieces)

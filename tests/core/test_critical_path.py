@@ -59,10 +59,10 @@ def test_every_task_goes_before_those_that_wait_for_it(data: st.DataObject) -> N
         after = [f"t{up}" for up in above]
         jobs.append(task(f"t{number}", data.draw(st.integers(1, 9)), *after))
     made = dict(zip((one.id for one in jobs), rank_jobs(jobs, measure), strict=True))
-    assert sorted(one.order for one in made.values()) == list(range(count))
+    assert sorted(one.turn for one in made.values()) == list(range(count))
     for one in jobs:
         for dependency in one.spec.dependencies:
-            assert made[dependency.job_id].order < made[one.id].order
+            assert made[dependency.job_id].turn < made[one.id].turn
 
 
 def a_graph() -> list[Any]:

@@ -22,7 +22,7 @@ def world() -> Stirred:
 
 
 def test_a_debounce_waits_until_it_is_quiet_and_takes_the_last(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce(keep=DebounceKeep.LAST))
+    trigger = world.trigger(buffering=debounce(keep=DebounceKeep.LAST))
     for number in range(3):
         world.send(event(f"e{number}"))
         world.advance(4 * SECOND)
@@ -34,7 +34,7 @@ def test_a_debounce_waits_until_it_is_quiet_and_takes_the_last(world: Stirred) -
 
 
 def test_a_debounce_that_never_gets_quiet_ends_all_the_same(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce(wait_ms=10 * SECOND, keep=DebounceKeep.LAST))
+    trigger = world.trigger(buffering=debounce(wait_ms=10 * SECOND, keep=DebounceKeep.LAST))
     for number in range(4):
         world.send(event(f"e{number}"))
         world.advance(3 * SECOND)
@@ -42,7 +42,7 @@ def test_a_debounce_that_never_gets_quiet_ends_all_the_same(world: Stirred) -> N
 
 
 def test_a_debounce_may_keep_all(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce())
+    trigger = world.trigger(buffering=debounce())
     world.send(event("e1"), event("e2"))
     world.advance(5 * SECOND)
     (made,) = world.jobs_of(trigger)
@@ -50,7 +50,7 @@ def test_a_debounce_may_keep_all(world: Stirred) -> None:
 
 
 def test_a_batch_closes_when_it_is_full_or_its_time_is_over(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(2))
+    trigger = world.trigger(buffering=batch(2))
     world.send(event("e1"), event("e2"), event("e3"))
     assert [one.decision.value for one in world.ledger_of(trigger)].count("fired") == 2
     world.advance(10 * SECOND)
@@ -59,26 +59,26 @@ def test_a_batch_closes_when_it_is_full_or_its_time_is_over(world: Stirred) -> N
 
 
 def test_each_value_of_a_key_gathers_on_its_own(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(2, key="data.customer"))
+    trigger = world.trigger(buffering=batch(2, key="data.customer"))
     world.send(*(event(f"e{n}", data={"customer": n % 2}) for n in range(4)))
     assert len(world.jobs_of(trigger)) == 2
 
 
 def test_a_batch_never_grows_past_what_a_job_can_carry(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce())
+    trigger = world.trigger(buffering=debounce())
     world.send(*(event(f"e{n}") for n in range(BUFFERED_PER_JOB_MAX + 1)))
     assert len(world.jobs_of(trigger)) == 1
     assert len(world.ledger.held) == 1
 
 
 def test_large_events_close_a_window_early(world: Stirred) -> None:
-    trigger = world.trigger(gathering=debounce())
+    trigger = world.trigger(buffering=debounce())
     world.send(event("e1", data="x" * 500_000), event("e2", data="x" * 500_000))
     assert len(world.jobs_of(trigger)) == 1
 
 
 def test_an_open_window_survives_a_restart(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.advance(4 * SECOND)
     world.restart()
@@ -91,7 +91,7 @@ def test_an_open_window_survives_a_restart(world: Stirred) -> None:
 
 
 def test_a_window_whose_time_came_while_nobody_was_there_closes_at_once(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.now += 3600 * SECOND
     world.restart()
@@ -101,7 +101,7 @@ def test_a_window_whose_time_came_while_nobody_was_there_closes_at_once(world: S
 
 @pytest.mark.parametrize("by", [3600 * SECOND, -3600 * SECOND])
 def test_a_window_lasts_as_long_whatever_the_clock_is_set_to(world: Stirred, by: int) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.now += by
     world.turn([ClockJump(by=by)])
@@ -112,7 +112,7 @@ def test_a_window_lasts_as_long_whatever_the_clock_is_set_to(world: Stirred, by:
 
 
 def test_a_clock_set_back_during_an_outage_holds_nothing_up(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.now -= 3600 * SECOND
     world.restart()
@@ -121,7 +121,7 @@ def test_a_clock_set_back_during_an_outage_holds_nothing_up(world: Stirred) -> N
 
 
 def test_what_waits_when_its_trigger_is_paused_goes_on_when_it_is_resumed(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.pause(trigger)
     world.advance(60 * SECOND)
@@ -132,7 +132,7 @@ def test_what_waits_when_its_trigger_is_paused_goes_on_when_it_is_resumed(world:
 
 
 def test_what_waits_when_its_trigger_is_deleted_is_dropped(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.delete(trigger)
     assert world.words(trigger) == ["dropped"]
@@ -141,7 +141,7 @@ def test_what_waits_when_its_trigger_is_deleted_is_dropped(world: Stirred) -> No
 
 
 def test_what_waits_goes_at_once_when_the_rule_no_longer_gathers(world: Stirred) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.change(trigger)
     world.advance(0)
@@ -150,14 +150,14 @@ def test_what_waits_goes_at_once_when_the_rule_no_longer_gathers(world: Stirred)
 
 def test_more_than_memory_may_hold_is_refused() -> None:
     world = Stirred(limits=CoreLimits(buffered_bytes_max=10))
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1", data="x" * 20), event("e2", data="x"))
     assert sorted(world.words(trigger)) == ["failed", "held"]
 
 
 def test_ever_new_values_of_a_key_do_not_fill_memory() -> None:
     world = Stirred(limits=CoreLimits(windows_max=2))
-    trigger = world.trigger(gathering=batch(10, key="id"))
+    trigger = world.trigger(buffering=batch(10, key="id"))
     world.send(*(event(f"e{n}") for n in range(3)))
     assert sorted(world.words(trigger)) == ["failed", "held", "held"]
 
@@ -166,9 +166,9 @@ def test_ever_new_values_of_a_key_do_not_fill_memory() -> None:
 def test_what_waits_when_the_rule_gathers_no_more_is_all_carried(
     world: Stirred, after: EventBuffering | None
 ) -> None:
-    trigger = world.trigger(gathering=batch(10))
+    trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"), event("e2"))
-    world.change(trigger, gathering=after)
+    world.change(trigger, buffering=after)
     world.advance(10 * SECOND)
     (job_id,) = world.jobs_of(trigger)
     assert [one["id"] for one in world.payload(job_id)["events"]] == ["e1", "e2"]
@@ -207,13 +207,13 @@ def act(world: Stirred, trigger: Any, what: str, how: Any) -> None:
     elif what == "pause":
         world.pause(trigger, paused=how)
     else:
-        world.change(trigger, gathering=how)
+        world.change(trigger, buffering=how)
 
 
 @given(first=_gatherings, steps=st.lists(_steps, max_size=25))
 def test_whatever_happens_every_event_ends_in_one_verdict(first: Any, steps: list[Any]) -> None:
     world = Stirred()
-    trigger = world.trigger(gathering=first)
+    trigger = world.trigger(buffering=first)
     for what, how in steps:
         act(world, trigger, what, how)
     world.pause(trigger, paused=False)

@@ -220,7 +220,7 @@ def test_a_search_passes_over_tenants_that_have_nothing_which_fits() -> None:
     waiting = [job(f"big{n}", tenant=f"t{n}", cpu=2) for n in range(999)]
     world.submit_all([*waiting, *(job(f"s{n}", tenant="small") for n in range(30))])
     served(world, 10)
-    ring = world.scheduler._t.ready_queue.order._ring  # type: ignore[attr-defined]
+    ring = world.scheduler._t.ready_queue.order._waiting  # type: ignore[attr-defined]
     small = world.scheduler._t.ready_queue.class_of(world.record("s29").spec.terms)
     assert small is not None
     hopeful = [block for block in ring._blocks if block.mask & small.bit]

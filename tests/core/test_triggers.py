@@ -226,8 +226,8 @@ def test_two_triggers_may_not_have_one_name(world: Stirred) -> None:
         ({"job": template(payload={"a": "{{event.data|upper}}"})}, "cannot read"),
         ({"job": template(after=["j1"])}, "depends on the event alone"),
         ({"where": "open('x')"}, "no function 'open'"),
-        ({"gathering": batch(BUFFERED_PER_JOB_MAX + 1)}, "at most"),
-        ({"gathering": debounce(key="1 + 1")}, "key"),
+        ({"buffering": batch(BUFFERED_PER_JOB_MAX + 1)}, "at most"),
+        ({"buffering": debounce(key="1 + 1")}, "key"),
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(

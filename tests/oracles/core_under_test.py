@@ -106,7 +106,15 @@ COMMANDS: Mapping[str, type[msgspec.Struct]] = {
 }
 """By the story's own words."""
 
-FIELDS: Mapping[str, str] = {}
+FIELDS: Mapping[str, str] = {
+    "band": "group",
+    "gathering": "buffering",
+    "line": "fifo_group",
+    "piece": "refill",
+    "plan": "definition",
+    "rule": "definition",
+    "stimulus": "trigger_origin",
+}
 """Fields of commands that are named otherwise now than in the player: the player's name first."""
 
 
@@ -125,7 +133,7 @@ class Core:
     """A scheduler and what it is made of, for one story."""
 
     def __init__(self, spill: Mapping[str, int] | None, policy: str, now: int) -> None:
-        window = MemoryWindow() if spill is None else MemoryWindow(**spill)
+        window = MemoryWindow() if spill is None else MemoryWindow(**_renamed(spill))
         self._timing, self._policy = Timing(window=window), PRESETS[policy]
         self.kept = window.fifo_group
         self._new(now)

@@ -69,7 +69,12 @@ def terms(**given: object) -> Terms:
 
 
 def spec(order: int = 0, **given: object) -> Spec:
-    usual: dict[str, object] = {"terms": terms(), "task": b"{}", "created_at": 1, "order": order}
+    usual: dict[str, object] = {
+        "terms": terms(),
+        "task": b"{}",
+        "created_at": 1,
+        "arrival_number": order,
+    }
     return Spec(**(usual | given))  # type: ignore[arg-type]
 
 
@@ -258,7 +263,7 @@ _terms = st.builds(
 )
 _specs = st.builds(
     spec,
-    order=st.integers(0, 50),
+    arrival_number=st.integers(0, 50),
     terms=_terms,
     created_at=st.integers(0, 9),
     labels=st.lists(st.sampled_from(LABELS), unique=True).map(tuple),

@@ -77,7 +77,7 @@ class Recorded(Story):
             CreateTrigger(
                 trigger=NewTrigger(
                     id=TriggerId(new_id),
-                    definition=rule(name, "kind.*", gathering=dice.choice((None, batch(3)))),
+                    definition=rule(name, "kind.*", buffering=dice.choice((None, batch(3)))),
                 )
             ),
             SetCalendar(calendar=Calendar(name, (739_000 + dice.randrange(9),))),

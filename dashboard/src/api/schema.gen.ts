@@ -149,7 +149,7 @@ export interface AutoscaleView {
   work: number;
   running: number;
   arrival: InflowView;
-  workers: CrewView;
+  workers: WorkerCountView;
   stranded: number;
   queues: Record<string, QueueDemandView>;
   kinds: KindView[];
@@ -390,21 +390,6 @@ export interface Container {
 
 export interface CountAnswer {
   count: number;
-}
-
-export interface CrewView {
-  online: number;
-  idle: number;
-  needed: number;
-  add: number;
-  remove: number;
-}
-
-export interface CrowdView {
-  step: number;
-  total: number;
-  estimated: boolean;
-  lanes: LaneView[];
 }
 
 export interface DeadlineView {
@@ -795,18 +780,12 @@ export interface KindView {
   capabilities: string[];
   queues: string[] | null;
   only: string[];
-  workers: CrewView;
+  workers: WorkerCountView;
 }
 
 export interface LagView {
   records: number;
   seconds: number;
-}
-
-export interface LaneView {
-  worker_id: string;
-  began: number[];
-  failed: number[];
 }
 
 export interface LastView {
@@ -942,6 +921,15 @@ export interface OrderView {
   behind?: string | null;
 }
 
+export interface PhaseView {
+  what: "pending" | "queued" | "running";
+  since: string;
+  until: string | null;
+  seconds: number;
+  reason?: string | null;
+  worker_id?: string | null;
+}
+
 export interface PlaceView {
   array_id: string;
   index: number;
@@ -1036,7 +1024,7 @@ export interface QueueDemandView {
   work: number;
   running: number;
   arrival: InflowView;
-  workers: CrewView;
+  workers: WorkerCountView;
   stranded: number;
   paused: boolean;
   shapes: ShapeView[];
@@ -1334,15 +1322,6 @@ export interface SizeView {
   custom: Record<string, number>;
 }
 
-export interface SpellView {
-  what: "pending" | "queued" | "running";
-  since: string;
-  until: string | null;
-  seconds: number;
-  reason?: string | null;
-  worker_id?: string | null;
-}
-
 export interface SpreadView {
   p50: number;
   p95: number;
@@ -1381,6 +1360,13 @@ export interface TenantView {
   usage: number;
 }
 
+export interface TimelineBucketsView {
+  step: number;
+  total: number;
+  estimated: boolean;
+  lanes: WorkerBucketsView[];
+}
+
 export interface TimelineView {
   start: string;
   end: string;
@@ -1388,7 +1374,7 @@ export interface TimelineView {
   more: boolean;
   reserved?: ReservedView[];
   running?: number;
-  crowd?: CrowdView | null;
+  crowd?: TimelineBucketsView | null;
 }
 
 export interface TokenPage {
@@ -1516,8 +1502,22 @@ export interface WhyView {
   estimated_start: EstimateView;
   would_help?: ReliefView[];
   position?: PositionView | null;
-  history?: SpellView[];
+  history?: PhaseView[];
   deadline?: DeadlineView | null;
+}
+
+export interface WorkerBucketsView {
+  worker_id: string;
+  began: number[];
+  failed: number[];
+}
+
+export interface WorkerCountView {
+  online: number;
+  idle: number;
+  needed: number;
+  add: number;
+  remove: number;
 }
 
 export interface WorkerPage {

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import type { CrowdView } from "../api/schema.gen";
+import type { TimelineBucketsView } from "../api/schema.gen";
 import { bucketSummary, cellsOf, cellText, heightOf } from "./timelineBuckets";
 
-const CROWD: CrowdView = {
+const CROWD: TimelineBucketsView = {
   step: 60,
   total: 2_004,
   estimated: true,

@@ -1,6 +1,6 @@
 // A busy timeline: how many began on each worker in each stretch of time, where bars would not fit.
 
-import type { CrowdView } from "../api/schema.gen";
+import type { TimelineBucketsView } from "../api/schema.gen";
 import { count, percent } from "./format";
 import { clockTime, length, short } from "./time";
 
@@ -13,7 +13,7 @@ export interface Cell {
 }
 
 /** Of each worker the stretches in which something began. */
-export function cellsOf(crowd: CrowdView, start: number, end: number): Map<string, Cell[]> {
+export function cellsOf(crowd: TimelineBucketsView, start: number, end: number): Map<string, Cell[]> {
   const step = crowd.step * 1000;
   const found = new Map<string, Cell[]>();
   for (const lane of crowd.lanes) {
@@ -45,7 +45,7 @@ export function cellText(cell: Cell, estimated: boolean): string {
 }
 
 /** What is shown, and what is not. */
-export function bucketSummary(crowd: CrowdView, drawn: number, running: number): string {
+export function bucketSummary(crowd: TimelineBucketsView, drawn: number, running: number): string {
   const about = crowd.estimated ? "about " : "";
   const counted = `${about}${count(crowd.total)} executions began in this time: counted in steps of ${length(crowd.step)}, the higher the more, red is the part that failed.`;
   const bars =

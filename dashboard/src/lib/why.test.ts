@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { EstimateView, JobView, SpellView } from "../api/schema.gen";
+import type { EstimateView, JobView, PhaseView } from "../api/schema.gen";
 import { cancelText, groupOf, memberOf } from "./group";
 import { jobTiming } from "./jobTiming";
 import {
@@ -169,7 +169,7 @@ describe("arrays and gangs", () => {
 });
 
 describe("what was so far", () => {
-  const spell = (reason: string, until: string | null, seconds: number): SpellView => ({
+  const spell = (reason: string, until: string | null, seconds: number): PhaseView => ({
     what: "queued",
     since: "2026-01-31T12:00:00Z",
     until,

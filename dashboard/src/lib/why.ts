@@ -1,6 +1,6 @@
 // What the server says of a job that waits, in words: when it starts, where it stands, what was.
 
-import type { DeadlineView, EstimateView, PositionView, SpellView } from "../api/schema.gen";
+import type { DeadlineView, EstimateView, PositionView, PhaseView } from "../api/schema.gen";
 import { count, plural, shortId } from "./format";
 import type { Tone } from "./status";
 import { ago, exact, length } from "./time";
@@ -76,7 +76,7 @@ export function placeWords(position: PositionView): string {
   return parts.join("; ");
 }
 
-export function spellWords(spell: SpellView): string {
+export function spellWords(spell: PhaseView): string {
   const lasts = spell.until === null ? " so far" : "";
   const where = spell.worker_id ? ` on ${shortId(spell.worker_id)}` : "";
   const reason = spell.reason ? ` (${spell.reason.replaceAll("_", " ")})` : "";
@@ -84,7 +84,7 @@ export function spellWords(spell: SpellView): string {
 }
 
 /** What was, in order; causes that were seen while it waited are parts of the wait that lasts. */
-export function historyWords(spells: readonly SpellView[]): string {
+export function historyWords(spells: readonly PhaseView[]): string {
   const lasting = spells.findIndex((one) => one.until === null);
   const own = lasting < 0 ? spells : spells.slice(0, lasting + 1);
   const seen = lasting < 0 ? [] : spells.slice(lasting + 1);

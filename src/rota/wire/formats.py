@@ -1,6 +1,6 @@
-"""Formats of values in the public contract: patterns of texts and the sentences about them,
-durations, byte sizes and times with their msgspec hooks, cursors of pages, names of cells and
-the tag of a cell in an id.
+"""Formats of values in the public contract: durations, byte sizes, times, cursors, cell tags.
+
+Also the patterns of texts with the sentence about each, and the hooks by which msgspec reads them.
 """
 
 from __future__ import annotations

@@ -58,6 +58,7 @@ from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.beat import beat
 from rota.engine.clock import SystemClock
 from rota.engine.durability import DurabilityMonitor
+from rota.engine.leadership import CellMember
 from rota.engine.limits import PULSE_S
 from rota.engine.loop import Engine
 from rota.engine.metrics import Histogram, Metrics
@@ -304,12 +305,9 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     store = storage.store
     await refuse_duplicate_name(store, member)
     clock = SystemClock()
-    counts = Metrics()
-    engine = Engine(store, clock, timing_of(options), counts, member)
-    await engine.start(SubmittedSpecs(clock))
+    engine, figures = await _start_engine(options, store, clock, member)
     access = await open_access(options, store, clock)
     await access.start()
-    figures = LiveEngineMetrics(counts, engine)
     recorder = MetricsHistory(engine, figures)
     assurance = await open_durability(options, store)
     lobby = open_connection_limit(options)
@@ -339,6 +337,15 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         background=beside,
         files=storage.files,
     )
+
+
+async def _start_engine(
+    options: UpOptions | ServerOptions, store: Store, clock: SystemClock, member: CellMember
+) -> tuple[Engine, LiveEngineMetrics]:
+    counts = Metrics()
+    engine = Engine(store, clock, timing_of(options), counts, member)
+    await engine.start(SubmittedSpecs(clock))
+    return engine, LiveEngineMetrics(counts, engine)
 
 
 async def _open_storage(options: UpOptions | ServerOptions) -> Storage:
