@@ -109,11 +109,15 @@ COMMANDS: Mapping[str, type[msgspec.Struct]] = {
 FIELDS: Mapping[str, str] = {
     "band": "group",
     "gathering": "buffering",
+    "held": "buffered_events",
     "line": "fifo_group",
+    "lines": "spill_queues",
     "piece": "refill",
     "plan": "definition",
+    "recall": "preloaded",
     "rule": "definition",
     "stimulus": "trigger_origin",
+    "told": "accepted_events",
 }
 """Fields of commands that are named otherwise now than in the player: the player's name first."""
 
@@ -126,6 +130,8 @@ def command(name: str, fields: Mapping[str, Any]) -> Any:
 def _renamed(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {FIELDS.get(name, name): _renamed(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_renamed(one) for one in value]
     return value
 
 
@@ -152,7 +158,7 @@ class Core:
     def restart(self, stored: Mapping[str, Any], now: int) -> None:
         """Builds the scheduler anew from what was written."""
         self._new(now)
-        self._scheduler.restore(msgspec.convert(stored, Stored), now)
+        self._scheduler.restore(msgspec.convert(_renamed(stored), Stored), now)
 
     def why(self, job: list[Any], now: int) -> list[str]:
         """Codes of what keeps a job from running."""

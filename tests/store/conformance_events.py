@@ -142,9 +142,9 @@ _told = st.builds(
 writes = st.one_of(
     st.builds(PutTrigger, trigger=st.builds(trigger, _trigger_ids, revision=st.integers(1, 3))),
     st.builds(DropTrigger, id=_trigger_ids),
-    st.builds(PutEvent, told=_told),
-    st.builds(PutTriggerDecision, arrival=_arrivals),
-    st.builds(PutBufferedEvent, held=st.builds(held, st.sampled_from(IDS), st.integers(1, 9))),
+    st.builds(PutEvent, event=_told),
+    st.builds(PutTriggerDecision, decision=_arrivals),
+    st.builds(PutBufferedEvent, event=st.builds(held, st.sampled_from(IDS), st.integers(1, 9))),
     st.builds(
         ReleaseBufferedEvents,
         ids=st.lists(st.sampled_from(IDS).map(TriggerDecisionId), max_size=2).map(tuple),
@@ -154,7 +154,7 @@ histories = st.lists(st.lists(writes, max_size=6), max_size=8)
 arrival_queries = st.builds(
     TriggerDecisionQuery,
     trigger_id=_trigger_ids,
-    verdicts=st.lists(st.sampled_from(EventDecision), max_size=2).map(tuple),
+    decisions=st.lists(st.sampled_from(EventDecision), max_size=2).map(tuple),
     before=st.none() | st.sampled_from(IDS),
     limit=st.integers(1, 5),
 )

@@ -106,12 +106,12 @@ _occurrences = st.builds(
     nominal=st.integers(0, 3) | st.integers(0, 2).map(lambda day: 20_000 * DAY_MS + day * DAY_MS),
     decision=st.sampled_from(OccurrenceDecision),
     decided_at=st.just(5),
-    why=st.sampled_from([SkipReason.NOT, SkipReason.PAUSED]),
+    skip_reason=st.sampled_from([SkipReason.NOT, SkipReason.PAUSED]),
     job_id=st.none() | st.just(JobId("job-1")),
 )
 writes = st.one_of(
     st.builds(PutSchedule, schedule=_schedules),
-    st.builds(MoveSchedule, id=_ids, course=_courses),
+    st.builds(MoveSchedule, id=_ids, state=_courses),
     st.builds(DropSchedule, id=_ids),
     st.builds(PutOccurrence, occurrence=_occurrences),
     st.builds(
@@ -155,7 +155,7 @@ class ScheduleConformance:
         assert kept == replace(schedule(), state=ScheduleState(7, paused=True))
 
     async def test_an_instant_has_one_record_the_newest(self, make_store: StoreMaker) -> None:
-        skipped = occurrence(5, OccurrenceDecision.SKIPPED, why=SkipReason.PAUSED)
+        skipped = occurrence(5, OccurrenceDecision.SKIPPED, skip_reason=SkipReason.PAUSED)
         run = occurrence(5, OccurrenceDecision.CAUGHT_UP, job_id=JobId("job-1"))
         async with make_store() as store:
             leader = await leading(store)

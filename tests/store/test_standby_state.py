@@ -36,7 +36,7 @@ from tests.core.trigger_builders import batch, event, rule
 from tests.store.conformance import put
 
 AT_ONCE = 7
-OCCASIONS = ("schedules", "calendars", "triggers", "held")
+OCCASIONS = ("schedules", "calendars", "triggers", "buffered_events")
 
 
 class Recorded(Story):
