@@ -62,13 +62,13 @@ def test_output_stays_below_the_cap_and_starts_and_ends_as_printed(
 def test_a_stall_names_how_much_is_missing_and_goes_on_with_a_whole_line() -> None:
     buffer = LogBuffer(cap=100_000, waiting=600)
     buffer.add(b"a" * 599 + b"\n" + b"b" * 5000 + b"\n" + b"c" * 24_000)
-    assert buffer.crowded
+    assert buffer.backlogged
     buffer.add(b"\n" + b"d" * 2000)
     sent = drain(buffer)
     assert sent.startswith(b"a" * 599 + b"\n[\xe2\x80\xa6 ")
     assert b"bytes left out: they came faster than the server took them" in sent
     assert sent.endswith(b"d" * 2000)
-    assert not buffer.crowded
+    assert not buffer.backlogged
 
 
 def test_a_full_log_says_so_at_once_and_shows_its_end_at_the_end() -> None:
@@ -104,7 +104,7 @@ def test_a_hundred_megabytes_take_little_memory() -> None:
     sent = held = 0
     for _ in range(1600):
         buffer.add(piece)
-        while buffer.crowded:
+        while buffer.backlogged:
             sent += len(buffer.take(256 * 1024))
         held = max(held, len(buffer._next) + len(buffer._newest))
     buffer.close()
@@ -147,14 +147,14 @@ async def test_a_reader_waits_for_a_slow_server_and_not_for_one_that_is_away() -
     server = Server()
     pump = LogPump("e1", 7, server)
     pump.add(b"x" * WAITING_BYTES)
-    assert pump.crowded
+    assert pump.backlogged
     running = asyncio.create_task(pump.run())
     async with asyncio.timeout(20):
         await server.asked.wait()
-        while pump.crowded:  # noqa: ASYNC110  (until the answer has come)
+        while pump.backlogged:  # noqa: ASYNC110  (until the answer has come)
             await asyncio.sleep(0)
     pump.add(b"y" * 3 * NEWEST_BYTES)
-    assert not pump.crowded
+    assert not pump.backlogged
     server.there.set()
     pump.end()
     async with asyncio.timeout(20):

@@ -31,7 +31,7 @@ def started(cell: Cell, folder: Path, port: int) -> RunningAgent:
 
 
 async def scrape(agent: RunningAgent, **headers: str) -> str:
-    url = f"http://127.0.0.1:{agent.agent.door.port}/metrics"
+    url = f"http://127.0.0.1:{agent.agent.metrics_server.port}/metrics"
     async with httpx2.AsyncClient() as http:
         return (await http.get(url, headers=headers)).text
 

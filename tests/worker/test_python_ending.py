@@ -164,7 +164,7 @@ async def test_one_of_many_calls_is_ended_and_the_others_go_on(
 async def learned(room: PythonCalls) -> str:
     """Lets the pool find out that these are asynchronous; the process they share."""
     for name in ("gentle", "patient", "blocking"):
-        room.pool.learn(f"user_functions:{name}", "crowd")
+        room.pool.learn(f"user_functions:{name}", "shared")
     process: str = result(await room.call("gentle", 1))[0]
     return process
 
@@ -182,7 +182,7 @@ async def test_a_call_that_blocks_the_others_takes_them_with_it_once(
     neighbour = await beside
     assert (neighbour.status, neighbour.retryable) == ("failed", True)
     assert error(neighbour) == {"message": "another call killed this process"}
-    assert room.pool.lane_of("user_functions:blocking") == "solo", "it is alone from now on"
+    assert room.pool.kind_of("user_functions:blocking") == "exclusive", "it is alone from now on"
     assert result(await room.call("gentle", 1))[0] != before
 
 
@@ -219,7 +219,7 @@ async def test_a_crash_among_many_lets_each_run_alone_until_it_has_shown_itself(
     room: PythonCalls, tmp_path: Path
 ) -> None:
     await learned(room)
-    room.pool.learn("user_functions:fatal", "crowd")
+    room.pool.learn("user_functions:fatal", "shared")
     calm = tmp_path / "calm"
     beside = asyncio.create_task(room.run(room.order("patient", str(calm))).run())
     await until(calm.exists)

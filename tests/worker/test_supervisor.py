@@ -92,10 +92,10 @@ async def test_a_job_is_killed_at_once_when_its_lease_is_not_renewed(
     mark: str, isolation: Isolation
 ) -> None:
     clock = BootClock()
-    ward = supervisor_here(isolation).spawn(sleeper(mark), clock.now() + 0.5)
-    ended = await ward.ended
-    assert clock.now() >= ended.deeds[0].after_s
-    assert (ended.cause, [deed.signal for deed in ended.deeds]) == ("lease", ["SIGKILL"])
+    tree = supervisor_here(isolation).spawn(sleeper(mark), clock.now() + 0.5)
+    ended = await tree.ended
+    assert clock.now() >= ended.signals[0].after_s
+    assert (ended.cause, [signal.signal for signal in ended.signals]) == ("lease", ["SIGKILL"])
     assert marked(mark) == []
 
 
@@ -103,12 +103,12 @@ async def test_a_renewed_job_lives_on_and_a_lease_can_be_cut_short(mark: str) ->
     clock = BootClock()
     guard = supervisor_here()
     short = guard.spawn(launch("sleep 600"), clock.now() + 0.3)
-    ward = guard.spawn(sleeper(mark), clock.now() + 0.3)
-    ward.hold_until(clock.now() + 600)
+    tree = guard.spawn(sleeper(mark), clock.now() + 0.3)
+    tree.hold_until(clock.now() + 600)
     assert (await short.ended).cause == "lease"
-    assert not ward.ended.done()
-    ward.hold_until(clock.now())
-    assert (await ward.ended).cause == "lease"
+    assert not tree.ended.done()
+    tree.hold_until(clock.now())
+    assert (await tree.ended).cause == "lease"
 
 
 async def test_after_a_thaw_what_is_over_ends_before_anything_else_is_heard(
@@ -116,16 +116,16 @@ async def test_after_a_thaw_what_is_over_ends_before_anything_else_is_heard(
 ) -> None:
     clock = BootClock()
     guard = supervisor_here(isolation)
-    ward = guard.spawn(sleeper(mark), clock.now() + 0.5)
+    tree = guard.spawn(sleeper(mark), clock.now() + 0.5)
     await until(lambda: len(marked(mark)) == 2)
     os.kill(guard.pid, signal.SIGSTOP)
     # Said while the guard is frozen: renewals that come too late must not save the job.
-    ward.hold_until(clock.now() + 600)
+    tree.hold_until(clock.now() + 600)
     over = clock.now() + 0.6
     await until(lambda: clock.now() > over)
     assert len(marked(mark)) == 2, "nobody could end it yet"
     os.kill(guard.pid, signal.SIGCONT)
-    assert (await ward.ended).cause == "lease"
+    assert (await tree.ended).cause == "lease"
     assert marked(mark) == []
 
 
@@ -136,11 +136,11 @@ async def test_a_guard_that_does_not_answer_is_killed_with_its_jobs_and_replaced
     mark: str, isolation: Isolation
 ) -> None:
     guard = supervisor_here(isolation, ping_s=0.05, silence_s_max=0.3)
-    ward = guard.spawn(sleeper(mark))
+    tree = guard.spawn(sleeper(mark))
     await until(lambda: len(marked(mark)) == 2)
     watch = asyncio.create_task(guard.watch())
     os.kill(guard.pid, signal.SIGSTOP)
-    assert (await ward.ended).cause == "guard"
+    assert (await tree.ended).cause == "supervisor"
     await until(lambda: marked(mark) == [])
     watch.cancel()
     assert (await guard.spawn(launch("exit 4")).ended).returncode == 4
@@ -196,9 +196,9 @@ async def test_a_hundred_jobs_at_once_all_end_and_all_descriptors_come_back() ->
     process = psutil.Process(guard.pid)
     before = process.num_fds()
     read, write = os.pipe()
-    wards = [guard.spawn(launch("echo x", fds={1: write})) for _ in range(100)]
+    trees = [guard.spawn(launch("echo x", fds={1: write})) for _ in range(100)]
     os.close(write)
-    ends = await asyncio.gather(*(ward.ended for ward in wards))
+    ends = await asyncio.gather(*(tree.ended for tree in trees))
     assert {ended.status for ended in ends} == {0}
     with os.fdopen(read, "rb") as pipe:
         assert pipe.read() == b"x\n" * 100, "the end is seen: nobody holds the pipe any more"
@@ -209,10 +209,10 @@ async def test_a_dismissed_guard_kills_what_runs_and_leaves(
     mark: str, isolation: Isolation
 ) -> None:
     guard = Supervisor(isolation)
-    ward = guard.spawn(sleeper(mark))
+    tree = guard.spawn(sleeper(mark))
     await until(lambda: len(marked(mark)) == 2)
     await guard.shut_down()
-    assert (await ward.ended).cause == "guard"
+    assert (await tree.ended).cause == "supervisor"
     assert not alive(guard.pid)
     assert marked(mark) == []
 

@@ -1,4 +1,4 @@
-"""Finds the function that a call names, and what to call it with."""
+"""Finds the function that a call names, and decodes its arguments."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from rota.wire.jobs import PythonCall
 from rota.worker.pychild.protocol import Begin
 
 FOUND_MAX = 10_000
-"""Functions remembered: more than any code base has that is called as jobs."""
+"""Functions cached: more than any code base calls as jobs."""
 
 _python_call = msgspec.json.Decoder(PythonCall)
 
 
 class FunctionNotFoundError(Exception):
-    """This worker has no such function, and why."""
+    """Raised when this worker has no such function."""
 
 
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ _call = msgspec.json.Decoder(_Call)
 
 
 class FoundFunction:
-    """A function, ready to be called."""
+    """Function that is ready to be called."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.function = function
@@ -45,7 +45,7 @@ class FoundFunction:
             self._signature = None  # written in C, without a signature: it gets what was given
 
     def arguments(self, given: bytes, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """What to call it with, as its annotations have it."""
+        """Decodes the arguments as the function's annotations require."""
         if self._signature is not None:
             return self._signature.decode(given, context)
         call = _call.decode(given)
@@ -53,7 +53,8 @@ class FoundFunction:
 
 
 def load_entry(entry: str) -> Any:
-    """What `package.module:name` names; raises NotFoundError, or whatever the import raises."""
+    """Imports what `package.module:name` names; raises FunctionNotFoundError, or what the import
+    raises."""
     module_name, _, path = entry.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
@@ -71,14 +72,15 @@ def load_entry(entry: str) -> Any:
 
 
 class FunctionLookup:
-    """All that can be called here."""
+    """Finds functions of the app and of importable modules, and caches them."""
 
     def __init__(self, app: App | None) -> None:
         self._app = app
         self._found: dict[str, FoundFunction] = {}
 
     def find(self, begin: Begin) -> tuple[FoundFunction, bytes]:
-        """The function and its arguments as JSON; raises whatever keeps it from being found."""
+        """Returns the function and its arguments as JSON; raises whatever prevents it from being
+        found."""
         if begin.task == b"null":
             return self._registered(begin.name), canonical_payload(begin.payload)
         task = _python_call.decode(begin.task)
@@ -113,7 +115,7 @@ class FunctionLookup:
 
 
 def canonical_payload(payload: bytes) -> bytes:
-    """A payload in any of its forms, as `{"args": […], "kwargs": {…}}`."""
+    """Converts a payload in any of its forms to `{"args": […], "kwargs": {…}}`."""
     try:
         _call.decode(payload)
     except msgspec.ValidationError:

@@ -1,8 +1,9 @@
 """Bundles on a worker: a cache shared by all agents of a user, and staging for each execution.
 
-The cache is a folder: `<sha256>` is the content, `<sha256>.part` what has come of it,
-`<sha256>.lock` is held by whoever fetches it and says when it was last used. The content is checked
-at every use. Archives are unpacked by a supervised process of their own (worker/unpacking.py).
+The cache is a folder: `<sha256>` is the content, `<sha256>.part` the part fetched so far,
+`<sha256>.lock` is held by the agent that fetches it, and its date is the last use. The content is
+checked at every use. Archives are unpacked by a supervised process of their own
+(worker/unpacking.py).
 """
 
 from __future__ import annotations
@@ -28,45 +29,47 @@ from rota.worker.server_client import AwayError, RefusedError
 from rota.worker.supervisor.client import Ended, Launch, ProcessTree, Supervisor
 
 CACHE_BYTES = 10 * 1024 * 1024 * 1024
-"""Unless the operator says otherwise."""
+"""Default size limit of the cache."""
 READ_BYTES = 1024 * 1024
 ABANDONED_S = 24 * 3600.0
-"""A fetch that nobody has gone on with for so long is given up."""
+"""A fetch that nobody has continued for this long is given up."""
 LOCK_LOOK_S = 0.1
-"""Between two looks at whether another agent has fetched it."""
+"""Interval of checks whether another agent has fetched it."""
 
 
 class BundleError(Exception):
-    """A bundle cannot be used, and why."""
+    """Raised when a bundle cannot be used."""
 
 
 class BundleSource(Protocol):
-    """Where bundles come from."""
+    """Source of bundles."""
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
-        """What it is. Raises AwayError to be asked again, RefusedError if it is not to be had."""
+        """Describes a bundle. Raises AwayError to be asked again, RefusedError if it is not
+        available."""
         ...
 
     def open_bundle(
         self, execution_id: str, bundle_id: str, offset: int
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Its content from `offset` on."""
+        """Streams its content from `offset` on."""
         ...
 
 
 class BundleCache:
-    """What this machine has fetched."""
+    """Cache of the bundles that this machine has fetched."""
 
     def __init__(self, root: Path, source: BundleSource, bytes_max: int = CACHE_BYTES) -> None:
         self._root = root
         self._source = source
         self._bytes_max = bytes_max
         self._checked: dict[str, tuple[int, ...]] = {}
-        """What a file looked like when its checksum was right. Whoever writes to it changes that:
-        the time of its last change is the kernel's."""
+        """What a file's metadata was when its checksum was right. Whoever writes to the file
+        changes that: the kernel sets the time of its last change."""
 
     async def open(self, execution_id: str, bundle_id: str) -> tuple[BundleView, int]:
-        """What it is, and a descriptor of its content, checked. The caller closes it."""
+        """Returns the description and a descriptor of the checked content, which the caller
+        closes."""
         bundle = await self._source.show_bundle(execution_id, bundle_id)
         if bundle.size > self._bytes_max:
             raise BundleError(
@@ -85,7 +88,7 @@ class BundleCache:
 
     @asynccontextmanager
     async def _locked(self, sha256: str) -> AsyncIterator[None]:
-        """One fetches, the others wait: executions of this agent, and other agents."""
+        """Lets one fetch while the others wait: executions of this agent, and other agents."""
         handle = os.open(
             self._root / f"{sha256}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
         )
@@ -102,7 +105,7 @@ class BundleCache:
             os.close(handle)
 
     def _open_checked(self, bundle: BundleView) -> int | None:
-        """The content, if it is here and is right; what is wrong is removed."""
+        """Opens the content if it is here and right; removes it if it is wrong."""
         path = self._root / bundle.sha256
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -119,7 +122,7 @@ class BundleCache:
         return None
 
     async def _fetch(self, execution_id: str, bundle: BundleView) -> None:
-        """Goes on with what came before; raises AwayError where the line breaks again."""
+        """Continues an earlier fetch; raises AwayError where the connection breaks again."""
         part = self._root / f"{bundle.sha256}.part"
         await asyncio.to_thread(self._evict, bundle)
         handle = os.open(part, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -152,7 +155,7 @@ class BundleCache:
                 await asyncio.to_thread(_write_all, handle, piece)
 
     def _evict(self, bundle: BundleView) -> None:
-        """Forgets the longest unused. Whoever reads one goes on: it is gone when they are done."""
+        """Removes the longest unused. A process that still reads one is not disturbed."""
         now = _last_used(self._root / f"{bundle.sha256}.lock")
         used: dict[Path, float] = {}
         for path in self._root.iterdir():
@@ -203,7 +206,7 @@ def _last_used(lock: Path) -> float:
 
 FETCH_RETRY_CAP_S = 5.0
 UNPACKED_BYTES_MAX = 32 * 1024 * 1024 * 1024
-"""What one archive may come to, unless the job says how much storage it needs."""
+"""Unpacked size of one archive, unless the job requests storage."""
 UNPACKED_FILES_MAX = 1_000_000
 UNPACK_S = 1_800.0
 UNPACK_MEMORY = 1024 * 1024 * 1024
@@ -212,31 +215,32 @@ UNPACK_MEMORY = 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BundleStaging:
-    """What jobs are given to work with."""
+    """Dependencies for staging the bundles of executions."""
 
     cache: BundleCache
     supervisor: Supervisor
 
 
 class StagedBundles:
-    """The bundles of one execution; may be broken off at any time."""
+    """Bundles of one execution; staging can be cancelled at any time."""
 
-    def __init__(self, equipment: BundleStaging, order: OrderView, deadline: float | None) -> None:
-        self._staging = equipment
+    def __init__(self, staging: BundleStaging, order: OrderView, deadline: float | None) -> None:
+        self._staging = staging
         self._order = order
         self._deadline = deadline
         self._tree: ProcessTree | None = None
         self.lapsed = False
-        """The guard ended its unpacking because the lease ran out."""
+        """The supervisor ended the unpacking because the lease ran out."""
 
     def hold_until(self, deadline: float) -> None:
-        """The execution's lease was renewed."""
+        """Passes on that the execution's lease was renewed."""
         self._deadline = deadline
         if self._tree is not None:
             self._tree.hold_until(deadline)
 
     async def stage(self, bundle_id: str, folder: Path) -> BundleView:
-        """An archive's content in the folder, or the file under its name. Raises StartError."""
+        """Puts an archive's content, or the file under its name, into the folder. Raises
+        StartError."""
         bundle, handle = await self._open(bundle_id)
         try:
             if bundle.format == "file":
@@ -250,7 +254,7 @@ class StagedBundles:
         return bundle
 
     async def _open(self, bundle_id: str) -> tuple[BundleView, int]:
-        """Patient with the network, as long as the execution is wanted."""
+        """Retries while the server is away, as long as the execution is wanted."""
         order, attempt = self._order, 0
         while True:
             try:
@@ -291,13 +295,13 @@ class StagedBundles:
             os.close(words)
 
     async def _supervised(self, launch: Launch) -> Ended:
-        self._tree = ward = self._staging.supervisor.spawn(launch, self._deadline)
+        self._tree = tree = self._staging.supervisor.spawn(launch, self._deadline)
         try:
-            return await ward.ended
+            return await tree.ended
         finally:
             self._tree = None
-            if not ward.ended.done():
-                ward.kill()
+            if not tree.ended.done():
+                tree.kill()
 
 
 def _why(ended: Ended, words: int) -> str:
@@ -310,7 +314,7 @@ def _why(ended: Ended, words: int) -> str:
 
 
 def _plain(name: str) -> str:
-    """Names are checked by the server; here they become paths."""
+    """Checks a name again, though the server has: here it becomes a path."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise StartError(f"a bundle cannot have the name {name!r}")
     return name

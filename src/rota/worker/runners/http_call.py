@@ -1,4 +1,5 @@
-"""Runs an `http` task: one request within the job's time, and what its response means."""
+"""Runs an `http` task: one request within the job's time, and the report that its response
+means."""
 
 from __future__ import annotations
 
@@ -20,22 +21,22 @@ from rota.worker.reports import SHUTDOWN, StopReason, report_ended, report_faile
 from rota.worker.runners.http_policy import HttpSessions, refusal_in
 
 BODY_BYTES_MAX = RESULT_BYTES_MAX
-"""Read of an answer; the rest is not asked for, and the result says so."""
+"""Read of a response; the rest is not fetched, and the result says so."""
 RETRY_AFTER_DIGITS_MAX = 8
-"""A server that says to come back in three years is not meant literally."""
+"""A server that asks for a pause of years does not mean it."""
 ERROR_BODY_CHARS_MAX = 4_096
-"""Of the answer, in the error of a job that failed."""
+"""Of the response, in the error of a failed job."""
 HEADER_CHARS_MAX = 1_000
 KEPT_HEADERS = (
     *("content-type", "content-length", "content-encoding", "date", "etag", "last-modified"),
     *("location", "retry-after", "x-request-id"),
 )
 RETRYABLE_4XX = (408, 425, 429)
-"""Too slow, too early, too many: the same request may be right another time."""
+"""Request timeout, too early, too many requests: the same request may succeed later."""
 
 
 class HttpResponse(msgspec.Struct):
-    """What came back."""
+    """Response to the task's request."""
 
     status: int
     reason: str
@@ -44,26 +45,26 @@ class HttpResponse(msgspec.Struct):
     truncated: bool
 
 
-def report_response(order: OrderView, where: str, answer: HttpResponse) -> CompletedReport:
-    """2xx succeeds; everything else fails, and says why."""
-    if 200 <= answer.status < 300:
+def report_response(order: OrderView, where: str, response: HttpResponse) -> CompletedReport:
+    """Reports success for 2xx; every other status fails."""
+    if 200 <= response.status < 300:
         report = CompletedReport(
             execution_id=order.execution_id, status="succeeded", fence=order.fence
         )
-        report.result = msgspec.Raw(_result(answer))
+        report.result = msgspec.Raw(_result(response))
         return report
     error: dict[str, Any] = {
-        "message": f"{where} answered {answer.status} {_phrase(answer)}".rstrip(),
-        "status": answer.status,
-        "headers": _kept(answer.headers),
-        "body": _text(answer)[:ERROR_BODY_CHARS_MAX],
+        "message": f"{where} answered {response.status} {_phrase(response)}".rstrip(),
+        "status": response.status,
+        "headers": _kept(response.headers),
+        "body": _text(response)[:ERROR_BODY_CHARS_MAX],
     }
-    if 300 <= answer.status < 400:
-        target = answer.headers.get("location", "nowhere")[:HEADER_CHARS_MAX]
+    if 300 <= response.status < 400:
+        target = response.headers.get("location", "nowhere")[:HEADER_CHARS_MAX]
         error["message"] += f": redirects are not followed (to {target}); name the final URL"
-    retryable = answer.status >= 500 or answer.status in RETRYABLE_4XX
+    retryable = response.status >= 500 or response.status in RETRYABLE_4XX
     report = report_http_failure(order, error, retryable=retryable)
-    after = answer.headers.get("retry-after", "")
+    after = response.headers.get("retry-after", "")
     if after.isdigit() and len(after) <= RETRY_AFTER_DIGITS_MAX:
         report.retry_after = Duration(int(after) * 1000)
     return report
@@ -72,7 +73,6 @@ def report_response(order: OrderView, where: str, answer: HttpResponse) -> Compl
 def report_http_failure(
     order: OrderView, error: dict[str, Any], *, retryable: bool = True
 ) -> CompletedReport:
-    """A failure in these words."""
     return CompletedReport(
         execution_id=order.execution_id,
         status="failed",
@@ -82,61 +82,61 @@ def report_http_failure(
     )
 
 
-def _result(answer: HttpResponse) -> bytes:
-    told: dict[str, Any] = {"status": answer.status, "headers": _kept(answer.headers)}
-    told["body"] = _body(answer)
-    if answer.truncated:
+def _result(response: HttpResponse) -> bytes:
+    told: dict[str, Any] = {"status": response.status, "headers": _kept(response.headers)}
+    told["body"] = _body(response)
+    if response.truncated:
         told["truncated"] = True
     document = msgspec.json.encode(told)
     # As JSON it may be larger than it came: control characters are written out, for one.
-    text = _text(answer)
+    text = _text(response)
     while len(document) > RESULT_BYTES_MAX:
         text = text[: len(text) // 2]
         document = msgspec.json.encode({**told, "body": text, "truncated": True})
     return document
 
 
-def _body(answer: HttpResponse) -> Any:
-    media = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if not answer.truncated and (media == "application/json" or media.endswith("+json")):
+def _body(response: HttpResponse) -> Any:
+    media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not response.truncated and (media == "application/json" or media.endswith("+json")):
         try:
-            return msgspec.json.decode(answer.body)
+            return msgspec.json.decode(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # it only says that it is JSON
-    return _text(answer)
+    return _text(response)
 
 
-def _text(answer: HttpResponse) -> str:
+def _text(response: HttpResponse) -> str:
     header = Message()
-    header["content-type"] = answer.headers.get("content-type", "text/plain")
+    header["content-type"] = response.headers.get("content-type", "text/plain")
     try:
-        return answer.body.decode(header.get_content_charset("utf-8"), "replace")
+        return response.body.decode(header.get_content_charset("utf-8"), "replace")
     except LookupError:
-        return answer.body.decode("utf-8", "replace")
+        return response.body.decode("utf-8", "replace")
 
 
 def _kept(headers: dict[str, str]) -> dict[str, str]:
     return {name: headers[name][:HEADER_CHARS_MAX] for name in KEPT_HEADERS if name in headers}
 
 
-def _phrase(answer: HttpResponse) -> str:
-    if answer.reason:
-        return answer.reason[:HEADER_CHARS_MAX]
+def _phrase(response: HttpResponse) -> str:
+    if response.reason:
+        return response.reason[:HEADER_CHARS_MAX]
     try:
-        return HTTPStatus(answer.status).phrase
+        return HTTPStatus(response.status).phrase
     except ValueError:
         return ""
 
 
 CONNECT_S = 30.0
-"""A host that does not even accept within this is away."""
+"""A host that does not accept a connection within this is away."""
 ANSWER_S_MAX = 3600.0
 """For a job without a timeout: a connection that died silently must not hold it for ever."""
 READ_BYTES = 64 * 1024
 
 
 class HttpRunner:
-    """One execution of an `http` task."""
+    """Runs one execution of an `http` task."""
 
     def __init__(self, order: OrderView, task: HttpCall, sessions: HttpSessions) -> None:
         self._order = order
@@ -148,20 +148,20 @@ class HttpRunner:
         self._request: asyncio.Task[CompletedReport] | None = None
 
     def stop(self, reason: StopReason) -> None:
-        """Breaks the request off; whether the other side has acted on it, nobody knows."""
+        """Cancels the request; whether the other side has acted on it is not known."""
         self._stopped = self._stopped or reason
         if self._request is not None:
             self._request.cancel()
 
     def abandon(self) -> None:
-        """The same; nobody wants the report."""
+        """Cancels the request too; its report is not wanted."""
         self.stop("shutdown")
 
     def hold_until(self, deadline: float) -> None:
-        """Its lease was renewed: nothing outside this process has to know."""
+        """Does nothing: no process outside of the agent holds this lease."""
 
     async def run(self) -> CompletedReport:
-        """Returns when the connection has been let go."""
+        """Returns when the connection is closed."""
         order = self._order
         asking = self._request = asyncio.create_task(self._send())
         if self._stopped is not None:
@@ -188,7 +188,7 @@ class HttpRunner:
 
     @property
     def _where(self) -> str:
-        """Method and place, without the query, which may hold what is nobody's business."""
+        """Method and URL without the query, which may hold secrets."""
         parts = urlsplit(self._task.url)
         return f"{self._task.method} {parts.scheme}://{parts.netloc}{parts.path}"
 
@@ -243,7 +243,8 @@ class HttpRunner:
             return HttpResponse(response.status, response.reason or "", given, kept, truncated)
 
     def _headers(self) -> dict[str, str]:
-        """Ours, unless the task says otherwise, and then those nobody may forge."""
+        """Builds the headers: defaults, replaced by the task's own, and those that no task may
+        set."""
         order, task = self._order, self._task
         ours = {
             "User-Agent": f"rota/{__version__}",
@@ -258,16 +259,16 @@ class HttpRunner:
         theirs = {name.lower() for name in task.headers}
         headers = {name: value for name, value in ours.items() if name.lower() not in theirs}
         headers.update(task.headers)
-        marks = {
+        rota_headers = {
             "X-Rota-Job-Id": order.job_id,
             "X-Rota-Execution-Id": order.execution_id,
             "X-Rota-Attempt": str(order.attempt),
             "X-Rota-Fence": str(order.fence),
         }
-        forged = [name for name in headers if name.title() in marks]
+        forged = [name for name in headers if name.title() in rota_headers]
         for name in forged:
             del headers[name]
-        return {**headers, **marks}
+        return {**headers, **rota_headers}
 
     def _body(self) -> bytes | None:
         body = self._task.body

@@ -1,8 +1,8 @@
 """Policy for `http` tasks: which addresses they may reach, checked at each connection.
 
 A job names a URL, and whoever may submit jobs must not reach through a worker what only the worker
-can see: its own machine, its network, a cloud's metadata service. Looking at the name, or at what
-it resolves to beforehand, would not do: the next look-up may answer otherwise. So every socket is
+can reach: its own machine, its network, a cloud's metadata service. Checking the name, or what it
+resolves to beforehand, is not enough: the next look-up may answer otherwise. So every socket is
 checked when it is made for its address, after the name has been resolved.
 """
 
@@ -24,9 +24,10 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 class ForbiddenAddressError(OSError):
-    """A name led to an address that jobs may not reach.
+    """Raised when a name resolves to an address that jobs may not reach.
 
-    Its number survives where the failures of several addresses of one name become one error.
+    It is found by its errno: that survives where the failures of several addresses of one name
+    become one error.
     """
 
     def __init__(self, address: Address) -> None:
@@ -38,7 +39,7 @@ class ForbiddenAddressError(OSError):
 
 
 def refusal_in(error: Exception) -> str | None:
-    """What the gate said, if that is why a connection failed."""
+    """Returns the policy's refusal, if that is why a connection failed."""
     inner = getattr(error, "os_error", error)
     if isinstance(inner, OSError) and inner.errno == errno.EPERM:
         return inner.strerror or str(inner)
@@ -46,7 +47,7 @@ def refusal_in(error: Exception) -> str | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody on the Internet could reach it; an address within another one counts."""
+    """Whether anybody on the Internet could reach it; an address embedded in another one counts."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast
     inner = address.ipv4_mapped or address.sixtofour
@@ -58,7 +59,7 @@ def is_public(address: Address) -> bool:
 
 
 class AddressPolicy:
-    """What the operator allows beyond public addresses: names, addresses and networks."""
+    """Allows public addresses, and the names, addresses and networks that the operator adds."""
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         self._names: set[str] = set()
@@ -70,11 +71,11 @@ class AddressPolicy:
                 self._names.add(_plain_name(text))
 
     def trusts(self, host: str) -> bool:
-        """Whether this name may lead anywhere."""
+        """Whether this name may resolve to any address."""
         return _plain_name(host) in self._names
 
     def admits(self, address: Address) -> bool:
-        """Whether this address may be reached, whatever it was called."""
+        """Whether this address may be reached under any name."""
         mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
         meant = mapped or address
         if is_public(meant):
@@ -82,9 +83,9 @@ class AddressPolicy:
         return any(meant.version == one.version and meant in one for one in self._networks)
 
     def make_socket(self, info: Any) -> socket.socket:
-        """A socket for an address that is about to be connected to; raises ForbiddenAddressError.
+        """Makes a socket for an address to connect to; raises ForbiddenAddressError.
 
-        `info` is what getaddrinfo answers: family, type, protocol, name, address.
+        `info` is what getaddrinfo returns: family, type, protocol, name, address.
         """
         family, kind, protocol, _, place = info
         address = ipaddress.ip_address(place[0])
@@ -98,14 +99,15 @@ def _plain_name(host: str) -> str:
 
 
 class HttpSessions:
-    """HTTP connections of this worker's jobs; made when the first one needs them."""
+    """HTTP connections of this worker's jobs, opened when first needed."""
 
-    def __init__(self, gate: AddressPolicy) -> None:
-        self._policy = gate
+    def __init__(self, policy: AddressPolicy) -> None:
+        self._policy = policy
         self._open: dict[bool, aiohttp.ClientSession] = {}
 
     def for_host(self, host: str) -> aiohttp.ClientSession:
-        """Names that the operator trusts have connections of their own, which nobody checks."""
+        """Returns the session; names that the operator trusts share one whose addresses are not
+        checked."""
         trusted = self._policy.trusts(host)
         session = self._open.get(trusted)
         if session is None:
@@ -120,7 +122,6 @@ class HttpSessions:
         return session
 
     async def close(self) -> None:
-        """Lets go of all connections."""
         for session in self._open.values():
             await session.close()
         self._open.clear()
