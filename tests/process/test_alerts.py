@@ -13,7 +13,7 @@ from tests.process.cell import Cell, shell, until
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
-def test_a_dead_letter_is_told_by_the_server_itself_and_not_again_after_a_restart(
+def test_a_server_notifies_of_a_dead_letter_once_even_after_a_restart(
     cell: Cell,
 ) -> None:
     heard: list[dict[str, object]] = []

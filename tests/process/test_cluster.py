@@ -173,7 +173,7 @@ def test_a_leader_that_stops_hands_over_at_once(cluster: Cluster) -> None:
     assert not any("silent" in warning for warning in view["warnings"])
 
 
-def test_the_schema_is_looked_at_and_brought_up_to_date(cluster: Cluster) -> None:
+def test_the_schema_is_checked_and_migrated(cluster: Cluster) -> None:
     empty = cluster.dsn.rpartition("/")[0] + "/" + shared_server().new_database()
     missing = cluster.run("migrate", "--store", empty, "--check")
     assert missing.returncode == 1

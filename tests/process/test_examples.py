@@ -179,7 +179,7 @@ def test_a_cancelled_job_is_stopped_with_all_it_started(
 
 
 @pytest.mark.slow  # a lease has to run out, and theirs are long
-def test_a_job_taken_away_is_ended_and_its_report_refused(
+def test_a_job_that_the_server_took_back_is_ended_and_its_report_refused(
     cell: Cell, client: Client, example: Example
 ) -> None:
     job = client.submit(cell.witness_job("taken", "sleep 600"))
@@ -194,7 +194,7 @@ def test_a_job_taken_away_is_ended_and_its_report_refused(
     assert len(cell.witnessed("taken")) == 2
 
 
-def test_it_drains_when_told_to_leave(cell: Cell, client: Client, example: Example) -> None:
+def test_an_example_worker_drains_on_sigterm(cell: Cell, client: Client, example: Example) -> None:
     gate = cell.folder / "gate"
     waits = f"while [ ! -e {gate} ]; do sleep 0.05; done"
     job = client.submit(cell.witness_job("last", waits))
@@ -209,6 +209,6 @@ def test_it_drains_when_told_to_leave(cell: Cell, client: Client, example: Examp
     assert [worker.status for worker in client.workers()] in ([], ["offline"])
 
 
-def test_an_idle_one_leaves_at_once(cell: Cell, client: Client, example: Example) -> None:
+def test_an_idle_example_worker_stops_at_once(cell: Cell, client: Client, example: Example) -> None:
     example.process.send_signal(signal.SIGTERM)
     assert example.wait() == 0

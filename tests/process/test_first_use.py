@@ -52,7 +52,7 @@ def test_a_failed_job_makes_a_waiting_submit_fail(cell: Cell) -> None:
     assert "failed" in done.stdout + done.stderr
 
 
-def test_the_token_is_its_owners_secret(cell: Cell) -> None:
+def test_the_token_file_can_be_read_by_its_owner_only(cell: Cell) -> None:
     cell.up()
     for path in (
         cell.data / "token",
@@ -112,7 +112,7 @@ def test_a_second_server_on_the_same_data_is_refused_in_one_line(cell: Cell) -> 
     assert (cell.data / "local.json").exists()
 
 
-def test_a_taken_port_is_said_in_one_line(cell: Cell) -> None:
+def test_a_taken_port_is_reported_in_one_line(cell: Cell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         refused = cell.run("up", "--port", port, "--data", str(cell.data))
@@ -123,7 +123,9 @@ def test_a_taken_port_is_said_in_one_line(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize("command", ["up", "server"])
-def test_the_open_network_needs_tls_or_a_word(cell: Cell, command: str) -> None:
+def test_an_address_on_the_network_needs_tls_or_an_explicit_option(
+    cell: Cell, command: str
+) -> None:
     args = (command, "--host", "0.0.0.0", "--port", "0", "--data", str(cell.data))
     refused = cell.run(*args)
     assert refused.returncode == 1
@@ -134,7 +136,7 @@ def test_the_open_network_needs_tls_or_a_word(cell: Cell, command: str) -> None:
     assert not cell.data.exists()
 
 
-def test_a_data_folder_that_cannot_be_used_is_said_in_one_line(cell: Cell) -> None:
+def test_an_unusable_data_folder_is_reported_in_one_line(cell: Cell) -> None:
     cell.data.write_text("a file, not a folder")
     refused = cell.run("up", "--port", "0", "--data", str(cell.data))
     assert refused.returncode != 0
@@ -142,7 +144,7 @@ def test_a_data_folder_that_cannot_be_used_is_said_in_one_line(cell: Cell) -> No
     assert "Traceback" not in refused.stderr
 
 
-def test_strangers_are_turned_away(cell: Cell) -> None:
+def test_requests_without_a_token_are_refused(cell: Cell) -> None:
     cell.up()
     job = shell("true")
     asked = cell.http()
@@ -164,7 +166,7 @@ def test_strangers_are_turned_away(cell: Cell) -> None:
     assert asked.get("/jobs").json()["items"] == []
 
 
-def test_the_servers_own_processes_end_with_it(cell: Cell) -> None:
+def test_processes_that_the_server_started_end_with_it(cell: Cell) -> None:
     server = cell.up("--workers", "2")
     until(lambda: len(cell.client().workers(status=["online"])) == 2, "both workers")
     children = [child.pid for child in psutil.Process(server.pid).children(recursive=True)]

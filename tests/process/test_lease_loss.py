@@ -75,7 +75,7 @@ def test_the_job_of_a_frozen_worker_has_stopped_before_it_starts_elsewhere(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("isolation", ["auto", "subreaper"])
-def test_worker_guard_and_job_frozen_together_and_thawed_leave_the_heir_alone(
+def test_worker_supervisor_and_job_frozen_together_and_thawed_leave_the_next_execution_alone(
     cell: Cell, mark: str, isolation: str
 ) -> None:
     cell.up()
@@ -103,7 +103,7 @@ def test_worker_guard_and_job_frozen_together_and_thawed_leave_the_heir_alone(
 
 
 @pytest.mark.process
-def test_what_a_killed_agent_ran_ends_at_once_and_not_only_with_its_lease(
+def test_jobs_of_a_killed_agent_end_at_once_and_not_only_with_their_lease(
     cell: Cell, mark: str
 ) -> None:
     cell.lease_ttl = "60s"
@@ -116,7 +116,9 @@ def test_what_a_killed_agent_ran_ends_at_once_and_not_only_with_its_lease(
 
 
 @pytest.mark.process
-def test_a_worker_whose_guard_is_killed_reports_its_jobs_and_goes_on(cell: Cell, mark: str) -> None:
+def test_a_worker_whose_supervisor_is_killed_reports_its_jobs_and_goes_on(
+    cell: Cell, mark: str
+) -> None:
     cell.up()
     worker = cell.worker("w")
     client = cell.client()
@@ -125,14 +127,16 @@ def test_a_worker_whose_guard_is_killed_reports_its_jobs_and_goes_on(cell: Cell,
     guard.kill()
     ended = client.wait(job_id, timeout_s=30)
     assert ended.status == "failed"
-    assert "the worker's guard ended (SIGKILL)" in ended.error["message"]
+    assert "the worker's supervisor ended (SIGKILL)" in ended.error["message"]
     until(lambda: not marked(mark), "the end of its processes")
     again = client.submit(shell("true"))
     assert client.wait(again.job_id, timeout_s=30).status == "succeeded"
 
 
 @pytest.mark.process
-def test_a_second_sigterm_ends_stubborn_jobs_and_gives_them_back(cell: Cell, mark: str) -> None:
+def test_a_second_sigterm_ends_jobs_that_ignore_it_and_gives_them_back(
+    cell: Cell, mark: str
+) -> None:
     cell.up()
     worker = cell.worker("w")
     client = cell.client()

@@ -112,7 +112,7 @@ def test_a_completion_that_comes_too_late_is_refused_and_changes_nothing(cell: C
     assert (ended.status, ended.result, ended.losses) == ("succeeded", "good", 1)
 
 
-def test_cancel_ends_the_whole_tree(cell: Cell, mark: str) -> None:
+def test_a_cancelled_job_s_whole_process_tree_ends(cell: Cell, mark: str) -> None:
     cell.up()
     cell.worker("w")
     client = cell.client()
@@ -124,7 +124,9 @@ def test_cancel_ends_the_whole_tree(cell: Cell, mark: str) -> None:
     assert not marked(mark)
 
 
-def test_a_timeout_ends_the_whole_tree_and_counts_as_a_try(cell: Cell, mark: str) -> None:
+def test_a_timeout_ends_the_whole_process_tree_and_counts_as_an_attempt(
+    cell: Cell, mark: str
+) -> None:
     cell.up()
     cell.worker("w")
     client = cell.client()

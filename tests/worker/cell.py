@@ -45,10 +45,10 @@ class Cell:
     given: dict[str, OrderView] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     reports: dict[str, CompletedReport] = field(default_factory=dict)
-    heard: int = 0
+    reports_received: int = 0
     """Reports received, repeats too."""
     calls: list[LeaseSpec] = field(default_factory=list)
-    beats: list[HeartbeatSpec] = field(default_factory=list)
+    heartbeats: list[HeartbeatSpec] = field(default_factory=list)
     cancel: list[str] = field(default_factory=list)
     taken_back: list[str] = field(default_factory=list)
     logs: dict[str, bytearray] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class Cell:
         if request.match_info["id"] != newest:
             return web.json_response({"detail": "no such worker"}, status=404)
         self.calls.append(spec)
-        self.heard += len(spec.completed)
+        self.reports_received += len(spec.completed)
         self.reports.update({report.execution_id: report for report in spec.completed})
         if spec.executions is not None:
             self._redeliver(
@@ -199,7 +199,7 @@ class Cell:
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         body = await request.read()
-        self.beats.append(msgspec.json.decode(body, type=HeartbeatSpec, dec_hook=dec_hook))
+        self.heartbeats.append(msgspec.json.decode(body, type=HeartbeatSpec, dec_hook=dec_hook))
         return _json(HeartbeatAnswer([], []))
 
     async def _drain(self, request: web.Request) -> web.Response:

@@ -100,12 +100,12 @@ class FakeServer:
 @asynccontextmanager
 async def fake_servers(cell: Cell, count: int) -> AsyncIterator[Sequence[FakeServer]]:
     """So many servers."""
-    doors = [FakeServer(cell) for _ in range(count)]
-    for door in doors:
-        await door.open()
+    servers = [FakeServer(cell) for _ in range(count)]
+    for server in servers:
+        await server.open()
     try:
-        yield doors
+        yield servers
     finally:
-        for door in doors:
-            door.thaw()
-            await door.close()
+        for server in servers:
+            server.thaw()
+            await server.close()

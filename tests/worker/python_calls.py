@@ -33,14 +33,14 @@ class PythonCalls:
     ) -> None:
         """`limits`: those of the pool, where they are not the usual ones."""
         self.sink = Sink()
-        self._site: RunnerContext = runner_context(folder / "work", self.sink, grace_s)
+        self._context: RunnerContext = runner_context(folder / "work", self.sink, grace_s)
         env = {**inherited_environment(), "ROTA_WORKER": "tester"}
         if "PYTHONPATH" in os.environ:
             env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.pool = PythonPool(
             ChildSettings(
-                supervisor=self._site.supervisor,
-                workspace=self._site.workspace,
+                supervisor=self._context.supervisor,
+                workspace=self._context.workspace,
                 env=env,
                 grace_s=grace_s,
                 app=f"{MODULE}:app" if app else None,
@@ -52,24 +52,24 @@ class PythonCalls:
 
     def mask(self, *names: str) -> None:
         """Variables of the agent whose values no record may show."""
-        self._site = dataclasses.replace(self._site, mask=names)
+        self._context = dataclasses.replace(self._context, mask=names)
 
     def lease(self, seconds: float) -> None:
         """From now on executions are leased for so long."""
         clock = BootClock()
-        self._site = dataclasses.replace(self._site, deadline=lambda _: clock.now() + seconds)
+        self._context = dataclasses.replace(self._context, deadline=lambda _: clock.now() + seconds)
 
     @property
     def supervisor(self) -> ObservedSupervisor:
         """Who watches over the children."""
-        guard = self._site.supervisor
-        assert isinstance(guard, ObservedSupervisor)
-        return guard
+        supervisor = self._context.supervisor
+        assert isinstance(supervisor, ObservedSupervisor)
+        return supervisor
 
     def run(self, view: OrderView) -> PythonRunner:
         """An execution that has not begun."""
         task = msgspec.json.decode(view.task, type=PythonCall | None)
-        return PythonRunner(view, task, self._site, self.pool)
+        return PythonRunner(view, task, self._context, self.pool)
 
     def order(self, function: str, *args: Any, **changes: Any) -> OrderView:
         """A call of one of the user's functions; `kwargs` are its named arguments."""

@@ -117,30 +117,30 @@ class ObservedSupervisor(Supervisor):
         super().send_command(message)
 
 
-_guards: dict[tuple[Any, ...], ObservedSupervisor] = {}
+_supervisors: dict[tuple[Any, ...], ObservedSupervisor] = {}
 
 
 def supervisor_here(isolation: Isolation = "auto", **more: Any) -> ObservedSupervisor:
     """The guard of this test, started when the first job needs it; `more` as a guard takes it."""
     key = (asyncio.get_running_loop(), isolation, *sorted(more.items()))
-    if key not in _guards:
-        _guards[key] = ObservedSupervisor(isolation, **more)
-    return _guards[key]
+    if key not in _supervisors:
+        _supervisors[key] = ObservedSupervisor(isolation, **more)
+    return _supervisors[key]
 
 
 async def shut_down_supervisors() -> None:
     """At a test's end; whatever it left running is killed."""
-    while _guards:
-        await _guards.popitem()[1].shut_down()
+    while _supervisors:
+        await _supervisors.popitem()[1].shut_down()
 
 
 def runner_context(
-    workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto"
+    workspace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto"
 ) -> RunnerContext:
     """Where a test's executions run; whoever wants containers brings an engine."""
     return RunnerContext(
-        workspace=workplace,
-        folders=FolderPool(workplace, kept_max=0),
+        workspace=workspace,
+        folders=FolderPool(workspace, kept_max=0),
         worker="tester",
         mask=(),
         grace_s=grace_s,
@@ -150,7 +150,7 @@ def runner_context(
         on_progress=lambda *_: None,
         deadline=lambda _: None,
         bundles=BundleStaging(
-            BundleCache(workplace.parent / f"{workplace.name}-bundles", sink),
+            BundleCache(workspace.parent / f"{workspace.name}-bundles", sink),
             supervisor_here(isolation),
         ),
         engine=None,

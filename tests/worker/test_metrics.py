@@ -36,7 +36,7 @@ async def scrape(agent: RunningAgent, **headers: str) -> str:
         return (await http.get(url, headers=headers)).text
 
 
-async def test_what_ended_here_is_counted_by_how(cell: Cell, tmp_path: Path) -> None:
+async def test_ended_executions_are_counted_by_status(cell: Cell, tmp_path: Path) -> None:
     agent = started(cell, tmp_path / "w", 0)
     cell.grant(order("e1"), order("e2", shell("exit 3")), order("e3", shell("true")))
     await until(lambda: len(cell.reports) == 3)
@@ -49,7 +49,9 @@ async def test_what_ended_here_is_counted_by_how(cell: Cell, tmp_path: Path) -> 
     assert await agent.drained() == 0
 
 
-async def test_a_port_that_is_taken_is_said_and_no_job_is_lost(cell: Cell, tmp_path: Path) -> None:
+async def test_a_worker_whose_metrics_port_is_taken_stops_before_it_takes_a_job(
+    cell: Cell, tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -15,7 +15,7 @@ from tests.worker.runner_context import Sink
 TASK = {"kind": "noop"}
 
 
-async def test_secrets_are_hidden_in_words_on_progress_too() -> None:
+async def test_secrets_are_masked_in_progress_messages() -> None:
     heard: list[tuple[str, float, str | None]] = []
     aside = ExecutionOutput(
         order("e1", TASK), Sink(), Secrets(["hunter22"]), lambda *said: heard.append(said)
@@ -25,7 +25,7 @@ async def test_secrets_are_hidden_in_words_on_progress_too() -> None:
     aside.close()
 
 
-async def test_who_said_nothing_has_nothing_to_flush_and_no_tail() -> None:
+async def test_an_execution_without_output_has_nothing_to_flush_and_no_tail() -> None:
     aside = ExecutionOutput(order("e1", TASK), Sink(), Secrets(()), lambda *_: None)
     await aside.flush(asyncio.Event())
     assert aside.tail() == ""
@@ -33,7 +33,9 @@ async def test_who_said_nothing_has_nothing_to_flush_and_no_tail() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_log_that_the_server_does_not_take_is_left_when_nobody_waits_any_more() -> None:
+async def test_an_abandoned_execution_does_not_wait_for_a_server_that_does_not_take_its_log() -> (
+    None
+):
     sink, at_once = Sink(), asyncio.Event()
     sink.open.clear()
     aside = ExecutionOutput(order("e1", TASK), sink, Secrets(()), lambda *_: None)
@@ -49,7 +51,7 @@ async def test_a_log_that_the_server_does_not_take_is_left_when_nobody_waits_any
     assert bytes(sink.log) == b"a line\n"
 
 
-async def test_what_a_job_leaves_in_a_pipe_that_it_made_larger_is_not_the_next_ones(
+async def test_progress_left_in_a_pipe_that_a_job_enlarged_is_not_reported_for_the_next_job(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "progress"

@@ -37,7 +37,7 @@ orders = st.one_of(
 
 
 @given(sent=st.lists(orders, max_size=5), cuts=st.lists(st.integers(0, 200), max_size=8))
-def test_orders_are_heard_one_by_one_however_their_bytes_come(
+def test_a_child_reads_messages_one_by_one_however_their_bytes_arrive(
     sent: list[ToChild], cuts: list[int]
 ) -> None:
     ear, mouth = os.pipe()
@@ -61,7 +61,7 @@ def test_orders_are_heard_one_by_one_however_their_bytes_come(
     assert heard == sent
 
 
-def test_an_order_that_breaks_off_is_none(pipe: tuple[int, int]) -> None:
+def test_an_incomplete_message_is_ignored(pipe: tuple[int, int]) -> None:
     ear, mouth = pipe
     os.write(mouth, frame(call(1, b"{}"))[:-1])
     os.close(mouth)

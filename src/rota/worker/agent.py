@@ -31,7 +31,7 @@ from rota.worker.metrics import DoorError, MetricsDoor
 from rota.worker.run_loop import SILENCE_S, FatalError, PollLoop, RunLoop
 from rota.worker.runners.bundles import CACHE_BYTES, BundleCache, BundleStaging
 from rota.worker.runners.containers import ENGINES, EngineChoice, find_engine
-from rota.worker.runners.http_policy import AddressPolicy, HttpSessions
+from rota.worker.runners.http_call import AddressPolicy, HttpSessions
 from rota.worker.runners.process import RunnerContext
 from rota.worker.runners.python_pool import AppError, ChildSettings, PythonPool
 from rota.worker.runners.workspace import (
@@ -156,7 +156,7 @@ async def run_worker(config: WorkerConfig) -> int:
     try:
         agent = Agent(config, log)
     except UnusableError as error:
-        log.error("cannot start", why=str(error))
+        log.error("the worker cannot start", why=str(error))
         return EXIT_FAILED
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
@@ -216,25 +216,26 @@ class Agent:
         """Drains at the first call: takes no more work, lets jobs finish. Stops all jobs at the
         second."""
         if not self._session.draining:
-            self._log.info("drains; a second signal stops what runs", running=self._session.held)
+            self._log.info("draining; a second signal stops the jobs", running=self._session.held)
             self._session.drain()
             self._drain_call = asyncio.create_task(self._poll_loop.drain())
         else:
-            self._log.warning("stops what runs", running=self._session.held)
+            self._log.warning("stopping all jobs", running=self._session.held)
             self._executor.carry_out(self._session.stop_all())
         self._poll_loop.wake()
 
     async def run(self) -> int:
         """Runs to the end and leaves no process and no folder behind."""
         if os.geteuid() == 0:
-            self._log.warning("runs as root, and so will every job: use a user of its own")
+            self._log.warning("the worker and its jobs run as root: start it as another user")
         for name in self._config.env:
             if name not in os.environ:
-                self._log.warning("a variable for jobs is not set", variable=name)
+                self._log.warning("a variable named by --env is not set", variable=name)
         if self._engine is None and self._config.containers in ENGINES:
-            self._log.warning("runs no containers", why=f"{self._config.containers} info fails")
+            engine = self._config.containers
+            self._log.warning("containers cannot run here", why=f"`{engine} ps` fails")
         try:
-            # A background task that breaks takes the agent down: without them no lease is watched.
+            # A background task that fails ends the agent: without them leases are not watched.
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work) for work in self._background()]
                 code = await self._work_or_log_why()
@@ -257,17 +258,17 @@ class Agent:
             await self._await_supervisor()
             await self._work()
         except (FatalError, SupervisorError, AppError, DoorError) as error:
-            self._log.error("stops", why=str(error))
+            self._log.error("the worker stops", why=str(error))
             return EXIT_FAILED
         return EXIT_FAILED if self._session.pending_reports else 0
 
     async def _await_supervisor(self) -> None:
         hello = await self._supervisor.hello
-        means = {"memory": hello.memory, "processes": hello.processes}
+        limits = {"memory": hello.memory, "processes": hello.processes}
         if hello.isolation == "namespace":
-            self._log.info("guards jobs in PID namespaces", **means)
+            self._log.info("jobs run in PID namespaces", **limits)
         else:
-            self._log.info("guards jobs without PID namespaces", why=hello.why, **means)
+            self._log.info("jobs run without PID namespaces", why=hello.why, **limits)
 
     async def _work(self) -> None:
         spec = registration(self._config, detect(self._workspace.path))
@@ -280,12 +281,12 @@ class Agent:
     async def _finish_up(self) -> None:
         await self._executor.wait_for_logs(LOGS_S)
         if self._drain_call is not None:
-            await self._drain_call  # a goodbye must not overtake it
+            await self._drain_call  # deregistering must not overtake it
 
     def _log_departure(self) -> None:
         if self._session.pending_reports:
             self._log.error(
-                "leaves with reports that nobody heard", reports=self._session.pending_reports
+                "leaving with undelivered reports", reports=self._session.pending_reports
             )
         else:
             self._log.info("drained")

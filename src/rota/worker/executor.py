@@ -18,8 +18,7 @@ from rota.wire.jobs import BundleRun, Command, Container, HttpCall, Noop, Python
 from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.clock import MonotonicClock
 from rota.worker.reports import StopReason, report_failed, report_noop
-from rota.worker.runners.http_call import HttpRunner
-from rota.worker.runners.http_policy import HttpSessions
+from rota.worker.runners.http_call import HttpRunner, HttpSessions
 from rota.worker.runners.process import ProcessRunner, RunnerContext
 from rota.worker.runners.python_call import PythonRunner
 from rota.worker.runners.python_pool import PythonPool
@@ -186,14 +185,17 @@ class Executor:
         return self._session.ended(reports, self._clock.now())
 
     def _abandon(self, action: Abandon) -> None:
-        self._log.warning("abandons an execution", execution_id=action.execution_id, why=action.why)
+        self._log_abandoned(action.execution_id, action.why)
         self._runners[action.execution_id].abandon()
+
+    def _log_abandoned(self, execution_id: str, why: str) -> None:
+        self._log.warning("abandoned an execution", execution_id=execution_id, why=why)
 
     async def _run(self, order: OrderView, runner: Runner) -> None:
         try:
             report = await runner.run()
-        except Exception as error:  # noqa: BLE001  (the top of a run: a defect must end as a report)
-            self._log.exception("an execution broke its runner", **log_fields(order))
+        except Exception as error:  # noqa: BLE001  (the top of an execution: a bug must end as a report)
+            self._log.exception("the runner of an execution crashed", **log_fields(order))
             message = f"the worker failed to run this: {type(error).__name__}: {error}"
             report = report_failed(order.execution_id, order.fence, message)
         if report.status != "succeeded":
@@ -206,7 +208,9 @@ class Executor:
         del self._runners[report.execution_id]
         if runner.lapsed and self._session.lapsed(report.execution_id):
             # The supervisor ended it before `RunLoop.watch` noticed.
-            self._log.warning("abandons an execution", execution_id=report.execution_id, why=LAPSED)
+            self._log.warning(
+                "abandoned an execution", execution_id=report.execution_id, why=LAPSED
+            )
         if runner.unsent_log is not None:
             self._log_uploads.add(runner.unsent_log)
             runner.unsent_log.add_done_callback(self._log_uploads.discard)

@@ -48,7 +48,7 @@ class Secrets:
         done = 0
         for found in self._any.finditer(data):
             if found.end() > cut:
-                # What is held back must not begin in the middle of a secret.
+                # The withheld end must not begin in the middle of a secret.
                 cut = min(cut, found.start())
                 break
             pieces += data[done : found.start()], MASK

@@ -102,7 +102,7 @@ class PollLoop:
 
     async def register(self, spec: RegisterSpec) -> bool:
         """Registers, however long it takes; False if the worker was drained before."""
-        # A repeat with the same key gets the same identity: a lost answer leaves no ghost behind.
+        # A retry with the same key gets the same identity: a lost answer leaves no unused worker.
         headers = {**JSON_HEADERS, "Idempotency-Key": secrets.token_hex(16)}
         request = ServerRequest("POST", "/workers/register", encode(spec), headers=headers)
         while not self._session.draining:
@@ -163,7 +163,7 @@ class PollLoop:
             except AwayError:
                 continue
             except (RefusedError, msgspec.MsgspecError):
-                return  # the poll will hear of it, too
+                return  # the poll gets the same answer and handles it
             executor.carry_out(self._session.heartbeat_answered(heartbeat, answer))
             executor.renew(self._clock.now())
             return
@@ -215,8 +215,8 @@ class PollLoop:
             body = await self._client.ask(post(self._path("lease"), call.spec, timeout_s))
             self._take_answer(call, self._lease_answer(body), executor)
         finally:
-            # Whoever waits looks in the loop's next round, when this task is done. To be told when
-            # it is would be a round later, and orders may have come.
+            # The waiting poll runs in the event loop's next round, when this task is done. A done
+            # callback would be one round later, and orders may have come (docs/performance.md).
             self._woken.set()
 
     async def _wait_for_event(self) -> None:
@@ -243,7 +243,7 @@ class PollLoop:
         try:
             return _lease_answer.decode(body)
         except msgspec.MsgspecError as error:
-            away = AwayError(f"{self._client.server} gave an answer without sense: {error}")
+            away = AwayError(f"{self._client.server} sent an unreadable answer: {error}")
             self._client.pass_over()
             raise away from None
 
@@ -282,7 +282,7 @@ class PollLoop:
         if refusal.status in (404, 410):
             return False
         if refusal.status in (400, 413, 422) and self._session.refused(call, refusal.detail):
-            self._log.error("a call was refused, and is mended", why=refusal.detail)
+            self._log.error("the server refused a call; repairing it", why=refusal.detail)
             return True
         raise self._fatal(refusal)
 
@@ -301,9 +301,9 @@ class PollLoop:
 
     def _server_answered(self) -> None:
         if self._failures >= self._client.server_count:
-            self._log.info("the server is back", server=self._client.server)
+            self._log.info("a server answers again", server=self._client.server)
         elif self._client.server != self._last_server:
-            self._log.info("talks to another server now", server=self._client.server)
+            self._log.info("switched to another server", server=self._client.server)
         self._last_server = self._client.server
         self._failures = 0
         self._unreachable_since = None
@@ -322,12 +322,12 @@ class PollLoop:
             self._not_before = now + pause_s
             return
         if rounds == 0:
-            self._log.warning("the server is away; goes on trying", why=away.detail)
+            self._log.warning("no server is available; retrying", why=away.detail)
         if away.status != TOO_MANY and now < self._unreachable_since + FAILOVER_S:
             self._not_before = now + delay_s(self._seed, rounds, FAILOVER_CAP_S)
             return
         cap_s = max(0.2, min(RETRY_CAP_S, self._session.lease_ttl / 5))
-        # What it holds must not be lost because a server asks for more time than a lease has.
+        # Leases must not be lost because a server asks for a pause that is longer than they are.
         asked_s = min(away.retry_after_s, cap_s) if self._session.held else away.retry_after_s
         self._not_before = now + max(asked_s, delay_s(self._seed, rounds, cap_s))
 
@@ -375,7 +375,7 @@ class RunLoop:
                 await before_leaving()
                 await self._poll_loop.leave()
                 return True
-            self._log.warning("the server does not know this worker any more; registers anew")
+            self._log.warning("the server no longer knows this worker; registering again")
             self._executor.carry_out(
                 self._session.registration_lost("the server does not know this worker")
             )

@@ -179,7 +179,7 @@ class HttpTransport:
         except TimeoutError:
             raise AwayError(f"{server} sent nothing for {SHORT_S:g} s") from None
         except aiohttp.ClientError as error:
-            raise AwayError(f"{server} broke off: {error}") from None
+            raise AwayError(f"the connection to {server} broke: {error}") from None
 
 
 class ServerClient:
@@ -216,7 +216,7 @@ class ServerClient:
         if reply.status < 300:
             return reply.body
         problem = _problem(server, reply)
-        # Who asks too much of one server would ask too much of the next.
+        # A caller over the rate limit of one server would be over that of the next one too.
         if request.fails_over and isinstance(problem, AwayError) and problem.status != TOO_MANY:
             self._servers.skip(server)
         raise problem
@@ -302,5 +302,5 @@ class Uplink:
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         async with self._client.open(ServerRequest("GET", path, headers=headers)) as response:
             if offset and response.status != PARTIAL:
-                raise AwayError("the server sent the whole where a part was asked for")
+                raise AwayError("the server sent the whole bundle where a part was requested")
             yield response.content.iter_chunked(CHUNK_BYTES)

@@ -209,7 +209,7 @@ class Session:
         self._held: dict[str, HeldExecution] = {}
         self._running = 0
         self._pending = PendingReports()
-        # Not a plain dict: to find the first of one that loses it again and again is a search.
+        # Not a plain dict: finding its first key gets slow when first keys are removed repeatedly.
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._open_calls: dict[int, LeaseCall] = {}
         self._call_count = 0
@@ -256,7 +256,7 @@ class Session:
         self._pending.all_calls_closed()
         return self._abandon(list(self._held), why)
 
-    # What is said.
+    # Calls.
 
     def wants_call(self, now: float) -> bool:
         """Whether a `lease` call should be sent now, beside those that are open."""
@@ -344,7 +344,7 @@ class Session:
             if held.confirmed and held.phase is not Phase.ABANDONED
         ]
 
-    # What is heard.
+    # Answers.
 
     def answered(self, call: LeaseCall, answer: LeaseAnswer, now: float) -> list[Action]:
         """Takes in the answer of a call: renewed leases, cancels, new orders."""
@@ -431,7 +431,7 @@ class Session:
         if len(self._ended) > ENDED_REMEMBERED_MAX:
             self._ended.popitem(last=False)
 
-    # What happens here.
+    # Events on this worker.
 
     def progressed(self, execution_id: str, progress: float | None, message: str | None) -> None:
         """Notes a job's progress for the next call."""

@@ -71,7 +71,7 @@ class Site:
             up += 1
         depth = len(_parts(name)) - 1
         if target.startswith("/") or ".." in steps[up:] or up > depth or not target:
-            raise HostileError(f"the link {_shown(name)} leads out of it")
+            raise HostileError(f"the link {_shown(name)} leads outside of it")
         _once(name, lambda: os.symlink(target, path))
 
     def same(self, name: str, other: str) -> None:
@@ -91,7 +91,7 @@ class Site:
             path = os.path.join(path, part)
             wanted = stat.S_ISREG if number == len(parts) - 1 else stat.S_ISDIR
             if not os.path.lexists(path) or not wanted(os.lstat(path).st_mode):
-                raise HostileError(f"a link leads to {_shown(name)}, which is no file in it")
+                raise HostileError(f"a link leads to {_shown(name)}, which is not a file in it")
         return path
 
     def _way_to(self, parts: list[str]) -> str:
@@ -103,7 +103,7 @@ class Site:
                 os.mkdir(path, 0o700)
             except FileExistsError:
                 if not stat.S_ISDIR(os.lstat(path).st_mode):
-                    raise HostileError(f"{_shown(part)} is used as a folder, and is none") from None
+                    raise HostileError(f"{_shown(part)} is used as a folder, but is none") from None
         return path
 
     def _count(self, name: str) -> None:
@@ -117,7 +117,7 @@ def _parts(name: str) -> list[str]:
         raise HostileError(f"the name {_shown(name)} is not allowed")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or len(parts) > DEPTH_MAX:
-        raise HostileError(f"the name {_shown(name)} leads out of it, or too deep")
+        raise HostileError(f"the name {_shown(name)} leads outside of it, or too deep")
     return parts or ["."]
 
 

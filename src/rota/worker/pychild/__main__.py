@@ -15,8 +15,7 @@ import sys
 
 from rota.sdk.app import App
 from rota.worker.pychild.async_calls import AsyncCalls, route_output
-from rota.worker.pychild.calls import error_text
-from rota.worker.pychild.functions import FunctionLookup, FunctionNotFoundError, load_entry
+from rota.worker.pychild.calls import FunctionLookup, FunctionNotFoundError, error_text, load_entry
 from rota.worker.pychild.protocol import ChildHello, PipeReader, PipeWriter
 from rota.worker.pychild.sync_calls import SyncCalls
 
@@ -30,7 +29,7 @@ of the part that is kept."""
 
 def main(kind: str, inbound: int, outbound: int, entry: str | None) -> None:
     """Sends the hello, then serves calls until the agent is gone."""
-    # Programs that a function starts must not hold our pipes open.
+    # Programs that a function starts must not hold the agent's pipes open.
     for pipe in (inbound, outbound):
         os.set_inheritable(pipe, False)  # noqa: FBT003  (the standard library's way)
     for stream in (sys.stdout, sys.stderr):

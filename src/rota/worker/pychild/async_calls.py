@@ -15,8 +15,14 @@ from typing import Any
 import msgspec
 
 from rota.sdk.context import Context
-from rota.worker.pychild.calls import CallResult, UsageMeter, call_raised, call_returned, context_of
-from rota.worker.pychild.functions import FunctionLookup
+from rota.worker.pychild.calls import (
+    CallResult,
+    FunctionLookup,
+    UsageMeter,
+    call_raised,
+    call_returned,
+    context_of,
+)
 from rota.worker.pychild.protocol import (
     OUTPUT_BYTES_MAX,
     Begin,
@@ -166,7 +172,7 @@ class AsyncCalls:
         task.add_done_callback(lambda _: self._tasks.pop(order.number))
 
     def _cancel(self, number: int) -> None:
-        # Neither is there any more if the call's end and this order crossed.
+        # Neither is there any more if the call ended before this message came.
         if number in self._contexts:
             self._contexts[number].cancel()
         if number in self._tasks:

@@ -20,8 +20,14 @@ import msgspec
 from rota.sdk.context import Context
 from rota.sdk.job_exceptions import Cancelled
 from rota.worker.group_env import GROUP_VARIABLES, group_variables
-from rota.worker.pychild.calls import CallResult, UsageMeter, call_raised, call_returned, context_of
-from rota.worker.pychild.functions import FunctionLookup
+from rota.worker.pychild.calls import (
+    CallResult,
+    FunctionLookup,
+    UsageMeter,
+    call_raised,
+    call_returned,
+    context_of,
+)
 from rota.worker.pychild.protocol import Begin, Done, PipeReader, PipeWriter, Progress
 
 
@@ -62,7 +68,7 @@ class SyncCalls:
         with contextlib.suppress(OSError):
             os.chdir(self._start_folder)
         for name in GROUP_VARIABLES:
-            os.environ.pop(name, None)  # of the call before
+            os.environ.pop(name, None)  # set by the previous call
         self._meter.start()
 
     def _call(self, begin: Begin) -> Done:
@@ -70,9 +76,8 @@ class SyncCalls:
         self._context = None
         asynchronous = False
         try:
-            self._in_user_code = (
-                True  # from here on it may be ended: to import a module may take long
-            )
+            # From here on the call may be stopped: importing the function's module may take long.
+            self._in_user_code = True
             found, given = self._functions.find(begin)
             asynchronous = found.asynchronous
             self._context = context_of(begin, _SyncCallOutput(self, begin.number))
@@ -87,7 +92,7 @@ class SyncCalls:
             self._in_user_code = False
             result = call_raised(error)
         if os.getpid() != self._pid:
-            os._exit(0)  # the function forked, and this is the copy: nobody waits for its answer
+            os._exit(0)  # the function forked, and this is the copy, whose answer is not wanted
         return self._done(result, begin.number, asynchronous=asynchronous)
 
     def _done(self, result: CallResult, number: int, *, asynchronous: bool) -> Done:

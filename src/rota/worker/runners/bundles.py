@@ -25,6 +25,7 @@ from rota.wire.bundles import BundleView
 from rota.wire.workers import OrderView
 from rota.worker import unpacking
 from rota.worker.runners.exit_status import StartError
+from rota.worker.runners.workspace import write_all
 from rota.worker.server_client import AwayError, RefusedError
 from rota.worker.supervisor.client import Ended, Launch, ProcessTree, Supervisor
 
@@ -73,8 +74,8 @@ class BundleCache:
         bundle = await self._source.show_bundle(execution_id, bundle_id)
         if bundle.size > self._bytes_max:
             raise BundleError(
-                f"bundle {bundle.name} has {bundle.size} bytes, and this worker's cache takes"
-                f" {self._bytes_max}: give it more with --bundle-cache"
+                f"bundle {bundle.name} has {bundle.size} bytes, more than this worker's cache of"
+                f" {self._bytes_max}: start the worker with a larger --bundle-cache"
             )
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with self._locked(bundle.sha256):
@@ -83,7 +84,7 @@ class BundleCache:
                 await self._fetch(execution_id, bundle)
                 handle = await asyncio.to_thread(self._open_checked, bundle)
         if handle is None:
-            raise BundleError(f"bundle {bundle.name} was changed on this worker as it was fetched")
+            raise BundleError(f"bundle {bundle.name} was changed on this worker during its fetch")
         return bundle, handle
 
     @asynccontextmanager
@@ -111,11 +112,11 @@ class BundleCache:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
-        looks = _fingerprint(handle)
-        if self._checked.get(bundle.sha256) == looks:
+        fingerprint = _fingerprint(handle)
+        if self._checked.get(bundle.sha256) == fingerprint:
             return handle
-        if _hash_of(handle) == bundle.sha256 and _fingerprint(handle) == looks:
-            self._checked[bundle.sha256] = looks
+        if _hash_of(handle) == bundle.sha256 and _fingerprint(handle) == fingerprint:
+            self._checked[bundle.sha256] = fingerprint
             return handle
         os.close(handle)
         path.unlink(missing_ok=True)
@@ -139,7 +140,7 @@ class BundleCache:
             os.close(handle)
         if found != bundle.sha256:
             part.unlink()
-            raise BundleError(f"what was fetched of bundle {bundle.name} is not what was uploaded")
+            raise BundleError(f"the checksum of bundle {bundle.name} is wrong after the fetch")
         part.replace(self._root / bundle.sha256)
 
     async def _receive(
@@ -152,7 +153,7 @@ class BundleCache:
                 if offset > bundle.size:
                     os.ftruncate(handle, 0)
                     raise BundleError(f"bundle {bundle.name} is larger than the server said")
-                await asyncio.to_thread(_write_all, handle, piece)
+                await asyncio.to_thread(write_all, handle, piece)
 
     def _evict(self, bundle: BundleView) -> None:
         """Removes the longest unused. A process that still reads one is not disturbed."""
@@ -160,7 +161,7 @@ class BundleCache:
         used: dict[Path, float] = {}
         for path in self._root.iterdir():
             last = _last_used(self._root / f"{path.stem}.lock")
-            # What is left of a fetch may go when nobody can be at it any more.
+            # A partial fetch may be removed when no agent can be working on it any more.
             begun = path.suffix == ".part" and last > now - ABANDONED_S
             if path.suffix != ".lock" and path.stem != bundle.sha256 and not begun:
                 used[path] = last
@@ -184,12 +185,6 @@ def _hash_of(handle: int) -> str:
         hasher.update(piece)
         at += len(piece)
     return hasher.hexdigest()
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
 
 
 def _size(path: Path) -> int:
@@ -264,14 +259,14 @@ class StagedBundles:
                 attempt += 1
                 await asyncio.sleep(max(pause, away.retry_after_s))
             except RefusedError as refused:
-                raise StartError(f"the job's bundle is not to be had: {refused}") from None
+                raise StartError(f"the job's bundle cannot be fetched: {refused}") from None
             except BundleError as error:
                 raise StartError(str(error)) from None
             except OSError as error:
-                raise StartError(f"this worker cannot keep the job's bundle: {error}") from None
+                raise StartError(f"this worker cannot store the job's bundle: {error}") from None
 
     async def _unpack(self, bundle: BundleView, archive: int, folder: Path) -> None:
-        words = os.memfd_create("rota-unpack", os.MFD_CLOEXEC)
+        output = os.memfd_create("rota-unpack", os.MFD_CLOEXEC)
         try:
             os.lseek(archive, 0, os.SEEK_SET)
             bytes_max = self._order.requirements.storage or UNPACKED_BYTES_MAX
@@ -282,7 +277,7 @@ class StagedBundles:
                 ],
                 env={},
                 cwd="/",
-                fds={0: archive, 1: words, 2: words},
+                fds={0: archive, 1: output, 2: output},
                 limits={"memory": UNPACK_MEMORY},
                 timeout_s=UNPACK_S,
                 grace_s=0.0,
@@ -290,9 +285,9 @@ class StagedBundles:
             ended = await self._supervised(launch)
             self.lapsed = ended.cause == "lease"
             if ended.cause != "exit" or ended.returncode != 0:
-                raise StartError(f"bundle {bundle.name} was not unpacked: {_why(ended, words)}")
+                raise StartError(f"bundle {bundle.name} was not unpacked: {_why(ended, output)}")
         finally:
-            os.close(words)
+            os.close(output)
 
     async def _supervised(self, launch: Launch) -> Ended:
         self._tree = tree = self._staging.supervisor.spawn(launch, self._deadline)
@@ -304,13 +299,13 @@ class StagedBundles:
                 tree.kill()
 
 
-def _why(ended: Ended, words: int) -> str:
+def _why(ended: Ended, output: int) -> str:
     if ended.cause == "memory":
         return "it needs too much memory"
     if ended.cause == "timeout":
         return f"it takes longer than {UNPACK_S:g} s"
-    said = os.pread(words, 1000, 0).decode("utf-8", "replace").strip()
-    return said.splitlines()[-1] if said else f"the program that does it ended by {ended.cause}"
+    text = os.pread(output, 1000, 0).decode("utf-8", "replace").strip()
+    return text.splitlines()[-1] if text else f"the program that unpacks it ended by {ended.cause}"
 
 
 def _plain(name: str) -> str:

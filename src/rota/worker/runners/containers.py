@@ -69,10 +69,10 @@ class ContainerEngine:
     def remove(self, order: OrderView, folder: Path) -> list[str]:
         """Builds the command that ends and removes the container and records how it ended: only the
         engine knows whether it ran out of memory."""
-        # Podman would be patient with it once more; the job has had its grace.
+        # Podman would give a second grace period; the job has had its own.
         at_once = ("--time", "0") if self.kind == "podman" else ()
-        words = (container_name(order), str(folder / END_FILE), "--force", "--volumes", *at_once)
-        return ["/bin/sh", "-c", REMOVE_SCRIPT, "rota", self.program, *words]
+        args = (container_name(order), str(folder / END_FILE), "--force", "--volumes", *at_once)
+        return ["/bin/sh", "-c", REMOVE_SCRIPT, "rota", self.program, *args]
 
     def _amounts(self, order: OrderView) -> list[str]:
         needs = order.requirements
@@ -120,8 +120,8 @@ def find_engine(choice: EngineChoice, options: Sequence[str] = ()) -> ContainerE
 
 
 def _works(program: str) -> bool:
-    # A list needs what a run needs: the service, or the storage. `info` takes several times
-    # as long: podman's asks the package manager about each program it uses.
+    # `ps` needs what `run` needs: the service, or the storage. `info` takes several times as
+    # long: podman's asks the package manager about each program it uses.
     try:
         return not subprocess.run(
             [program, "ps", "--quiet"],

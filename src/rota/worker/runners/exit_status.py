@@ -43,7 +43,7 @@ def check_started(ended: Ended, launch: Launch) -> None:
             else f"the working folder {launch.cwd!r} cannot be used: {why}"
         )
     if what == "worker":
-        raise StartError(f"this worker could not make a process for the job: {why}")
+        raise StartError(f"this worker could not start a process for the job: {why}")
     if number == errno.ENOENT:
         path = launch.env.get("PATH", "")
         raise StartError(f"program {program!r} was not found on this worker (PATH is {path!r})")
@@ -163,5 +163,5 @@ class ExitReporter:
 def _unsupervised(ended: Ended) -> str:
     if ended.cause == "shim":
         return "the process that collects this job's processes was killed, and the job with it"
-    how = ended.problem[2] if ended.problem is not None else "for no known reason"
-    return f"the worker's guard ended ({how}), and this job with it; the worker has a new guard"
+    how = ended.problem[2] if ended.problem is not None else "for an unknown reason"
+    return f"the worker's supervisor ended ({how}), and this job with it; it has been restarted"

@@ -1,12 +1,21 @@
-"""Runs an `http` task: one request within the job's time, and the report that its response
-means."""
+"""Runs an `http` task: one request within the job's time, to an address that the policy allows.
+
+A job names a URL, and whoever may submit jobs must not reach through a worker what only the worker
+can reach: its own machine, its network, a cloud's metadata service. Checking the name, or what it
+resolves to beforehand, is not enough: the next look-up may answer otherwise. So `AddressPolicy`
+checks every socket when it is made for its address, after the name has been resolved.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import ipaddress
+import socket
+from collections.abc import Iterable
 from email.message import Message
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -18,7 +27,117 @@ from rota.wire.jobs import HttpCall
 from rota.wire.limits import RESULT_BYTES_MAX
 from rota.wire.workers import CompletedReport, OrderView
 from rota.worker.reports import SHUTDOWN, StopReason, report_ended, report_failed
-from rota.worker.runners.http_policy import HttpSessions, refusal_in
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_UNICAST6 = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+class ForbiddenAddressError(OSError):
+    """Raised when a name resolves to an address that jobs may not reach.
+
+    It is found by its errno: that survives where the failures of several addresses of one name
+    become one error.
+    """
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(
+            errno.EPERM,
+            f"{address} is a private address, which jobs may not reach; to allow it, start the "
+            f"worker with --http-allow {address}",
+        )
+
+
+def refusal_in(error: Exception) -> str | None:
+    """Returns the policy's refusal, if that is why a connection failed."""
+    inner = getattr(error, "os_error", error)
+    if isinstance(inner, OSError) and inner.errno == errno.EPERM:
+        return inner.strerror or str(inner)
+    return None
+
+
+def is_public(address: Address) -> bool:
+    """Whether anybody on the Internet could reach it; an address embedded in another one counts."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and address in _NAT64:
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    if inner is not None:
+        return is_public(inner)
+    return address in _UNICAST6 and address.is_global
+
+
+class AddressPolicy:
+    """Allows public addresses, and the names, addresses and networks that the operator adds."""
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self._names: set[str] = set()
+        self._networks: list[Network] = []
+        for text in allowed:
+            try:
+                self._networks.append(ipaddress.ip_network(text.strip("[]"), strict=False))
+            except ValueError:
+                self._names.add(_plain_name(text))
+
+    def trusts(self, host: str) -> bool:
+        """Whether this name may resolve to any address."""
+        return _plain_name(host) in self._names
+
+    def admits(self, address: Address) -> bool:
+        """Whether this address may be reached under any name."""
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        meant = mapped or address
+        if is_public(meant):
+            return True
+        return any(meant.version == one.version and meant in one for one in self._networks)
+
+    def make_socket(self, info: Any) -> socket.socket:
+        """Makes a socket for an address to connect to; raises ForbiddenAddressError.
+
+        `info` is what getaddrinfo returns: family, type, protocol, name, address.
+        """
+        family, kind, protocol, _, place = info
+        address = ipaddress.ip_address(place[0])
+        if not self.admits(address):
+            raise ForbiddenAddressError(address)
+        return socket.socket(family, kind, protocol)
+
+
+def _plain_name(host: str) -> str:
+    return host.strip().rstrip(".").lower()
+
+
+class HttpSessions:
+    """HTTP connections of this worker's jobs, opened when first needed."""
+
+    def __init__(self, policy: AddressPolicy) -> None:
+        self._policy = policy
+        self._open: dict[bool, aiohttp.ClientSession] = {}
+
+    def for_host(self, host: str) -> aiohttp.ClientSession:
+        """Returns the session; names that the operator trusts share one whose addresses are not
+        checked."""
+        trusted = self._policy.trusts(host)
+        session = self._open.get(trusted)
+        if session is None:
+            connector = aiohttp.TCPConnector(
+                limit=0, socket_factory=None if trusted else self._policy.make_socket
+            )
+            session = self._open[trusted] = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),  # one job's cookies are not another's
+                auto_decompress=False,  # a small response must not expand to gigabytes
+            )
+        return session
+
+    async def close(self) -> None:
+        for session in self._open.values():
+            await session.close()
+        self._open.clear()
+
 
 BODY_BYTES_MAX = RESULT_BYTES_MAX
 """Read of a response; the rest is not fetched, and the result says so."""
@@ -88,7 +207,7 @@ def _result(response: HttpResponse) -> bytes:
     if response.truncated:
         told["truncated"] = True
     document = msgspec.json.encode(told)
-    # As JSON it may be larger than it came: control characters are written out, for one.
+    # As JSON it may be larger than the response: control characters are escaped, for example.
     text = _text(response)
     while len(document) > RESULT_BYTES_MAX:
         text = text[: len(text) // 2]
@@ -102,7 +221,7 @@ def _body(response: HttpResponse) -> Any:
         try:
             return msgspec.json.decode(response.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # it only says that it is JSON
+            pass  # its content type is wrong
     return _text(response)
 
 
@@ -175,7 +294,7 @@ class HttpRunner:
             return self._broken_off(timeout) if timed_out else self._report_stopped()
 
     def _broken_off(self, timeout: float) -> CompletedReport:
-        message = f"timed out after {timeout:g} s; {self._where} had not answered in full"
+        message = f"timed out after {timeout:g} s; the response of {self._where} was not complete"
         order = self._order
         return report_ended(order.execution_id, order.fence, "timed_out", message, None)
 
@@ -183,7 +302,7 @@ class HttpRunner:
         order = self._order
         if self._stopped == "shutdown":
             return report_failed(order.execution_id, order.fence, SHUTDOWN)
-        message = f"cancelled; the request to {self._where} was broken off"
+        message = f"cancelled; the request to {self._where} was aborted"
         return report_ended(order.execution_id, order.fence, "cancelled", message, None)
 
     @property
@@ -198,18 +317,18 @@ class HttpRunner:
         except TimeoutError:
             return self._unreachable(f"no connection within {CONNECT_S:g} s")
         except aiohttp.InvalidURL as error:
-            message = f"the URL makes no sense: {error}"
+            message = f"the URL is not valid: {error}"
             return report_http_failure(self._order, {"message": message}, retryable=False)
         except (aiohttp.ClientError, OSError) as error:
             refusal = refusal_in(error)
             if refusal is not None:
-                message = f"{self._where} was not asked: {refusal}"
+                message = f"{self._where} was not called: {refusal}"
                 return report_http_failure(self._order, {"message": message}, retryable=False)
             why = str(error) or type(error).__name__
             if isinstance(error, aiohttp.ClientConnectionError):
                 return self._unreachable(why)
             return report_http_failure(
-                self._order, {"message": f"{self._where} gave no whole answer: {why}"}
+                self._order, {"message": f"{self._where} sent no complete response: {why}"}
             )
 
     def _unreachable(self, why: str) -> CompletedReport:
@@ -226,7 +345,7 @@ class HttpRunner:
             task.url,
             data=body,
             headers=headers,
-            allow_redirects=False,  # the new place would be somebody else's choice
+            allow_redirects=False,  # the job named this URL, not where a server sends it
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
         ) as response:
             content = bytearray()
@@ -249,7 +368,7 @@ class HttpRunner:
         ours = {
             "User-Agent": f"rota/{__version__}",
             "Accept-Encoding": "identity",
-            "Idempotency-Key": order.job_id,  # the same in every try of the job
+            "Idempotency-Key": order.job_id,  # the same for every attempt of the job
         }
         if task.body is not None:
             text = isinstance(task.body, str)

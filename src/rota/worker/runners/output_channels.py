@@ -71,7 +71,7 @@ class OutputPipe:
         if self._ended.is_set():
             return
         self._close_write_end()
-        # What a pipe still holds is little: it is taken now, however slow its reader is.
+        # A pipe holds little, so the rest is read now, however slow the server is.
         self._backlogged = _never
         taken = 0
         while taken < BURST_BYTES and (more := self._take()):
@@ -178,7 +178,7 @@ class ProgressPipe:
         except BlockingIOError:
             return False
         if self._sink is None:
-            return True  # of a job that is over
+            return True  # left by a job that has ended
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:LINE_BYTES_MAX]
         for line in reversed(lines):
@@ -306,15 +306,15 @@ class ExecutionOutput:
             return
         abandoned = asyncio.create_task(at_once.wait())
         sender = self._progress
-        last_word = None if sender is None else asyncio.create_task(sender.flush())
+        last_progress = None if sender is None else asyncio.create_task(sender.flush())
         if self._log is not None and self._log_task is not None:
             self._log.end()
             await _either(self._log_task, abandoned, LOG_FLUSH_S)
             if not self._log_task.done():
                 self.unsent_log = self._log_task
-        if last_word is not None:
-            await _either(last_word, abandoned, PROGRESS_FLUSH_S)
-            last_word.cancel()
+        if last_progress is not None:
+            await _either(last_progress, abandoned, PROGRESS_FLUSH_S)
+            last_progress.cancel()
         abandoned.cancel()
 
     def close(self) -> None:
@@ -324,5 +324,5 @@ class ExecutionOutput:
                 task.cancel()
 
 
-async def _either(said: asyncio.Task[None], abandoned: asyncio.Task[bool], limit_s: float) -> None:
-    await asyncio.wait((said, abandoned), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+async def _either(sent: asyncio.Task[None], abandoned: asyncio.Task[bool], limit_s: float) -> None:
+    await asyncio.wait((sent, abandoned), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)

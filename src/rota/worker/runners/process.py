@@ -91,26 +91,25 @@ def program_of(order: OrderView, task: ProgramTask, start: StartContext) -> Prog
             assert_never(task)
     if start.devices:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, start.devices))
-    return Program(argv=argv, env=env, cwd=cwd, limits=_bounds(order))
+    return Program(argv=argv, env=env, cwd=cwd, limits=limits_of(order))
 
 
-def _bounds(order: OrderView) -> dict[str, int]:
-    limits = order.limits or LimitsView()
-    bounds = {
-        "processes": limits.processes,
-        "open_files": limits.open_files,
-        "file_size": limits.file_size,
+def limits_of(order: OrderView) -> dict[str, int]:
+    """Limits that the supervisor enforces on a process which runs this order alone."""
+    given = order.limits or LimitsView()
+    limits = {
+        "processes": given.processes,
+        "open_files": given.open_files,
+        "file_size": given.file_size,
     }
-    if order.requirements.memory:
-        bounds["memory"] = order.requirements.memory
-    return bounds
+    return {**limits, "memory": memory} if (memory := order.requirements.memory) else limits
 
 
 def _argv(task: BundleRun, folder: Path, file: str | None) -> Sequence[str]:
     """Prefers a program of the bundle itself to one of the machine."""
     if not task.argv:
         if file is None:
-            raise StartError("the bundle is an archive: say what to run in it with task.argv")
+            raise StartError("the bundle is an archive: set task.argv to the program to run in it")
         return [f"./{file}"]
     first = task.argv[0]
     if "/" not in first and (folder / first).is_file():
@@ -339,7 +338,7 @@ class ProcessRunner:
         deadline = self._context.deadline(self._order.execution_id)
         try:
             self._tree = self._context.supervisor.spawn(launch, deadline)
-        except ValueError as error:  # text that the system cannot pass on: half a surrogate
+        except ValueError as error:  # text that no program can be given: half a surrogate
             raise StartError(f"program {launch.argv[0]!r} cannot be started: {error}") from None
         finally:
             output.started()
@@ -347,12 +346,12 @@ class ProcessRunner:
             ended = await self._tree.ended
         finally:
             if not self._tree.ended.done():
-                self._tree.kill()  # this run broke off
+                self._tree.kill()  # this coroutine was cancelled
         check_started(ended, launch)
         self.lapsed = ended.cause == "lease"
         if launch.after and ended.after != 0:
-            self._note("the container may be left: it could not be removed")
-        # What a container's engine leaves for a moment is its own affair.
+            self._note("the container may still exist: it could not be removed")
+        # Processes that a container's engine leaves for a moment are not the job's.
         if ended.cause == "exit" and ended.signals and not launch.after:
             self._note(f"ended what the job left running: {signals_text(ended)}")
         return ended
@@ -396,7 +395,7 @@ class ProcessRunner:
             except (RefusedError, OSError) as error:
                 if "/" in name and isinstance(error, RefusedError) and error.status == NOT_FOUND:
                     self._note(
-                        f"{name} in ROTA_ARTIFACTS is not kept: the server is too old for it"
+                        f"{name} in ROTA_ARTIFACTS is not kept: this server takes no folders"
                     )
                     continue
                 raise UnusableError(f"the output file {name} could not be kept: {error}") from None

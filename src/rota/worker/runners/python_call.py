@@ -26,27 +26,16 @@ from rota.worker.reports import (
 )
 from rota.worker.runners.exit_status import ExitReporter, signals_text
 from rota.worker.runners.output_channels import ExecutionOutput
-from rota.worker.runners.process import RunnerContext
+from rota.worker.runners.process import RunnerContext, limits_of
 from rota.worker.runners.python_pool import AppError, PythonPool, WarmChild
 from rota.worker.supervisor.client import Ended
 
 KILLED_WITH_ANOTHER = "another call killed this process"
 """Error message of calls that shared a process with one that would not end."""
-OBEYED = "it ended when asked to"
+ENDED_WHEN_ASKED = "it ended when asked to"
 
 BreakOffCause: TypeAlias = Literal["timeout", "abandoned"] | StopReason
 """Why a call was ended by the worker."""
-
-
-def limits_of(order: OrderView) -> dict[str, int]:
-    """Limits of a process in which this call runs alone."""
-    said = order.limits or LimitsView()
-    limits = {
-        "processes": said.processes,
-        "open_files": said.open_files,
-        "file_size": said.file_size,
-    }
-    return {**limits, "memory": memory} if (memory := order.requirements.memory) else limits
 
 
 def report_done(order: OrderView, done: Done) -> CompletedReport:
@@ -97,7 +86,7 @@ def report_broken_off(
     order: OrderView, cause: BreakOffCause, ended: Ended | None
 ) -> CompletedReport:
     """Reports a call that was ended, with its process or (`ended` is None) alone."""
-    how = OBEYED if ended is None else signals_text(ended)
+    how = ENDED_WHEN_ASKED if ended is None else signals_text(ended)
     error: dict[str, Any] = {"message": SHUTDOWN}
     status: Literal["timed_out", "cancelled", "failed"] = "failed"
     if cause == "timeout":
@@ -145,7 +134,7 @@ class PythonRunner:
         """Task that still sends output after the execution ended: the server was away."""
         return self._output.unsent_log
 
-    # What the agent says.
+    # Called by the executor.
 
     def stop(self, reason: StopReason) -> None:
         """Ends it with its grace period."""
@@ -161,7 +150,7 @@ class PythonRunner:
         if self._child is not None:
             self._child.hold_until(self._number, deadline)
 
-    # What the child says.
+    # Called by the child.
 
     @property
     def backlogged(self) -> bool:
@@ -189,8 +178,6 @@ class PythonRunner:
     def _happened(self, what: Done | Ended | BreakOffCause) -> None:
         if not self._first_event.done():
             self._first_event.set_result(what)
-
-    # The run.
 
     async def run(self) -> CompletedReport:
         """Returns when nothing of the call is left and its log is being sent."""
@@ -302,7 +289,7 @@ class PythonRunner:
     def _broken(self, child: WarmChild, ended: Ended) -> CompletedReport:
         shared = child.start.kind == "shared"
         if shared and ended.cause == "exit":
-            # One of them broke it. Each runs alone until it has come to a good end once.
+            # One of its calls broke it. Each function runs alone until it has succeeded once.
             self._pool.forget(self._function)
         self.lapsed = ended.cause == "lease"
         return report_broken(self._order, ended, self._output.tail(), shared=shared)
@@ -314,12 +301,12 @@ class PythonRunner:
             if await self._ends_when_asked(child):
                 return report_broken_off(self._order, cause, None)
             self._pool.learn(self._function, "exclusive")
-            at_once = _set_event()  # it was asked and had its time; the others cannot be spared
+            at_once = _set_event()  # it had its grace period; the other calls end with it
         return report_broken_off(self._order, cause, await child.end(at_once))
 
     async def _ends_when_asked(self, child: WarmChild) -> bool:
         grace_s = ABANDON_S if self._at_once.is_set() else self._context.grace_s
-        # No other call joins meanwhile: if this one does not end, they all do.
+        # No other call joins meanwhile: if this one does not end, all of them are killed.
         child.ending += 1
         child.cancel(self._number)
         await asyncio.wait((self._end,), timeout=grace_s)

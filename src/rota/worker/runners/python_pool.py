@@ -276,7 +276,7 @@ class WarmChild:
             caller.broken(self._tree.ended.result())
             return
         if not self._callers:
-            self._output.drain()  # whatever came since the last call is nobody's
+            self._output.drain()  # output since the last call belongs to no call
         self._callers[order.number] = caller
         if deadline is not None:
             self.hold_until(order.number, deadline)
@@ -316,7 +316,7 @@ class WarmChild:
             for word in self._reader.messages(data):
                 self._take_message(word)
         except (FrameError, msgspec.MsgspecError):
-            # A function got hold of our pipe and wrote into it: nothing it says can be trusted.
+            # A function wrote into the child's pipe: no message on it can be trusted any more.
             self.closing = True
             self._tree.kill()
 
@@ -337,7 +337,7 @@ class WarmChild:
     def _call_ended(self, done: Done) -> None:
         self.memory = done.memory
         self.memory_first = self.memory_first or done.memory
-        self._output.drain()  # all that was printed before the word was said is in the pipe
+        self._output.drain()  # what the call printed is in the pipe by now
         caller = self._callers.pop(done.number, None)
         if self._deadlines.pop(done.number, None) is not None:
             self._hold()
@@ -517,7 +517,7 @@ class PythonPool:
     def take_now(self, kind: ChildKind, limits: Mapping[str, int]) -> WarmChild | None:
         """Returns a child for one more call, if one is idle."""
         if self._waiting:
-            return None  # others came first
+            return None  # earlier calls wait for a child
         if kind == "exclusive":
             return self._idle_exclusive(limits)
         if self._opening.locked():
@@ -617,7 +617,7 @@ class PythonPool:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._wake_next()  # this turn was ours and is not used: it is the next one's
+                self._wake_next()  # pass the unused turn on
             raise
 
     def _wake_next(self) -> None:

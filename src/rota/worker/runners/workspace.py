@@ -53,8 +53,8 @@ def find_outputs(
     """
     found, unnoted = OutputFiles(), 0
     if not _is_still_a_folder(folder):
-        # A container that sees only its own folder could have put a link to the machine's there.
-        found.others.append("ROTA_ARTIFACTS is no folder any more, or is locked: nothing is kept")
+        # A container could have replaced the folder by a link to one of the machine's.
+        found.others.append("ROTA_ARTIFACTS is no longer a readable folder: no file is kept")
         return found
     for name, why in _walk(folder, ""):
         if why is None and len(found.files) < files_max:
@@ -153,8 +153,8 @@ def _make_private(path: Path) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise UnusableError(
-            f"the work folder {path} must be a folder that belongs to this user and that nobody "
-            "else may write to; name another one"
+            f"the work folder {path} must be a folder that belongs to this user and that no other "
+            "user may write to; choose another one with --work-dir"
         )
 
 
@@ -206,10 +206,10 @@ class ExecutionFolder:
         payload = bytes(order.payload)
         handle = os.open(self.payload, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            # Most payloads are empty, and a write costs more than a look.
+            # Most payloads are empty, and a write costs more than a read.
             if os.pread(handle, len(payload) + 1, 0) != payload:
                 os.ftruncate(handle, 0)
-                _write_all(handle, payload)
+                write_all(handle, payload)
         finally:
             os.close(handle)
 
@@ -281,7 +281,7 @@ class ExecutionFolder:
         if self._is_unused or self._is_untouched(self.path):
             return None
         try:
-            # Without waiting: the job may have left a pipe there, or a link to anywhere.
+            # Without waiting or following: the job may have left a pipe there, or a link.
             handle = os.open(self.result, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
@@ -289,7 +289,7 @@ class ExecutionFolder:
             raise UnusableError(f"ROTA_RESULT cannot be read: {error.strerror}") from None
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise UnusableError("ROTA_RESULT is not a plain file any more")
+                raise UnusableError("ROTA_RESULT is no longer a plain file")
             text = file.read(limit + 1)
         if len(text) > limit:
             raise UnusableError(
@@ -371,7 +371,8 @@ def _date_of(folder: Path) -> _Date:
     return found.st_ino, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _write_all(handle: int, data: bytes) -> None:
+def write_all(handle: int, data: bytes) -> None:
+    """Writes all bytes, also where the system takes only a part at once."""
     left = memoryview(data)
     while left:
         left = left[os.write(handle, left) :]
@@ -414,7 +415,7 @@ def job_environment(
         ROTA_PROGRESS=str(folder.progress),
         ROTA_ARTIFACTS=str(folder.artifacts),
         ROTA_SCHEDULED_AT=order.scheduled_at,
-        # A program may rely on it, also where the server names no trace.
+        # Programs may rely on it, so it is set even where the server names no trace.
         TRACEPARENT=order.traceparent or run_traceparent(order.job_id, order.fence),
     )
     env.update(group_variables(order.array, order.gang))

@@ -220,7 +220,7 @@ def _read(folder: str | None, name: str) -> str:
     if folder is None:
         return ""
     try:
-        # After every job one of these is read, and a file object asks the kernel more than that.
+        # Read after every job; a file object would make several more system calls.
         handle = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(handle, READ_BYTES).decode()

@@ -189,7 +189,7 @@ class Supervisor:
         text that no program can be given.
         """
         self._last_key += 1
-        carried = list(dict.fromkeys(launch.fds.values()))  # one that has two numbers goes once
+        carried = list(dict.fromkeys(launch.fds.values()))  # one with two numbers is sent once
         fds = [(number, carried.index(fd)) for number, fd in launch.fds.items()]
         job = {
             "do": "spawn",
@@ -248,7 +248,7 @@ class Supervisor:
 
     def _send(self, body: bytes, fds: Sequence[int] = ()) -> None:
         if self._channel.sock.fileno() < 0:
-            self._loop.call_soon(self._end_all, "there is none")
+            self._loop.call_soon(self._end_all, "it is not running")
         elif not self._channel.send(body, fds):
             self._loop.add_writer(self._channel.sock, self._writable)
 
@@ -258,10 +258,10 @@ class Supervisor:
 
     def _readable(self) -> None:
         messages: list[SupervisorMessage] | None = None
-        # What nobody understands is not the guard's: it is as good as gone.
+        # An unreadable message cannot be the supervisor's own, so it counts as dead.
         with contextlib.suppress(ValueError, msgspec.MsgspecError):
-            heard = self._channel.receive()
-            messages = None if heard is None else [_decoder.decode(one) for one in heard]
+            received = self._channel.receive()
+            messages = None if received is None else [_decoder.decode(one) for one in received]
         if messages is None:
             self._died()
             return
@@ -293,8 +293,8 @@ class Supervisor:
             self.hello = self._loop.create_future()
             self._restart()
         elif self.deaths == 1:
-            # It has never worked: another one would not either.
-            self.hello.set_exception(SupervisorError(f"the guard process cannot start: {how}"))
+            # It has never worked, so another one would not either.
+            self.hello.set_exception(SupervisorError(f"the supervisor process cannot start: {how}"))
         else:
             self._loop.call_later(RESTART_S, self._restart)
         self._end_all(how)

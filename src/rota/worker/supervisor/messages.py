@@ -62,7 +62,7 @@ class Channel:
             return None
         if not self._received and len(data) >= HEAD.size:
             (size,) = HEAD.unpack_from(data)
-            if len(data) == HEAD.size + size:  # as nearly always: one message, and all of it
+            if len(data) == HEAD.size + size:  # nearly always: exactly one message
                 return [data[HEAD.size :]]
         self._received += data
         return self._complete_messages()
@@ -84,7 +84,7 @@ class Channel:
         while len(came) - start >= HEAD.size:
             (size,) = HEAD.unpack_from(came, start)
             if self._bytes_max is not None and size > self._bytes_max:
-                raise ValueError(f"a message of {size} bytes, of {self._bytes_max} at most")
+                raise ValueError(f"a message has {size} bytes, at most {self._bytes_max} allowed")
             end = start + HEAD.size + size
             if len(came) < end:
                 break
@@ -223,12 +223,12 @@ def read_shim_message(message: bytes) -> ShimMessage:
     try:
         kind, number, peak, cpu_s = _RECORD.unpack_from(message)
     except struct.error as error:
-        raise ValueError(f"a shim said {message[:100]!r}: {error}") from None
+        raise ValueError(f"a shim sent {message[:100]!r}: {error}") from None
     has_ended = (
         kind not in (PROGRAM_ENDED, TREE_ENDED) or os.WIFEXITED(number) or os.WIFSIGNALED(number)
     )
     if not (has_ended and peak >= 0 and 0 <= cpu_s < math.inf):
-        raise ValueError(f"a shim said {kind}, {number}, {peak}, {cpu_s}, which cannot be")
+        raise ValueError(f"a shim sent impossible values: {kind}, {number}, {peak}, {cpu_s}")
     text = message[_RECORD.size :]
     return ShimMessage(kind, number, peak, cpu_s, text.decode("utf-8", "replace") if text else "")
 

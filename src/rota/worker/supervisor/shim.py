@@ -83,7 +83,7 @@ def fork_shim(
     try:
         pid = os.fork()
     finally:
-        # Only the guard goes home; the shim is in its new namespace by birth.
+        # Only the supervisor returns to its own namespace; the shim was forked into the new one.
         if settings.own_namespace is not None and os.getpid() == supervisor:
             linux.setns(settings.own_namespace, linux.CLONE_NEWPID)
     if pid == 0:
@@ -108,7 +108,7 @@ def _run_shim(
             _send(channel, ShimMessage(READY))
             _serve(channel)
             code = 0
-    except Exception:  # noqa: BLE001  (the top of a process: a defect is told, and ends it)
+    except Exception:  # noqa: BLE001  (the top of a process: a bug is printed, and ends it)
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
@@ -124,7 +124,7 @@ def _close_other_fds(*kept: int) -> None:
 
 
 def _prepare(bounds: Bounds, group: Cgroup | None, *, in_namespace: bool) -> None:
-    # The guard may have died before the kernel was asked to tell; then the socket's end says so.
+    # If the supervisor died before the kernel was asked to signal that, the socket's end shows it.
     if in_namespace:
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         linux.own_proc()
@@ -178,7 +178,7 @@ def _serve(channel: Channel) -> None:
 def _run_job(message: bytes, channel: Channel) -> None:
     argv, env, cwd, wanted = unpack_job(message)
     clear_of = max((number for number, _ in wanted), default=2) + 1
-    # All that came: it is told of one job at a time.
+    # All that came: a shim is sent one job at a time.
     fds = [_move_fd(fd, clear_of) for fd in channel.take_fds(len(channel.fds))]
     try:
         os.chdir(cwd)
@@ -262,8 +262,8 @@ def _existing_paths(program: bytes, path: bytes) -> Iterator[bytes]:
         yield program
         return
     is_seen = False
-    # A try that finds nothing there costs a process, a look does not. Where none can be seen all
-    # are tried, and it is the system that says why not.
+    # A failed start costs a process, a look does not (docs/performance.md). Where no path can be
+    # seen all are tried, so that the error is the kernel's own.
     for place in _paths_of(program, path):
         if os.access(place, os.F_OK):
             is_seen = True
@@ -378,7 +378,7 @@ class ShimPool:
         """Takes back a shim with nothing below it; False if it is not needed, and must be
         dismissed."""
         if shim.bounds.memory is not None or self._idle_count >= IDLE_MAX:
-            return False  # a group remembers the most memory that was used: a new job, a new group
+            return False  # a cgroup keeps its peak, so each job needs a new one
         shim.key = 0
         self._idle.setdefault(shim.bounds, []).append(shim)
         self._idle_count += 1

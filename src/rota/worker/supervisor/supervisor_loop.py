@@ -125,7 +125,7 @@ class SupervisedJob:
         """Builds the message for the agent."""
         group = self.shim.group
         if group is not None and group.killed_for_memory():
-            # Cgroup v2 ends the whole group, and so the shim that would have told of it.
+            # Cgroup v2 kills the whole group, including the shim that would have reported it.
             self.cause = "memory" if self.cause in ("exit", "shim") else self.cause
         peak = group.peak() if group is not None else None
         reached = self.memory if self.cause == "memory" else None
@@ -151,7 +151,7 @@ class SupervisedJob:
 
 
 def _cleanup_of(request: dict[str, Any]) -> dict[str, Any]:
-    """As if the agent had asked for it; the key is that of the job, below 0."""
+    """Builds the request that runs a job's cleanup command; its key is the job's, negated."""
     return {
         "key": -request["key"],
         "bounds": Bounds(may_gain=Bounds(*request["bounds"]).may_gain),
@@ -209,7 +209,7 @@ class JobSupervisor:
             waits.append(self._watch_at - now)
         return max(0.0, min(waits))
 
-    # What the agent says.
+    # Requests of the agent.
 
     def spawn(self, request: dict[str, Any], fds: list[int], now: float) -> None:
         """Starts a job, whose contents only its shim decodes. `fds` stay the caller's."""
@@ -223,7 +223,7 @@ class JobSupervisor:
             return
         shim.key = request["key"]
         job = self._jobs[shim.key] = SupervisedJob(request, shim, now)
-        if not shim.channel.send(request["job"], fds):  # somebody has stopped it
+        if not shim.channel.send(request["job"], fds):  # it was stopped by a signal
             linux.send_signal(shim.pid, signal.SIGKILL)
         if self._needs_watch(job):
             self._watch_at = now + WATCH_S if not self._watched else self._watch_at
@@ -261,7 +261,7 @@ class JobSupervisor:
         for shim in self._pool.idle():
             self.dismiss(shim)
 
-    # What time says.
+    # Timers.
 
     def run_due(self, now: float) -> None:
         """Does all that is due. Called first after every sleep, however long that was."""
@@ -269,7 +269,7 @@ class JobSupervisor:
             _, key = heapq.heappop(self._timers)
             job = self._jobs.get(key)
             if job is not None and not self._run_timer(job, now):
-                self._schedule(job)  # put off since
+                self._schedule(job)  # its time was put off meanwhile
         if self._watched and now >= self._watch_at:
             self._watch_at = now + WATCH_S
             for job in list(self._watched.values()):
@@ -326,7 +326,7 @@ class JobSupervisor:
         pids = linux.descendants(job.shim.pid)
         job.cause = cause
         if not pids:
-            # Not begun yet, or just over: there is nobody who could obey.
+            # Not started yet, or just ended: no process could handle SIGTERM.
             self._kill(job, cause, now)
             return
         job.peak = max(job.peak, linux.resident(pids))
@@ -354,13 +354,13 @@ class JobSupervisor:
         job.look_at = now + LOOK_S
         self._schedule(job)
 
-    # What shims say.
+    # Messages of shims.
 
     def read_shim(self, shim: Shim, now: float) -> None:
         """Handles a shim's messages, or its end."""
         try:
             messages = shim.read_messages()
-        except ValueError:  # only what runs in it can have said that, and it ends for it
+        except ValueError:  # only its job can have sent that, and is killed for it
             linux.send_signal(shim.pid, signal.SIGKILL)
             messages = None
         if messages is None:
@@ -374,7 +374,7 @@ class JobSupervisor:
     def _ended(self, job: SupervisedJob, message: ShimMessage, now: float) -> None:
         job.record_end(message)
         if message.kind == SETUP_FAILED:
-            return  # it is leaving; its end is told then
+            return  # the shim exits; its end is reported then
         if message.kind == TREE_ENDED or job.problem is not None:
             job.shim.add_usage(message.cpu_s, message.peak)
             self._finish(job, now)
@@ -461,7 +461,7 @@ class SupervisorLoop:
             if timeout_s is None and self._leaving:
                 break
             events = self._poll.poll(timeout_s)
-            # Agent, guard and jobs may have been frozen together: whatever is over ends first.
+            # Agent, supervisor and jobs may have been frozen together: deadlines come first.
             now = self._clock.now()
             self._jobs.run_due(now)
             for fd, event in events:
@@ -486,7 +486,7 @@ class SupervisorLoop:
             if shim is not None:
                 self._jobs.read_shim(shim, now)
                 if shim.channel.sock.fileno() != fd:
-                    del self._watching[fd]  # closed, and with it gone from the poll
+                    del self._watching[fd]  # closed, which removed it from the poll
             return
         if event & select.EPOLLOUT and self._agent.flush():
             self._poll.modify(fd, select.EPOLLIN)
@@ -519,7 +519,7 @@ class SupervisorLoop:
             case "ping":
                 self._send_to_agent({"say": "pong", "number": request["number"]})
             case other:
-                raise ValueError(f"the agent says {other!r}, which nobody understands")
+                raise ValueError(f"unknown request from the agent: {other!r}")
 
     def _watch_shim(self, shim: Shim) -> None:
         fd = shim.channel.sock.fileno()
@@ -542,7 +542,7 @@ def main(isolation: str, groups: str) -> None:
         os.dup2(nothing.fileno(), 0)
     cgroups = open_cgroups(os.getppid()) if groups == "groups" else Cgroups({}, 0)
     supervisor = SupervisorLoop(agent, isolation, cgroups)
-    # Nothing lives and dies in cycles here; and a collection in a shim would copy its memory.
+    # Nothing here forms cycles, and a collection in a shim would copy its shared memory.
     gc.disable()
     gc.freeze()
     supervisor.run()
