@@ -1,4 +1,4 @@
-"""Tokens of a real cell: two servers on one PostgreSQL honour the same ones, and tell no secret."""
+"""Tokens of a real cell: two servers on one PostgreSQL accept the same ones and show no secret."""
 
 from __future__ import annotations
 
@@ -84,6 +84,6 @@ def test_two_servers_accept_the_same_tokens_and_show_no_secret(pair: Pair, tmp_p
     until(lambda: wanted <= set(trail()), "entries of both servers")
     for daemon in pair.daemons:
         assert daemon.stop() == 0
-    said = "".join(daemon.text() for daemon in pair.daemons)
+    text = "".join(daemon.text() for daemon in pair.daemons)
     for secret in (pair.admin, made["token"], value):
-        assert secret not in said
+        assert secret not in text

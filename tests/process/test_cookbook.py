@@ -1,4 +1,4 @@
-"""The cookbook's recipes do what they say, against the real server and worker."""
+"""Recipes of the cookbook, run against the real server and worker."""
 
 from __future__ import annotations
 

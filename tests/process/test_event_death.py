@@ -1,4 +1,4 @@
-"""Servers and listeners die while events come in: each event has its effect, and has it once."""
+"""Events while servers and listeners are killed: each has its effect, and has it once."""
 
 from __future__ import annotations
 

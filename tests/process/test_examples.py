@@ -1,4 +1,4 @@
-"""The example workers in other languages keep the protocol, against the real server."""
+"""Example workers in other languages, against the real server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def bash_worker() -> list[str]:
 
 
 @pytest.fixture(params=["typescript", "bash"])
-def words(request: pytest.FixtureRequest) -> list[str]:
+def command(request: pytest.FixtureRequest) -> list[str]:
     """The command line of one of the examples."""
     return list(request.getfixturevalue(f"{request.param}_worker"))
 
@@ -89,12 +89,12 @@ def cell(tmp_path: Path) -> Iterator[Cell]:
 class Example:
     """One of the example workers, running."""
 
-    def __init__(self, cell: Cell, words: Sequence[str]) -> None:
+    def __init__(self, cell: Cell, command: Sequence[str]) -> None:
         env = {**cell.env, "ROTA_URL": cell.url, "ROTA_TOKEN": cell.token, "ROTA_NAME": "example"}
-        self._said = cell.folder / "said-example"
-        with self._said.open("wb") as said:
+        self._log = cell.folder / "said-example"
+        with self._log.open("wb") as said:
             self.process = subprocess.Popen(
-                words,
+                command,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -103,7 +103,7 @@ class Example:
             )
 
     def text(self) -> str:
-        return self._said.read_text()
+        return self._log.read_text()
 
     def until_said(self, word: str) -> None:
         until(lambda: word in self.text() or self.process.poll() is not None, word)
@@ -120,8 +120,8 @@ class Example:
 
 
 @pytest.fixture
-def example(cell: Cell, words: list[str]) -> Iterator[Example]:
-    one = Example(cell, words)
+def example(cell: Cell, command: list[str]) -> Iterator[Example]:
+    one = Example(cell, command)
     try:
         one.until_said("registered")
         yield one

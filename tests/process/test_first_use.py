@@ -1,4 +1,4 @@
-"""What a person meets first: starting, submitting, looking, stopping; and doors that are shut."""
+"""First use from the command line: start, submit, look, stop; and starts that are refused."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_job(cell: Cell) -> None:
     assert server.wait() == 0
     cell.up()
     given_back = cell.client().job(job.job_id)
-    assert (given_back.status, given_back.attempt) == ("queued", 0), "the try does not count"
+    assert (given_back.status, given_back.attempt) == ("queued", 0), "the attempt does not count"
 
 
 def one_line(text: str) -> str:
@@ -105,9 +105,9 @@ def test_a_second_server_on_the_same_data_is_refused_in_one_line(cell: Cell) -> 
     first = cell.up()
     second = cell.run("up", "--port", "0", "--data", str(cell.data))
     assert second.returncode == 1
-    said = one_line(second.stderr)
-    assert str(first.pid) in said
-    assert str(cell.data) in said
+    text = one_line(second.stderr)
+    assert str(first.pid) in text
+    assert str(cell.data) in text
     assert cell.client().health().status == "ok"
     assert (cell.data / "local.json").exists()
 
@@ -117,9 +117,9 @@ def test_a_taken_port_is_reported_in_one_line(cell: Cell) -> None:
         port = str(taken.getsockname()[1])
         refused = cell.run("up", "--port", port, "--data", str(cell.data))
     assert refused.returncode == 1
-    said = one_line(refused.stderr)
-    assert port in said
-    assert "--port" in said
+    text = one_line(refused.stderr)
+    assert port in text
+    assert "--port" in text
 
 
 @pytest.mark.parametrize("command", ["up", "server"])

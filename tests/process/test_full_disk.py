@@ -1,4 +1,4 @@
-"""A data disk without room: said clearly, nothing damaged, and all goes on when there is room."""
+"""Full data disk: reported clearly, nothing damaged, and work resumes with free space."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def installed() -> bool:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
-    return not subprocess.run(words, env=quiet, check=False, capture_output=True).returncode
+    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
+    return not subprocess.run(command, env=quiet, check=False, capture_output=True).returncode
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def contained(script: str, **env: str) -> dict[str, object]:
 
 def left() -> str:
     ours = ("--filter", "label=rota=execution", "--filter", f"ancestor={IMAGE}")
-    words = ["podman", "ps", "--all", "--quiet", *ours]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    command = ["podman", "ps", "--all", "--quiet", *ours]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_a_container_runs_reports_and_is_removed(cell: Cell, client: Client) -> None:

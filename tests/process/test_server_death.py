@@ -1,4 +1,4 @@
-"""The server dies without a word, or restarts: what it answered stands, what ran runs on."""
+"""Server killed or restarted: what it answered stands, and running jobs go on."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_worker_lost_while_the_server_was_away_is_noticed(cell: Cell) -> None:
     cell.server.kill()
     doomed.kill()
     cell.up()
-    cell.worker("heir")
+    cell.worker("successor")
     ended = client.wait(job.job_id, timeout_s=30)
     assert (ended.status, ended.attempt, ended.losses) == ("succeeded", 1, 1)
     assert ended.fence > 1

@@ -1,4 +1,4 @@
-"""Stands in for docker or podman: a service that runs containers, and the program that talks to it.
+"""Fake docker or podman: a service that runs containers, and the program that talks to it.
 
 As with the real ones, what runs in a container is no child of the program, so ending the program
 does not end it. A container is a plain process of this machine, kept in a file until it is removed.
@@ -19,7 +19,7 @@ from typing import Any
 
 
 def serve(state: Path) -> None:
-    """Until it is killed."""
+    """Runs until it is killed."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(state / "socket"))
     listener.listen()
@@ -64,7 +64,7 @@ def _answer(
 
 
 def ask(state: Path, request: dict[str, Any]) -> int:
-    """The program's side; its exit code."""
+    """Sends a request to the service; returns the exit code."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(str(state / "socket"))
         connection.sendall(json.dumps(request).encode() + b"\n")
@@ -77,7 +77,7 @@ def ask(state: Path, request: dict[str, Any]) -> int:
 
 
 def main(state: Path, args: list[str]) -> int:
-    """As podman reads its command line."""
+    """Reads the command line as podman does."""
     if args == ["serve"]:
         serve(state)
     with (state / "calls").open("a") as calls:

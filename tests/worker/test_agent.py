@@ -1,4 +1,4 @@
-"""The whole agent against a server that restarts, forgets, loses answers and says no."""
+"""Agent as a whole, against a server that restarts, forgets, loses answers and refuses."""
 
 from __future__ import annotations
 
@@ -152,11 +152,11 @@ async def test_a_job_is_stopped_when_the_server_is_away_longer_than_its_lease(
     await until(ready.exists)
     await cell.stop()
     await until(lambda: agent.agent._session.held == 0)
-    assert "its lease ran out" in agent.said.getvalue()
+    assert "its lease ran out" in agent.log.getvalue()
     await cell.start()
     cell.grant(order("e2"))
     await until(lambda: "e2" in cell.reports)
-    assert "e1" not in cell.reports, "nobody wants to hear of it"
+    assert "e1" not in cell.reports, "its report is not wanted"
     assert await agent.drained() == 0
     await cell.stop()
 
@@ -212,14 +212,14 @@ async def test_a_superseded_worker_stops_everything_and_says_why(
     cell.refuse.append((409, {}))
     cell.take_back("nothing")
     assert await worker.ends() == 1
-    assert "another process has registered as worker worker-1" in worker.said.getvalue()
+    assert "another process has registered as worker worker-1" in worker.log.getvalue()
 
 
 async def test_a_worker_with_a_wrong_token_stops_and_says_why(cell: Cell, start: Starter) -> None:
     cell.token = "another"
     worker = start()
     assert await worker.ends() == 1
-    assert "does not accept this worker's token" in worker.said.getvalue()
+    assert "does not accept this worker's token" in worker.log.getvalue()
 
 
 async def test_a_worker_waits_for_a_server_that_has_not_started_yet(
@@ -227,7 +227,7 @@ async def test_a_worker_waits_for_a_server_that_has_not_started_yet(
 ) -> None:
     await cell.stop()
     worker = start()
-    await until(lambda: "no server is available" in worker.said.getvalue())
+    await until(lambda: "no server is available" in worker.log.getvalue())
     await cell.start()
     await until(lambda: bool(cell.calls))
 
@@ -237,7 +237,7 @@ async def test_a_worker_that_never_reached_a_server_stops_at_once(
 ) -> None:
     await cell.stop()
     worker = start()
-    await until(lambda: "no server is available" in worker.said.getvalue())
+    await until(lambda: "no server is available" in worker.log.getvalue())
     assert await worker.drained() == 0
 
 
@@ -317,7 +317,7 @@ async def test_a_second_signal_stops_the_jobs_and_deregistering_gives_them_back(
     worker.agent.request_stop()
     worker.agent.request_stop()
     assert await worker.ends() == 0
-    assert "e1" not in cell.reports, "a report would cost it a try"
+    assert "e1" not in cell.reports, "a report would count as an attempt"
     assert cell.verbs == ["drain", "leave"]
 
 
@@ -335,7 +335,7 @@ async def test_a_leaving_worker_does_not_wait_for_ever_to_deliver_its_reports(
     go_on.touch()
     await until(lambda: agent.agent._session.pending_reports == 1)
     assert await agent.drained() == 1
-    assert "leaving with undelivered reports" in agent.said.getvalue()
+    assert "leaving with undelivered reports" in agent.log.getvalue()
 
 
 async def test_a_server_that_is_slow_to_answer_polls_gets_heartbeats_meanwhile(

@@ -1,4 +1,4 @@
-"""Ending jobs: time is up, somebody cancels, a lease is lost; nothing is left behind."""
+"""Ending of jobs by timeout, cancel or lost lease; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ async def test_a_timeout_ends_the_whole_process_tree_even_detached_processes_tha
     report = await running
     assert marked(mark) == []
     assert (report.status, report.exit_code) == ("timed_out", 137)
-    said = error(report)
-    assert said["message"] == (
+    fields = error(report)
+    assert fields["message"] == (
         "timed out after 1.5 s; SIGTERM to 3 processes, then SIGKILL to 3 processes"
     )
-    assert said["left"] == 0
-    term, kill = said["signals"]  # type: ignore[misc]
+    assert fields["left"] == 0
+    term, kill = fields["signals"]  # type: ignore[misc]
     assert (term["signal"], term["processes"]) == ("SIGTERM", 3)
     assert (kill["signal"], kill["processes"]) == ("SIGKILL", 3)
     assert 1.5 <= term["after_s"] < term["after_s"] + 0.3 <= kill["after_s"]

@@ -1,4 +1,4 @@
-"""HTTP tasks: what is asked of real listeners, what their answers mean, and whom nobody may ask."""
+"""HTTP tasks: requests to real listeners, reports of their responses, and forbidden addresses."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def result(report: CompletedReport) -> dict[str, Any]:
 async def test_a_successful_response_is_the_job_s_result(
     listener: Listener, sessions: HttpSessions
 ) -> None:
-    told = result(await ran(sessions, listener.url + "/fine?secret=1"))
-    assert (told["status"], told["body"]) == (200, {"ok": [1, 2]})
-    assert told["headers"]["content-type"].startswith("application/json")
+    document = result(await ran(sessions, listener.url + "/fine?secret=1"))
+    assert (document["status"], document["body"]) == (200, {"ok": [1, 2]})
+    assert document["headers"]["content-type"].startswith("application/json")
     method, headers, _ = listener.asked[0]
     assert method == "GET"
     assert headers["Idempotency-Key"] == headers["X-Rota-Job-Id"] == "job-of-e1"
@@ -136,8 +136,8 @@ async def test_an_error_response_fails_the_job_and_decides_whether_it_is_retried
 ) -> None:
     report = await ran(sessions, f"{listener.url}/status/{code}")
     assert (report.status, report.retryable) == ("failed", retryable)
-    told = error(report)
-    assert (told["status"], told["body"]) == (code, f"it is {code}")
+    document = error(report)
+    assert (document["status"], document["body"]) == (code, f"it is {code}")
     after = None if report.retry_after is None else report.retry_after.ms
     assert after == (17_000 if code in (429, 503) else None)
 
@@ -152,9 +152,9 @@ async def test_redirects_are_not_followed(listener: Listener, sessions: HttpSess
 async def test_a_large_response_is_truncated(listener: Listener, sessions: HttpSessions) -> None:
     report = await ran(sessions, listener.url + "/large")
     assert len(bytes(report.result)) <= 1024 * 1024
-    told = result(report)
-    assert told["truncated"] is True
-    assert set(told["body"]) == {"x"}
+    document = result(report)
+    assert document["truncated"] is True
+    assert set(document["body"]) == {"x"}
     report = await ran(sessions, listener.url + "/binary")
     assert len(bytes(report.result)) <= 1024 * 1024
     assert result(report)["truncated"] is True

@@ -1,4 +1,4 @@
-"""Output on its way: bounded whatever happens, in order, and honest about gaps."""
+"""Logs on their way: bounded in every case, in order, with gaps that are named."""
 
 from __future__ import annotations
 

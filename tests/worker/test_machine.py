@@ -1,4 +1,4 @@
-"""What a machine is found to have, from trees of files like those of real ones."""
+"""Detection of machines, from trees of files like those of real ones."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_this_machine_offers_something(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "wanted"),
+    ("found", "configured", "wanted"),
     [
         ([0, 1], None, [0, 1]),
         ([], None, []),
@@ -109,9 +109,9 @@ def test_this_machine_offers_something(tmp_path: Path) -> None:
     ],
 )
 def test_gpus_that_the_operator_configures_have_numbers_too(
-    found: list[int], said: float | None, wanted: list[int]
+    found: list[int], configured: float | None, wanted: list[int]
 ) -> None:
-    assert list(gpu_numbers(found, said)) == wanted
+    assert list(gpu_numbers(found, configured)) == wanted
 
 
 def test_whole_gpus_are_allocated_and_given_back() -> None:

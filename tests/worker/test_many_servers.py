@@ -67,7 +67,7 @@ async def test_the_leader_that_a_follower_names_is_asked_from_then_on(
     assert servers[0].seen == ["/workers/register"]
     assert servers[1].seen == []
     assert len(cell.registrations) == 1, "it is the cell's worker, not a server's"
-    assert servers[2].url in worker.said.getvalue()
+    assert servers[2].url in worker.log.getvalue()
 
 
 async def test_a_leader_that_was_not_configured_is_followed_unless_that_is_switched_off(
@@ -155,7 +155,7 @@ async def test_two_frozen_servers_of_three_cost_no_lease(tmp_path: Path) -> None
         servers[1].freeze()
         await until(lambda: (worker.agent._session.deadline("e1") or 0.0) > deadline + 2.0)
         assert worker.agent._session.held == 1
-        assert "lease ran out" not in worker.said.getvalue()
+        assert "lease ran out" not in worker.log.getvalue()
         assert await worker.stopped() == 0
 
 

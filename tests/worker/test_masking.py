@@ -1,4 +1,4 @@
-"""Secrets in output: hidden wherever they are cut, and nothing else is."""
+"""Masking of secrets in output: wherever the stream is split, and of nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job may leave in its output folder, and what is kept of it."""
+"""Output files of a job, and which of them are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands as real processes: what they find, what they leave, how they end."""
+"""Commands as real processes: environment, payload, results, output, exit codes."""
 
 from __future__ import annotations
 

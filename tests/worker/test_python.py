@@ -1,4 +1,4 @@
-"""Python functions in warm children: what they find, return, raise and break."""
+"""Python functions in warm children: arguments, results, exceptions, crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of Python functions that are ended: by time, by a person, by a limit, by a neighbour."""
+"""Ending of Python calls: by timeout, cancel, limits, leases, or a call that shares the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warm children and leases: what the guard is told of them, and what it ends."""
+"""Leases of warm children: what the supervisor is told of them, and what it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does with an answer, and when."""
+"""Poll loop: when and where a worker carries out an answer."""
 
 from __future__ import annotations
 

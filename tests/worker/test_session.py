@@ -1,4 +1,4 @@
-"""The worker's pure machine: what it holds, runs and owes."""
+"""State machine of a worker: what it holds, starts, stops and reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard and its shims: leases, freezes, deaths, and what a job is held to."""
+"""Supervisor and shims: leases, freezes, deaths, and limits of jobs."""
 
 from __future__ import annotations
 

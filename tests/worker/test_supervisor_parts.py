@@ -1,4 +1,4 @@
-"""The guard's small parts: messages with descriptors, and groups that may or may not be made."""
+"""Parts of the supervisor: messages with descriptors, and cgroups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives that mean harm, and those that do not: what the unpacking program makes of them."""
+"""Archives, hostile and harmless, as the unpacking program treats them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker says of how busy its machine is."""
+"""Usage of the machine as a worker reports it."""
 
 from __future__ import annotations
 

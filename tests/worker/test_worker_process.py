@@ -1,4 +1,4 @@
-"""A worker as a process of its own: signals, and death without a word."""
+"""Worker as a process of its own: signals, and a sudden death."""
 
 from __future__ import annotations
 
