@@ -293,7 +293,7 @@ class Session:
             patient=self._timing.patient and bool(reports),
         )
         carried = tuple(report.execution_id for report in reports)
-        begun = self._known_to_run(named, all_told=full and len(carried) == len(self._pending))
+        begun = self._known_to_run(named, all_reported=full and len(carried) == len(self._pending))
         call = LeaseCall(self._call_count, now, tuple(named), carried, spec, begun)
         self._open_calls[call.number] = call
         return call
@@ -326,7 +326,7 @@ class Session:
             if held.phase is not Phase.ABANDONED and held.deadline > now
         ]
 
-    def _known_to_run(self, named: Iterable[str], *, all_told: bool) -> tuple[str, ...]:
+    def _known_to_run(self, named: Iterable[str], *, all_reported: bool) -> tuple[str, ...]:
         """Lists what the server will know to run; prefetched orders only if it knows of all that
         ended."""
         return tuple(
@@ -334,7 +334,7 @@ class Session:
             for key in named
             if self._held[key].confirmed
             or self._held[key].order.behind is None
-            or (all_told and key not in self._prefetched)
+            or (all_reported and key not in self._prefetched)
         )
 
     def _confirmed(self) -> list[str]:

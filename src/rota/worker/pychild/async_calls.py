@@ -48,7 +48,7 @@ class CallOutput:
     def __init__(self, number: int, writer: PipeWriter) -> None:
         self._number = number
         self._writer = writer
-        self._held = ""
+        self._buffer = ""
         self._lock = threading.Lock()
 
     def report_progress(self, fraction: float, message: str) -> None:
@@ -57,8 +57,8 @@ class CallOutput:
     def write_log(self, text: str) -> None:
         """Adds to the log; whole lines are sent."""
         with self._lock:
-            self._held += text
-            if "\n" in text or len(self._held) > LINE_CHARS_MAX:
+            self._buffer += text
+            if "\n" in text or len(self._buffer) > LINE_CHARS_MAX:
                 self._send()
 
     def flush(self) -> None:
@@ -67,8 +67,8 @@ class CallOutput:
             self._send()
 
     def _send(self) -> None:
-        data = self._held.encode("utf-8", "replace")
-        self._held = ""
+        data = self._buffer.encode("utf-8", "replace")
+        self._buffer = ""
         for start in range(0, len(data), OUTPUT_BYTES_MAX):
             self._writer.send(Output(self._number, data[start : start + OUTPUT_BYTES_MAX]))
 

@@ -128,11 +128,11 @@ class _SyncCallOutput:
     """Output of the one call in this process."""
 
     def __init__(self, calls: SyncCalls, number: int) -> None:
-        self._solo = calls
+        self._calls = calls
         self._number = number
 
     def report_progress(self, fraction: float, message: str) -> None:
-        self._solo.progress(Progress(self._number, fraction, message))
+        self._calls.progress(Progress(self._number, fraction, message))
 
     def write_log(self, text: str) -> None:
         """Prints: everything printed here belongs to the one call."""

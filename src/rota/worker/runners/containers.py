@@ -86,7 +86,7 @@ class ContainerEngine:
             return []
         if self.kind == "docker":
             return ["--gpus", f'"device={",".join(map(str, devices))}"']
-        return [word for one in devices for word in ("--device", f"nvidia.com/gpu={one}")]
+        return [arg for one in devices for arg in ("--device", f"nvidia.com/gpu={one}")]
 
     def _user(self) -> list[str]:
         """Runs as this user, so that files are its own: docker's root is the machine's, podman's is

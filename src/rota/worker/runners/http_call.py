@@ -202,16 +202,16 @@ def report_http_failure(
 
 
 def _result(response: HttpResponse) -> bytes:
-    told: dict[str, Any] = {"status": response.status, "headers": _kept(response.headers)}
-    told["body"] = _body(response)
+    fields: dict[str, Any] = {"status": response.status, "headers": _kept(response.headers)}
+    fields["body"] = _body(response)
     if response.truncated:
-        told["truncated"] = True
-    document = msgspec.json.encode(told)
+        fields["truncated"] = True
+    document = msgspec.json.encode(fields)
     # As JSON it may be larger than the response: control characters are escaped, for example.
     text = _text(response)
     while len(document) > RESULT_BYTES_MAX:
         text = text[: len(text) // 2]
-        document = msgspec.json.encode({**told, "body": text, "truncated": True})
+        document = msgspec.json.encode({**fields, "body": text, "truncated": True})
     return document
 
 

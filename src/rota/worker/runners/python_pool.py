@@ -313,26 +313,26 @@ class WarmChild:
 
     def _received(self, data: bytes) -> None:
         try:
-            for word in self._reader.messages(data):
-                self._take_message(word)
+            for message in self._reader.messages(data):
+                self._take_message(message)
         except (FrameError, msgspec.MsgspecError):
             # A function wrote into the child's pipe: no message on it can be trusted any more.
             self.closing = True
             self._tree.kill()
 
-    def _take_message(self, word: FromChild) -> None:
-        match word:
+    def _take_message(self, message: FromChild) -> None:
+        match message:
             case ChildHello():
                 if not self.hello.done():
-                    self.hello.set_result(word)
+                    self.hello.set_result(message)
             case Done():
-                self._call_ended(word)
+                self._call_ended(message)
             case Output(number=number, data=data):
                 if number in self._callers:
                     self._callers[number].printed(data)
-            case Progress(number=number, fraction=fraction, message=message):
+            case Progress(number=number, fraction=fraction, message=text):
                 if number in self._callers:
-                    self._callers[number].progressed(fraction, message)
+                    self._callers[number].progressed(fraction, text)
 
     def _call_ended(self, done: Done) -> None:
         self.memory = done.memory

@@ -212,15 +212,15 @@ def _wait_for_all(main: int, channel: Channel) -> None:
     """Waits for all that dies below; reports the program's own end at once if others are left."""
     ended: int | None = None
     peak, spent = 0, 0.0
-    told = False
+    is_reported = False
     while True:
         try:
-            pid, status, usage = os.wait4(-1, 0 if ended is None or told else os.WNOHANG)
+            pid, status, usage = os.wait4(-1, 0 if ended is None or is_reported else os.WNOHANG)
         except ChildProcessError:
             break
         if pid == 0:
             _send(channel, ShimMessage(PROGRAM_ENDED, ended or 0, peak))
-            told = True
+            is_reported = True
             continue
         spent += usage.ru_utime + usage.ru_stime
         if pid == main:

@@ -176,11 +176,11 @@ class JobSupervisor:
     def __init__(
         self,
         pool: ShimPool,
-        tell: Callable[[dict[str, Any]], None],
+        send_to_agent: Callable[[dict[str, Any]], None],
         watch: Callable[[Shim], None],
     ) -> None:
         self._pool = pool
-        self._send_to_agent = tell
+        self._send_to_agent = send_to_agent
         self._watch_shim = watch
         self._awaiting_cleanup: dict[int, dict[str, Any]] = {}
         """Reports of jobs whose cleanup command runs, by the key of that."""
