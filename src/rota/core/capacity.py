@@ -48,14 +48,14 @@ class ShapeBacklog(msgspec.Struct):
 def backlog_by_shape(t: SchedulerState, target_ms: Millis, now: Instant) -> list[ShapeBacklog]:
     """All that waits for a worker, runs, or has come in lately."""
     shapes: dict[tuple[str, Needs], ShapeBacklog] = {}
-    bands = _waiting_members(t)
+    groups = _waiting_members(t)
     for job_class in t.ready_queue.classes:
         jobs_per_s, work_per_s = t.arrival_rates.rate(job_class, now)
         if job_class.waiting or job_class.spilled or jobs_per_s:
             key = (job_class.queue.queue.name, job_class.needs)
             shape = shapes[key] = ShapeBacklog(*key, jobs_per_s=jobs_per_s, work_per_s=work_per_s)
             _count_waiting(t, shape, job_class, target_ms)
-            for extra, estimate, at_least in bands.get(job_class.index, ()):
+            for extra, estimate, at_least in groups.get(job_class.index, ()):
                 shape.jobs += extra
                 shape.work += extra * estimate
                 slots = slots_for(extra, extra * estimate, target_ms)
@@ -73,15 +73,15 @@ def _count_running(
     now: Instant,
 ) -> None:
     jobs, known = t.jobs, dict[int, ShapeBacklog]()
-    for cell in t.executions.values():
-        terms = jobs[cell.execution.job_id].spec.terms
+    for entry in t.executions.values():
+        terms = jobs[entry.execution.job_id].spec.terms
         # Terms are shared by alike jobs, and told apart much faster by what they are than by value.
         shape = known.get(id(terms))
         if shape is None:
             key = (terms.queue, terms.needs)
             shape = known[id(terms)] = shapes.setdefault(key, ShapeBacklog(*key))
         shape.running += 1
-        left = cell.ends_at - now
+        left = entry.ends_at - now
         if left > 0:
             shape.running_load += 1.0 if left >= target_ms else left / target_ms
 
@@ -99,58 +99,72 @@ def _count_waiting(
 ) -> None:
     """Line by line, for a tenant's quota may allow less than it has waiting."""
     mean = _mean_runtime(job_class)
-    for line in job_class.class_queues.values():
-        jobs, work = line.waiting + line.spilled, line.work
-        if line.spilled:
-            work += _spilled_work(t, line, job_class, mean)
+    for class_queue in job_class.class_queues.values():
+        jobs, work = class_queue.waiting + class_queue.spilled, class_queue.work
+        if class_queue.spilled:
+            work += _spilled_work(t, class_queue, job_class, mean)
         shape.jobs += jobs
         shape.work += work
         shape.wanted_slots += min(
-            slots_for(jobs, work, target_ms), _quota_left(t, line, shape.needs)
+            slots_for(jobs, work, target_ms), _quota_left(t, class_queue, shape.needs)
         )
 
 
 def _mean_runtime(job_class: JobClass) -> Millis:
     """How long jobs in memory run: those on the shelf that say nothing are taken to run as long."""
     if job_class.waiting:
-        return sum(line.work for line in job_class.class_queues.values()) // job_class.waiting
+        return (
+            sum(class_queue.work for class_queue in job_class.class_queues.values())
+            // job_class.waiting
+        )
     return job_class.arrived_work // max(1, job_class.arrived)
 
 
-def _spilled_work(t: SchedulerState, line: ClassQueue, job_class: JobClass, mean: Millis) -> Millis:
-    lanes = (lane for lane in job_class.fifo_groups.values() if lane.spilled)
-    mine = (lane for lane in lanes if t.ready_queue.queue_of_group(lane) is line)
-    return sum(lane.spilled * (mean if lane.key[2] < 0 else lane.key[2]) for lane in mine)
+def _spilled_work(
+    t: SchedulerState, class_queue: ClassQueue, job_class: JobClass, mean: Millis
+) -> Millis:
+    fifo_groups = (
+        fifo_group for fifo_group in job_class.fifo_groups.values() if fifo_group.spilled
+    )
+    mine = (
+        fifo_group
+        for fifo_group in fifo_groups
+        if t.ready_queue.queue_of_group(fifo_group) is class_queue
+    )
+    return sum(
+        fifo_group.spilled * (mean if fifo_group.key[2] < 0 else fifo_group.key[2])
+        for fifo_group in mine
+    )
 
 
-def _quota_left(t: SchedulerState, line: ClassQueue, needs: Needs) -> float:
+def _quota_left(t: SchedulerState, class_queue: ClassQueue, needs: Needs) -> float:
     """How many more the tenant may run; a line with a quota is of one tenant."""
-    tenant = t.tenants.entries.get(line.tenant)
+    tenant = t.tenants.entries.get(class_queue.tenant)
     if tenant is None or tenant.tenant.quota is None:
         return float("inf")
     quota, used, asked = tenant.tenant.quota, tenant.used, needs.resources
-    room = float("inf")
+    left = float("inf")
     for limit, taken, each in (
         (quota.running, len(tenant.held), 1),
         (quota.cpu_milli, used.cpu_milli, asked.cpu_milli),
         (quota.memory, used.memory, asked.memory),
     ):
         if limit is not None and each:
-            room = min(room, max(0, (limit - taken) // each))
-    return room
+            left = min(left, max(0, (limit - taken) // each))
+    return left
 
 
 def _waiting_members(t: SchedulerState) -> dict[int, list[tuple[int, Millis, int]]]:
     """Members that wait behind the first of each band in line: (how many, length, at least)."""
     found: dict[int, list[tuple[int, Millis, int]]] = {}
-    for job_id, band in t.groups.entries.items():
+    for job_id, group in t.groups.entries.items():
         job = t.jobs.get(JobId(job_id))
-        if job is None or job.class_index == NO_CLASS or band.waiting < 2:
+        if job is None or job.class_index == NO_CLASS or group.waiting < 2:
             continue
-        kind, extra = job.spec.group, band.waiting - 1
-        if isinstance(kind, Array) and kind.max_parallel is not None:
-            extra = min(extra, max(0, kind.max_parallel - len(band.live) - 1))
-        at_least = extra if isinstance(kind, Gang) else 0
+        worker_type, extra = job.spec.group, group.waiting - 1
+        if isinstance(worker_type, Array) and worker_type.max_parallel is not None:
+            extra = min(extra, max(0, worker_type.max_parallel - len(group.live) - 1))
+        at_least = extra if isinstance(worker_type, Gang) else 0
         found.setdefault(job.class_index, []).append((extra, job.estimate, at_least))
     return found
 
@@ -229,25 +243,25 @@ def demand(t: SchedulerState, target_ms: Millis, size: Resources | None, now: In
     `size` is that of the workers which somebody would add; None: such as there are.
     """
     shapes = backlog_by_shape(t, target_ms, now)
-    for cell in t.queues.values():
-        _cap(_queue_slots_left(cell, shapes), [s for s in shapes if s.queue == cell.queue.name])
+    for entry in t.queues.values():
+        _cap(_queue_slots_left(entry, shapes), [s for s in shapes if s.queue == entry.queue.name])
     _cap(_slots_left(t.policy.max_running, shapes), shapes)
-    kinds = _worker_types(t)
+    worker_types = _worker_types(t)
     if size is not None:
-        kinds.insert(
+        worker_types.insert(
             0, WorkerType(MachineClass(0, _any_worker(size), FreeCapacities()), size, WorkerCount())
         )
-    fitted = [_place(shape, kinds, size) for shape in shapes]
+    fitted = [_place(shape, worker_types, size) for shape in shapes]
     for one in fitted:
         if one.worker_type is not None:
             one.worker_type.load += one.load
-    for kind in kinds:
-        kind.workers.needed = _workers(kind.load)
-    strangers = _workers(sum(one.load for one in fitted if one.worker_type is None))
-    crew = _summed(kinds)
-    crew.needed += strangers
-    queues = [_queue(t.queues[name], fitted, kinds) for name in sorted(t.queues)]
-    return Demand(now, target_ms, queues, kinds, crew)
+    for worker_type in worker_types:
+        worker_type.workers.needed = _workers(worker_type.load)
+    unplaced = _workers(sum(one.load for one in fitted if one.worker_type is None))
+    count = _summed(worker_types)
+    count.needed += unplaced
+    queues = [_queue(t.queues[name], fitted, worker_types) for name in sorted(t.queues)]
+    return Demand(now, target_ms, queues, worker_types, count)
 
 
 def _workers(load: float) -> int:
@@ -264,26 +278,26 @@ def _slots_left(limit: int | None, shapes: Iterable[ShapeBacklog]) -> float:
     return max(0.0, limit - sum(shape.running_load for shape in shapes))
 
 
-def _queue_slots_left(cell: QueueEntry, shapes: Iterable[ShapeBacklog]) -> float:
-    queue = cell.queue
+def _queue_slots_left(entry: QueueEntry, shapes: Iterable[ShapeBacklog]) -> float:
+    queue = entry.queue
     if queue.paused:
         return 0.0
     mine = [shape for shape in shapes if shape.queue == queue.name]
-    room = _slots_left(queue.max_workers, mine)
+    left = _slots_left(queue.max_workers, mine)
     jobs = sum(shape.jobs for shape in mine)
     if queue.rate_limit is not None and jobs:
         # What may start in a second, times how long it runs, is what ever runs at once.
         starts_per_s = queue.rate_limit.count * 1000 / queue.rate_limit.per_ms
         mean_s = sum(shape.work for shape in mine) / jobs / 1000
-        room = min(room, max(1.0, starts_per_s * mean_s))
-    return room
+        left = min(left, max(1.0, starts_per_s * mean_s))
+    return left
 
 
-def _cap(room: float, shapes: list[ShapeBacklog]) -> None:
+def _cap(left: float, shapes: list[ShapeBacklog]) -> None:
     wanted = sum(shape.wanted_slots for shape in shapes)
-    if wanted > room:
+    if wanted > left:
         for shape in shapes:
-            shape.wanted_slots *= room / wanted
+            shape.wanted_slots *= left / wanted
 
 
 # Who would run it
@@ -293,18 +307,18 @@ def _worker_types(t: SchedulerState) -> list[WorkerType]:
     """The workers that are there; where none is, those that were there within the last day."""
     found: dict[object, WorkerType] = {}
     by_machine: dict[int, WorkerType] = {}
-    for cell in t.fleet.workers.values():
-        kind = by_machine.get(cell.machine.index)
-        if kind is None:
-            worker = cell.worker
+    for entry in t.fleet.workers.values():
+        worker_type = by_machine.get(entry.machine.index)
+        if worker_type is None:
+            worker = entry.worker
             key = (_size_key(worker.capacity), worker.capabilities, worker.queues, worker.only)
-            new = WorkerType(cell.machine, worker.capacity, WorkerCount())
-            kind = by_machine[cell.machine.index] = found.setdefault(key, new)
-            kind.capacity = _least(kind.capacity, worker.capacity)
-        if cell.worker.state is WorkerState.ONLINE:
-            kind.workers.online += 1
-            kind.workers.idle += not cell.held
-    there = [kind for kind in found.values() if kind.workers.online]
+            new = WorkerType(entry.machine, worker.capacity, WorkerCount())
+            worker_type = by_machine[entry.machine.index] = found.setdefault(key, new)
+            worker_type.capacity = _least(worker_type.capacity, worker.capacity)
+        if entry.worker.state is WorkerState.ONLINE:
+            worker_type.workers.online += 1
+            worker_type.workers.idle += not entry.held
+    there = [worker_type for worker_type in found.values() if worker_type.workers.online]
     return there or list(found.values())
 
 
@@ -327,39 +341,52 @@ def _any_worker(size: Resources) -> Worker:
     return Worker(WorkerId(""), "", "", size)
 
 
-def _place(shape: ShapeBacklog, kinds: list[WorkerType], size: Resources | None) -> PlacedShape:
+def _place(
+    shape: ShapeBacklog, worker_types: list[WorkerType], size: Resources | None
+) -> PlacedShape:
     """On the kind where a job like this would go first, by the score that decides it."""
     needs = shape.needs
-    able = [kind for kind in kinds if not infeasible_reasons(shape.queue, needs, kind.machine)]
-    if size is not None and able and able[0] is kinds[0]:
+    able = [
+        worker_type
+        for worker_type in worker_types
+        if not infeasible_reasons(shape.queue, needs, worker_type.machine)
+    ]
+    if size is not None and able and able[0] is worker_types[0]:
         able = able[:1]  # those that somebody would add, if they would do
     if not able:
         # Where nobody has ever seen a worker, one for each job is as good a guess as any.
-        return PlacedShape(shape, None, 0 if kinds else 1)
-    best = min(able, key=lambda kind: score(needs.resources, kind.machine, kind.capacity))
+        return PlacedShape(shape, None, 0 if worker_types else 1)
+    best = min(
+        able,
+        key=lambda worker_type: score(needs.resources, worker_type.machine, worker_type.capacity),
+    )
     return PlacedShape(shape, best, max(1, _how_many(needs, best.capacity)))
 
 
 def _how_many(needs: Needs, capacity: Resources) -> int:
     there = dict(amounts(capacity))
-    asked = [(kind, amount) for kind, amount in amounts(needs.resources) if amount > 0]
-    return min((there.get(kind, 0) // amount for kind, amount in asked), default=1)
+    asked = [
+        (worker_type, amount) for worker_type, amount in amounts(needs.resources) if amount > 0
+    ]
+    return min((there.get(worker_type, 0) // amount for worker_type, amount in asked), default=1)
 
 
-def _summed(kinds: Iterable[WorkerType]) -> WorkerCount:
-    crew = WorkerCount()
-    for kind in kinds:
-        crew.online += kind.workers.online
-        crew.idle += kind.workers.idle
-        crew.needed += kind.workers.needed
-    return crew
+def _summed(worker_types: Iterable[WorkerType]) -> WorkerCount:
+    count = WorkerCount()
+    for worker_type in worker_types:
+        count.online += worker_type.workers.online
+        count.idle += worker_type.workers.idle
+        count.needed += worker_type.workers.needed
+    return count
 
 
-def _queue(cell: QueueEntry, fitted: list[PlacedShape], kinds: list[WorkerType]) -> QueueDemand:
+def _queue(
+    entry: QueueEntry, fitted: list[PlacedShape], worker_types: list[WorkerType]
+) -> QueueDemand:
     """A queue by itself: the workers that serve it, and how many it would need if it were alone."""
-    name = cell.queue.name
+    name = entry.queue.name
     mine = [one for one in fitted if one.shape.queue == name]
-    serving = [k for k in kinds if k.machine.queues is None or name in k.machine.queues]
-    crew = _summed(serving)
-    crew.needed = _workers(sum(one.load for one in mine))
-    return QueueDemand(name, cell.queue.paused, mine, crew)
+    serving = [k for k in worker_types if k.machine.queues is None or name in k.machine.queues]
+    count = _summed(serving)
+    count.needed = _workers(sum(one.load for one in mine))
+    return QueueDemand(name, entry.queue.paused, mine, count)

@@ -159,11 +159,11 @@ class Changeset:
         put = self.put
         facts = self._settings()
         facts += [
-            (PutJob if cell.spec.group is None else PutGroup)(job_id, cell.spec, cell.life)
-            for job_id, cell in put.items()
+            (PutJob if entry.spec.group is None else PutGroup)(job_id, entry.spec, entry.life)
+            for job_id, entry in put.items()
         ]
         facts += [
-            MoveJob(job_id, cell.life) for job_id, cell in self.moved.items() if job_id not in put
+            MoveJob(job_id, entry.life) for job_id, entry in self.moved.items() if job_id not in put
         ]
         facts += [PutExecution(execution) for execution in self.executions.values()]
         # What follows is empty in most turns, and a turn may be one job only.

@@ -61,9 +61,9 @@ def find_cycle(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId] | None
         if start in done:
             continue
         path: list[JobId] = []
-        trail: list[tuple[JobId, int]] = [(start, 0)]
-        while trail:
-            node, position = trail.pop()
+        stack: list[tuple[JobId, int]] = [(start, 0)]
+        while stack:
+            node, position = stack.pop()
             if position == 0:
                 done[node] = False
                 path.append(node)
@@ -72,13 +72,13 @@ def find_cycle(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId] | None
                 done[node] = True
                 path.pop()
                 continue
-            trail.append((node, position + 1))
+            stack.append((node, position + 1))
             neighbour = edges[position]
             if neighbour not in upstreams or done.get(neighbour):
                 continue
             if neighbour in done:
                 return [*path[path.index(neighbour) :], neighbour]
-            trail.append((neighbour, 0))
+            stack.append((neighbour, 0))
     return None
 
 

@@ -78,8 +78,8 @@ class FreeCapacity:
         "scores",
     )
 
-    def __init__(self, rooms: FreeCapacities, machine: int, free: Resources) -> None:
-        self._all = rooms
+    def __init__(self, all_free: FreeCapacities, machine: int, free: Resources) -> None:
+        self._all = all_free
         self.machine = machine
         """The number of the kind of worker."""
         self.free = free
@@ -98,19 +98,19 @@ class FreeCapacity:
 
     def without(self, amount: Resources) -> FreeCapacity:
         """What is left when somebody takes so much of it."""
-        room = self._less.get(amount)
-        if room is None:
-            room = self._all.neighbour(self, minus(self.free, amount))
-            self._less[amount] = room
-        return room
+        found = self._less.get(amount)
+        if found is None:
+            found = self._all.neighbour(self, minus(self.free, amount))
+            self._less[amount] = found
+        return found
 
     def with_back(self, amount: Resources) -> FreeCapacity:
         """What it is when so much comes back."""
-        room = self._more.get(amount)
-        if room is None:
-            room = self._all.neighbour(self, plus(self.free, amount))
-            self._more[amount] = room
-        return room
+        found = self._more.get(amount)
+        if found is None:
+            found = self._all.neighbour(self, plus(self.free, amount))
+            self._more[amount] = found
+        return found
 
     def clear_links(self) -> None:
         """Knows no other rooms any more, so that none is kept that nobody uses."""
@@ -132,23 +132,23 @@ class FreeCapacities:
     def of(self, machine: int, free: Resources) -> FreeCapacity:
         """So much on that kind of worker."""
         key = (machine, free)
-        room = self._known.get(key)
-        if room is None:
+        found = self._known.get(key)
+        if found is None:
             if len(self._known) >= self._most:
                 self._forget()
-            room = self._known[key] = FreeCapacity(self, machine, free)
-        return room
+            found = self._known[key] = FreeCapacity(self, machine, free)
+        return found
 
-    def neighbour(self, room: FreeCapacity, free: Resources) -> FreeCapacity:
+    def neighbour(self, found: FreeCapacity, free: Resources) -> FreeCapacity:
         """The room that one becomes when something is taken or comes back."""
         self._links += 1
         if self._links >= self._most:
             self._forget()
-        return self.of(room.machine, free)
+        return self.of(found.machine, free)
 
     def _forget(self) -> None:
-        for room in self._known.values():
-            room.clear_links()
+        for found in self._known.values():
+            found.clear_links()
         self._known.clear()
         self._links = 0
 
@@ -244,10 +244,10 @@ class MachineClass:
     )
 
     def __init__(
-        self, index: int, worker: Worker, rooms: FreeCapacities, traits: Labels = ()
+        self, index: int, worker: Worker, all_free: FreeCapacities, traits: Labels = ()
     ) -> None:
         self.index = index
-        self.free_capacities = rooms
+        self.free_capacities = all_free
         """Those of all kinds of workers."""
         self.labels = dict(traits)
         """Those that any job requires."""
@@ -548,102 +548,102 @@ class GroupIndex:
         """Bands of which a member has ended."""
         self._count = count
 
-    def of(self, cell: JobEntry) -> GroupEntry:
+    def of(self, entry: JobEntry) -> GroupEntry:
         """The band that the job is, or is of."""
-        band = cell.spec.group
-        return self.entries[JobId(band.parent) if isinstance(band, GroupMember) else cell.id]
+        group = entry.spec.group
+        return self.entries[JobId(group.parent) if isinstance(group, GroupMember) else entry.id]
 
-    def add(self, cell: JobEntry) -> bool:
+    def add(self, entry: JobEntry) -> bool:
         """A band or a member comes into memory; True: it counts as a job like any other."""
-        band = cell.spec.group
-        if isinstance(band, GroupMember):
+        group = entry.spec.group
+        if isinstance(group, GroupMember):
             # At a load a member may come before its band.
-            self.entries.setdefault(JobId(band.parent), GroupEntry()).live[cell.id] = None
+            self.entries.setdefault(JobId(group.parent), GroupEntry()).live[entry.id] = None
             return True
-        self._restore_counts(self.entries.setdefault(cell.id, GroupEntry()), cell)
-        self.add_waiting(cell, self.entries[cell.id].waiting, counted=False)
+        self._restore_counts(self.entries.setdefault(entry.id, GroupEntry()), entry)
+        self.add_waiting(entry, self.entries[entry.id].waiting, counted=False)
         return False
 
-    def _restore_counts(self, cell: GroupEntry, job: JobEntry) -> None:
+    def _restore_counts(self, entry: GroupEntry, job: JobEntry) -> None:
         """What its spec and its row say; which members are live it knows already."""
-        band, tally = job.spec.group, job.life.group_progress or GroupProgress()
-        cell.size, cell.member_order = copies_of(band), ()
-        if isinstance(band, Array):
-            cell.member_order = indices(band.todo) if band.todo else range(band.count)
-        cell.drawn, cell.running = tally.drawn, tally.running
-        cell.succeeded, cell.failed = tally.succeeded, tally.failed
-        cell.cancelled, cell.dropped, cell.hosts = tally.cancelled, tally.dropped, tally.hosts
-        cell.cause, cell.delay_ms = tally.cause, tally.delay_ms
-        cell.template = None
-        if isinstance(band, Gang):
-            cell.waiting = band.size if job.life.state in JOB_WAITING else 0
+        group, tally = job.spec.group, job.life.group_progress or GroupProgress()
+        entry.size, entry.member_order = copies_of(group), ()
+        if isinstance(group, Array):
+            entry.member_order = indices(group.todo) if group.todo else range(group.count)
+        entry.drawn, entry.running = tally.drawn, tally.running
+        entry.succeeded, entry.failed = tally.succeeded, tally.failed
+        entry.cancelled, entry.dropped, entry.hosts = tally.cancelled, tally.dropped, tally.hosts
+        entry.cause, entry.delay_ms = tally.cause, tally.delay_ms
+        entry.template = None
+        if isinstance(group, Gang):
+            entry.waiting = group.size if job.life.state in JOB_WAITING else 0
         else:
-            cell.waiting = len(cell.member_order) - cell.drawn - cell.dropped
+            entry.waiting = len(entry.member_order) - entry.drawn - entry.dropped
 
-    def recount(self, cell: JobEntry, sign: int) -> bool:
+    def recount(self, entry: JobEntry, sign: int) -> bool:
         """A band's waiting members count by what it asks for: taken back, then counted anew.
 
         True: it is a member, and counts as a job like any other.
         """
-        if isinstance(cell.spec.group, GroupMember):
+        if isinstance(entry.spec.group, GroupMember):
             return True
-        mine = self.entries[cell.id]
+        mine = self.entries[entry.id]
         if sign > 0:
-            self._update_counts(mine, cell.spec)
+            self._update_counts(mine, entry.spec)
         self.waiting += sign * mine.waiting
-        self._count(cell.spec.terms, counted_state(cell.life.state), sign * mine.waiting)
+        self._count(entry.spec.terms, counted_state(entry.life.state), sign * mine.waiting)
         return False
 
     def _update_counts(self, mine: GroupEntry, spec: Spec) -> None:
-        band = spec.group
-        if isinstance(band, Array) and not mine.drawn and not band.todo:
-            mine.member_order = range(band.count)
-            mine.waiting = band.count
-        elif isinstance(band, Gang) and mine.waiting:
-            mine.waiting = band.size
-        mine.size, mine.template = copies_of(band), None
+        group = spec.group
+        if isinstance(group, Array) and not mine.drawn and not group.todo:
+            mine.member_order = range(group.count)
+            mine.waiting = group.count
+        elif isinstance(group, Gang) and mine.waiting:
+            mine.waiting = group.size
+        mine.size, mine.template = copies_of(group), None
 
-    def remove(self, cell: JobEntry) -> bool:
+    def remove(self, entry: JobEntry) -> bool:
         """A band or a member leaves memory; True: it counted as a job like any other."""
-        band = cell.spec.group
-        if isinstance(band, GroupMember):
-            parent = JobId(band.parent)
-            del self.entries[parent].live[cell.id]
+        group = entry.spec.group
+        if isinstance(group, GroupMember):
+            parent = JobId(group.parent)
+            del self.entries[parent].live[entry.id]
             self.due[parent] = None
             return True
-        self.add_waiting(cell, -self.entries[cell.id].waiting)
-        del self.entries[cell.id]
-        self.changed.pop(cell.id, None)
-        self.due.pop(cell.id, None)
+        self.add_waiting(entry, -self.entries[entry.id].waiting)
+        del self.entries[entry.id]
+        self.changed.pop(entry.id, None)
+        self.due.pop(entry.id, None)
         return False
 
-    def move(self, cell: JobEntry, after: JobState) -> bool:
+    def move(self, entry: JobEntry, after: JobState) -> bool:
         """A band or a member changes its state; True: it counts as a job like any other."""
-        band, before = cell.spec.group, cell.life.state
-        if isinstance(band, GroupMember):
-            self._move_member(self.entries[JobId(band.parent)], before, after)
-            self.changed[JobId(band.parent)] = None
+        group, before = entry.spec.group, entry.life.state
+        if isinstance(group, GroupMember):
+            self._move_member(self.entries[JobId(group.parent)], before, after)
+            self.changed[JobId(group.parent)] = None
             return True
-        mine = self.entries[cell.id]
+        mine = self.entries[entry.id]
         if counted_state(before) is not counted_state(after):
-            self._count(cell.spec.terms, counted_state(before), -mine.waiting)
-            self._count(cell.spec.terms, counted_state(after), mine.waiting)
+            self._count(entry.spec.terms, counted_state(before), -mine.waiting)
+            self._count(entry.spec.terms, counted_state(after), mine.waiting)
         return False
 
-    def final_life(self, cell: JobEntry, life: Life) -> Life:
+    def final_life(self, entry: JobEntry, life: Life) -> Life:
         """A band or a member is about to end with this life: members that wait are called off."""
-        if isinstance(cell.spec.group, GroupMember):
+        if isinstance(entry.spec.group, GroupMember):
             return life
-        self.cancel_waiting(cell)
-        return replace(life, group_progress=self.entries[cell.id].progress())
+        self.cancel_waiting(entry)
+        return replace(life, group_progress=self.entries[entry.id].progress())
 
-    def cancel_waiting(self, cell: JobEntry) -> int:
+    def cancel_waiting(self, entry: JobEntry) -> int:
         """Those of its members that are no jobs yet will never be; answers how many."""
-        mine = self.entries[cell.id]
+        mine = self.entries[entry.id]
         rest = mine.waiting
         mine.dropped += rest
         mine.cancelled += rest
-        self.add_waiting(cell, -rest)
+        self.add_waiting(entry, -rest)
         return rest
 
     def _move_member(self, mine: GroupEntry, before: JobState, after: JobState) -> None:
@@ -652,12 +652,12 @@ class GroupIndex:
         if after not in runs and after not in JOB_WAITING:
             mine.count_end(after)
 
-    def add_waiting(self, cell: JobEntry, step: int, *, counted: bool = True) -> None:
+    def add_waiting(self, entry: JobEntry, step: int, *, counted: bool = True) -> None:
         """So many more members of the band wait to become jobs."""
         if counted:
-            self.entries[cell.id].waiting += step
+            self.entries[entry.id].waiting += step
         self.waiting += step
-        self._count(cell.spec.terms, counted_state(cell.life.state), step)
+        self._count(entry.spec.terms, counted_state(entry.life.state), step)
 
 
 def counted_state(state: JobState) -> JobState:

@@ -79,20 +79,20 @@ def unsuccessful_count(tally: GroupProgress) -> int:
     return tally.failed + tally.cancelled - tally.dropped
 
 
-def member_delete_refusal(member: str, band: str, state: str) -> str:
+def member_delete_refusal(member: str, group: str, state: str) -> str:
     """Why a member cannot be deleted on its own."""
     return (
-        f"job {member} is a member of {band}, which is {state}: it can be deleted with that, "
+        f"job {member} is a member of {group}, which is {state}: it can be deleted with that, "
         "or once that has ended"
     )
 
 
-def copies_of(band: JobGroup | None) -> int:
+def copies_of(group: JobGroup | None) -> int:
     """How many jobs a submission stands for."""
-    match band:
+    match group:
         case Array():
-            return band.count
+            return group.count
         case Gang():
-            return band.size
+            return group.size
         case _:
             return 1

@@ -43,9 +43,9 @@ def members_between(parent: JobId) -> tuple[JobId, JobId]:
 
 def _stem(parent: JobId) -> str:
     """The band's own time and cell, and a hash of its id; an index has the last six digits."""
-    dice = blake2b(f"members/{parent}".encode(), digest_size=5).hexdigest()
+    digest = blake2b(f"members/{parent}".encode(), digest_size=5).hexdigest()
     cell = f"{parent[15:18]:0>3}"
-    return f"{parent[:13]}-7{cell}-{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:10]}"
+    return f"{parent[:13]}-7{cell}-{_VARIANT[digest[0]]}{digest[1:4]}-{digest[4:10]}"
 
 
 def trigger_decision_id(trigger_id: TriggerId, event_key: str, now: Instant) -> TriggerDecisionId:
@@ -60,8 +60,8 @@ def triggered_id(arrival: TriggerDecisionId, now: Instant) -> JobId:
 
 def _uuid7(parent: str, whose: str, now: Instant) -> str:
     """A UUIDv7 of the time, the parent's own cell and a hash of whose it is."""
-    dice = blake2b(whose.encode(), digest_size=8).hexdigest()
-    return f"{_front(now, parent[15:18])}{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:]}"
+    digest = blake2b(whose.encode(), digest_size=8).hexdigest()
+    return f"{_front(now, parent[15:18])}{_VARIANT[digest[0]]}{digest[1:4]}-{digest[4:]}"
 
 
 @lru_cache(maxsize=16)

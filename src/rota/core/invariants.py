@@ -15,12 +15,12 @@ from rota.core.state import SchedulerState
 _RUNNING_STATES = (JobState.RUNNING, JobState.CANCELLING)
 
 
-def depth_counts(t: SchedulerState, cell: JobEntry) -> Iterator[tuple[JobState, int]]:
+def depth_counts(t: SchedulerState, entry: JobEntry) -> Iterator[tuple[JobState, int]]:
     """What a live job counts as in the depth of its queue and tenant."""
-    if cell.id in t.groups.entries:
-        yield counted_state(cell.life.state), t.groups.entries[cell.id].waiting
+    if entry.id in t.groups.entries:
+        yield counted_state(entry.life.state), t.groups.entries[entry.id].waiting
     else:
-        yield cell.life.state, 1
+        yield entry.life.state, 1
 
 
 def _check_groups(t: SchedulerState) -> None:
@@ -28,35 +28,35 @@ def _check_groups(t: SchedulerState) -> None:
     assert not t.groups.due, "a member's end went unnoticed"
     assert not t.groups.changed, "a tally was not written"
     live: dict[JobId, dict[JobId, None]] = {job_id: {} for job_id in t.groups.entries}
-    for job_id, cell in t.jobs.items():
-        band = cell.spec.group
-        if isinstance(band, GroupMember):
-            live[JobId(band.parent)][job_id] = None
-        assert (job_id in t.groups.entries) == isinstance(band, Array | Gang)
+    for job_id, entry in t.jobs.items():
+        group = entry.spec.group
+        if isinstance(group, GroupMember):
+            live[JobId(group.parent)][job_id] = None
+        assert (job_id in t.groups.entries) == isinstance(group, Array | Gang)
     assert t.groups.waiting == sum(mine.waiting for mine in t.groups.entries.values())
     for job_id, mine in t.groups.entries.items():
         assert mine.live == live[job_id], f"the members of {job_id} drifted"
         _check_group(t, t.jobs[job_id], mine)
 
 
-def _check_group(t: SchedulerState, cell: JobEntry, mine: GroupEntry) -> None:
-    band, runs = cell.spec.group, cell.life.state in _RUNNING_STATES
+def _check_group(t: SchedulerState, entry: JobEntry, mine: GroupEntry) -> None:
+    group, runs = entry.spec.group, entry.life.state in _RUNNING_STATES
     running = sum(t.jobs[job_id].life.state in _RUNNING_STATES for job_id in mine.live)
-    assert mine.running == running, f"{cell.id} counts {mine.running} of {running} running"
-    assert mine.size == copies_of(band)
+    assert mine.running == running, f"{entry.id} counts {mine.running} of {running} running"
+    assert mine.size == copies_of(group)
     all_of_it = mine.ended + mine.waiting + len(mine.live)
-    assert all_of_it == mine.size, f"{cell.id} has {all_of_it} members of {mine.size}"
-    assert bool(mine.live) <= runs, f"{cell.id} is {cell.life.state} and has members"
-    if isinstance(band, Array):
-        limit = band.max_parallel
+    assert all_of_it == mine.size, f"{entry.id} has {all_of_it} members of {mine.size}"
+    assert bool(mine.live) <= runs, f"{entry.id} is {entry.life.state} and has members"
+    if isinstance(group, Array):
+        limit = group.max_parallel
         assert limit is None or len(mine.live) <= max(limit, mine.running), "too many at once"
         wants = limit is None or len(mine.live) < limit
-        if cell.life.state is JobState.RUNNING and mine.waiting and wants:
-            stands = cell.class_index != NO_CLASS or t.concurrency_keys.waits(cell)
-            assert stands, f"array {cell.id} has members to draw and is in no line"
-    elif runs and cell.life.state is JobState.RUNNING and not mine.cause:
+        if entry.life.state is JobState.RUNNING and mine.waiting and wants:
+            stands = entry.class_index != NO_CLASS or t.concurrency_keys.waits(entry)
+            assert stands, f"array {entry.id} has members to draw and is in no line"
+    elif runs and entry.life.state is JobState.RUNNING and not mine.cause:
         started = len(mine.live) + mine.succeeded
-        assert started == mine.size, f"gang {cell.id} runs with {started} of {mine.size}"
+        assert started == mine.size, f"gang {entry.id} runs with {started} of {mine.size}"
 
 
 LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
@@ -82,25 +82,25 @@ def check_invariants(t: SchedulerState) -> None:
 
 
 def _check_jobs(t: SchedulerState) -> None:
-    for job_id, cell in t.jobs.items():
-        state = cell.life.state
+    for job_id, entry in t.jobs.items():
+        state = entry.life.state
         assert state not in JOB_FINAL, f"ended job {job_id} is still in memory"
-        held = cell.life.execution_id in t.executions if cell.life.execution_id else False
-        runs = state in (JobState.RUNNING, JobState.CANCELLING) and cell.id not in t.groups.entries
+        held = entry.life.execution_id in t.executions if entry.life.execution_id else False
+        runs = state in (JobState.RUNNING, JobState.CANCELLING) and entry.id not in t.groups.entries
         assert runs == held, f"job {job_id} is {state}, its execution is live: {held}"
-        upstream = sum(1 for d in cell.spec.dependencies if d.job_id in t.jobs)
+        upstream = sum(1 for d in entry.spec.dependencies if d.job_id in t.jobs)
         if state is JobState.QUEUED:
-            assert not cell.unmet, f"queued job {job_id} waits for {cell.unmet} others"
+            assert not entry.unmet, f"queued job {job_id} waits for {entry.unmet} others"
         if state in (JobState.PENDING, JobState.QUEUED):
-            assert cell.unmet <= upstream, f"job {job_id} counts {cell.unmet} of {upstream}"
+            assert entry.unmet <= upstream, f"job {job_id} counts {entry.unmet} of {upstream}"
         if runs:
-            assert cell.class_index == NO_CLASS, f"running job {job_id} stands in line"
+            assert entry.class_index == NO_CLASS, f"running job {job_id} stands in line"
 
 
 def _check_executions(t: SchedulerState) -> None:
     jobs: dict[str, str] = {}
-    for execution_id, cell in t.executions.items():
-        execution = cell.execution
+    for execution_id, entry in t.executions.items():
+        execution = entry.execution
         assert execution.state in LIVE, f"ended execution {execution_id} is in memory"
         other = jobs.setdefault(execution.job_id, execution_id)
         assert other == execution_id, f"job {execution.job_id} has two executions"
@@ -110,45 +110,45 @@ def _check_executions(t: SchedulerState) -> None:
 
 
 def _check_workers(t: SchedulerState) -> None:
-    for worker_id, cell in t.fleet.workers.items():
-        ends = sorted((t.executions[i].ends_at, i) for i in cell.held)
-        assert cell.ends == ends, f"the ends of {worker_id} drifted"
-        free, later = cell.free, {}
+    for worker_id, entry in t.fleet.workers.items():
+        ends = sorted((t.executions[i].ends_at, i) for i in entry.held)
+        assert entry.ends == ends, f"the ends of {worker_id} drifted"
+        free, later = entry.free, {}
         for at, execution_id in ends:
-            free = later[at] = plus(free, cell.held[execution_id])
-        assert cell.expected_free() == list(later.items()), f"what {worker_id} will have drifted"
-        left = left_of(cell.worker.capacity, cell.held.values())
-        assert cell.free == left, f"free room of {worker_id} drifted"
-        wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
+            free = later[at] = plus(free, entry.held[execution_id])
+        assert entry.expected_free() == list(later.items()), f"what {worker_id} will have drifted"
+        left = left_of(entry.worker.capacity, entry.held.values())
+        assert entry.free == left, f"free room of {worker_id} drifted"
+        wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in entry.held}
         for execution_id, job in wanted.items():
-            is_prefetched = cell.is_prefetched(t.executions[execution_id].execution)
+            is_prefetched = entry.is_prefetched(t.executions[execution_id].execution)
             needs = NOTHING if is_prefetched else job.spec.terms.needs.resources
-            assert cell.held[execution_id] == needs, f"{execution_id} holds another amount"
-        if cell.poll is None:
+            assert entry.held[execution_id] == needs, f"{execution_id} holds another amount"
+        if entry.poll is None:
             assert worker_id not in t.fleet.open, f"{worker_id} is open without a poll"
-        assert all(i in cell.held for i in cell.stops), "a stop for what is not held"
-        runs = [i for i in cell.held if t.executions[i].execution.state is ExecutionState.RUNNING]
-        assert sorted(cell.named) == sorted(runs), f"what {worker_id} has named drifted"
+        assert all(i in entry.held for i in entry.stops), "a stop for what is not held"
+        runs = [i for i in entry.held if t.executions[i].execution.state is ExecutionState.RUNNING]
+        assert sorted(entry.named) == sorted(runs), f"what {worker_id} has named drifted"
 
 
 def _check_free_capacity(t: SchedulerState) -> None:
     """Whoever seeks a place believes that these rooms were looked at, and that all are listed."""
     fleet, listed = t.fleet, t.fleet.free_index
-    count = sum(len(row) for row in listed.by_free_capacity.values())
+    count = sum(len(merge_queue) for merge_queue in listed.by_free_capacity.values())
     assert count == len(listed.by_id), "a worker is listed with two rooms"
-    for worker_id, (rank, cell, room) in listed.by_id.items():
-        assert fleet.open.get(worker_id) is cell, f"{worker_id} has room and is not open"
-        assert cell.free_capacity is room, f"{worker_id} is listed with another room"
-        assert (rank, cell, room) in listed.by_free_capacity[room], (
+    for worker_id, (rank, entry, room) in listed.by_id.items():
+        assert fleet.open.get(worker_id) is entry, f"{worker_id} has room and is not open"
+        assert entry.free_capacity is room, f"{worker_id} is listed with another room"
+        assert (rank, entry, room) in listed.by_free_capacity[room], (
             f"{worker_id} is in the wrong list"
         )
         assert room.classes_made >= fleet.fitted, f"the room of {worker_id} was not looked at"
 
 
 def _check_prefetched(t: SchedulerState) -> None:
-    for worker_id, cell in t.fleet.workers.items():
-        for before, (prefetched_id, amount) in cell.prefetched.items():
-            assert before in cell.held, f"{prefetched_id} is behind {before}, which has ended"
+    for worker_id, entry in t.fleet.workers.items():
+        for before, (prefetched_id, amount) in entry.prefetched.items():
+            assert before in entry.held, f"{prefetched_id} is behind {before}, which has ended"
             execution = t.executions[prefetched_id].execution
             where = (execution.worker_id, execution.behind)
             assert where == (worker_id, before), f"{prefetched_id} is misplaced"
@@ -156,8 +156,8 @@ def _check_prefetched(t: SchedulerState) -> None:
             assert claimed, f"prefetched {prefetched_id} is {execution.state}"
             needs = t.jobs[execution.job_id].spec.terms.needs.resources
             assert amount == needs, f"{prefetched_id} is to get another amount"
-        waiting = [prefetched_id for prefetched_id, _ in cell.prefetched.values()]
-        behind = [i for i in cell.held if t.executions[i].execution.behind in cell.held]
+        waiting = [prefetched_id for prefetched_id, _ in entry.prefetched.values()]
+        behind = [i for i in entry.held if t.executions[i].execution.behind in entry.held]
         assert sorted(waiting) == sorted(behind), f"what {worker_id} prefetched drifted"
     for worker_id in t.fleet.spare:
         poll = t.fleet.workers[worker_id].poll
@@ -167,15 +167,15 @@ def _check_prefetched(t: SchedulerState) -> None:
 
 def check_capacity(t: SchedulerState) -> None:
     """No worker holds more than it has; true as long as none registers again with less."""
-    for worker_id, cell in t.fleet.workers.items():
-        used = total(cell.held.values())
-        assert fits(used, cell.worker.capacity), f"{worker_id} is over capacity"
+    for worker_id, entry in t.fleet.workers.items():
+        used = total(entry.held.values())
+        assert fits(used, entry.worker.capacity), f"{worker_id} is over capacity"
 
 
 def _check_queues(t: SchedulerState) -> None:
     running: dict[str, list[str]] = {name: [] for name in t.queues}
-    for execution_id, cell in t.executions.items():
-        running[t.jobs[cell.execution.job_id].spec.terms.queue].append(execution_id)
+    for execution_id, entry in t.executions.items():
+        running[t.jobs[entry.execution.job_id].spec.terms.queue].append(execution_id)
     for name, queue in t.queues.items():
         runs = running[name]
         assert queue.running == len(runs), f"running of queue {name} drifted"
@@ -190,10 +190,12 @@ def _check_keys(t: SchedulerState) -> None:
         for job_id in group.holders:
             job = t.jobs[job_id]
             assert job.life.state is not JobState.PENDING, f"pending job {job_id} holds a slot"
-        line = dict.fromkeys(group.queue)
+        class_queue = dict.fromkeys(group.queue)
         for job_id in group.waiting:
             job = t.jobs[job_id]
-            assert job.order_key() in line, f"{job_id} waits for its key and is not in its line"
+            assert job.order_key() in class_queue, (
+                f"{job_id} waits for its key and is not in its line"
+            )
             queues = job.life.state is JobState.QUEUED or job_id in t.groups.entries
             assert queues, f"{job_id} waits for its key"
             assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"
@@ -201,74 +203,84 @@ def _check_keys(t: SchedulerState) -> None:
 
 def _check_class_queues(t: SchedulerState) -> None:
     waiting: dict[int, int] = {}
-    parties: dict[int, Account] = {}
-    for job_id, cell in t.jobs.items():
-        if cell.class_index != NO_CLASS:
-            waiting[cell.class_index] = waiting.get(cell.class_index, 0) + 1
-            job_class = t.ready_queue.classes[cell.class_index]
-            assert job_class.needs == cell.spec.terms.needs, f"{job_id} is in a wrong class"
-            assert job_class.queue.queue.name == cell.spec.terms.queue
-        elif cell.life.state is JobState.QUEUED:
-            group = t.concurrency_keys.group_of(cell)
+    accounts: dict[int, Account] = {}
+    for job_id, entry in t.jobs.items():
+        if entry.class_index != NO_CLASS:
+            waiting[entry.class_index] = waiting.get(entry.class_index, 0) + 1
+            job_class = t.ready_queue.classes[entry.class_index]
+            assert job_class.needs == entry.spec.terms.needs, f"{job_id} is in a wrong class"
+            assert job_class.queue.queue.name == entry.spec.terms.queue
+        elif entry.life.state is JobState.QUEUED:
+            group = t.concurrency_keys.group_of(entry)
             assert group is not None, f"queued job {job_id} is in no line"
             assert job_id in group.waiting, f"queued job {job_id} is in no line"
     for job_class in t.ready_queue.classes:
         assert job_class.waiting == waiting.get(job_class.index, 0), "a line's length drifted"
         stands = bool(job_class.waiting or job_class.spilled)
         assert bool(t.ready_queue.ready & job_class.bit) == stands
-        for party in _check_shares(t, job_class):
-            parties[id(party)] = party
-        lanes = job_class.fifo_groups.values()
-        assert job_class.waiting == sum(lane.in_memory for lane in lanes), "a lane's length drifted"
-        assert job_class.spilled == sum(lane.spilled for lane in lanes), "a shelf's length drifted"
-    for party in parties.values():
-        assert party.ready == party.waiting & party.allowed, "a party's quota drifted"
-        assert list(party.heads) == sorted(party.heads), "a party's lines are out of order"
-        assert len(party.heads) == len(party.class_queues), "a line has no seat, or two"
+        for account in _check_shares(t, job_class):
+            accounts[id(account)] = account
+        fifo_groups = job_class.fifo_groups.values()
+        assert job_class.waiting == sum(fifo_group.in_memory for fifo_group in fifo_groups), (
+            "a lane's length drifted"
+        )
+        assert job_class.spilled == sum(fifo_group.spilled for fifo_group in fifo_groups), (
+            "a shelf's length drifted"
+        )
+    for account in accounts.values():
+        assert account.ready == account.waiting & account.allowed, "a party's quota drifted"
+        assert list(account.heads) == sorted(account.heads), "a party's lines are out of order"
+        assert len(account.heads) == len(account.class_queues), "a line has no seat, or two"
 
 
 def _check_work(t: SchedulerState) -> None:
     work: dict[int, int] = {}
-    for cell in t.jobs.values():
-        if cell.class_index != NO_CLASS:
-            work[cell.queue_number] = work.get(cell.queue_number, 0) + cell.estimate
+    for entry in t.jobs.values():
+        if entry.class_index != NO_CLASS:
+            work[entry.queue_number] = work.get(entry.queue_number, 0) + entry.estimate
     for job_class in t.ready_queue.classes:
-        for number, line in job_class.class_queues.items():
-            assert line.work == work.get(number, 0), "the work of a line drifted"
+        for number, class_queue in job_class.class_queues.items():
+            assert class_queue.work == work.get(number, 0), "the work of a line drifted"
 
 
 def _check_shares(t: SchedulerState, job_class: JobClass) -> Iterable[Account]:
     """The lines of a class, over all parties, are the class; and parties know what waits."""
-    parties = {
-        id(party): party
+    accounts = {
+        id(account): account
         for tenant in t.tenants.entries
-        for party in (t.ready_queue.order.account(tenant, job_class.queue),)
+        for account in (t.ready_queue.order.account(tenant, job_class.queue),)
     }
-    lines = [
-        party.class_queues[job_class.index]
-        for party in parties.values()
-        if job_class.index in party.class_queues
+    class_queues = [
+        account.class_queues[job_class.index]
+        for account in accounts.values()
+        if job_class.index in account.class_queues
     ]
-    assert job_class.waiting == sum(line.waiting for line in lines), "a line's length drifted"
-    assert job_class.spilled == sum(line.spilled for line in lines), "a line's shelf drifted"
-    for party in parties.values():
-        has = job_class.index in party.class_queues
-        assert bool(party.waiting & job_class.bit) == has, "a party's bits drifted"
-    for line in lines:
-        assert line.head_entry is not None, "a line has no seat"
-        assert line.head_entry[1] <= t.ready_queue.head(line), "a line is seated behind its head"
-    return parties.values()
+    assert job_class.waiting == sum(class_queue.waiting for class_queue in class_queues), (
+        "a line's length drifted"
+    )
+    assert job_class.spilled == sum(class_queue.spilled for class_queue in class_queues), (
+        "a line's shelf drifted"
+    )
+    for account in accounts.values():
+        has = job_class.index in account.class_queues
+        assert bool(account.waiting & job_class.bit) == has, "a party's bits drifted"
+    for class_queue in class_queues:
+        assert class_queue.head_entry is not None, "a line has no seat"
+        assert class_queue.head_entry[1] <= t.ready_queue.head(class_queue), (
+            "a line is seated behind its head"
+        )
+    return accounts.values()
 
 
 def _check_tenants(t: SchedulerState) -> None:
     depth: dict[tuple[str, JobState], int] = {}
-    for cell in t.jobs.values():
-        for state, count in depth_counts(t, cell):
-            key = (cell.spec.terms.tenant, state)
+    for entry in t.jobs.values():
+        for state, count in depth_counts(t, entry):
+            key = (entry.spec.terms.tenant, state)
             depth[key] = depth.get(key, 0) + count
-    for lane in t.ready_queue.by_spill_queue.values():
-        key = (lane.key[0], JobState.QUEUED)
-        depth[key] = depth.get(key, 0) + lane.spilled
+    for fifo_group in t.ready_queue.by_spill_queue.values():
+        key = (fifo_group.key[0], JobState.QUEUED)
+        depth[key] = depth.get(key, 0) + fifo_group.spilled
     for name, tenant in t.tenants.entries.items():
         counted = tenant.depth.by_state()
         for state in JobState:
@@ -287,33 +299,33 @@ def _check_tenants(t: SchedulerState) -> None:
 def _check_spill_queues(t: SchedulerState) -> None:
     shelves = 0
     for job_class in t.ready_queue.classes:
-        for key, lane in job_class.fifo_groups.items():
-            assert lane.in_memory or lane.spilled, f"empty lane {key}"
-            assert (lane.class_index, lane.key) == (job_class.index, key)
-            if lane.spilled:
+        for key, fifo_group in job_class.fifo_groups.items():
+            assert fifo_group.in_memory or fifo_group.spilled, f"empty lane {key}"
+            assert (fifo_group.class_index, fifo_group.key) == (job_class.index, key)
+            if fifo_group.spilled:
                 shelves += 1
-                assert t.ready_queue.by_spill_queue.get(lane.spill_queue) is lane, (
+                assert t.ready_queue.by_spill_queue.get(fifo_group.spill_queue) is fifo_group, (
                     "a shelf that nobody finds"
                 )
-                assert lane.spill_marker in list(t.ready_queue.queue_of_group(lane).jobs), (
-                    "a shelf without a mark"
-                )
+                assert fifo_group.spill_marker in list(
+                    t.ready_queue.queue_of_group(fifo_group).jobs
+                ), "a shelf without a mark"
     assert t.ready_queue.spilled_groups == shelves, "the number of shelves drifted"
-    for cell in t.jobs.values():
-        if cell.life.line:
-            assert cell.life.state is JobState.QUEUED, f"{cell.id} moved and is on the shelf"
-            own = t.ready_queue.fifo_group(cell.spec.terms)
-            assert own is not None, f"{cell.id} is on a shelf and in no lane"
+    for entry in t.jobs.values():
+        if entry.life.line:
+            assert entry.life.state is JobState.QUEUED, f"{entry.id} moved and is on the shelf"
+            own = t.ready_queue.fifo_group(entry.spec.terms)
+            assert own is not None, f"{entry.id} is on a shelf and in no lane"
             # A line of an earlier program is of several lanes, and forgotten when all are back.
-            if cell.life.line == t.ready_queue.spill_queue_of(own):
-                assert cell.life.line in t.ready_queue.by_spill_queue, f"{cell.id} is on no shelf"
+            if entry.life.line == t.ready_queue.spill_queue_of(own):
+                assert entry.life.line in t.ready_queue.by_spill_queue, f"{entry.id} is on no shelf"
 
 
 def _check_depth(t: SchedulerState) -> None:
     depth: dict[tuple[str, JobState], int] = {}
-    for cell in t.jobs.values():
-        for state, count in depth_counts(t, cell):
-            key = (cell.spec.terms.queue, state)
+    for entry in t.jobs.values():
+        for state, count in depth_counts(t, entry):
+            key = (entry.spec.terms.queue, state)
             depth[key] = depth.get(key, 0) + count
     for job_class in t.ready_queue.classes:
         key = (job_class.queue.queue.name, JobState.QUEUED)
@@ -332,33 +344,33 @@ def _check_schedules(t: SchedulerState) -> None:
         if origin is not None and origin.schedule_id in t.schedule_index.entries:
             runs.setdefault(origin.schedule_id, {})[job_id] = None
     assert runs == t.schedule_index.live_jobs, "the runs of schedules drifted"
-    for schedule_id, cell in t.schedule_index.entries.items():
-        schedule = cell.schedule
+    for schedule_id, entry in t.schedule_index.entries.items():
+        schedule = entry.schedule
         name = (schedule.definition.job.terms.tenant, schedule.definition.name)
-        assert t.schedule_index.by_name(*name) is cell, (
+        assert t.schedule_index.by_name(*name) is entry, (
             f"schedule {schedule_id} is not found by its name"
         )
-        assert (cell.next_at is None) == (cell.due_at is None)
-        if cell.next_at is not None:
-            assert cell.next_at > schedule.state.watermark, f"{schedule_id} would fire again"
+        assert (entry.next_at is None) == (entry.due_at is None)
+        if entry.next_at is not None:
+            assert entry.next_at > schedule.state.watermark, f"{schedule_id} would fire again"
     assert not t.schedule_index.ended_origins, "a run's end went unnoticed"
 
 
 def _check_triggers(t: SchedulerState) -> None:
     assert not t.trigger_index.ended_jobs, "a job's end was told to nobody"
     windows = [
-        window for cell in t.trigger_index.entries.values() for window in cell.windows.values()
+        window for entry in t.trigger_index.entries.values() for window in entry.windows.values()
     ]
     assert t.trigger_index.open_windows == len(windows), "the number of open windows drifted"
     assert t.trigger_index.buffered_bytes == sum(window.data_bytes for window in windows), (
         "what is held drifted"
     )
-    for trigger_id, cell in t.trigger_index.entries.items():
-        rule = cell.trigger.definition
-        assert t.trigger_index.by_name(rule.job.terms.tenant, rule.name) is cell, (
+    for trigger_id, entry in t.trigger_index.entries.items():
+        rule = entry.trigger.definition
+        assert t.trigger_index.by_name(rule.job.terms.tenant, rule.name) is entry, (
             f"{trigger_id} has no name"
         )
-        for key, window in cell.windows.items():
+        for key, window in entry.windows.items():
             assert window.events, f"window {key!r} of {trigger_id} is empty"
             size = sum(len(held.event.data) for held in window.events.values())
             assert window.data_bytes == size, f"the size of a window of {trigger_id} drifted"

@@ -66,29 +66,29 @@ def left_of(capacity: Resources, held: Iterable[Resources]) -> Resources:
     return minus(plus(NOTHING, capacity), total(held))
 
 
-def fits(need: Resources, room: Resources) -> bool:
+def fits(need: Resources, free: Resources) -> bool:
     """Whether `room` holds `need`. A kind that is not asked for never stands in the way."""
     return (
-        (need.cpu_milli <= room.cpu_milli or not need.cpu_milli)
-        and (need.memory <= room.memory or not need.memory)
-        and (need.storage <= room.storage or not need.storage)
-        and (need.gpu_milli <= room.gpu_milli or not need.gpu_milli)
-        and (not need.custom or _custom_fits(need.custom, room.custom))
+        (need.cpu_milli <= free.cpu_milli or not need.cpu_milli)
+        and (need.memory <= free.memory or not need.memory)
+        and (need.storage <= free.storage or not need.storage)
+        and (need.gpu_milli <= free.gpu_milli or not need.gpu_milli)
+        and (not need.custom or _custom_fits(need.custom, free.custom))
     )
 
 
-def how_often_fits(need: Resources, room: Resources, most: int) -> int:
+def how_often_fits(need: Resources, free: Resources, most: int) -> int:
     """How many times `room` holds `need`, up to so many; less than once: zero or below."""
-    if need.cpu_milli and room.cpu_milli < most * need.cpu_milli:
-        most = room.cpu_milli // need.cpu_milli
-    if need.memory and room.memory < most * need.memory:
-        most = room.memory // need.memory
-    if need.storage and room.storage < most * need.storage:
-        most = room.storage // need.storage
-    if need.gpu_milli and room.gpu_milli < most * need.gpu_milli:
-        most = room.gpu_milli // need.gpu_milli
+    if need.cpu_milli and free.cpu_milli < most * need.cpu_milli:
+        most = free.cpu_milli // need.cpu_milli
+    if need.memory and free.memory < most * need.memory:
+        most = free.memory // need.memory
+    if need.storage and free.storage < most * need.storage:
+        most = free.storage // need.storage
+    if need.gpu_milli and free.gpu_milli < most * need.gpu_milli:
+        most = free.gpu_milli // need.gpu_milli
     if need.custom:
-        there = dict(room.custom)
+        there = dict(free.custom)
         for name, amount in need.custom:
             most = min(most, there.get(name, 0) // amount) if amount else most
     return most
@@ -105,8 +105,8 @@ def multiplied(amount: Resources, count: int) -> Resources:
     )
 
 
-def _custom_fits(need: tuple[tuple[str, int], ...], room: tuple[tuple[str, int], ...]) -> bool:
-    there = dict(room)
+def _custom_fits(need: tuple[tuple[str, int], ...], free: tuple[tuple[str, int], ...]) -> bool:
+    there = dict(free)
     return all(amount <= there.get(name, 0) for name, amount in need if amount)
 
 
@@ -121,9 +121,9 @@ def amounts(resources: Resources) -> list[tuple[str, int]]:
     ]
 
 
-def shortfalls(need: Resources, room: Resources) -> tuple[Shortfall, ...]:
+def shortfalls(need: Resources, free: Resources) -> tuple[Shortfall, ...]:
     """Every kind of which there is too little; empty exactly where `fits` is true."""
-    there = dict(amounts(room))
+    there = dict(amounts(free))
     return tuple(
         Shortfall(kind, amount, there.get(kind, 0))
         for kind, amount in amounts(need)

@@ -85,18 +85,18 @@ def restore(t: SchedulerState, stored: Stored, now: Instant) -> None:
     for schedule in stored.schedules:
         t.schedule_index.restore(schedule)
     _restore_triggers(t, stored, now)
-    cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
+    entries = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
     _restore_prefetched(t, stored.executions)
     for execution in stored.executions:
         _resume(t, execution, now)
     restore_slots(t)
-    for cell in cells:
-        _enter_wait_state(t, cell, now)
+    for entry in entries:
+        _enter_wait_state(t, entry, now)
     restore_spill_queues(t, dict(stored.spill_queues))
-    for queue_cell in t.queues.values():
-        t.check_queue_limits(queue_cell, now)
-    for tenant_cell in t.tenants.limited():
-        t.check_quota(tenant_cell, now)
+    for queue_entry in t.queues.values():
+        t.check_queue_limits(queue_entry, now)
+    for tenant_entry in t.tenants.limited():
+        t.check_quota(tenant_entry, now)
     _finish_copy(t, stored, now)
     watch_all_leases(t, now)
     t.arrival_rates.start_over(t.ready_queue.classes, now)
@@ -135,8 +135,8 @@ def _restore_triggers(t: SchedulerState, stored: Stored, now: Instant) -> None:
         t.trigger_index.restore(trigger)
     for held in stored.buffered_events:
         t.trigger_index.restore_buffered(t.trigger_index.entries[held.trigger_id], held)
-    for cell in t.trigger_index.entries.values():
-        set_window_timers(t, cell, now)
+    for entry in t.trigger_index.entries.values():
+        set_window_timers(t, entry, now)
 
 
 def _restore_prefetched(t: SchedulerState, executions: Sequence[Execution]) -> None:
@@ -153,7 +153,7 @@ def _resume(t: SchedulerState, execution: Execution, now: Instant) -> None:
     """A live execution keeps what it holds; its worker has a whole lease to name it again."""
     job = t.jobs[execution.job_id]
     stop_at = execution.stop_at
-    cell = t.executions[execution.id] = ExecutionEntry(
+    entry = t.executions[execution.id] = ExecutionEntry(
         execution,
         lease_until_after_failover(t, now),
         execution.claimed_at if execution.behind is None else now,
@@ -163,7 +163,7 @@ def _resume(t: SchedulerState, execution: Execution, now: Instant) -> None:
     )
     worker = t.fleet.workers[execution.worker_id]
     terms = job.spec.terms
-    occupy(t, cell, terms, t.dominant_share_of(terms), now)
+    occupy(t, entry, terms, t.dominant_share_of(terms), now)
     if execution.stop is not None:
         worker.stops[execution.id] = None
     if execution.state is ExecutionState.RUNNING:
@@ -171,23 +171,23 @@ def _resume(t: SchedulerState, execution: Execution, now: Instant) -> None:
     t.concurrency_keys.restore_holder(job)
 
 
-def _enter_wait_state(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
-    if cell.spec.expires_at is not None:
-        t.timers.set(cell.spec.expires_at, TimerKind.JOB, cell.id)
-    watch_deadline(t, cell, now)
-    if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
-        if cell.spec.group is not None:
-            requeue_array(t, cell, now)
+def _enter_wait_state(t: SchedulerState, entry: JobEntry, now: Instant) -> None:
+    if entry.spec.expires_at is not None:
+        t.timers.set(entry.spec.expires_at, TimerKind.JOB, entry.id)
+    watch_deadline(t, entry, now)
+    if entry.life.state not in (JobState.PENDING, JobState.QUEUED):
+        if entry.spec.group is not None:
+            requeue_array(t, entry, now)
         return
-    for dependency in cell.spec.dependencies if cell.life.reason == WAITS_FOR_JOBS else ():
+    for dependency in entry.spec.dependencies if entry.life.reason == WAITS_FOR_JOBS else ():
         # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.
         # Nor does a job that waits for them no longer wait again for one that was started over.
         if dependency.job_id in t.jobs:
-            cell.unmet += 1
-            t.dependencies.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
-    if cell.life.state is JobState.PENDING and not cell.unmet:
+            entry.unmet += 1
+            t.dependencies.add(dependency.job_id, entry.id, entry.life.lives, dependency.when)
+    if entry.life.state is JobState.PENDING and not entry.unmet:
         # Left to its timer: a job whose time came meanwhile is released, and written, in a turn.
-        when = due_at(cell)
-        t.timers.set(now if when is None else when, TimerKind.JOB, cell.id)
-    elif cell.life.state is JobState.QUEUED:
-        enqueue(t, cell, now)
+        when = due_at(entry)
+        t.timers.set(now if when is None else when, TimerKind.JOB, entry.id)
+    elif entry.life.state is JobState.QUEUED:
+        enqueue(t, entry, now)

@@ -314,9 +314,9 @@ class Scheduler:
         t = self._t
         match alarm:
             case TimerKind.JOB:
-                cell = t.jobs.get(JobId(key))
-                if cell is not None and wait_states.timer_fired(t, cell, now):
-                    expire_job(t, cell, now)
+                entry = t.jobs.get(JobId(key))
+                if entry is not None and wait_states.timer_fired(t, entry, now):
+                    expire_job(t, entry, now)
             case TimerKind.WORKER:
                 workers.check_leases(t, WorkerId(key), when, now)
             case TimerKind.POLL:
@@ -334,13 +334,16 @@ class Scheduler:
             case TimerKind.PLACE:
                 pass  # the turn ends with a look at who waits for a better place
 
-    def _is_timer_current(self, entry: Timer) -> bool:
-        when, _, alarm, key = entry
+    def _is_timer_current(self, timer: Timer) -> bool:
+        when, _, kind, key = timer
         t = self._t
-        match alarm:
+        match kind:
             case TimerKind.JOB:
-                cell = t.jobs.get(JobId(key))
-                return cell is not None and when in (wait_states.due_at(cell), cell.spec.expires_at)
+                entry = t.jobs.get(JobId(key))
+                return entry is not None and when in (
+                    wait_states.due_at(entry),
+                    entry.spec.expires_at,
+                )
             case TimerKind.WORKER:
                 worker = t.fleet.workers.get(WorkerId(key))
                 return worker is not None and worker.check_at == when
@@ -378,17 +381,17 @@ class Scheduler:
         job = self._t.jobs.get(job_id)
         if job is None or job.life.execution_id is None:
             return None
-        cell = self._t.executions.get(job.life.execution_id)
-        return None if cell is None else (cell.progress, cell.message)
+        entry = self._t.executions.get(job.life.execution_id)
+        return None if entry is None else (entry.progress, entry.message)
 
     def workers(self, now: Instant) -> list[WorkerInfo]:
         """All workers known."""
-        return [worker_info(self._t, cell, now) for cell in self._t.fleet.workers.values()]
+        return [worker_info(self._t, entry, now) for entry in self._t.fleet.workers.values()]
 
     def worker(self, worker_id: WorkerId, now: Instant) -> WorkerInfo | None:
         """One of them."""
-        cell = self._t.fleet.workers.get(worker_id)
-        return None if cell is None else worker_info(self._t, cell, now)
+        entry = self._t.fleet.workers.get(worker_id)
+        return None if entry is None else worker_info(self._t, entry, now)
 
     def reservations(self, now: Instant) -> Iterator[ReservationInfo]:
         """What is reserved for jobs that wait."""
@@ -404,15 +407,15 @@ class Scheduler:
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
         """Those to keep, newest first; looked at as they are asked for, for there may be many."""
-        cells = self._t.schedule_index.entries
-        for schedule_id in sorted(cells, reverse=True):
-            if keep(cells[schedule_id].schedule):
-                yield schedule_info(self._t, cells[schedule_id])
+        entries = self._t.schedule_index.entries
+        for schedule_id in sorted(entries, reverse=True):
+            if keep(entries[schedule_id].schedule):
+                yield schedule_info(self._t, entries[schedule_id])
 
     def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None:
         """One of them."""
-        cell = self._t.schedule_index.entries.get(schedule_id)
-        return None if cell is None else schedule_info(self._t, cell)
+        entry = self._t.schedule_index.entries.get(schedule_id)
+        return None if entry is None else schedule_info(self._t, entry)
 
     def calendars(self) -> list[Calendar]:
         """All calendars, by name."""
@@ -443,12 +446,12 @@ class Scheduler:
 
     def triggers(self) -> list[TriggerInfo]:
         """All triggers, in order of creation."""
-        return [commands.trigger_info(cell) for cell in self._t.trigger_index.entries.values()]
+        return [commands.trigger_info(entry) for entry in self._t.trigger_index.entries.values()]
 
     def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
         """One of them."""
-        cell = self._t.trigger_index.entries.get(trigger_id)
-        return None if cell is None else commands.trigger_info(cell)
+        entry = self._t.trigger_index.entries.get(trigger_id)
+        return None if entry is None else commands.trigger_info(entry)
 
     def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[TriggerDryRun]:
         """What triggers would make of an event."""
@@ -498,8 +501,8 @@ class Scheduler:
 
     def expected_end(self, execution_id: ExecutionId) -> Instant | None:
         """When what runs will probably end."""
-        cell = self._t.executions.get(execution_id)
-        return None if cell is None else cell.ends_at
+        entry = self._t.executions.get(execution_id)
+        return None if entry is None else entry.ends_at
 
     def forecast_input(self, wanted: Sequence[JobId], now: Instant) -> ForecastInput:
         """What a copy needs to play the next starts through."""

@@ -80,10 +80,10 @@ class AffinityPlacement:
     """Where jobs run that care, and who waits for a better place."""
 
     def __init__(
-        self, jobs: Mapping[JobId, JobEntry], lines: ReadyQueue, fleet: Fleet, timers: Timers
+        self, jobs: Mapping[JobId, JobEntry], class_queues: ReadyQueue, fleet: Fleet, timers: Timers
     ) -> None:
         self._jobs = jobs
-        self._ready_queue = lines
+        self._ready_queue = class_queues
         self._fleet = fleet
         self._timers = timers
         self._timeouts: dict[int, AffinityTimeout] = {}
@@ -140,16 +140,16 @@ class AffinityPlacement:
 
     def pick(
         self,
-        line: ClassQueue,
+        class_queue: ClassQueue,
         now: Instant,
         may: WorkerFilter | None = None,
         key: OrderKey | None = None,
     ) -> WorkerEntry | None:
         """The worker for the head of a line, or for another job of it; None: it does not start."""
-        key = key or self._ready_queue.head(line)
+        key = key or self._ready_queue.head(class_queue)
         if is_spill_marker(key):
-            return self._fleet.choose(line.job_class, may)
-        return self.choose(line.job_class, self._jobs[key[2]], may, now)
+            return self._fleet.choose(class_queue.job_class, may)
+        return self.choose(class_queue.job_class, self._jobs[key[2]], may, now)
 
     def choose(
         self, job_class: JobClass, job: JobEntry, may: WorkerFilter | None, now: Instant
@@ -175,11 +175,13 @@ class AffinityPlacement:
     ) -> tuple[SoftAffinity, WorkerEntry] | None:
         best: tuple[SoftAffinity, tuple[int, int], int, WorkerEntry] | None = None
         liked = 0
-        for cell in candidates:
-            if not self._fleet.fitting(cell) & job_class.bit or (may is not None and not may(cell)):
+        for entry in candidates:
+            if not self._fleet.fitting(entry) & job_class.bit or (
+                may is not None and not may(entry)
+            ):
                 continue
-            fit = score(job_class.needs.resources, cell.machine, cell.free)
-            found = (self.soft_affinity(job, cell), fit, cell.rank, cell)
+            fit = score(job_class.needs.resources, entry.machine, entry.free)
+            found = (self.soft_affinity(job, entry), fit, entry.rank, entry)
             if best is None or found[:3] < best[:3]:
                 best = found
             liked += _is_ideal(_affinity_of(job_class), found[0])
@@ -194,35 +196,35 @@ class AffinityPlacement:
         known = (is_open[one] for one in likely if one in is_open) if len(is_open) > 1 else ()
         return islice(chain(known, is_open.values()), PREFERRED_WORKERS_TRIED)
 
-    def soft_affinity(self, job: JobEntry, cell: WorkerEntry) -> SoftAffinity:
+    def soft_affinity(self, job: JobEntry, entry: WorkerEntry) -> SoftAffinity:
         """How well the worker suits the job."""
         terms = job.spec.terms
         affinity = terms.needs.affinity
         if affinity is None:
             return SoftAffinity(FAR, 0, 0)
-        worker, crowd = cell.worker, 0
+        worker, crowd = entry.worker, 0
         misses = sum(value_of(worker, label) not in values for label, values in affinity.prefer)
         if affinity.spread:
             crowds = self._spread_counts.get(((terms.tenant, terms.name), affinity.spread), {})
             crowd = crowds.get(value_of(worker, affinity.spread), 0)
-        return SoftAffinity(self._distance(affinity, job, cell), misses, crowd)
+        return SoftAffinity(self._distance(affinity, job, entry), misses, crowd)
 
-    def _distance(self, affinity: Affinity, job: JobEntry, cell: WorkerEntry) -> int:
+    def _distance(self, affinity: Affinity, job: JobEntry, entry: WorkerEntry) -> int:
         home = self.previous_worker(job) if affinity.near_previous else None
         if home is None:
             return FAR
-        if home == cell.worker.id:
+        if home == entry.worker.id:
             return 0
         there = self._fleet.workers.get(home)
-        is_near = there is not None and value_of(there.worker, HOST) == value_of(cell.worker, HOST)
+        is_near = there is not None and value_of(there.worker, HOST) == value_of(entry.worker, HOST)
         return 1 if is_near else FAR
 
     def sorted(self, job: JobEntry, workers: Iterator[WorkerId]) -> Iterator[WorkerId]:
         """Those first that suit the job best."""
         looked_at = islice(workers, PREFERRED_WORKERS_TRIED)
-        cells = [self._fleet.workers[worker_id] for worker_id in looked_at]
-        cells.sort(key=lambda cell: (self.soft_affinity(job, cell), cell.rank))
-        return iter([cell.worker.id for cell in cells])
+        entries = [self._fleet.workers[worker_id] for worker_id in looked_at]
+        entries.sort(key=lambda entry: (self.soft_affinity(job, entry), entry.rank))
+        return iter([entry.worker.id for entry in entries])
 
     def _waits(
         self, job_class: JobClass, job: JobEntry, liking: SoftAffinity, now: Instant
@@ -280,10 +282,10 @@ class AffinityPlacement:
         return None
 
     def _could(self, job_class: JobClass, worker_id: WorkerId) -> WorkerEntry | None:
-        cell = self._fleet.workers.get(worker_id)
-        if cell is None or cell.worker.state is not WorkerState.ONLINE:
+        entry = self._fleet.workers.get(worker_id)
+        if entry is None or entry.worker.state is not WorkerState.ONLINE:
             return None
-        return cell if self._fleet.able(cell.machine) & job_class.bit else None
+        return entry if self._fleet.able(entry.machine) & job_class.bit else None
 
     def _near(self, job: JobEntry) -> Iterator[WorkerId]:
         """The worker it wants to be near, and the others of that machine."""

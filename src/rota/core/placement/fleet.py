@@ -37,9 +37,9 @@ WorkerFilter: TypeAlias = Callable[[WorkerEntry], bool]
 """Whether a worker may be used."""
 
 
-def first_allowed(row: Sequence[FreeEntry], may: WorkerFilter) -> FreeEntry | None:
+def first_allowed(workers: Sequence[FreeEntry], may: WorkerFilter) -> FreeEntry | None:
     """The first of equally good workers that may be used."""
-    return next((entry for entry in row if may(entry[1])), None)
+    return next((entry for entry in workers if may(entry[1])), None)
 
 
 class FreeIndex:
@@ -52,18 +52,14 @@ class FreeIndex:
         self.by_free_capacity: dict[FreeCapacity, list[FreeEntry]] = {}
         """The same by room, those of a room by rank; none of the lists is empty."""
 
-    def put(self, worker_id: WorkerId, cell: WorkerEntry) -> None:
-        """The worker has room, or other room than before."""
-        room, by_room = cell.free_capacity, self.by_free_capacity
+    def put(self, worker_id: WorkerId, worker: WorkerEntry) -> None:
+        """Adds the worker, or moves it to the free capacity that it has now."""
+        free_capacity = worker.free_capacity
         before = self.by_id.get(worker_id)
         if before is not None:
             self._take_out(before)
-        entry = self.by_id[worker_id] = (cell.rank, cell, room)
-        row = by_room.get(room)
-        if row is None:
-            by_room[room] = [entry]
-        else:
-            insort(row, entry)
+        entry = self.by_id[worker_id] = (worker.rank, worker, free_capacity)
+        insort(self.by_free_capacity.setdefault(free_capacity, []), entry)
 
     def drop(self, worker_id: WorkerId) -> None:
         """The worker has none, or waits no longer."""
@@ -72,12 +68,12 @@ class FreeIndex:
             self._take_out(entry)
 
     def _take_out(self, entry: FreeEntry) -> None:
-        room = entry[2]
-        row = self.by_free_capacity[room]
-        if len(row) == 1:
-            del self.by_free_capacity[room]
+        free_capacity = entry[2]
+        workers = self.by_free_capacity[free_capacity]
+        if len(workers) == 1:
+            del self.by_free_capacity[free_capacity]
         else:
-            del row[bisect_left(row, entry)]
+            del workers[bisect_left(workers, entry)]
 
 
 ReservedPlace: TypeAlias = tuple[WorkerId, Instant, Resources]
@@ -139,8 +135,8 @@ MachineKey: TypeAlias = tuple[
 class Fleet:
     """All workers, and which of them wait for work."""
 
-    def __init__(self, lines: ReadyQueue, limits: CoreLimits = CORE_LIMITS) -> None:
-        self._ready_queue = lines
+    def __init__(self, ready_queue: ReadyQueue, limits: CoreLimits = CORE_LIMITS) -> None:
+        self._ready_queue = ready_queue
         self._fresh_max = limits.open_workers_compared
         self.workers: dict[WorkerId, WorkerEntry] = {}
         self.machines: dict[MachineKey, MachineClass] = {}
@@ -155,7 +151,7 @@ class Fleet:
         """Workers that were offered, and their stamps then."""
         self._log_start = 0
         self._free_capacities = FreeCapacities(limits.fit_cache_max)
-        self._reused = lines.class_generation
+        self._reused = ready_queue.class_generation
         self._ranks = 0
         self._machines_made = 0
         self._fresh: dict[WorkerId, WorkerEntry] = {}
@@ -192,30 +188,30 @@ class Fleet:
     def _drop_unused_machines(self) -> None:
         """Workers that come with ever new amounts (free disk, say) must not fill memory."""
         if len(self.machines) > 1024 + 2 * len(self.workers):
-            used = {cell.machine.index: None for cell in self.workers.values()}
+            used = {entry.machine.index: None for entry in self.workers.values()}
             self.machines = {k: m for k, m in self.machines.items() if m.index in used}
 
     def add(self, worker: Worker, seen: int) -> WorkerEntry:
         """A worker that was not known, and was last heard of then."""
         self._ranks += 1
         self.labels.add(worker)
-        cell = WorkerEntry(worker, self.machine_of(worker), self._ranks, seen)
-        self.workers[worker.id] = cell
-        cell.machine.workers[worker.id] = None
-        self.count(cell)
-        return cell
+        entry = WorkerEntry(worker, self.machine_of(worker), self._ranks, seen)
+        self.workers[worker.id] = entry
+        entry.machine.workers[worker.id] = None
+        self.count(entry)
+        return entry
 
     def machines_for(self, job_class: JobClass) -> CandidateMachines:
         """The kinds of workers that could run such a job, and of which one is there."""
         stamp = (self._changes, len(self._ready_queue.classes), self._ready_queue.class_generation)
         if job_class.machines is None or job_class.machines.stamp != stamp:
-            kinds = tuple(
+            machines = tuple(
                 machine
                 for machine in self.machines.values()
                 if self.able(machine) & job_class.bit
                 and any(self.is_online(worker_id) for worker_id in machine.workers)
             )
-            job_class.machines = CandidateMachines(kinds, stamp)
+            job_class.machines = CandidateMachines(machines, stamp)
         return job_class.machines
 
     def is_online(self, worker_id: WorkerId) -> bool:
@@ -225,74 +221,76 @@ class Fleet:
 
     def online_first(self) -> list[WorkerEntry]:
         """All workers, those that take work before those that are away."""
-        return sorted(self.workers.values(), key=lambda cell: not self.is_online(cell.worker.id))
+        return sorted(self.workers.values(), key=lambda entry: not self.is_online(entry.worker.id))
 
-    def remove(self, cell: WorkerEntry) -> None:
+    def remove(self, entry: WorkerEntry) -> None:
         """A worker that is to be forgotten."""
         self._changes += 1
-        del self.workers[cell.worker.id]
-        del cell.machine.workers[cell.worker.id]
-        self.labels.remove(cell.worker)
-        self.capacity = minus(self.capacity, cell.counted)
+        del self.workers[entry.worker.id]
+        del entry.machine.workers[entry.worker.id]
+        self.labels.remove(entry.worker)
+        self.capacity = minus(self.capacity, entry.counted)
 
-    def count(self, cell: WorkerEntry) -> None:
+    def count(self, entry: WorkerEntry) -> None:
         """What the fleet has in all follows what its workers have and whether they are there."""
         self._changes += 1
-        is_away = cell.worker.state is WorkerState.OFFLINE
-        counted = NOTHING if is_away else cell.worker.capacity
-        if counted != cell.counted:
-            self.capacity = plus(minus(self.capacity, cell.counted), counted)
-            cell.counted = counted
+        is_away = entry.worker.state is WorkerState.OFFLINE
+        counted = NOTHING if is_away else entry.worker.capacity
+        if counted != entry.counted:
+            self.capacity = plus(minus(self.capacity, entry.counted), counted)
+            entry.counted = counted
 
-    def update(self, cell: WorkerEntry, worker: Worker) -> None:
+    def update(self, entry: WorkerEntry, worker: Worker) -> None:
         """A known worker registers again, perhaps with other capacity; what it holds stays held."""
-        self.labels.remove(cell.worker)
+        self.labels.remove(entry.worker)
         self.labels.add(worker)
-        cell.worker = worker
-        self._reclassify(cell)
-        cell.set_free(left_of(worker.capacity, cell.held.values()))
+        entry.worker = worker
+        self._reclassify(entry)
+        entry.set_free(left_of(worker.capacity, entry.held.values()))
 
-    def _reclassify(self, cell: WorkerEntry) -> None:
+    def _reclassify(self, entry: WorkerEntry) -> None:
         self._changes += 1
-        del cell.machine.workers[cell.worker.id]
-        cell.machine = machine = self.machine_of(cell.worker)
-        cell.free_capacity = self._free_capacities.of(machine.index, cell.free)
-        machine.workers[cell.worker.id] = None
+        del entry.machine.workers[entry.worker.id]
+        entry.machine = machine = self.machine_of(entry.worker)
+        entry.free_capacity = self._free_capacities.of(machine.index, entry.free)
+        machine.workers[entry.worker.id] = None
 
     def track_labels(self, needs: Needs) -> None:
         """Jobs like this wait: workers that differ in labels they require are not alike."""
         classes = (job_class.needs for job_class in self._ready_queue.classes)
         if needs.affinity is not None and self.labels.track(needs.affinity, classes):
-            for cell in self.workers.values():
-                self._reclassify(cell)
+            for entry in self.workers.values():
+                self._reclassify(entry)
             self._refresh_fits()
 
-    def offer(self, cell: WorkerEntry) -> None:
+    def offer(self, entry: WorkerEntry) -> None:
         """The worker waits, or waits with more room than before."""
-        poll, worker = cell.poll, cell.worker
+        poll, worker = entry.poll, entry.worker
         if poll is None or poll.free_slots <= 0 or worker.state is not _ONLINE:
             return
         worker_id = worker.id
-        self.open[worker_id] = cell
-        if self.fitting(cell):
-            self._offer_free_capacity(worker_id, cell)
+        self.open[worker_id] = entry
+        if self.fitting(entry):
+            self._offer_free_capacity(worker_id, entry)
         else:
             self._close(worker_id)
 
-    def offer_less(self, cell: WorkerEntry) -> None:
+    def offer_less(self, entry: WorkerEntry) -> None:
         """The worker waits on, with less room than before."""
-        worker_id, room = cell.worker.id, cell.free_capacity
+        worker_id, free_capacity = entry.worker.id, entry.free_capacity
         if worker_id not in self.free_index.by_id:
-            self.offer(cell)
+            self.offer(entry)
         elif (
-            room.mask if room.classes_made == self._ready_queue.classes_made else self.fitting(cell)
+            free_capacity.mask
+            if free_capacity.classes_made == self._ready_queue.classes_made
+            else self.fitting(entry)
         ):
             # Nothing fits that did not before: whoever was found to fit nowhere still does not,
             # and what still fits is hoped for already.
-            self.free_index.put(worker_id, cell)
+            self.free_index.put(worker_id, entry)
             if worker_id in self._fresh:
                 self._fresh_for = None
-            self._note_offer(cell)
+            self._note_offer(entry)
         else:
             self._close(worker_id)
 
@@ -302,14 +300,14 @@ class Fleet:
         if self._fresh.pop(worker_id, None) is not None:
             self._fresh_for = None
 
-    def _offer_free_capacity(self, worker_id: WorkerId, cell: WorkerEntry) -> None:
-        self.free_index.put(worker_id, cell)
-        self._fresh[worker_id] = cell
+    def _offer_free_capacity(self, worker_id: WorkerId, entry: WorkerEntry) -> None:
+        self.free_index.put(worker_id, entry)
+        self._fresh[worker_id] = entry
         self._fresh_for = self._looked_at = None
-        self._note_offer(cell)
+        self._note_offer(entry)
 
-    def _note_offer(self, cell: WorkerEntry) -> None:
-        self._log.append((cell, cell.stamp))
+    def _note_offer(self, entry: WorkerEntry) -> None:
+        self._log.append((entry, entry.stamp))
         if len(self._log) > 1024 + 4 * len(self.open):
             self._log_start += len(self._log)
             self._log.clear()
@@ -323,51 +321,59 @@ class Fleet:
         if count < self._log_start:
             yield from self.open.values()
             return
-        for cell, stamp in self._log[count - self._log_start :]:
-            if cell.stamp == stamp and cell.worker.id in self.open:
-                yield cell
+        for entry, stamp in self._log[count - self._log_start :]:
+            if entry.stamp == stamp and entry.worker.id in self.open:
+                yield entry
 
-    def withdraw(self, cell: WorkerEntry) -> None:
+    def withdraw(self, entry: WorkerEntry) -> None:
         """The worker waits no longer."""
-        worker_id = cell.worker.id
+        worker_id = entry.worker.id
         if self.open.pop(worker_id, None) is not None:
             self._close(worker_id)
-        cell.stamp += 1
+        entry.stamp += 1
 
-    def fitting(self, cell: WorkerEntry) -> int:
+    def fitting(self, entry: WorkerEntry) -> int:
         """Bits of the classes whose jobs fit into the worker's free room now."""
-        room = cell.free_capacity
-        if room.classes_made != self._ready_queue.classes_made:
-            self._fit_into(cell.machine, room)
-        return room.mask
+        free_capacity = entry.free_capacity
+        if free_capacity.classes_made != self._ready_queue.classes_made:
+            self._fit_into(entry.machine, free_capacity)
+        return free_capacity.mask
 
     def fitting_into(self, machine: MachineClass, free: Resources) -> int:
         """Bits of the classes that such a worker could run in so much room."""
-        room = self._free_capacities.of(machine.index, free)
-        if room.classes_made != self._ready_queue.classes_made:
-            self._fit_into(machine, room)
-        return room.mask
+        free_capacity = self._free_capacities.of(machine.index, free)
+        if free_capacity.classes_made != self._ready_queue.classes_made:
+            self._fit_into(machine, free_capacity)
+        return free_capacity.mask
 
-    def _fit_into(self, machine: MachineClass, room: FreeCapacity) -> None:
+    def _fit_into(self, machine: MachineClass, free_capacity: FreeCapacity) -> None:
         """The room is told of the classes that were made since it was last looked at."""
-        lines, can = self._ready_queue, self.able(machine)
-        if room.generation != lines.class_generation:
-            room.generation, room.mask, room.classes_seen, room.scores = (
-                lines.class_generation,
+        ready_queue, can = self._ready_queue, self.able(machine)
+        if free_capacity.generation != ready_queue.class_generation:
+            (
+                free_capacity.generation,
+                free_capacity.mask,
+                free_capacity.classes_seen,
+                free_capacity.scores,
+            ) = (
+                ready_queue.class_generation,
                 0,
                 0,
                 {},
             )
-        for job_class in lines.classes[room.classes_seen :]:
-            if can & job_class.bit and fits(job_class.needs.resources, room.free):
-                room.mask |= job_class.bit
-        room.classes_seen, room.classes_made = len(lines.classes), lines.classes_made
+        for job_class in ready_queue.classes[free_capacity.classes_seen :]:
+            if can & job_class.bit and fits(job_class.needs.resources, free_capacity.free):
+                free_capacity.mask |= job_class.bit
+        free_capacity.classes_seen, free_capacity.classes_made = (
+            len(ready_queue.classes),
+            ready_queue.classes_made,
+        )
 
-    def _score(self, cell: WorkerEntry, job_class: JobClass) -> int:
+    def _score(self, entry: WorkerEntry, job_class: JobClass) -> int:
         """The score of a class and an amount of room never changes, so it is kept: as one number,
         for it is compared more often than anything else."""
-        wasted, left = score(job_class.needs.resources, cell.machine, cell.free)
-        found = cell.free_capacity.scores[job_class.index] = (wasted << _WASTED_BITS) + left
+        wasted, left = score(job_class.needs.resources, entry.machine, entry.free)
+        found = entry.free_capacity.scores[job_class.index] = (wasted << _WASTED_BITS) + left
         return found
 
     def able(self, machine: MachineClass) -> int:
@@ -393,20 +399,20 @@ class Fleet:
         In a busy fleet few workers are open at once and the answer is exact; where many are, a
         class is tried in vain once, and then not again before another worker opens.
         """
-        lines = self._ready_queue
-        if lines.new_classes:
-            self._hopeful |= lines.new_classes
-            lines.new_classes = 0
-            for worker_id, cell in self.open.items():
-                if worker_id not in self.free_index.by_id and self.fitting(cell):
-                    self._offer_free_capacity(worker_id, cell)
-        if self.fitted != lines.classes_made:
+        ready_queue = self._ready_queue
+        if ready_queue.new_classes:
+            self._hopeful |= ready_queue.new_classes
+            ready_queue.new_classes = 0
+            for worker_id, entry in self.open.items():
+                if worker_id not in self.free_index.by_id and self.fitting(entry):
+                    self._offer_free_capacity(worker_id, entry)
+        if self.fitted != ready_queue.classes_made:
             self._refresh_fits()
         mask = self._fresh_for
         if mask is None:
             mask = 0
-            for cell in self._fresh.values():
-                mask |= cell.free_capacity.mask
+            for entry in self._fresh.values():
+                mask |= entry.free_capacity.mask
             self._fresh_for = mask
             if len(self._fresh) > self._fresh_max:
                 self._hopeful |= mask
@@ -424,13 +430,13 @@ class Fleet:
         best: WorkerEntry | None = None
         while offers:
             _, _, worker_id, stamp = offers[0]
-            cell = self.open.get(WorkerId(worker_id))
-            if cell is None or cell.stamp != stamp:
+            entry = self.open.get(WorkerId(worker_id))
+            if entry is None or entry.stamp != stamp:
                 heappop(offers)
-            elif may is not None and not may(cell):
+            elif may is not None and not may(entry):
                 refused.append(heappop(offers))
             else:
-                best = cell
+                best = entry
                 break
         for offer in refused:
             heappush(offers, offer)
@@ -448,16 +454,16 @@ class Fleet:
         best: WorkerEntry | None = None
         least, rank = _WORST, 0
         # The innermost loop of a decision: nothing is called for a score that is known.
-        for room, row in self.free_index.by_free_capacity.items():
-            if not room.mask & bit:
+        for free_capacity, workers in self.free_index.by_free_capacity.items():
+            if not free_capacity.mask & bit:
                 continue
             try:
-                found = room.scores[index]
+                found = free_capacity.scores[index]
             except KeyError:
-                found = self._score(row[0][1], job_class)
+                found = self._score(workers[0][1], job_class)
             if found > least:
                 continue
-            entry = row[0] if may is None else first_allowed(row, may)
+            entry = workers[0] if may is None else first_allowed(workers, may)
             if entry is not None and (found < least or entry[0] < rank):
                 rank, best, _ = entry
                 least = found
@@ -467,34 +473,34 @@ class Fleet:
 
     def _refresh_fits(self) -> None:
         """Classes were made, or kinds of workers, since the rooms were looked at."""
-        for worker_id, (_, cell, room) in list(self.free_index.by_id.items()):
-            self.fitting(cell)
-            if cell.free_capacity is not room:
-                self.free_index.put(worker_id, cell)
+        for worker_id, (_, entry, free_capacity) in list(self.free_index.by_id.items()):
+            self.fitting(entry)
+            if entry.free_capacity is not free_capacity:
+                self.free_index.put(worker_id, entry)
         self.fitted, self._fresh_for = self._ready_queue.classes_made, None
 
     def _note_placeable(self, made: int) -> None:
         """One class fits nowhere: where many shapes wait, the next few will not either."""
         self._looked_at, self._placeable = made, 0
-        for room in self.free_index.by_free_capacity:
-            self._placeable |= room.mask
+        for free_capacity in self.free_index.by_free_capacity:
+            self._placeable |= free_capacity.mask
 
     def _read_log(self, job_class: JobClass) -> None:
         """Takes note of the workers that were offered since the class was last looked at."""
         end = self._log_start + len(self._log)
         if job_class.cursor < self._log_start:
             job_class.offers.clear()
-            self._note(job_class, [cell for _, cell, _ in self.free_index.by_id.values()])
+            self._note(job_class, [entry for _, entry, _ in self.free_index.by_id.values()])
         elif job_class.cursor < end:
             log = self._log[job_class.cursor - self._log_start :]
             # One that waits no longer, or has other room, has another stamp.
-            self._note(job_class, [cell for cell, stamp in log if cell.stamp == stamp])
+            self._note(job_class, [entry for entry, stamp in log if entry.stamp == stamp])
         job_class.cursor = end
 
-    def _note(self, job_class: JobClass, cells: Iterable[WorkerEntry]) -> None:
+    def _note(self, job_class: JobClass, entries: Iterable[WorkerEntry]) -> None:
         bit, index, offers = job_class.bit, job_class.index, job_class.offers
-        for cell in cells:
-            if self.fitting(cell) & bit:
-                scores = cell.free_capacity.scores
-                found = scores[index] if index in scores else self._score(cell, job_class)
-                heappush(offers, (found, cell.rank, cell.worker.id, cell.stamp))
+        for entry in entries:
+            if self.fitting(entry) & bit:
+                scores = entry.free_capacity.scores
+                found = scores[index] if index in scores else self._score(entry, job_class)
+                heappush(offers, (found, entry.rank, entry.worker.id, entry.stamp))

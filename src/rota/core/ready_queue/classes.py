@@ -37,15 +37,15 @@ HeadEntry: TypeAlias = tuple[int, OrderKey, int, L]
 class _HeadBlock(Generic[L]):
     __slots__ = ("entries", "mask")
 
-    def __init__(self, seats: list[HeadEntry[L]]) -> None:
-        self.entries = seats
+    def __init__(self, heads: list[HeadEntry[L]]) -> None:
+        self.entries = heads
         self.mask = 0
         self.repair()
 
     def repair(self) -> None:
         mask = 0
-        for _, _, _, line in self.entries:
-            mask |= line.bit
+        for _, _, _, class_queue in self.entries:
+            mask |= class_queue.bit
         self.mask = mask
 
 
@@ -75,38 +75,38 @@ class ClassHeads(Generic[L]):
         """The first whose line is of these classes."""
         for block in self._blocks:
             if block.mask & mask:
-                for seat in block.entries:
-                    if seat[3].bit & mask:
-                        return seat
+                for head in block.entries:
+                    if head[3].bit & mask:
+                        return head
                 block.repair()
         return None
 
-    def add(self, seat: HeadEntry[L]) -> None:
+    def add(self, head: HeadEntry[L]) -> None:
         """It has its place from now on."""
         if not self._blocks:
-            self._blocks.append(_HeadBlock([seat]))
-            self.firsts.append(seat)
+            self._blocks.append(_HeadBlock([head]))
+            self.firsts.append(head)
             return
-        at = self._find(seat)
+        at = self._find(head)
         block = self._blocks[at]
-        seats = block.entries
-        insort(seats, seat)
-        self.firsts[at] = seats[0]
-        block.mask |= seat[3].bit
-        if len(seats) > 2 * self._block_max:
-            rear = seats[self._block_max :]
-            del seats[self._block_max :]
+        heads = block.entries
+        insort(heads, head)
+        self.firsts[at] = heads[0]
+        block.mask |= head[3].bit
+        if len(heads) > 2 * self._block_max:
+            rear = heads[self._block_max :]
+            del heads[self._block_max :]
             block.repair()
             self._blocks.insert(at + 1, _HeadBlock(rear))
             self.firsts.insert(at + 1, rear[0])
 
-    def remove(self, seat: HeadEntry[L]) -> None:
+    def remove(self, head: HeadEntry[L]) -> None:
         """It has none any more."""
-        at = self._find(seat)
-        seats = self._blocks[at].entries
-        del seats[bisect_left(seats, seat)]
-        if seats:
-            self.firsts[at] = seats[0]
+        at = self._find(head)
+        heads = self._blocks[at].entries
+        del heads[bisect_left(heads, head)]
+        if heads:
+            self.firsts[at] = heads[0]
         else:
             del self._blocks[at], self.firsts[at]
 
@@ -116,19 +116,19 @@ class ClassHeads(Generic[L]):
             self.remove(before)
             self.add(after)
             return
-        seats = self._blocks[0].entries
+        heads = self._blocks[0].entries
         # Whoever goes mostly was the first of all, and the next of its line is the last.
-        del seats[0 if seats[0] is before else bisect_left(seats, before)]
-        if seats and seats[-1] < after:
-            seats.append(after)
+        del heads[0 if heads[0] is before else bisect_left(heads, before)]
+        if heads and heads[-1] < after:
+            heads.append(after)
         else:
-            insort(seats, after)
-        self.firsts[0] = seats[0]
+            insort(heads, after)
+        self.firsts[0] = heads[0]
 
-    def _find(self, seat: HeadEntry[L]) -> int:
+    def _find(self, head: HeadEntry[L]) -> int:
         """The block in which the seat is, or would be."""
         firsts = self.firsts
-        return 0 if len(firsts) == 1 else (bisect_right(firsts, seat) or 1) - 1
+        return 0 if len(firsts) == 1 else (bisect_right(firsts, head) or 1) - 1
 
 
 EVERY_CLASS = -1
@@ -143,12 +143,12 @@ class CandidateMachines:
 
     __slots__ = ("indexes", "machine_classes", "rivals", "stamp")
 
-    def __init__(self, kinds: tuple[MachineClass, ...], stamp: tuple[int, int, int]) -> None:
-        self.machine_classes = kinds
-        self.indexes = [machine.index for machine in kinds]
+    def __init__(self, machines: tuple[MachineClass, ...], stamp: tuple[int, int, int]) -> None:
+        self.machine_classes = machines
+        self.indexes = [machine.index for machine in machines]
         self.rivals = 0
         """Bits of the classes that could use any of them."""
-        for machine in kinds:
+        for machine in machines:
             self.rivals |= machine.can_mask
         self.stamp = stamp
         """What of fleet and classes this was computed for; kept by placement.py."""
@@ -229,7 +229,7 @@ class ClassQueue:
     )
 
     def __init__(
-        self, number: int, job_class: JobClass, row: MergeQueue, tenant: str, rank: int
+        self, number: int, job_class: JobClass, jobs: MergeQueue, tenant: str, rank: int
     ) -> None:
         self.number = number
         self.job_class = job_class
@@ -238,7 +238,7 @@ class ClassQueue:
         """What comes before the places of its jobs: of its queue, under some orders."""
         self.tenant = tenant
         """One of the tenants whose jobs are in it: that of the first job that came."""
-        self.jobs = row
+        self.jobs = jobs
         self.first: OrderKey | None = None
         """The head of the line; None: to be looked up again."""
         self.waiting = 0
@@ -318,99 +318,102 @@ class Account:
 
     # By head
 
-    def set_head(self, line: ClassQueue, key: OrderKey) -> None:
+    def set_head(self, class_queue: ClassQueue, key: OrderKey) -> None:
         """The head of the line is this, or comes later."""
-        before, after = line.head_entry, (line.rank, key, line.number, line)
-        line.head_entry = after
+        before, after = (
+            class_queue.head_entry,
+            (class_queue.rank, key, class_queue.number, class_queue),
+        )
+        class_queue.head_entry = after
         if before is None:
             self.heads.add(after)
         else:
             self.heads.move(before, after)
 
-    def remove_head(self, line: ClassQueue) -> None:
+    def remove_head(self, class_queue: ClassQueue) -> None:
         """The line has nobody in it any more."""
-        if line.head_entry is not None:
-            self.heads.remove(line.head_entry)
-            line.head_entry = None
-        if line.length_entry is not None:
-            self._remove_length_entry(line)
+        if class_queue.head_entry is not None:
+            self.heads.remove(class_queue.head_entry)
+            class_queue.head_entry = None
+        if class_queue.length_entry is not None:
+            self._remove_length_entry(class_queue)
 
     def first(self, mask: int, head: FindHead) -> ClassQueue | None:
         """The line among these classes whose head comes first."""
         mask &= self.ready
         heads = self.heads
         if heads.firsts:
-            _, key, _, line = heads.firsts[0]
+            _, key, _, class_queue = heads.firsts[0]
             # Mostly it is the first of all, and sits where it should.
-            if line.bit & mask and line.first is key:
-                return line
-        while (seat := heads.first(mask)) is not None:
-            _, key, _, line = seat
-            first = line.first or head(line)
+            if class_queue.bit & mask and class_queue.first is key:
+                return class_queue
+        while (found := heads.first(mask)) is not None:
+            _, key, _, class_queue = found
+            first = class_queue.first or head(class_queue)
             if first is key:
-                return line
-            self.set_head(line, first)
+                return class_queue
+            self.set_head(class_queue, first)
         return None
 
     # By length
 
-    def note_length(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
+    def note_length(self, class_queue: ClassQueue, length: Millis, key: OrderKey) -> None:
         """A job of the line is as short as this."""
         if self.by_length is not None:
-            seat = line.length_entry
-            if seat is None or (length, key) < seat[:2]:
-                self._set_length_entry(line, length, key)
+            head = class_queue.length_entry
+            if head is None or (length, key) < head[:2]:
+                self._set_length_entry(class_queue, length, key)
 
-    def _set_length_entry(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
+    def _set_length_entry(self, class_queue: ClassQueue, length: Millis, key: OrderKey) -> None:
         assert self.by_length is not None
-        before, after = line.length_entry, (length, key, line.number, line)
-        line.length_entry = after
+        before, after = class_queue.length_entry, (length, key, class_queue.number, class_queue)
+        class_queue.length_entry = after
         if before is None:
             self.by_length.add(after)
         else:
             self.by_length.move(before, after)
 
-    def _remove_length_entry(self, line: ClassQueue) -> None:
+    def _remove_length_entry(self, class_queue: ClassQueue) -> None:
         assert self.by_length is not None
-        assert line.length_entry is not None
-        self.by_length.remove(line.length_entry)
-        line.length_entry = None
+        assert class_queue.length_entry is not None
+        self.by_length.remove(class_queue.length_entry)
+        class_queue.length_entry = None
 
-    def shortest(self, mask: int, room: FreeTime, shortest: FindShortest) -> QueueHead | None:
+    def shortest(self, mask: int, free_time: FreeTime, shortest: FindShortest) -> QueueHead | None:
         """The shortest job of these classes for which there is time."""
         mask &= self.ready
         if self.by_length is None:
             self._sort_by_length(shortest)
-        seats = self.by_length
-        assert seats is not None
-        if seats.least() > room.longest:
-            mask &= room.free  # nobody is short enough: most often that is so, and asked first
-        while mask and (seat := seats.first(mask)) is not None:
-            length, key, _, line = seat
-            if length > room.longest and mask & ~room.free:
-                mask &= room.free  # all that follow are as long
+        heads = self.by_length
+        assert heads is not None
+        if heads.least() > free_time.longest:
+            mask &= free_time.free  # nobody is short enough: most often that is so, and asked first
+        while mask and (head := heads.first(mask)) is not None:
+            length, key, _, class_queue = head
+            if length > free_time.longest and mask & ~free_time.free:
+                mask &= free_time.free  # all that follow are as long
                 continue
-            time = room.time_for(line.job_class)
+            time = free_time.time_for(class_queue.job_class)
             if length > time:
-                mask &= ~line.bit
+                mask &= ~class_queue.bit
                 continue
-            found = shortest(line)
+            found = shortest(class_queue)
             if found is None:
-                self._remove_length_entry(line)
+                self._remove_length_entry(class_queue)
             elif found[1] is not key or found[0] != length:
-                self._set_length_entry(line, *found[:2])
+                self._set_length_entry(class_queue, *found[:2])
             elif found[2] <= time:
-                return seat
+                return head
             else:
-                mask &= ~line.bit
+                mask &= ~class_queue.bit
         return None
 
     def _sort_by_length(self, shortest: FindShortest) -> None:
         self.by_length = ClassHeads(LENGTHS_MAX)
-        for line in self.class_queues.values():
-            found = shortest(line)
+        for class_queue in self.class_queues.values():
+            found = shortest(class_queue)
             if found is not None:
-                self._set_length_entry(line, *found[:2])
+                self._set_length_entry(class_queue, *found[:2])
 
 
 class QueueHandle:
@@ -418,59 +421,59 @@ class QueueHandle:
 
     __slots__ = ("account", "fifo_group", "job_class", "queue")
 
-    def __init__(self, party: Account, line: ClassQueue, lane: FifoGroup) -> None:
-        self.account = party
-        self.queue = line
-        self.job_class = line.job_class
-        self.fifo_group = lane
+    def __init__(self, account: Account, class_queue: ClassQueue, fifo_group: FifoGroup) -> None:
+        self.account = account
+        self.queue = class_queue
+        self.job_class = class_queue.job_class
+        self.fifo_group = fifo_group
 
-    def leave_first(self, cell: JobEntry) -> bool:
+    def leave_first(self, entry: JobEntry) -> bool:
         """The head of the line, a job of these terms, leaves it; the next has its seat at once.
 
         False: it does not, for it is not the head, or the last, or there is more to note.
         """
-        line, lane, job_class = self.queue, self.fifo_group, self.job_class
-        first, row, waiting = line.first, line.jobs, line.waiting
+        class_queue, fifo_group, job_class = self.queue, self.fifo_group, self.job_class
+        first, jobs, waiting = class_queue.first, class_queue.jobs, class_queue.waiting
         # As many entries as jobs: each means something, and none is a mark.
-        if first is None or first[2] != cell.id or waiting < 2 or row.size != waiting:
+        if first is None or first[2] != entry.id or waiting < 2 or jobs.size != waiting:
             return False
-        if lane.in_memory < 2:
-            if lane.spilled or lane.spill_queue:
+        if fifo_group.in_memory < 2:
+            if fifo_group.spilled or fifo_group.spill_queue:
                 return False
-            del job_class.fifo_groups[lane.key]
-        lane.in_memory -= 1
+            del job_class.fifo_groups[fifo_group.key]
+        fifo_group.in_memory -= 1
         job_class.waiting -= 1
-        line.waiting = waiting - 1
-        line.work -= cell.estimate
-        row.drop_first()
-        line.first = first = row.first()
-        self.account.set_head(line, first)
-        cell.class_index = NO_CLASS
+        class_queue.waiting = waiting - 1
+        class_queue.work -= entry.estimate
+        jobs.drop_first()
+        class_queue.first = first = jobs.first()
+        self.account.set_head(class_queue, first)
+        entry.class_index = NO_CLASS
         return True
 
-    def add_behind(self, first: JobEntry, cells: Sequence[JobEntry]) -> bool:
+    def add_behind(self, first: JobEntry, entries: Sequence[JobEntry]) -> bool:
         """Jobs of these terms stand in line, each behind the one before, the first among them.
 
         False: they do not; they are few, or there is more to note of each.
         """
-        line, lane, job_class = self.queue, self.fifo_group, self.job_class
-        count, estimate = len(cells), first.estimate
+        class_queue, fifo_group, job_class = self.queue, self.fifo_group, self.job_class
+        count, estimate = len(entries), first.estimate
         if (
-            count < line.jobs.long_fifo_group
+            count < class_queue.jobs.long_fifo_group
             or self.account.by_length is not None
-            or line.short is not None
+            or class_queue.short is not None
         ):
             return False
-        line.jobs.add_run(
-            [(cell.sort_key, cell.spec.arrival_number, cell.id) for cell in cells], lane
+        class_queue.jobs.add_run(
+            [(entry.sort_key, entry.spec.arrival_number, entry.id) for entry in entries], fifo_group
         )
-        lane.in_memory += count
+        fifo_group.in_memory += count
         job_class.waiting += count
-        line.waiting += count
-        line.work += count * estimate
-        for cell in cells:
-            cell.estimate = estimate
-            cell.class_index, cell.queue_number = job_class.index, line.number
+        class_queue.waiting += count
+        class_queue.work += count * estimate
+        for entry in entries:
+            entry.estimate = estimate
+            entry.class_index, entry.queue_number = job_class.index, class_queue.number
         return True
 
 
@@ -493,11 +496,11 @@ class OrderPolicy(Protocol):
         """No more than the length: jobs with the same are equally short to those who seek some."""
         ...
 
-    def add_class(self, party: Account, bit: int, now: Instant) -> None:
+    def add_class(self, account: Account, bit: int, now: Instant) -> None:
         """The party has jobs of this class now."""
         ...
 
-    def remove_class(self, party: Account, bit: int) -> None:
+    def remove_class(self, account: Account, bit: int) -> None:
         """The party has no jobs of this class any more."""
         ...
 
@@ -517,18 +520,20 @@ class OrderPolicy(Protocol):
         """Parties that have these classes ready, those first that go first; level ones together."""
         ...
 
-    def charge(self, payer: Account, share: float, span: ChargedTime, count: int = 1) -> float:
+    def charge(self, account: Account, share: float, span: ChargedTime, count: int = 1) -> float:
         """So many jobs start, one after the other, that take this share of the fleet each.
 
         Answers what a millisecond costs any of them.
         """
         ...
 
-    def charge_more(self, payer: Account, rate: float, by: int) -> None:
+    def charge_more(self, account: Account, rate: float, by: int) -> None:
         """What was charged for was too little by so many milliseconds, or too much."""
         ...
 
-    def settle_charge(self, payer: Account, rate: float, span: ChargedTime, count: int = 1) -> None:
+    def settle_charge(
+        self, account: Account, rate: float, span: ChargedTime, count: int = 1
+    ) -> None:
         """So many jobs that cost this and were charged until `span` ends have ended now."""
         ...
 

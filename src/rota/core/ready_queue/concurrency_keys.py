@@ -41,37 +41,37 @@ class ConcurrencyKeys:
         self._jobs = jobs
         self.groups: dict[TenantAndKey, KeySlots] = {}
 
-    def group_of(self, cell: JobEntry) -> KeySlots | None:
+    def group_of(self, entry: JobEntry) -> KeySlots | None:
         """The group of the job's key, if there is one now."""
-        key = _key_of(cell)
+        key = _key_of(entry)
         return None if key is None else self.groups.get(key)
 
-    def admit(self, cell: JobEntry) -> tuple[bool, JobEntry | None]:
+    def admit(self, entry: JobEntry) -> tuple[bool, JobEntry | None]:
         """(whether the job has a slot, the idle job behind it that had to give its own up)."""
-        key = _key_of(cell)
+        key = _key_of(entry)
         if key is None:
             return True, None
         group = self.groups.setdefault(key, KeySlots())
-        if cell.id in group.holders:
+        if entry.id in group.holders:
             return True, None
-        if len(group.holders) < _limit_of(cell):
-            self._hold(group, cell)
+        if len(group.holders) < _limit_of(entry):
+            self._hold(group, entry)
             return True, None
-        weaker = self._idle_behind(group, cell.order_key())
+        weaker = self._idle_behind(group, entry.order_key())
         if weaker is None:
-            self._wait(group, cell)
+            self._wait(group, entry)
             return False, None
-        self._swap(group, weaker, cell)
+        self._swap(group, weaker, entry)
         return True, weaker
 
-    def release(self, cell: JobEntry) -> Iterator[JobEntry]:
+    def release(self, entry: JobEntry) -> Iterator[JobEntry]:
         """The job needs no slot any more; yields those who get one now."""
-        key = _key_of(cell)
+        key = _key_of(entry)
         group = None if key is None else self.groups.get(key)
         if key is None or group is None:
             return
-        group.holders.pop(cell.id, None)
-        group.waiting.pop(cell.id, None)
+        group.holders.pop(entry.id, None)
+        group.waiting.pop(entry.id, None)
         while (head := self._head(group)) is not None and len(group.holders) < _limit_of(head):
             heappop(group.queue)
             self._hold(group, head)
@@ -79,45 +79,45 @@ class ConcurrencyKeys:
         if not group.holders and not group.waiting:
             del self.groups[key]
         elif len(group.queue) > 2 * len(group.waiting) + 64:
-            group.queue = [entry for entry in group.queue if self._stands(group, entry)]
+            group.queue = [key for key in group.queue if self._is_current(group, key)]
             heapify(group.queue)
 
-    def force(self, cell: JobEntry) -> tuple[bool, JobEntry | None]:
+    def force(self, entry: JobEntry) -> tuple[bool, JobEntry | None]:
         """Like `admit`, but takes the slot of any job that does not run yet."""
-        key = _key_of(cell)
+        key = _key_of(entry)
         if key is None:
             return True, None
         group = self.groups.setdefault(key, KeySlots())
-        if cell.id in group.holders:
+        if entry.id in group.holders:
             return True, None
         weaker = None
-        if len(group.holders) >= _limit_of(cell):
+        if len(group.holders) >= _limit_of(entry):
             weaker = self._idle_behind(group, BEFORE_ALL)
             if weaker is None:
                 return False, None
-            self._swap(group, weaker, cell)
+            self._swap(group, weaker, entry)
         else:
-            self._hold(group, cell)
+            self._hold(group, entry)
         return True, weaker
 
-    def hand_on(self, cell: JobEntry, to: JobEntry) -> None:
+    def hand_on(self, entry: JobEntry, to: JobEntry) -> None:
         """An array's slot is its member's from now on."""
-        key = _key_of(cell)
+        key = _key_of(entry)
         assert key is not None
         group = self.groups[key]
-        del group.holders[cell.id]
+        del group.holders[entry.id]
         self._hold(group, to)
 
-    def waits(self, cell: JobEntry) -> bool:
+    def waits(self, entry: JobEntry) -> bool:
         """Whether the job stands in the line of its key."""
-        group = self.group_of(cell)
-        return group is not None and cell.id in group.waiting
+        group = self.group_of(entry)
+        return group is not None and entry.id in group.waiting
 
-    def restore_holder(self, cell: JobEntry) -> None:
+    def restore_holder(self, entry: JobEntry) -> None:
         """A job that was running when the scheduler was loaded holds its slot."""
-        key = _key_of(cell)
+        key = _key_of(entry)
         if key is not None:
-            self._hold(self.groups.setdefault(key, KeySlots()), cell)
+            self._hold(self.groups.setdefault(key, KeySlots()), entry)
 
     def reorder(self) -> None:
         """Jobs have other places than before: those who wait for a slot stand in line anew."""
@@ -127,31 +127,31 @@ class ConcurrencyKeys:
             places = (self._jobs[job_id].order_key() for job_id in group.holders)
             group.last = max(places, default=BEFORE_ALL)
 
-    def _hold(self, group: KeySlots, cell: JobEntry) -> None:
-        group.waiting.pop(cell.id, None)
-        group.holders[cell.id] = None
-        group.last = max(group.last, cell.order_key())
+    def _hold(self, group: KeySlots, entry: JobEntry) -> None:
+        group.waiting.pop(entry.id, None)
+        group.holders[entry.id] = None
+        group.last = max(group.last, entry.order_key())
 
-    def _swap(self, group: KeySlots, weaker: JobEntry, cell: JobEntry) -> None:
+    def _swap(self, group: KeySlots, weaker: JobEntry, entry: JobEntry) -> None:
         del group.holders[weaker.id]
         self._wait(group, weaker)
-        self._hold(group, cell)
+        self._hold(group, entry)
 
-    def _wait(self, group: KeySlots, cell: JobEntry) -> None:
-        group.waiting[cell.id] = None
-        heappush(group.queue, cell.order_key())
+    def _wait(self, group: KeySlots, entry: JobEntry) -> None:
+        group.waiting[entry.id] = None
+        heappush(group.queue, entry.order_key())
 
     def _head(self, group: KeySlots) -> JobEntry | None:
         """The first who waits; entries of jobs that left the line or changed are passed over."""
         while group.queue:
-            if self._stands(group, group.queue[0]):
+            if self._is_current(group, group.queue[0]):
                 return self._jobs[group.queue[0][2]]
             heappop(group.queue)
         return None
 
-    def _stands(self, group: KeySlots, entry: OrderKey) -> bool:
-        cell = self._jobs.get(entry[2])
-        return entry[2] in group.waiting and cell is not None and cell.order_key() == entry
+    def _is_current(self, group: KeySlots, key: OrderKey) -> bool:
+        entry = self._jobs.get(key[2])
+        return key[2] in group.waiting and entry is not None and entry.order_key() == key
 
     def _idle_behind(self, group: KeySlots, place: OrderKey) -> JobEntry | None:
         """The last in line of the holders that do not run yet and come after this place."""
@@ -159,17 +159,21 @@ class ConcurrencyKeys:
             return None
         idle = (self._jobs[job_id] for job_id in group.holders)
         return max(
-            (cell for cell in idle if cell.class_index != NO_CLASS and cell.order_key() > place),
+            (
+                entry
+                for entry in idle
+                if entry.class_index != NO_CLASS and entry.order_key() > place
+            ),
             key=JobEntry.order_key,
             default=None,
         )
 
 
-def _key_of(cell: JobEntry) -> TenantAndKey | None:
-    concurrency = cell.spec.concurrency
-    return None if concurrency is None else (cell.spec.terms.tenant, concurrency.key)
+def _key_of(entry: JobEntry) -> TenantAndKey | None:
+    concurrency = entry.spec.concurrency
+    return None if concurrency is None else (entry.spec.terms.tenant, concurrency.key)
 
 
-def _limit_of(cell: JobEntry) -> int:
-    assert cell.spec.concurrency is not None
-    return cell.spec.concurrency.limit
+def _limit_of(entry: JobEntry) -> int:
+    assert entry.spec.concurrency is not None
+    return entry.spec.concurrency.limit

@@ -61,8 +61,8 @@ class _RankedBlock(Generic[S]):
 
     def repair(self) -> None:
         mask = 0
-        for _, _, _, seat in self.entries:
-            mask |= seat.ready
+        for _, _, _, item in self.entries:
+            mask |= item.ready
         self.mask = mask
 
 
@@ -83,9 +83,9 @@ class MaskedSortedList(Generic[S]):
         """The first who has any of these classes ready."""
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, _, seat in block.entries:
-                    if seat.ready & mask:
-                        return seat
+                for _, _, _, item in block.entries:
+                    if item.ready & mask:
+                        return item
                 block.repair()
         return None
 
@@ -94,36 +94,36 @@ class MaskedSortedList(Generic[S]):
         only: S | None = None
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, _, seat in block.entries:
-                    if seat.ready & mask:
+                for _, _, _, item in block.entries:
+                    if item.ready & mask:
                         if only is not None:
                             return None
-                        only = seat
+                        only = item
         return only
 
     def all_with(self, mask: int) -> Iterator[S]:
         """All who have any of these classes ready, in order; nobody may move meanwhile."""
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, _, seat in block.entries:
-                    if seat.ready & mask:
-                        yield seat
+                for _, _, _, item in block.entries:
+                    if item.ready & mask:
+                        yield item
 
-    def before(self, seat: S) -> list[S]:
+    def before(self, item: S) -> list[S]:
         """All who come before this one."""
         found: list[S] = []
         for block in self._blocks:
             for _, _, rank, other in block.entries:
-                if rank == seat.rank:
+                if rank == item.rank:
                     return found
                 found.append(other)
         return found
 
-    def insert(self, seat: S) -> None:
+    def insert(self, item: S) -> None:
         """It waits from now on."""
-        entry = (seat.level, seat.had, seat.rank, seat)
+        entry = (item.level, item.had, item.rank, item)
         if not self._blocks:
-            self.lone = seat
+            self.lone = item
             self._blocks.append(_RankedBlock([entry]))
             self._heads.append(entry)
             return
@@ -133,7 +133,7 @@ class MaskedSortedList(Generic[S]):
         block = self._blocks[at]
         insort(block.entries, entry)
         self._heads[at] = block.entries[0]
-        block.mask |= seat.ready
+        block.mask |= item.ready
         if len(block.entries) > 2 * self._block_max:
             rear = block.entries[self._block_max :]
             del block.entries[self._block_max :]
@@ -141,10 +141,10 @@ class MaskedSortedList(Generic[S]):
             self._blocks.insert(at + 1, _RankedBlock(rear))
             self._heads.insert(at + 1, rear[0])
 
-    def remove(self, seat: S) -> None:
+    def remove(self, item: S) -> None:
         """It waits no longer."""
         self._look_at_lone()
-        entry = (seat.level, seat.had, seat.rank, seat)
+        entry = (item.level, item.had, item.rank, item)
         at = self._find(entry)
         entries = self._blocks[at].entries
         del entries[bisect_left(entries, entry)]
@@ -155,39 +155,39 @@ class MaskedSortedList(Generic[S]):
         is_lone = len(self._blocks) == 1 and len(self._blocks[0].entries) == 1
         self.lone = self._heads[0][3] if is_lone else None
 
-    def move(self, seat: S, had: float) -> None:
+    def move(self, item: S, had: float) -> None:
         """It has had so much by now."""
         if self.lone is not None:
-            seat.had = had
+            item.had = had
             return
         # Most stay in their block: this is done for every start and every end.
-        level, rank, heads = seat.level, seat.rank, self._heads
-        before, after = (level, seat.had, rank, seat), (level, had, rank, seat)
+        level, rank, heads = item.level, item.rank, self._heads
+        before, after = (level, item.had, rank, item), (level, had, rank, item)
         at = 0
         if len(heads) > 1:
             at = self._find(before)
             if at != self._find(after):
-                self.remove(seat)
-                seat.had = had
-                self.insert(seat)
+                self.remove(item)
+                item.had = had
+                self.insert(item)
                 return
         entries = self._blocks[at].entries
         del entries[bisect_left(entries, before)]
         insort(entries, after)
-        seat.had = had
+        item.had = had
         heads[at] = entries[0]
 
     def _look_at_lone(self) -> None:
         """The entry of one that is alone is put right, for it is to be compared."""
-        seat = self.lone
-        if seat is not None:
-            entry = (seat.level, seat.had, seat.rank, seat)
+        item = self.lone
+        if item is not None:
+            entry = (item.level, item.had, item.rank, item)
             self._blocks[0].entries[0] = self._heads[0] = entry
 
-    def widen(self, seat: S) -> None:
+    def widen(self, item: S) -> None:
         """It has more classes ready than before."""
-        block = self._blocks[self._find((seat.level, seat.had, seat.rank, seat))]
-        block.mask |= seat.ready
+        block = self._blocks[self._find((item.level, item.had, item.rank, item))]
+        block.mask |= item.ready
 
     def _find(self, entry: RankedEntry[S]) -> int:
         """The block in which the entry is, or would be."""
@@ -358,20 +358,20 @@ class FairOrder:
 
     # Waiting
 
-    def add_class(self, party: Account, bit: int, now: Instant) -> None:
+    def add_class(self, account: Account, bit: int, now: Instant) -> None:
         """Notes the class, and seats a tenant or queue that had nothing."""
-        assert isinstance(party, TenantQueueAccount)
-        party.waiting |= bit
+        assert isinstance(account, TenantQueueAccount)
+        account.waiting |= bit
         self._now = max(self._now, now)
-        if party.allowed & bit:
-            self._set_ready(party, party.ready | bit)
+        if account.allowed & bit:
+            self._set_ready(account, account.ready | bit)
 
-    def remove_class(self, party: Account, bit: int) -> None:
+    def remove_class(self, account: Account, bit: int) -> None:
         """Forgets the class; who has nothing left gives the seat up."""
-        assert isinstance(party, TenantQueueAccount)
-        party.waiting &= ~bit
-        if party.ready & bit:
-            self._set_ready(party, party.ready & ~bit)
+        assert isinstance(account, TenantQueueAccount)
+        account.waiting &= ~bit
+        if account.ready & bit:
+            self._set_ready(account, account.ready & ~bit)
 
     def allow(self, tenant: str, bits: int, now: Instant) -> None:
         """Of the classes that wait only these are ready."""
@@ -431,32 +431,34 @@ class FairOrder:
 
     # Charging
 
-    def charge(self, payer: Account, share: float, span: ChargedTime, count: int = 1) -> float:
+    def charge(self, account: Account, share: float, span: ChargedTime, count: int = 1) -> float:
         """Charges for the whole expected run, or one turn, of each."""
         now, ends_at = span
         self._now = now
         scale = self._scale if now == self._scaled_at else self.scale(now)
         rate = 0.0 if self._in_turn else share * scale
         amount = 1.0 if self._in_turn else rate * (ends_at - now)
-        self._charge(payer, rate, rate * ends_at, amount, count)
+        self._charge(account, rate, rate * ends_at, amount, count)
         return rate
 
-    def charge_more(self, payer: Account, rate: float, by: Millis) -> None:
+    def charge_more(self, account: Account, rate: float, by: Millis) -> None:
         """Charges for so much more."""
         if rate:
-            self._charge(payer, 0.0, rate * by, rate * by)
+            self._charge(account, 0.0, rate * by, rate * by)
 
-    def settle_charge(self, payer: Account, rate: float, span: ChargedTime, count: int = 1) -> None:
+    def settle_charge(
+        self, account: Account, rate: float, span: ChargedTime, count: int = 1
+    ) -> None:
         """Gives back what was not used, or charges what was used beyond it."""
         if rate:
             now, ends_at = span
-            self._charge(payer, -rate, -rate * ends_at, rate * (now - ends_at), count)
+            self._charge(account, -rate, -rate * ends_at, rate * (now - ends_at), count)
 
     def _charge(
-        self, payer: Account, rate: float, ahead: float, amount: float, count: int = 1
+        self, account: Account, rate: float, ahead: float, amount: float, count: int = 1
     ) -> None:
         """So many times, one after the other: sums are what they would be if each came alone."""
-        leaf: TenantQueueAccount = payer  # type: ignore[assignment]  # this order has no other parties
+        leaf: TenantQueueAccount = account  # type: ignore[assignment]  # this order has no other parties
         share = leaf.tenant
         had, leaf_had = share.had, leaf.had
         while True:
@@ -546,15 +548,15 @@ class FairOrder:
                 share.waiting_queues.insert(leaf)
 
 
-def _move(ring: MaskedSortedList, account: FairAccount, had: float) -> None:  # type: ignore[type-arg]
+def _move(accounts: MaskedSortedList, account: FairAccount, had: float) -> None:  # type: ignore[type-arg]
     if account.ready:
-        ring.move(account, had)
+        accounts.move(account, had)
     else:
         account.had = had
 
 
 def _set_ready_classes(
-    ring: MaskedSortedList,  # type: ignore[type-arg]
+    accounts: MaskedSortedList,  # type: ignore[type-arg]
     account: FairAccount,
     bits: int,
     at: tuple[Instant, float],
@@ -563,13 +565,13 @@ def _set_ready_classes(
     now, floor = at
     before, account.ready = account.ready, bits
     if bits and not before:
-        first = ring.first(EVERY_CLASS)
+        first = accounts.first(EVERY_CLASS)
         start = floor if first is None else first.net_usage(now)
         account.had = max(account.had, start)
-        ring.insert(account)
+        accounts.insert(account)
     elif before and not bits:
-        ring.remove(account)
+        accounts.remove(account)
         floor = max(floor, account.net_usage(now))
     elif bits & ~before:
-        ring.widen(account)
+        accounts.widen(account)
     return floor

@@ -44,38 +44,38 @@ class Depth:
         return {state: counts[state] for state in JobState if counts.get(state)}
 
 
-def queue_paused(cell: QueueEntry, _now: Instant) -> Cause | None:
+def queue_paused(entry: QueueEntry, _now: Instant) -> Cause | None:
     """Somebody paused the queue."""
-    if not cell.queue.paused:
+    if not entry.queue.paused:
         return None
-    name = cell.queue.name
+    name = entry.queue.name
     return Cause("queue_paused", f"queue {name} is paused; resume it to go on", {"queue": name})
 
 
-def queue_full(cell: QueueEntry, _now: Instant) -> Cause | None:
+def queue_full(entry: QueueEntry, _now: Instant) -> Cause | None:
     """The queue runs as many executions as it may."""
-    limit = cell.queue.max_workers
-    if limit is None or cell.running < limit:
+    limit = entry.queue.max_workers
+    if limit is None or entry.running < limit:
         return None
-    figures = {"queue": cell.queue.name, "running": cell.running, "max_workers": limit}
+    figures = {"queue": entry.queue.name, "running": entry.running, "max_workers": limit}
     return Cause(
         "queue_full",
-        f"queue {cell.queue.name} runs {cell.running} of at most {limit} executions",
+        f"queue {entry.queue.name} runs {entry.running} of at most {limit} executions",
         figures,
     )
 
 
-def rate_limited(cell: QueueEntry, now: Instant) -> Cause | None:
+def rate_limited(entry: QueueEntry, now: Instant) -> Cause | None:
     """The queue's rate limit has no start left."""
-    at = next_start_at(cell)
+    at = next_start_at(entry)
     if at is None or at <= now:
         return None
-    rate = cell.queue.rate_limit
+    rate = entry.queue.rate_limit
     assert rate is not None
     return Cause(
         "rate_limit",
-        f"queue {cell.queue.name} starts at most {rate.count} jobs in {rate.per_ms / 1000:g} s",
-        {"queue": cell.queue.name, "count": rate.count, "per_ms": rate.per_ms, "next_at": at},
+        f"queue {entry.queue.name} starts at most {rate.count} jobs in {rate.per_ms / 1000:g} s",
+        {"queue": entry.queue.name, "count": rate.count, "per_ms": rate.per_ms, "next_at": at},
     )
 
 
@@ -86,36 +86,36 @@ QUEUE_LIMITS: tuple[Callable[[QueueEntry, Instant], Cause | None], ...] = (
 )
 
 
-def exceeded_limits(cell: QueueEntry, now: Instant) -> list[Cause]:
+def exceeded_limits(entry: QueueEntry, now: Instant) -> list[Cause]:
     """Every gate of the queue that is closed now."""
-    return [cause for gate in QUEUE_LIMITS if (cause := gate(cell, now)) is not None]
+    return [cause for limit in QUEUE_LIMITS if (cause := limit(entry, now)) is not None]
 
 
-def has_limits(cell: QueueEntry) -> bool:
+def has_limits(entry: QueueEntry) -> bool:
     """Whether any gate of the queue could close by what runs."""
-    return cell.queue.max_workers is not None or cell.queue.rate_limit is not None
+    return entry.queue.max_workers is not None or entry.queue.rate_limit is not None
 
 
-def next_start_at(cell: QueueEntry) -> Instant | None:
+def next_start_at(entry: QueueEntry) -> Instant | None:
     """When the rate limit allows the next start; None without a limit."""
-    rate = cell.queue.rate_limit
+    rate = entry.queue.rate_limit
     if rate is None:
         return None
     burst = (rate.count - 1) * rate.per_ms
-    return -((burst - cell.next_start) // rate.count)
+    return -((burst - entry.next_start) // rate.count)
 
 
-def spend_start(cell: QueueEntry, now: Instant) -> None:
+def spend_start(entry: QueueEntry, now: Instant) -> None:
     """One start counts against the rate limit."""
-    rate = cell.queue.rate_limit
+    rate = entry.queue.rate_limit
     if rate is not None:
-        cell.next_start = max(cell.next_start, now * rate.count) + rate.per_ms
+        entry.next_start = max(entry.next_start, now * rate.count) + rate.per_ms
 
 
-def delay_starts(cell: QueueEntry, by: Millis) -> None:
+def delay_starts(entry: QueueEntry, by: Millis) -> None:
     """The next start comes later by so much: the clock was set."""
-    if cell.queue.rate_limit is not None:
-        cell.next_start += by * cell.queue.rate_limit.count
+    if entry.queue.rate_limit is not None:
+        entry.next_start += by * entry.queue.rate_limit.count
 
 
 _WAITING = (JobState.PENDING, JobState.QUEUED)
@@ -180,8 +180,8 @@ class Tenants:
 
     def entry(self, name: str) -> TenantEntry:
         """The tenant, made on first use."""
-        cell = self.entries.get(name)
-        if cell is None:
+        entry = self.entries.get(name)
+        if entry is None:
             if len(self.entries) >= self._most:
                 kept = {key: one for key, one in self.entries.items() if not one.is_idle()}
                 for key, one in self.entries.items():
@@ -189,64 +189,64 @@ class Tenants:
                 # In place: others hold on to the dict.
                 self.entries.clear()
                 self.entries.update(kept)
-            cell = self.entries[name] = TenantEntry(Tenant(name))
-        return cell
+            entry = self.entries[name] = TenantEntry(Tenant(name))
+        return entry
 
     def put(self, tenant: Tenant) -> TenantEntry:
         """Its settings are these."""
-        cell = self.entry(tenant.name)
-        self.limited_count -= has_quota(cell)
-        self.capped_count -= _is_capped(cell)
-        cell.tenant = tenant
-        self.limited_count += has_quota(cell)
-        self.capped_count += _is_capped(cell)
-        cell.used = total(cell.held.values())
-        return cell
+        entry = self.entry(tenant.name)
+        self.limited_count -= has_quota(entry)
+        self.capped_count -= _is_capped(entry)
+        entry.tenant = tenant
+        self.limited_count += has_quota(entry)
+        self.capped_count += _is_capped(entry)
+        entry.used = total(entry.held.values())
+        return entry
 
     def weight_of(self, name: str) -> float:
         """How much of the fleet is the tenant's, against others."""
-        cell = self.entries.get(name)
-        return 1.0 if cell is None else cell.tenant.weight
+        entry = self.entries.get(name)
+        return 1.0 if entry is None else entry.tenant.weight
 
-    def is_plain(self, cell: TenantEntry) -> bool:
+    def is_plain(self, entry: TenantEntry) -> bool:
         """Whether it has no settings of its own."""
-        return cell.tenant.quota is None and cell.tenant.weight == 1.0
+        return entry.tenant.quota is None and entry.tenant.weight == 1.0
 
     def count_set(self) -> int:
         """How many tenants have settings of their own."""
-        return sum(1 for cell in self.entries.values() if not self.is_plain(cell))
+        return sum(1 for entry in self.entries.values() if not self.is_plain(entry))
 
     def limited(self) -> Iterator[TenantEntry]:
         """Those whose quota could hold running jobs back."""
         if not self.limited_count:
             return iter(())
-        return (cell for cell in self.entries.values() if has_quota(cell))
+        return (entry for entry in self.entries.values() if has_quota(entry))
 
 
-def _is_capped(cell: TenantEntry) -> bool:
-    quota = cell.tenant.quota
+def _is_capped(entry: TenantEntry) -> bool:
+    quota = entry.tenant.quota
     return quota is not None and quota.queued is not None
 
 
-def has_quota(cell: TenantEntry) -> bool:
+def has_quota(entry: TenantEntry) -> bool:
     """Whether a quota could hold the tenant's jobs back once they are accepted."""
-    quota = cell.tenant.quota
+    quota = entry.tenant.quota
     return quota is not None and any(
         limit is not None for limit in (quota.running, quota.cpu_milli, quota.memory)
     )
 
 
-def over_quota(cell: TenantEntry, need: Resources, starts: int = 1) -> Iterator[Cause]:
+def over_quota(entry: TenantEntry, need: Resources, starts: int = 1) -> Iterator[Cause]:
     """Every quota that a start of this size, or so many at once, would exceed now."""
-    quota, name = cell.tenant.quota or NO_QUOTA, cell.tenant.name
-    running = len(cell.held)
+    quota, name = entry.tenant.quota or NO_QUOTA, entry.tenant.name
+    running = len(entry.held)
     if quota.running is not None and running + starts > quota.running:
         figures = {"tenant": name, "running": running, "quota": quota.running}
         text = f"tenant {name} runs {running} of at most {quota.running} executions"
         yield Cause("quota_running", text, figures)
     for kind, asked, used, limit in (
-        ("cpu", starts * need.cpu_milli, cell.used.cpu_milli, quota.cpu_milli),
-        ("memory", starts * need.memory, cell.used.memory, quota.memory),
+        ("cpu", starts * need.cpu_milli, entry.used.cpu_milli, quota.cpu_milli),
+        ("memory", starts * need.memory, entry.used.memory, quota.memory),
     ):
         if limit is not None and asked and used + asked > limit:
             unit = 1000 if kind == "cpu" else 1
@@ -260,17 +260,17 @@ def over_quota(cell: TenantEntry, need: Resources, starts: int = 1) -> Iterator[
             yield Cause(f"quota_{kind}", f"{text}, and it asks {asked / unit:g}", figures)
 
 
-def allowed_classes(cell: TenantEntry, classes: Iterable[JobClass]) -> int:
+def allowed_classes(entry: TenantEntry, classes: Iterable[JobClass]) -> int:
     """Bits of the classes of which the tenant's quota leaves room for one more job.
 
     Classes that are not among these are left in; who makes one asks again.
     """
-    if not has_quota(cell):
+    if not has_quota(entry):
         return EVERY_CLASS
     mask = EVERY_CLASS
     for job_class in classes:
         needs = job_class.needs
-        if next(over_quota(cell, needs.resources, needs.copies), None) is not None:
+        if next(over_quota(entry, needs.resources, needs.copies), None) is not None:
             mask &= ~job_class.bit
     return mask
 

@@ -122,8 +122,8 @@ class MergeQueue:
 
     __slots__ = ("_fronts", "_others", "_runs_made", "long_fifo_group", "size")
 
-    def __init__(self, long_lane: int = LONG_FIFO_GROUP) -> None:
-        self.long_fifo_group = long_lane
+    def __init__(self, long_fifo_group: int = LONG_FIFO_GROUP) -> None:
+        self.long_fifo_group = long_fifo_group
         """Jobs of a lane before the next ones get a run."""
         self._fronts: list[tuple[OrderKey, int, FifoRun]] = []
         """The first of each run, the smallest first; a number tells equals apart."""
@@ -133,44 +133,44 @@ class MergeQueue:
         self.size = 0
         """How many there are; asked for at every start."""
 
-    def add(self, entry: OrderKey, lane: FifoGroup) -> None:
+    def add(self, entry: OrderKey, fifo_group: FifoGroup) -> None:
         """A job of the lane stands in line."""
         self.size += 1
-        run = lane.run
+        run = fifo_group.run
         if run is None:
-            if lane.in_memory < self.long_fifo_group:
+            if fifo_group.in_memory < self.long_fifo_group:
                 heappush(self._others, entry)
                 return
-            run = lane.run = deque()
+            run = fifo_group.run = deque()
         if not run:
             self._runs_made += 1
             heappush(self._fronts, (entry, self._runs_made, run))
-        elif entry <= lane.run_end:
+        elif entry <= fifo_group.run_end:
             heappush(self._others, entry)
             return
         run += entry
-        lane.run_end = entry
+        fifo_group.run_end = entry
 
-    def add_run(self, entries: Sequence[OrderKey], lane: FifoGroup) -> None:
+    def add_run(self, entries: Sequence[OrderKey], fifo_group: FifoGroup) -> None:
         """Many jobs of the lane, each behind the one before, stand in line."""
-        run = lane.run
+        run = fifo_group.run
         if run is None:
-            run = lane.run = deque()
+            run = fifo_group.run = deque()
         if not run:
             self._runs_made += 1
             heappush(self._fronts, (entries[0], self._runs_made, run))
-        elif entries[0] <= lane.run_end:
+        elif entries[0] <= fifo_group.run_end:
             for entry in entries:
-                self.add(entry, lane)
+                self.add(entry, fifo_group)
             return
         self.size += len(entries)
         run.extend(chain.from_iterable(entries))
-        lane.run_end = entries[-1]
+        fifo_group.run_end = entries[-1]
 
-    def add_spill_marker(self, mark: OrderKey) -> None:
+    def add_spill_marker(self, marker: OrderKey) -> None:
         """The mark of a shelf stands in line."""
         self.size += 1
-        heappush(self._others, mark)
+        heappush(self._others, marker)
 
     def first(self) -> OrderKey:
         """The smallest; there is one."""

@@ -32,8 +32,8 @@ class StrictOrder:
         self._everyone = Account()
         self._apart: dict[str, Account] = {}
         for tenant, allowed in apart.items():
-            party = self._apart[tenant] = Account()
-            party.allowed = allowed
+            account = self._apart[tenant] = Account()
+            account.allowed = allowed
 
     def sort_key(self, spec: Spec) -> int:
         """Nothing but arrival counts, or priority before it, and a deadline's slack within one."""
@@ -51,60 +51,62 @@ class StrictOrder:
         """Everyone's, or the tenant's own."""
         return self._apart.get(tenant, self._everyone)
 
-    def add_class(self, party: Account, bit: int, now: Instant) -> None:
+    def add_class(self, account: Account, bit: int, now: Instant) -> None:
         """Notes the class."""
-        party.waiting |= bit
-        party.ready = party.waiting & party.allowed
+        account.waiting |= bit
+        account.ready = account.waiting & account.allowed
 
-    def remove_class(self, party: Account, bit: int) -> None:
+    def remove_class(self, account: Account, bit: int) -> None:
         """Forgets the class."""
-        party.waiting &= ~bit
-        party.ready = party.waiting & party.allowed
+        account.waiting &= ~bit
+        account.ready = account.waiting & account.allowed
 
     def allow(self, tenant: str, bits: int, now: Instant) -> None:
         """Only a tenant that is a party of its own has a quota."""
-        party = self._apart.get(tenant)
-        if party is None:
+        account = self._apart.get(tenant)
+        if account is None:
             assert bits == EVERY_CLASS, f"tenant {tenant} has a quota and is not apart"
             return
-        party.allowed = bits
-        party.ready = party.waiting & bits
+        account.allowed = bits
+        account.ready = account.waiting & bits
 
     def first(self, mask: int, head: FindHead) -> ClassQueue | None:
         """The first of everyone's, unless one of those apart comes before it."""
         best = self._everyone.first(mask, head)
-        for party in self._apart.values():
-            other = party.first(mask, head)
+        for account in self._apart.values():
+            other = account.first(mask, head)
             if other is not None and (best is None or _head_entry(other) < _head_entry(best)):
                 best = other
         return best
 
     def only(self, mask: int) -> Account | None:
         """Everyone, while none of those apart waits."""
-        parties = [one for one in (self._everyone, *self._apart.values()) if one.ready & mask]
-        return parties[0] if len(parties) == 1 else None
+        accounts = [one for one in (self._everyone, *self._apart.values()) if one.ready & mask]
+        return accounts[0] if len(accounts) == 1 else None
 
     def in_turn(self, mask: int) -> Iterator[Sequence[Account]]:
         """All are level."""
         yield (self._everyone, *self._apart.values())
 
-    def charge(self, payer: Account, share: float, span: ChargedTime, count: int = 1) -> float:
+    def charge(self, account: Account, share: float, span: ChargedTime, count: int = 1) -> float:
         """Nobody is charged."""
         return 0.0
 
-    def charge_more(self, payer: Account, rate: float, by: int) -> None:
+    def charge_more(self, account: Account, rate: float, by: int) -> None:
         """Nobody is charged."""
 
-    def settle_charge(self, payer: Account, rate: float, span: ChargedTime, count: int = 1) -> None:
+    def settle_charge(
+        self, account: Account, rate: float, span: ChargedTime, count: int = 1
+    ) -> None:
         """Nobody is charged."""
 
     def update_queue(self, queue: QueueEntry) -> None:
         """Moves the queue's lines to where its priority belongs."""
-        for party in (self._everyone, *self._apart.values()):
-            for line in party.class_queues.values():
-                if line.job_class.queue is queue:
-                    line.rank = self.rank(queue)
-                    party.set_head(line, _head_entry(line)[1])
+        for account in (self._everyone, *self._apart.values()):
+            for class_queue in account.class_queues.values():
+                if class_queue.job_class.queue is queue:
+                    class_queue.rank = self.rank(queue)
+                    account.set_head(class_queue, _head_entry(class_queue)[1])
 
     def follow_clock(self, by: Millis) -> None:
         """It has no times."""
@@ -114,6 +116,6 @@ class StrictOrder:
         return False
 
 
-def _head_entry(line: ClassQueue) -> QueueHead:
-    assert line.head_entry is not None, "a line whose head was found has a seat"
-    return line.head_entry
+def _head_entry(class_queue: ClassQueue) -> QueueHead:
+    assert class_queue.head_entry is not None, "a line whose head was found has a seat"
+    return class_queue.head_entry
