@@ -15,25 +15,25 @@ from rota.core.record import Millis, Record
 
 
 class Array(Record, frozen=True, tag="a"):
-    """Members with the indices 0 to `count` - 1."""
+    """Array: members with the indices 0 to `count` - 1, which run independently."""
 
     count: int
     max_parallel: int | None = None
-    """At most so many members are under way at once; None: as many as there is room for."""
+    """Limit on the members that run at once; None: as many as there are free workers for."""
     todo: bytes = b""
-    """Of one that was started over, the indices to run again: bit i of byte i // 8; empty: all."""
+    """After a manual retry, the indices to run again: bit i of byte i // 8; empty: all."""
     born: int = 0
-    """Members with an index below this have run in an earlier life, and have a row."""
+    """Members with an index below this ran in an earlier life, and have a row."""
 
 
 class Gang(Record, frozen=True, tag="g"):
-    """Members that start together or not at all."""
+    """Gang: members that start together or not at all."""
 
     size: int
 
 
 class GroupMember(Record, frozen=True, tag="m"):
-    """One job of a band."""
+    """Member of a job group."""
 
     parent: str
     index: int
@@ -44,43 +44,43 @@ JobGroup: TypeAlias = Array | Gang | GroupMember
 
 
 class GroupContext(msgspec.Struct, frozen=True, gc=False):
-    """What a member is told of those it runs with."""
+    """Group of an execution, as its worker is told: its index, the size, and the gang's hosts."""
 
     group_id: str
     index: int
     size: int
     in_gang: bool = False
     hosts: tuple[str, ...] = ()
-    """Of a gang: where all its members are, by index."""
+    """Of a gang: the workers' addresses of all members, by index."""
 
 
 class GroupProgress(Record, frozen=True):
-    """How far a band is."""
+    """Progress of a job group, as counts of its members."""
 
     drawn: int = 0
-    """Members that have become jobs, in this life of the band."""
+    """Members that have become jobs, in this life of the group."""
     running: int = 0
     succeeded: int = 0
     failed: int = 0
     cancelled: int = 0
-    """Those called off, before or after they had become jobs."""
+    """Members that were cancelled, before or after they had become jobs."""
     dropped: int = 0
-    """Those of them that never were jobs."""
+    """Those of them that never became jobs."""
     hosts: tuple[str, ...] = ()
-    """Where the members of a gang that runs are, by index."""
+    """Addresses of the members of a running gang, by index."""
     cause: str = ""
-    """Why a gang that runs has to stop; empty: it has not (gangs.py)."""
+    """Why a running gang has to stop; empty: it has not (groups/gangs.py)."""
     delay_ms: Millis = -1
-    """When the gang is to try again, where a member has said so; -1: as its policy says."""
+    """Delay before the gang's retry, where a member has asked for it; -1: by its retry policy."""
 
 
-def unsuccessful_count(tally: GroupProgress) -> int:
-    """Members that ran in this life of the band and did not succeed."""
-    return tally.failed + tally.cancelled - tally.dropped
+def unsuccessful_count(progress: GroupProgress) -> int:
+    """Members that ran in this life of the group and did not succeed."""
+    return progress.failed + progress.cancelled - progress.dropped
 
 
 def member_delete_refusal(member: str, group: str, state: str) -> str:
-    """Why a member cannot be deleted on its own."""
+    """Message that a member cannot be deleted on its own."""
     return (
         f"job {member} is a member of {group}, which is {state}: it can be deleted with that, "
         "or once that has ended"
@@ -88,7 +88,7 @@ def member_delete_refusal(member: str, group: str, state: str) -> str:
 
 
 def copies_of(group: JobGroup | None) -> int:
-    """How many jobs a submission stands for."""
+    """Number of jobs that a submission stands for."""
     match group:
         case Array():
             return group.count

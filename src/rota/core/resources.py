@@ -13,7 +13,7 @@ NOTHING = Resources()
 
 
 class Shortfall(msgspec.Struct, frozen=True, gc=False):
-    """One kind of resource of which there is too little, in the core's units."""
+    """Kind of resource that a worker has too little of, in the core's units."""
 
     kind: str
     asked: int
@@ -21,7 +21,6 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False):
 
 
 def plus(a: Resources, b: Resources) -> Resources:
-    """All of both."""
     return Resources(
         a.cpu_milli + b.cpu_milli,
         a.memory + b.memory,
@@ -32,7 +31,7 @@ def plus(a: Resources, b: Resources) -> Resources:
 
 
 def minus(a: Resources, b: Resources) -> Resources:
-    """What is left; below zero where a machine has become smaller than what it holds."""
+    """Difference of two amounts; negative where a worker's capacity shrank below what it holds."""
     return Resources(
         a.cpu_milli - b.cpu_milli,
         a.memory - b.memory,
@@ -45,7 +44,7 @@ def minus(a: Resources, b: Resources) -> Resources:
 def _merge(
     a: tuple[tuple[str, int], ...], b: tuple[tuple[str, int], ...], sign: int
 ) -> tuple[tuple[str, int], ...]:
-    """Without the names of which there is nothing: the same amount is always written the same."""
+    """Merges custom amounts without zeros, so that equal amounts compare equal."""
     amounts = dict(a)
     for name, amount in b:
         amounts[name] = amounts.get(name, 0) + sign * amount
@@ -53,7 +52,7 @@ def _merge(
 
 
 def total(amounts: Iterable[Resources]) -> Resources:
-    """The sum of all; alike jobs hold one and the same amount, which is multiplied."""
+    """Sum of all amounts. Alike jobs share one object, so runs of it are multiplied, not added."""
     result = NOTHING
     for _, same in groupby(amounts, id):
         alike = list(same)
@@ -62,12 +61,13 @@ def total(amounts: Iterable[Resources]) -> Resources:
 
 
 def left_of(capacity: Resources, held: Iterable[Resources]) -> Resources:
-    """What these leave of a machine."""
+    """Free capacity of a worker that holds these amounts."""
     return minus(plus(NOTHING, capacity), total(held))
 
 
 def fits(need: Resources, free: Resources) -> bool:
-    """Whether `room` holds `need`. A kind that is not asked for never stands in the way."""
+    """Whether `need` fits into `free`. A kind that is not asked for is not checked, even if
+    negative."""
     return (
         (need.cpu_milli <= free.cpu_milli or not need.cpu_milli)
         and (need.memory <= free.memory or not need.memory)
@@ -78,7 +78,7 @@ def fits(need: Resources, free: Resources) -> bool:
 
 
 def how_often_fits(need: Resources, free: Resources, most: int) -> int:
-    """How many times `room` holds `need`, up to so many; less than once: zero or below."""
+    """How many times `need` fits into `free`, at most `most`; not even once: zero or negative."""
     if need.cpu_milli and free.cpu_milli < most * need.cpu_milli:
         most = free.cpu_milli // need.cpu_milli
     if need.memory and free.memory < most * need.memory:
@@ -95,7 +95,6 @@ def how_often_fits(need: Resources, free: Resources, most: int) -> int:
 
 
 def multiplied(amount: Resources, count: int) -> Resources:
-    """So many times as much of everything."""
     return Resources(
         amount.cpu_milli * count,
         amount.memory * count,
@@ -111,7 +110,7 @@ def _custom_fits(need: tuple[tuple[str, int], ...], free: tuple[tuple[str, int],
 
 
 def amounts(resources: Resources) -> list[tuple[str, int]]:
-    """(kind, amount) of every kind, the fixed ones first."""
+    """(kind, amount) of every kind of resource, the fixed ones first."""
     return [
         ("cpu", resources.cpu_milli),
         ("memory", resources.memory),
@@ -122,7 +121,7 @@ def amounts(resources: Resources) -> list[tuple[str, int]]:
 
 
 def shortfalls(need: Resources, free: Resources) -> tuple[Shortfall, ...]:
-    """Every kind of which there is too little; empty exactly where `fits` is true."""
+    """Kinds of resource that `free` has too little of; empty exactly where `fits` is true."""
     there = dict(amounts(free))
     return tuple(
         Shortfall(kind, amount, there.get(kind, 0))
@@ -132,7 +131,8 @@ def shortfalls(need: Resources, free: Resources) -> tuple[Shortfall, ...]:
 
 
 def amount_text(kind: str, amount: int) -> str:
-    """An amount for people: cores and the like as numbers, memory and storage in MiB or GiB."""
+    """Amount for messages: cpus, gpus and custom kinds as numbers, memory and storage in MiB or
+    GiB."""
     if kind not in ("memory", "storage"):
         return f"{amount / 1000:g} {kind}"
     unit, size = ("GiB", 1 << 30) if amount >= 1 << 30 else ("MiB", 1 << 20)
@@ -140,12 +140,12 @@ def amount_text(kind: str, amount: int) -> str:
 
 
 def plain_amount(kind: str, amount: int) -> float:
-    """An amount in the units that people use: cpus, gpus, bytes."""
+    """Amount in the units of the API: cpus, gpus, bytes."""
     return amount if kind in ("memory", "storage") else amount / 1000
 
 
 def shortfall_text(reason: str | Shortfall) -> str:
-    """What a worker has not, for people."""
+    """Message about a shortfall of a worker, or another reason as it is."""
     if isinstance(reason, Shortfall):
         asked, there = amount_text(reason.kind, reason.asked), reason.there
         return f"asks {asked}, has {amount_text(reason.kind, there)}"

@@ -95,12 +95,12 @@ class Zone:
         changes = [*self.changes(year - 1), *self.changes(year), *self.changes(year + 1)]
         start, end = _start(year - 1), _start(year + 2)
         offset = self.offset(start)
-                boundaries = [OffsetChange(start, offset, offset), *changes]
-                last = boundaries[-1].after
-                boundaries.append(OffsetChange(end, last, last))
+        boundaries = [OffsetChange(start, offset, offset), *changes]
+        last = boundaries[-1].after
+        boundaries.append(OffsetChange(end, last, last))
         found = [
             OffsetPeriod(one.at, two.at, one.after, one.before, two.after)
-                        for one, two in pairwise(boundaries)
+            for one, two in pairwise(boundaries)
         ]
         return [s for s in found if s.end > _start(year) and s.start < _start(year + 1)]
 
