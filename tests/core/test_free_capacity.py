@@ -84,7 +84,7 @@ def test_rooms_that_nobody_uses_are_not_kept() -> None:
     for _ in range(20):
         room = room.with_back(AMOUNTS[0])
     assert len(known._known) <= 3
-    assert not full._more
+    assert not full._after_return
 
 
 WORKERS = 6

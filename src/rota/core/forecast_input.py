@@ -25,22 +25,22 @@ from rota.core.state import SchedulerState
 
 
 class ForecastInput(msgspec.Struct, frozen=True):
-    """What a copy is built of."""
+    """Stored records for the copy, and how many queued jobs it lacks."""
 
     stored: Stored
     taken_at: Instant
     left_out: int
-    """Jobs in line that are not in it: they come after those that are."""
+    """Queued jobs that are not in it; they come after those that are."""
 
 
 def forecast_input(t: SchedulerState, wanted: Sequence[JobId], now: Instant) -> ForecastInput:
-    """The fleet, what runs, and the first of those that wait; the wanted ones if they can be."""
+    """Collects the fleet, live executions, and the first queued jobs; `wanted` ones if possible."""
     jobs: dict[JobId, JobEntry] = {}
     for job_id in wanted:
         _take(t, job_id, jobs)
     _take_fronts(t, jobs)
     waiting = sum(one.waiting + one.spilled for one in t.ready_queue.classes)
-    in_line = sum(1 for entry in jobs.values() if t.ready_queue.queue_of_job(entry) is not None)
+    queued = sum(1 for entry in jobs.values() if t.ready_queue.queue_of_job(entry) is not None)
     for entry in t.executions.values():
         job_id = entry.execution.job_id
         jobs[job_id] = t.jobs[job_id]
@@ -62,11 +62,11 @@ def forecast_input(t: SchedulerState, wanted: Sequence[JobId], now: Instant) -> 
         plan=dict(t.conservative_plan),
         rates=[(name, entry.next_start) for name, entry in t.queues.items() if entry.next_start],
     )
-    return ForecastInput(stored, now, waiting - in_line)
+    return ForecastInput(stored, now, waiting - queued)
 
 
 def _take_groups(t: SchedulerState, jobs: dict[JobId, JobEntry]) -> None:
-    """A member is nothing without its array or gang, nor a gang without all of its members."""
+    """Adds the groups of members, and all members of gangs: one cannot be restored alone."""
     for entry in list(jobs.values()):
         if isinstance(entry.spec.group, GroupMember):
             parent = JobId(entry.spec.group.parent)
@@ -76,12 +76,12 @@ def _take_groups(t: SchedulerState, jobs: dict[JobId, JobEntry]) -> None:
 
 
 def fixed_size(t: SchedulerState) -> int:
-    """How many records a picture would have beside those that wait."""
+    """Number of records that do not depend on what waits."""
     return len(t.executions) + len(t.fleet.workers)
 
 
 def _record(entry: JobEntry) -> JobRecord:
-    """Without what a copy has no use for."""
+    """Record of a job, without what the copy does not use."""
     spec, life = entry.spec, entry.life
     if spec.origin is not None or spec.trigger_origin is not None:
         spec = replace(spec, origin=None, trigger_origin=None)
@@ -89,7 +89,7 @@ def _record(entry: JobEntry) -> JobRecord:
 
 
 def _take(t: SchedulerState, job_id: JobId, jobs: dict[JobId, JobEntry]) -> None:
-    """A job, and what it waits for by name: other jobs, and those at its key."""
+    """Adds a job, what it depends on, and what is before it in its queue or for its key."""
     to_visit = [job_id]
     while to_visit and len(jobs) < FORECAST_JOBS:
         entry = t.jobs.get(to_visit.pop())
@@ -123,14 +123,14 @@ def _take_fronts(t: SchedulerState, jobs: dict[JobId, JobEntry]) -> None:
 def _front(
     t: SchedulerState, class_queue: ClassQueue, most: int, last: OrderKey | None = None
 ) -> Iterator[OrderKey]:
-    """The first of a line, in order, as far as `last`."""
+    """First jobs of a class queue, in order, up to `last`."""
     found = 0
-    for entry in class_queue.jobs.in_order():
-        if found == most or (last is not None and entry > last):
+    for key in class_queue.jobs.in_order():
+        if found == most or (last is not None and key > last):
             return
-        if not is_spill_marker(entry) and t.ready_queue.is_current(entry, class_queue):
+        if not is_spill_marker(key) and t.ready_queue.is_current(key, class_queue):
             found += 1
-            yield entry
+            yield key
 
 
 def _tenants(t: SchedulerState, now: Instant) -> list[Tenant]:

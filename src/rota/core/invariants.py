@@ -16,7 +16,7 @@ _RUNNING_STATES = (JobState.RUNNING, JobState.CANCELLING)
 
 
 def depth_counts(t: SchedulerState, entry: JobEntry) -> Iterator[tuple[JobState, int]]:
-    """What a live job counts as in the depth of its queue and tenant."""
+    """States and counts that a live job adds to the depth of its queue and tenant."""
     if entry.id in t.groups.entries:
         yield counted_state(entry.life.state), t.groups.entries[entry.id].waiting
     else:
@@ -24,16 +24,15 @@ def depth_counts(t: SchedulerState, entry: JobEntry) -> Iterator[tuple[JobState,
 
 
 def _check_groups(t: SchedulerState) -> None:
-    """Raises AssertionError with what is wrong."""
     assert not t.groups.due, "a member's end went unnoticed"
-    assert not t.groups.changed, "a tally was not written"
+    assert not t.groups.changed, "a group's progress was not written"
     live: dict[JobId, dict[JobId, None]] = {job_id: {} for job_id in t.groups.entries}
     for job_id, entry in t.jobs.items():
         group = entry.spec.group
         if isinstance(group, GroupMember):
             live[JobId(group.parent)][job_id] = None
         assert (job_id in t.groups.entries) == isinstance(group, Array | Gang)
-    assert t.groups.waiting == sum(mine.waiting for mine in t.groups.entries.values())
+    assert t.groups.waiting == sum(one.waiting for one in t.groups.entries.values())
     for job_id, mine in t.groups.entries.items():
         assert mine.live == live[job_id], f"the members of {job_id} drifted"
         _check_group(t, t.jobs[job_id], mine)
@@ -44,16 +43,16 @@ def _check_group(t: SchedulerState, entry: JobEntry, mine: GroupEntry) -> None:
     running = sum(t.jobs[job_id].life.state in _RUNNING_STATES for job_id in mine.live)
     assert mine.running == running, f"{entry.id} counts {mine.running} of {running} running"
     assert mine.size == copies_of(group)
-    all_of_it = mine.ended + mine.waiting + len(mine.live)
-    assert all_of_it == mine.size, f"{entry.id} has {all_of_it} members of {mine.size}"
+    members = mine.ended + mine.waiting + len(mine.live)
+    assert members == mine.size, f"{entry.id} has {members} members of {mine.size}"
     assert bool(mine.live) <= runs, f"{entry.id} is {entry.life.state} and has members"
     if isinstance(group, Array):
         limit = group.max_parallel
         assert limit is None or len(mine.live) <= max(limit, mine.running), "too many at once"
         wants = limit is None or len(mine.live) < limit
         if entry.life.state is JobState.RUNNING and mine.waiting and wants:
-            stands = entry.class_index != NO_CLASS or t.concurrency_keys.waits(entry)
-            assert stands, f"array {entry.id} has members to draw and is in no line"
+            queued = entry.class_index != NO_CLASS or t.concurrency_keys.waits(entry)
+            assert queued, f"array {entry.id} has members to start and is in no queue"
     elif runs and entry.life.state is JobState.RUNNING and not mine.cause:
         started = len(mine.live) + mine.succeeded
         assert started == mine.size, f"gang {entry.id} runs with {started} of {mine.size}"
@@ -63,7 +62,7 @@ LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
 
 
 def check_invariants(t: SchedulerState) -> None:
-    """Raises AssertionError with what is wrong."""
+    """Raises AssertionError if the state is inconsistent."""
     _check_jobs(t)
     _check_executions(t)
     _check_workers(t)
@@ -87,14 +86,14 @@ def _check_jobs(t: SchedulerState) -> None:
         assert state not in JOB_FINAL, f"ended job {job_id} is still in memory"
         held = entry.life.execution_id in t.executions if entry.life.execution_id else False
         runs = state in (JobState.RUNNING, JobState.CANCELLING) and entry.id not in t.groups.entries
-        assert runs == held, f"job {job_id} is {state}, its execution is live: {held}"
+        assert runs == held, f"job {job_id} is {state}, but its execution is live: {held}"
         upstream = sum(1 for d in entry.spec.dependencies if d.job_id in t.jobs)
         if state is JobState.QUEUED:
             assert not entry.unmet, f"queued job {job_id} waits for {entry.unmet} others"
         if state in (JobState.PENDING, JobState.QUEUED):
             assert entry.unmet <= upstream, f"job {job_id} counts {entry.unmet} of {upstream}"
         if runs:
-            assert entry.class_index == NO_CLASS, f"running job {job_id} stands in line"
+            assert entry.class_index == NO_CLASS, f"running job {job_id} is in a queue"
 
 
 def _check_executions(t: SchedulerState) -> None:
@@ -116,9 +115,9 @@ def _check_workers(t: SchedulerState) -> None:
         free, later = entry.free, {}
         for at, execution_id in ends:
             free = later[at] = plus(free, entry.held[execution_id])
-        assert entry.expected_free() == list(later.items()), f"what {worker_id} will have drifted"
+        assert entry.expected_free() == list(later.items()), f"free of {worker_id} drifted"
         left = left_of(entry.worker.capacity, entry.held.values())
-        assert entry.free == left, f"free room of {worker_id} drifted"
+        assert entry.free == left, f"free capacity of {worker_id} drifted"
         wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in entry.held}
         for execution_id, job in wanted.items():
             is_prefetched = entry.is_prefetched(t.executions[execution_id].execution)
@@ -126,23 +125,22 @@ def _check_workers(t: SchedulerState) -> None:
             assert entry.held[execution_id] == needs, f"{execution_id} holds another amount"
         if entry.poll is None:
             assert worker_id not in t.fleet.open, f"{worker_id} is open without a poll"
-        assert all(i in entry.held for i in entry.stops), "a stop for what is not held"
+        assert all(i in entry.held for i in entry.stops), "a stop of an execution that is not held"
         runs = [i for i in entry.held if t.executions[i].execution.state is ExecutionState.RUNNING]
-        assert sorted(entry.named) == sorted(runs), f"what {worker_id} has named drifted"
+        assert sorted(entry.named) == sorted(runs), f"executions named by {worker_id} drifted"
 
 
 def _check_free_capacity(t: SchedulerState) -> None:
-    """Whoever seeks a place believes that these rooms were looked at, and that all are listed."""
-    fleet, listed = t.fleet, t.fleet.free_index
-    count = sum(len(merge_queue) for merge_queue in listed.by_free_capacity.values())
-    assert count == len(listed.by_id), "a worker is listed with two rooms"
-    for worker_id, (rank, entry, room) in listed.by_id.items():
-        assert fleet.open.get(worker_id) is entry, f"{worker_id} has room and is not open"
-        assert entry.free_capacity is room, f"{worker_id} is listed with another room"
-        assert (rank, entry, room) in listed.by_free_capacity[room], (
-            f"{worker_id} is in the wrong list"
-        )
-        assert room.classes_made >= fleet.fitted, f"the room of {worker_id} was not looked at"
+    """Placement relies on every open worker with free capacity being listed, with a complete
+    mask."""
+    fleet, index = t.fleet, t.fleet.free_index
+    count = sum(len(workers) for workers in index.by_free_capacity.values())
+    assert count == len(index.by_id), "a worker is listed twice"
+    for worker_id, (rank, entry, free) in index.by_id.items():
+        assert fleet.open.get(worker_id) is entry, f"{worker_id} is listed and is not open"
+        assert entry.free_capacity is free, f"{worker_id} is listed with other free capacity"
+        assert (rank, entry, free) in index.by_free_capacity[free], f"{worker_id} is misplaced"
+        assert free.classes_made >= fleet.fitted, f"the mask of {worker_id} is not complete"
 
 
 def _check_prefetched(t: SchedulerState) -> None:
@@ -155,10 +153,10 @@ def _check_prefetched(t: SchedulerState) -> None:
             claimed = execution.state is ExecutionState.CLAIMED
             assert claimed, f"prefetched {prefetched_id} is {execution.state}"
             needs = t.jobs[execution.job_id].spec.terms.needs.resources
-            assert amount == needs, f"{prefetched_id} is to get another amount"
+            assert amount == needs, f"{prefetched_id} is to take over another amount"
         waiting = [prefetched_id for prefetched_id, _ in entry.prefetched.values()]
         behind = [i for i in entry.held if t.executions[i].execution.behind in entry.held]
-        assert sorted(waiting) == sorted(behind), f"what {worker_id} prefetched drifted"
+        assert sorted(waiting) == sorted(behind), f"prefetched executions of {worker_id} drifted"
     for worker_id in t.fleet.spare:
         poll = t.fleet.workers[worker_id].poll
         assert poll is not None, f"{worker_id} prefetches without a poll"
@@ -181,24 +179,22 @@ def _check_queues(t: SchedulerState) -> None:
         assert queue.running == len(runs), f"running of queue {name} drifted"
         if queue.queue.max_workers is None:
             runs = []
-        assert list(queue.runs) == runs, f"what runs of queue {name} drifted"
+        assert list(queue.runs) == runs, f"executions of queue {name} drifted"
 
 
 def _check_keys(t: SchedulerState) -> None:
     for key, group in t.concurrency_keys.groups.items():
-        assert group.holders or group.waiting, f"empty key group {key}"
+        assert group.holders or group.waiting, f"unused concurrency key {key}"
         for job_id in group.holders:
             job = t.jobs[job_id]
             assert job.life.state is not JobState.PENDING, f"pending job {job_id} holds a slot"
-        class_queue = dict.fromkeys(group.queue)
+        queued = dict.fromkeys(group.queue)
         for job_id in group.waiting:
             job = t.jobs[job_id]
-            assert job.order_key() in class_queue, (
-                f"{job_id} waits for its key and is not in its line"
-            )
-            queues = job.life.state is JobState.QUEUED or job_id in t.groups.entries
-            assert queues, f"{job_id} waits for its key"
-            assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"
+            assert job.order_key() in queued, f"{job_id} waits for its key and is not in its queue"
+            waits = job.life.state is JobState.QUEUED or job_id in t.groups.entries
+            assert waits, f"{job_id} waits for its key and is {job.life.state}"
+            assert job.class_index == NO_CLASS, f"{job_id} is in two queues"
 
 
 def _check_class_queues(t: SchedulerState) -> None:
@@ -212,25 +208,21 @@ def _check_class_queues(t: SchedulerState) -> None:
             assert job_class.queue.queue.name == entry.spec.terms.queue
         elif entry.life.state is JobState.QUEUED:
             group = t.concurrency_keys.group_of(entry)
-            assert group is not None, f"queued job {job_id} is in no line"
-            assert job_id in group.waiting, f"queued job {job_id} is in no line"
+            assert group is not None, f"queued job {job_id} is in no queue"
+            assert job_id in group.waiting, f"queued job {job_id} is in no queue"
     for job_class in t.ready_queue.classes:
-        assert job_class.waiting == waiting.get(job_class.index, 0), "a line's length drifted"
-        stands = bool(job_class.waiting or job_class.spilled)
-        assert bool(t.ready_queue.ready & job_class.bit) == stands
-        for account in _check_shares(t, job_class):
+        assert job_class.waiting == waiting.get(job_class.index, 0), "a class's length drifted"
+        is_ready = bool(job_class.waiting or job_class.spilled)
+        assert bool(t.ready_queue.ready & job_class.bit) == is_ready
+        for account in _check_accounts(t, job_class):
             accounts[id(account)] = account
-        fifo_groups = job_class.fifo_groups.values()
-        assert job_class.waiting == sum(fifo_group.in_memory for fifo_group in fifo_groups), (
-            "a lane's length drifted"
-        )
-        assert job_class.spilled == sum(fifo_group.spilled for fifo_group in fifo_groups), (
-            "a shelf's length drifted"
-        )
+        groups = job_class.fifo_groups.values()
+        assert job_class.waiting == sum(group.in_memory for group in groups), "a group drifted"
+        assert job_class.spilled == sum(group.spilled for group in groups), "a group drifted"
     for account in accounts.values():
-        assert account.ready == account.waiting & account.allowed, "a party's quota drifted"
-        assert list(account.heads) == sorted(account.heads), "a party's lines are out of order"
-        assert len(account.heads) == len(account.class_queues), "a line has no seat, or two"
+        assert account.ready == account.waiting & account.allowed, "an account's quota drifted"
+        assert list(account.heads) == sorted(account.heads), "an account's heads are out of order"
+        assert len(account.heads) == len(account.class_queues), "a queue has no head, or two"
 
 
 def _check_work(t: SchedulerState) -> None:
@@ -240,35 +232,29 @@ def _check_work(t: SchedulerState) -> None:
             work[entry.queue_number] = work.get(entry.queue_number, 0) + entry.estimate
     for job_class in t.ready_queue.classes:
         for number, class_queue in job_class.class_queues.items():
-            assert class_queue.work == work.get(number, 0), "the work of a line drifted"
+            assert class_queue.work == work.get(number, 0), "the work of a class queue drifted"
 
 
-def _check_shares(t: SchedulerState, job_class: JobClass) -> Iterable[Account]:
-    """The lines of a class, over all parties, are the class; and parties know what waits."""
+def _check_accounts(t: SchedulerState, job_class: JobClass) -> Iterable[Account]:
+    """Checks a class against its queues in all accounts, and returns the accounts."""
     accounts = {
         id(account): account
         for tenant in t.tenants.entries
         for account in (t.ready_queue.order.account(tenant, job_class.queue),)
     }
-    class_queues = [
+    queues = [
         account.class_queues[job_class.index]
         for account in accounts.values()
         if job_class.index in account.class_queues
     ]
-    assert job_class.waiting == sum(class_queue.waiting for class_queue in class_queues), (
-        "a line's length drifted"
-    )
-    assert job_class.spilled == sum(class_queue.spilled for class_queue in class_queues), (
-        "a line's shelf drifted"
-    )
+    assert job_class.waiting == sum(queue.waiting for queue in queues), "a queue's length drifted"
+    assert job_class.spilled == sum(queue.spilled for queue in queues), "a queue's length drifted"
     for account in accounts.values():
         has = job_class.index in account.class_queues
-        assert bool(account.waiting & job_class.bit) == has, "a party's bits drifted"
-    for class_queue in class_queues:
-        assert class_queue.head_entry is not None, "a line has no seat"
-        assert class_queue.head_entry[1] <= t.ready_queue.head(class_queue), (
-            "a line is seated behind its head"
-        )
+        assert bool(account.waiting & job_class.bit) == has, "an account's bits drifted"
+    for queue in queues:
+        assert queue.head_entry is not None, "a class queue has no head entry"
+        assert queue.head_entry[1] <= t.ready_queue.head(queue), "a head entry is behind its head"
     return accounts.values()
 
 
@@ -291,34 +277,33 @@ def _check_tenants(t: SchedulerState) -> None:
             for i, x in t.executions.items()
             if t.jobs[x.execution.job_id].spec.terms.tenant == name
         ]
-        assert sorted(tenant.held) == sorted(mine), f"what tenant {name} holds drifted"
+        assert sorted(tenant.held) == sorted(mine), f"executions of tenant {name} drifted"
         if tenant.tenant.quota is not None:
-            assert tenant.used == total(tenant.held.values()), f"use of {name} drifted"
+            assert tenant.used == total(tenant.held.values()), f"usage of {name} drifted"
 
 
 def _check_spill_queues(t: SchedulerState) -> None:
-    shelves = 0
+    spilled_groups = 0
     for job_class in t.ready_queue.classes:
         for key, fifo_group in job_class.fifo_groups.items():
-            assert fifo_group.in_memory or fifo_group.spilled, f"empty lane {key}"
+            assert fifo_group.in_memory or fifo_group.spilled, f"empty FIFO group {key}"
             assert (fifo_group.class_index, fifo_group.key) == (job_class.index, key)
             if fifo_group.spilled:
-                shelves += 1
-                assert t.ready_queue.by_spill_queue.get(fifo_group.spill_queue) is fifo_group, (
-                    "a shelf that nobody finds"
-                )
-                assert fifo_group.spill_marker in list(
-                    t.ready_queue.queue_of_group(fifo_group).jobs
-                ), "a shelf without a mark"
-    assert t.ready_queue.spilled_groups == shelves, "the number of shelves drifted"
+                spilled_groups += 1
+                found = t.ready_queue.by_spill_queue.get(fifo_group.spill_queue)
+                assert found is fifo_group, f"the spill queue of {key} is not found"
+                keys = list(t.ready_queue.queue_of_group(fifo_group).jobs)
+                assert fifo_group.spill_marker in keys, f"{key} has no spill marker"
+    assert t.ready_queue.spilled_groups == spilled_groups, "the number of spill queues drifted"
     for entry in t.jobs.values():
         if entry.life.line:
-            assert entry.life.state is JobState.QUEUED, f"{entry.id} moved and is on the shelf"
+            assert entry.life.state is JobState.QUEUED, f"{entry.id} is spilled and not queued"
             own = t.ready_queue.fifo_group(entry.spec.terms)
-            assert own is not None, f"{entry.id} is on a shelf and in no lane"
-            # A line of an earlier program is of several lanes, and forgotten when all are back.
+            assert own is not None, f"{entry.id} is spilled and in no FIFO group"
+            # A spill queue written by an older version is split into several, and not known once
+            # all its jobs are back.
             if entry.life.line == t.ready_queue.spill_queue_of(own):
-                assert entry.life.line in t.ready_queue.by_spill_queue, f"{entry.id} is on no shelf"
+                assert entry.life.line in t.ready_queue.by_spill_queue, f"{entry.id} is not spilled"
 
 
 def _check_depth(t: SchedulerState) -> None:
@@ -353,17 +338,17 @@ def _check_schedules(t: SchedulerState) -> None:
         assert (entry.next_at is None) == (entry.due_at is None)
         if entry.next_at is not None:
             assert entry.next_at > schedule.state.watermark, f"{schedule_id} would fire again"
-    assert not t.schedule_index.ended_origins, "a run's end went unnoticed"
+    assert not t.schedule_index.ended_origins, "a run's end was not handled"
 
 
 def _check_triggers(t: SchedulerState) -> None:
-    assert not t.trigger_index.ended_jobs, "a job's end was told to nobody"
+    assert not t.trigger_index.ended_jobs, "a job's end was not handled"
     windows = [
         window for entry in t.trigger_index.entries.values() for window in entry.windows.values()
     ]
     assert t.trigger_index.open_windows == len(windows), "the number of open windows drifted"
     assert t.trigger_index.buffered_bytes == sum(window.data_bytes for window in windows), (
-        "what is held drifted"
+        "the size of buffered events drifted"
     )
     for trigger_id, entry in t.trigger_index.entries.items():
         rule = entry.trigger.definition

@@ -1,8 +1,8 @@
 """Classes of alike jobs, their queues by account, arrival rates, and the order policy's protocol.
 
-A class is a queue and needs: a worker has free capacity for the first job of a class or for none
-of it. An account is who competes for a share; it has one queue of jobs for each class.
-Class queues are sorted by their first jobs, in blocks with a mask of classes.
+A class is a queue and needs: a worker has free capacity for the first job of a class or for none of
+it. An account is who competes for a share (a tenant, or a tenant and queue); it has one queue of
+jobs for each class. Class queues are sorted by their first jobs, in blocks with a mask of classes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from rota.core.model import Instant, Millis, Needs, Spec, has_preference
 from rota.core.ready_queue.merge_queue import FifoGroup, FifoGroupKey, MergeQueue
 
 HEAD_BLOCK_MAX = 16
-"""A block is split when it is twice as long: about the root of the most lines expected."""
+"""A block is split when it is twice as long: about the root of the most class queues expected."""
 
 
 class HasClassBit(Protocol):
-    """Whatever is of one class."""
+    """Anything that belongs to one class."""
 
     bit: int
 
 
 L = TypeVar("L", bound=HasClassBit)
 HeadEntry: TypeAlias = tuple[int, OrderKey, int, L]
-"""(rank, or length; the job; the line's number, which tells equals apart; the line)."""
+"""(rank, or length; key of the job; number of the class queue, which breaks ties; class queue)."""
 
 
 class _HeadBlock(Generic[L]):
@@ -50,7 +50,7 @@ class _HeadBlock(Generic[L]):
 
 
 class ClassHeads(Generic[L]):
-    """Seats in order; each line has one."""
+    """Head entries of class queues, sorted, in blocks with a mask of classes for fast search."""
 
     __slots__ = ("_block_max", "_blocks", "firsts")
 
@@ -58,7 +58,7 @@ class ClassHeads(Generic[L]):
         self._block_max = block_max
         self._blocks: list[_HeadBlock[L]] = []
         self.firsts: list[HeadEntry[L]] = []
-        """The first seat of each block."""
+        """First entry of each block."""
 
     def __iter__(self) -> Iterator[HeadEntry[L]]:
         for block in self._blocks:
@@ -68,11 +68,11 @@ class ClassHeads(Generic[L]):
         return sum(len(block.entries) for block in self._blocks)
 
     def least(self) -> int:
-        """The rank or length that comes before all; below zero: there is nobody."""
+        """Smallest rank or length; -1: there are no entries."""
         return self.firsts[0][0] if self.firsts else -1
 
     def first(self, mask: int) -> HeadEntry[L] | None:
-        """The first whose line is of these classes."""
+        """First entry whose class is in the mask."""
         for block in self._blocks:
             if block.mask & mask:
                 for head in block.entries:
@@ -82,7 +82,6 @@ class ClassHeads(Generic[L]):
         return None
 
     def add(self, head: HeadEntry[L]) -> None:
-        """It has its place from now on."""
         if not self._blocks:
             self._blocks.append(_HeadBlock([head]))
             self.firsts.append(head)
@@ -101,7 +100,6 @@ class ClassHeads(Generic[L]):
             self.firsts.insert(at + 1, rear[0])
 
     def remove(self, head: HeadEntry[L]) -> None:
-        """It has none any more."""
         at = self._find(head)
         heads = self._blocks[at].entries
         del heads[bisect_left(heads, head)]
@@ -111,13 +109,13 @@ class ClassHeads(Generic[L]):
             del self._blocks[at], self.firsts[at]
 
     def move(self, before: HeadEntry[L], after: HeadEntry[L]) -> None:
-        """A line has its place there from now on, and not where it was."""
+        """Moves a class queue from one position to another."""
         if len(self._blocks) > 1:
             self.remove(before)
             self.add(after)
             return
         heads = self._blocks[0].entries
-        # Whoever goes mostly was the first of all, and the next of its line is the last.
+        # Mostly, the entry was the first, and the next job of its class queue is the last one.
         del heads[0 if heads[0] is before else bisect_left(heads, before)]
         if heads and heads[-1] < after:
             heads.append(after)
@@ -126,20 +124,20 @@ class ClassHeads(Generic[L]):
         self.firsts[0] = heads[0]
 
     def _find(self, head: HeadEntry[L]) -> int:
-        """The block in which the seat is, or would be."""
+        """Index of the block that the entry is in, or would be."""
         firsts = self.firsts
         return 0 if len(firsts) == 1 else (bisect_right(firsts, head) or 1) - 1
 
 
 EVERY_CLASS = -1
-"""All bits: nothing is ruled out."""
+"""All bits set: no class is excluded."""
 LENGTHS_MAX = 8
-"""A block of lines by length is split when it is twice as long. Who is asked for here fits beside
-others, so it is of few classes; and those wait less than the rest, and are the last of a length."""
+"""Block size for class queues by length. Only jobs that fit beside others are searched for here, so
+they are of few classes; they wait less than the others, and are the last of a length."""
 
 
 class CandidateMachines:
-    """The kinds of workers that could run the jobs of a class."""
+    """Classes of workers that could run the jobs of a job class."""
 
     __slots__ = ("indexes", "machine_classes", "rivals", "stamp")
 
@@ -147,15 +145,16 @@ class CandidateMachines:
         self.machine_classes = machines
         self.indexes = [machine.index for machine in machines]
         self.rivals = 0
-        """Bits of the classes that could use any of them."""
+        """Bits of the job classes that could use any of them."""
         for machine in machines:
             self.rivals |= machine.can_mask
         self.stamp = stamp
-        """What of fleet and classes this was computed for; kept by placement.py."""
+        """Versions of fleet and classes that this was computed for; kept by placement/fleet.py."""
 
 
 class JobClass:
-    """Jobs that a worker has room for or not, all alike: one queue, the same needs."""
+    """Class of alike jobs: one queue, the same needs. A worker has room for all of them or for
+    none."""
 
     __slots__ = (
         "arrived",
@@ -182,31 +181,31 @@ class JobClass:
         self.queue = queue
         self.needs = needs
         self.has_preference = has_preference(needs.affinity) or needs.copies > 1
-        """Whether a worker with room is not as good as any other (locality.py)."""
+        """Whether workers that fit differ in value for the jobs (placement/affinity.py)."""
         self.waiting = 0
-        """Jobs in line."""
+        """Jobs in its class queues."""
         self.spilled = 0
-        """Jobs that are on the shelf."""
+        """Spilled jobs."""
         self.arrived = self.arrived_work = 0
-        """Jobs that came to stand in line or on the shelf, and how long they are expected to run
-        together; arrivals.py makes rates of it."""
+        """Jobs that arrived in its queues, spilled ones too, and the sum of their expected run
+        times; `ArrivalRates` makes rates of them."""
         self.fifo_groups: dict[FifoGroupKey, FifoGroup] = {}
-        """Those with jobs in line or on the shelf."""
+        """Those with jobs in memory or spilled."""
         self.class_queues: dict[int, ClassQueue] = {}
-        """By number: one for each party that has jobs of the class."""
+        """By number: one for each account that has jobs of the class."""
         self.offers: list[tuple[int, int, str, int]] = []
-        """Workers that may fit, best first; kept by placement.py."""
+        """Heap of workers that may fit, best first; kept by placement/fleet.py."""
         self.cursor = -1
-        """How far placement.py has read the log of opened workers for this class."""
+        """How far placement/fleet.py has read its log of offers for this class."""
         self.machines: CandidateMachines | None = None
         self.share = 0.0
-        """The part of the fleet that one job takes, of what it takes the most of."""
+        """Dominant share of the fleet that one job takes."""
         self.share_of_capacity: object = None
-        """The fleet's capacity for which that was computed."""
+        """Capacity of the fleet for which that was computed."""
 
 
 class ClassQueue:
-    """The jobs of one class and one party, in order."""
+    """Class queue: the waiting jobs of one class and one account, in order (a priority queue)."""
 
     __slots__ = (
         "bit",
@@ -235,34 +234,36 @@ class ClassQueue:
         self.job_class = job_class
         self.bit = job_class.bit
         self.rank = rank
-        """What comes before the places of its jobs: of its queue, under some orders."""
+        """Sorts class queues before the keys of their jobs: the queue's priority, under some
+        orders."""
         self.tenant = tenant
-        """One of the tenants whose jobs are in it: that of the first job that came."""
+        """Tenant of the first job that was added; there may be jobs of others."""
         self.jobs = jobs
         self.first: OrderKey | None = None
-        """The head of the line; None: to be looked up again."""
+        """Key of the head; None: to be looked up again."""
         self.waiting = 0
-        """Jobs in line; the row may hold more entries than that, stale ones."""
+        """Jobs in it; `jobs` may have more entries than that, because stale ones stay."""
         self.work: Millis = 0
-        """How long they are expected to run together."""
+        """Sum of their expected run times."""
         self.spilled = 0
-        """Jobs that are on the shelf."""
+        """Spilled jobs that belong to it."""
         self.estimate: Millis = 0
-        """How long its jobs are expected to run, if it is the same for all of them."""
+        """Expected run time of its jobs, if it is the same for all."""
         self.is_mixed = False
-        """Whether it is not."""
+        """Whether expected run times differ."""
         self.short: list[tuple[Millis, OrderKey]] | None = None
-        """The jobs by expected length; None: to be made when somebody asks for short ones."""
+        """Heap of its jobs by expected length; None: to be made when short jobs are searched
+        for."""
         self.stuck: OrderKey | None = None
-        """The head that went first and did not fit; `stuck_since` when."""
+        """The head that was tried and did not fit; `stuck_since` is when."""
         self.stuck_since: Instant = 0
         self.head_entry: QueueHead | None = None
-        """Its entry among the party's heads."""
+        """Its entry in `Account.heads`."""
         self.length_entry: QueueHead | None = None
-        """Its entry among the party's lines by length."""
+        """Its entry in `Account.by_length`."""
 
     def note_length(self, estimate: Millis, about: Millis, key: OrderKey) -> None:
-        """A job comes that is expected to run so long, or about so long."""
+        """Notes that a job comes with this expected run time, and with this coarse one."""
         if not self.waiting:
             self.estimate, self.is_mixed, self.short = estimate, False, None
         elif estimate != self.estimate:
@@ -273,20 +274,20 @@ class ClassQueue:
 
 QueueHead: TypeAlias = HeadEntry[ClassQueue]
 FindHead: TypeAlias = Callable[[ClassQueue], OrderKey]
-"""The first entry of a line that has one."""
+"""Finds the head of a class queue that is not empty."""
 ShortJob: TypeAlias = tuple[Millis, OrderKey, Millis]
-"""(about how long, the job, how long), the first never more than the last."""
+"""(coarse length, key of the job, length); the first is never more than the last."""
 FindShortest: TypeAlias = Callable[[ClassQueue], ShortJob | None]
-"""About the shortest job of a line in memory."""
+"""Finds about the shortest job of a class queue in memory."""
 
 
 class FreeTime(Protocol):
-    """For how long there is room on workers that wait, behind those who have places there."""
+    """Free time on waiting workers until the start of jobs that have a reservation there."""
 
     free: int
-    """Bits of the classes that may run as long as they like."""
+    """Bits of the classes whose jobs may run for any time."""
     longest: Millis
-    """The most that the others may run."""
+    """Longest time for which jobs of other classes may run."""
 
     def time_for(self, job_class: JobClass) -> Millis:
         """How long a job of the class may run where it fits."""
