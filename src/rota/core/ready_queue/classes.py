@@ -295,32 +295,32 @@ class FreeTime(Protocol):
 
 
 class Account:
-    """Lines that are served as one: no rule of the order tells them apart but their heads.
+    """Account: competes for a share; its class queues differ for the order policy by heads alone.
 
-    The lines are kept sorted by their heads, so that the first of those a worker has room for is
-    found without comparing them all. An entry may be too early, since a head that has left is not
-    looked for before its line is asked; it is never too late.
+    The class queues are sorted by their heads, so that the first with a job that a worker has room
+    for is found without comparing all. An entry in `heads` may be too early, because the next head
+    is looked up only when its class queue is asked; it is never too late.
     """
 
     __slots__ = ("allowed", "by_length", "class_queues", "heads", "ready", "waiting")
 
     def __init__(self) -> None:
         self.class_queues: dict[int, ClassQueue] = {}
-        """By number of class."""
+        """By class index."""
         self.heads: ClassHeads[ClassQueue] = ClassHeads()
         self.by_length: ClassHeads[ClassQueue] | None = None
-        """By the shortest job of each; None: nobody has asked yet."""
+        """Class queues by their shortest job; None: not asked for yet."""
         self.waiting = 0
-        """Bits of the classes with jobs in line or on the shelf."""
+        """Bits of the classes with waiting or spilled jobs."""
         self.allowed = EVERY_CLASS
-        """Bits of the classes that quotas leave room for."""
+        """Bits of the classes that quotas allow."""
         self.ready = 0
-        """Bits of the classes that may go: waiting and allowed."""
+        """Bits of the classes that may start: waiting and allowed."""
 
     # By head
 
     def set_head(self, class_queue: ClassQueue, key: OrderKey) -> None:
-        """The head of the line is this, or comes later."""
+        """Sets the position of a class queue: its head is this key, or comes later."""
         before, after = (
             class_queue.head_entry,
             (class_queue.rank, key, class_queue.number, class_queue),
@@ -332,7 +332,7 @@ class Account:
             self.heads.move(before, after)
 
     def remove_head(self, class_queue: ClassQueue) -> None:
-        """The line has nobody in it any more."""
+        """Removes an empty class queue."""
         if class_queue.head_entry is not None:
             self.heads.remove(class_queue.head_entry)
             class_queue.head_entry = None
@@ -340,12 +340,12 @@ class Account:
             self._remove_length_entry(class_queue)
 
     def first(self, mask: int, head: FindHead) -> ClassQueue | None:
-        """The line among these classes whose head comes first."""
+        """Class queue, among these classes, with the first head."""
         mask &= self.ready
         heads = self.heads
         if heads.firsts:
             _, key, _, class_queue = heads.firsts[0]
-            # Mostly it is the first of all, and sits where it should.
+            # Mostly the first entry is the one, and is up to date.
             if class_queue.bit & mask and class_queue.first is key:
                 return class_queue
         while (found := heads.first(mask)) is not None:
@@ -359,7 +359,7 @@ class Account:
     # By length
 
     def note_length(self, class_queue: ClassQueue, length: Millis, key: OrderKey) -> None:
-        """A job of the line is as short as this."""
+        """Notes that a job of the class queue is as short as this."""
         if self.by_length is not None:
             head = class_queue.length_entry
             if head is None or (length, key) < head[:2]:
@@ -381,18 +381,18 @@ class Account:
         class_queue.length_entry = None
 
     def shortest(self, mask: int, free_time: FreeTime, shortest: FindShortest) -> QueueHead | None:
-        """The shortest job of these classes for which there is time."""
+        """Entry of the shortest job of these classes for which there is free time."""
         mask &= self.ready
         if self.by_length is None:
             self._sort_by_length(shortest)
         heads = self.by_length
         assert heads is not None
         if heads.least() > free_time.longest:
-            mask &= free_time.free  # nobody is short enough: most often that is so, and asked first
+            mask &= free_time.free  # the common case, so it is tested first: no job is that short
         while mask and (head := heads.first(mask)) is not None:
             length, key, _, class_queue = head
             if length > free_time.longest and mask & ~free_time.free:
-                mask &= free_time.free  # all that follow are as long
+                mask &= free_time.free  # no later entry is shorter
                 continue
             time = free_time.time_for(class_queue.job_class)
             if length > time:
@@ -418,7 +418,8 @@ class Account:
 
 
 class QueueHandle:
-    """Where jobs of the same terms stand. Void when nobody is left in the lane."""
+    """Handle of the class queue for jobs with the same terms; void when their FIFO group is
+    empty."""
 
     __slots__ = ("account", "fifo_group", "job_class", "queue")
 
@@ -429,13 +430,13 @@ class QueueHandle:
         self.fifo_group = fifo_group
 
     def leave_first(self, entry: JobEntry) -> bool:
-        """The head of the line, a job of these terms, leaves it; the next has its seat at once.
+        """Removes the head, a job with these terms, and sets the position of the next one at once.
 
-        False: it does not, for it is not the head, or the last, or there is more to note.
+        False: not done, because the job is not the head, or the last, or there is more to update.
         """
         class_queue, fifo_group, job_class = self.queue, self.fifo_group, self.job_class
         first, jobs, waiting = class_queue.first, class_queue.jobs, class_queue.waiting
-        # As many entries as jobs: each means something, and none is a mark.
+        # As many entries as jobs, so none is stale, and none is a spill marker.
         if first is None or first[2] != entry.id or waiting < 2 or jobs.size != waiting:
             return False
         if fifo_group.in_memory < 2:
@@ -453,9 +454,9 @@ class QueueHandle:
         return True
 
     def add_behind(self, first: JobEntry, entries: Sequence[JobEntry]) -> bool:
-        """Jobs of these terms stand in line, each behind the one before, the first among them.
+        """Adds alike jobs at the end of the class queue, in order; `first` is one of them.
 
-        False: they do not; they are few, or there is more to note of each.
+        False: not done, because they are few, or there is more to update for each.
         """
         class_queue, fifo_group, job_class = self.queue, self.fifo_group, self.job_class
         count, estimate = len(entries), first.estimate
@@ -479,84 +480,85 @@ class QueueHandle:
 
 
 class OrderPolicy(Protocol):
-    """Who goes first. It knows parties and bits of classes, never jobs but by their place."""
+    """Order policy: decides which account goes first. It knows jobs by their sort keys alone."""
 
     def sort_key(self, spec: Spec) -> int:
-        """What the job is sorted by inside its party, before arrival; the same for ever."""
+        """Sort key of the job inside its account, before arrival; it never changes."""
         ...
 
     def account(self, tenant: str, queue: QueueEntry) -> Account:
-        """Those with whom such jobs stand."""
+        """Account of jobs of this tenant and queue."""
         ...
 
     def rank(self, queue: QueueEntry) -> int:
-        """What its lines are sorted by inside their party before the places of jobs."""
+        """Sorts the queue's class queues inside an account before the keys of their jobs."""
         ...
 
     def coarse_length(self, length: Millis) -> Millis:
-        """No more than the length: jobs with the same are equally short to those who seek some."""
+        """Coarse length, at most the length: jobs with equal ones count as equally short."""
         ...
 
     def add_class(self, account: Account, bit: int, now: Instant) -> None:
-        """The party has jobs of this class now."""
+        """Notes that the account has jobs of this class now."""
         ...
 
     def remove_class(self, account: Account, bit: int) -> None:
-        """The party has no jobs of this class any more."""
+        """Notes that the account has no jobs of this class any more."""
         ...
 
     def allow(self, tenant: str, bits: int, now: Instant) -> None:
-        """Quotas leave room for these classes of the tenant and no others."""
+        """Allows these classes of the tenant, and no others, as its quota says."""
         ...
 
     def first(self, mask: int, head: FindHead) -> ClassQueue | None:
-        """The line, among these classes, whose head goes first."""
+        """Class queue, among these classes, whose head goes first."""
         ...
 
     def only(self, mask: int) -> Account | None:
-        """The party that has any of these classes ready, if there is just one."""
+        """Account that has any of these classes ready, if there is just one."""
         ...
 
     def in_turn(self, mask: int) -> Iterator[Sequence[Account]]:
-        """Parties that have these classes ready, those first that go first; level ones together."""
+        """Accounts that have these classes ready, in order; those that are equal come together."""
         ...
 
     def charge(self, account: Account, share: float, span: ChargedTime, count: int = 1) -> float:
-        """So many jobs start, one after the other, that take this share of the fleet each.
+        """Charges the account for starts of `count` jobs that take this share of the fleet each.
 
-        Answers what a millisecond costs any of them.
+        Returns the charge of one of them per millisecond.
         """
         ...
 
     def charge_more(self, account: Account, rate: float, by: int) -> None:
-        """What was charged for was too little by so many milliseconds, or too much."""
+        """Charges for so many milliseconds more, or less, than was expected."""
         ...
 
     def settle_charge(
         self, account: Account, rate: float, span: ChargedTime, count: int = 1
     ) -> None:
-        """So many jobs that cost this and were charged until `span` ends have ended now."""
+        """Corrects the charge of `count` jobs that end now and were charged until the end of
+        `span`."""
         ...
 
     def update_queue(self, queue: QueueEntry) -> None:
-        """The queue's priority or weight is another."""
+        """Follows a change of the queue's priority or weight."""
         ...
 
     def follow_clock(self, by: Millis) -> None:
-        """The clock was set by so much."""
+        """Follows a change of the system clock."""
         ...
 
     def needs_reset(self, now: Instant) -> bool:
-        """Whether its figures have grown so large that it has to begin anew."""
+        """Whether its numbers have grown so large that they must be computed anew."""
         ...
 
 
 ChargedTime: TypeAlias = tuple[Instant, Instant]
-"""(now, when it will probably have ended)."""
+"""(now, expected end)."""
 
 
 class ArrivalCount:
-    """What had come in of a class until a time."""
+    """Totals of a class's arrivals at a time."""
 
     __slots__ = ("at", "jobs", "work")
 
@@ -567,30 +569,31 @@ class ArrivalCount:
 
 
 class ArrivalRates:
-    """Notes of the last minutes."""
+    """Arrival rates of classes, from samples of the last minutes."""
 
     def __init__(self, now: Instant) -> None:
         self.due = now
-        """When the counters are noted next."""
+        """When the counters are sampled next."""
         self._notes: dict[int, tuple[JobClass, deque[ArrivalCount]]] = {}
         self._began = now
 
     def note(self, classes: Sequence[JobClass], now: Instant) -> None:
-        """Notes how far all counters are."""
+        """Samples all counters."""
         self.due = now + ARRIVALS_EVERY_MS
         for job_class in classes:
             known = self._notes.get(job_class.index)
             if known is None or known[0] is not job_class:
-                # A class that was not there at the last note began with nothing.
+                # A class that was not there at the last sample began with nothing.
                 first = ArrivalCount(max(self._began, now - ARRIVALS_EVERY_MS), 0, 0)
                 known = (job_class, deque([first], ARRIVALS_NOTED))
                 self._notes[job_class.index] = known
             known[1].append(ArrivalCount(now, job_class.arrived, job_class.arrived_work))
 
     def rate(self, job_class: JobClass, now: Instant) -> tuple[float, float]:
-        """(jobs, seconds of work) that came in each second, over the last five minutes.
+        """(jobs, seconds of work) that arrived per second, over the last five minutes.
 
-        Without the moment in which the most came: a batch is no stream, and will not come again.
+        The interval with the most arrivals is left out: a batch is no stream, and will not come
+        again.
         """
         known = self._notes.get(job_class.index)
         if known is None or known[0] is not job_class:
@@ -606,7 +609,7 @@ class ArrivalRates:
         return jobs / seconds, work / 1000 / seconds
 
     def start_over(self, classes: Sequence[JobClass], now: Instant) -> None:
-        """What there is by now did not come in: it was loaded, or the clock was set."""
+        """Resets all counters: jobs that are there were loaded, or the clock was set."""
         self._notes.clear()
         self._began = self.due = now
         for job_class in classes:

@@ -1,9 +1,9 @@
 """Ready queue: the priority queue of jobs that wait for a worker, and the choice of the next.
 
 A decision looks at the first job of each class queue only, so its cost does not depend on how many
-wait. Classes are numbered, and a set of classes is the bits of one integer. Whose first job goes
-first is for the order policy to say. The rear of a long FIFO group may be spilled to the store; a
-marker stands in its place, so that nobody who comes after the spilled jobs goes before them. What
+wait. Classes are numbered, and a set of classes is the bits of one integer. The order policy
+decides whose first job goes first. The rear of a long FIFO group may be spilled to the store; a
+marker stands in its place, so that no job that comes after the spilled ones goes before them. What
 jobs with equal terms have in common is cached, by the identity of their terms.
 """
 
@@ -34,7 +34,7 @@ from rota.core.runtime_estimates import RuntimeEstimates
 
 
 class TermsEntry:
-    """Jobs of the same terms, waiting and running."""
+    """Terms entry: what all jobs of the same terms have in common, looked up once."""
 
     __slots__ = (
         "_length",
@@ -52,49 +52,49 @@ class TermsEntry:
 
     def __init__(self, terms: Terms, queue: QueueEntry, tenant: TenantEntry, depth: Depth) -> None:
         self.terms = terms
-        """Kept, so that no other terms can have their identity."""
+        """Kept, so that no other terms can have the same identity."""
         self.name: JobName = (terms.tenant, terms.name)
-        """By which what they take is learned (runtimes.py)."""
+        """Key of run time estimates and usage statistics."""
         self.resources = terms.needs.resources
         self.queue = queue
         self.tenant = tenant
         self.handle: QueueHandle | None = None
-        """Where they last stood in line; ordering.py sees to it."""
+        """Where they were queued last; kept by `ReadyQueue`."""
         self._of_queue, self._of_tenant = depth, tenant.depth
-        """How many jobs there are by state: of the queue, and of the tenant (depths.py)."""
+        """Counts of jobs by state, of the queue and of the tenant."""
         self.is_plain = (
             not terms.preemptible
             and terms.needs.affinity is None
             and not has_limits(queue)
             and tenant.tenant.quota is None
         )
-        """Whether nobody waits for what such jobs hold but whoever comes next."""
+        """Whether only the next job in order can use what such a job gives back."""
 
         self._length: Millis = 0
-        """How long one of them will probably run, and as of which change of what is known."""
+        """Expected run time, as of `_length_as_of` changes of the estimates."""
         self._length_as_of = -1
 
     def estimate(self, runtimes: RuntimeEstimates) -> Millis:
-        """How long one of them will probably run: most of what is learned changes nothing."""
+        """Expected run time of one of them, cached because most runs do not change it."""
         if self._length_as_of != runtimes.changes:
             self._length, self._length_as_of = runtimes.estimate(self.terms), runtimes.changes
         return self._length
 
     def account(self, order: OrderPolicy) -> Account:
-        """Whom the order charges for them."""
+        """Account that the order policy charges for them."""
         handle = self.handle
-        # A party in which nobody waits may have been forgotten since.
+        # An account without waiting jobs may have been forgotten since.
         if handle is not None and handle.account.class_queues:
             return handle.account
         return order.account(self.terms.tenant, self.queue)
 
     def count_queued(self, count: int = 1) -> None:
-        """So many more of them are queued."""
+        """Counts so many more of them as queued."""
         self._of_queue.queued += count
         self._of_tenant.queued += count
 
     def count_started(self, count: int = 1) -> None:
-        """So many of those that were queued are running."""
+        """Counts so many queued ones as running."""
         depth = self._of_queue
         depth.queued -= count
         depth.running += count
@@ -103,13 +103,13 @@ class TermsEntry:
         depth.running += count
 
     def count_ended(self, count: int = 1) -> None:
-        """So many of those that were running are gone."""
+        """Counts so many running ones as gone."""
         self._of_queue.running -= count
         self._of_tenant.running -= count
 
 
 class TermsCache:
-    """All kinds that were seen lately."""
+    """Cache of terms entries."""
 
     __slots__ = ("_depths", "_most", "_queues", "_tenants", "entries")
 
@@ -128,7 +128,7 @@ class TermsCache:
         """By the identity of their terms."""
 
     def of(self, terms: Terms) -> TermsEntry:
-        """The kind of jobs with these terms, whose queue there is."""
+        """Terms entry for these terms; their queue must exist."""
         terms_entry = self.entries.get(id(terms))
         return (
             self._make(terms)
@@ -137,8 +137,8 @@ class TermsCache:
         )
 
     def forget(self) -> None:
-        """What was looked up may be out of date: a queue or tenant has other limits, or all stand
-        in line anew."""
+        """Forgets everything: the limits of a queue or tenant changed, or all jobs are queued
+        anew."""
         self.entries.clear()
 
     def _make(self, terms: Terms) -> TermsEntry:
@@ -153,7 +153,7 @@ class TermsCache:
 
 
 def make_order(policy: Policy, tenants: Tenants, now: Instant, queues_kept: int) -> OrderPolicy:
-    """The order, nobody waiting in it yet."""
+    """Creates the order policy, without waiting jobs."""
     if policy.order in (OrderKind.PRIORITY, OrderKind.FIFO):
         return StrictOrder(policy, {entry.tenant.name: EVERY_CLASS for entry in tenants.limited()})
     used: dict[str, float] = {}
@@ -165,28 +165,29 @@ def make_order(policy: Policy, tenants: Tenants, now: Instant, queues_kept: int)
 
 
 SPILL_MARKER = "\0"
-"""What stands in a line for the first job of a lane that is on the shelf has a name that begins so:
-it comes before every id."""
+"""First character of the id in a spill marker, the key that stands for a FIFO group's first spilled
+job: it comes before every id."""
 
 
 def is_spill_marker(entry: OrderKey) -> bool:
-    """Whether it stands for a job on the shelf."""
+    """Whether the key is a spill marker."""
     return entry[2][0] == SPILL_MARKER
 
 
 class ReadyQueue:
-    """All classes, and which of them have jobs in line."""
+    """Ready queue: all classes with their queues, and the choice of the next job (priority
+    queue)."""
 
     def __init__(
         self,
         jobs: Mapping[JobId, JobEntry],
-        terms_entries: TermsCache,
+        terms: TermsCache,
         order: OrderPolicy,
         limits: CoreLimits = CORE_LIMITS,
     ) -> None:
         self._limits = limits
         self._jobs = jobs
-        self._terms = terms_entries
+        self._terms = terms
         self.order = order
         self.classes: list[JobClass] = []
         self._by_key: dict[tuple[str, Needs], JobClass] = {}
@@ -194,34 +195,30 @@ class ReadyQueue:
         self._queues: dict[int, ClassQueue] = {}
         self._queues_made = 0
         self.by_spill_queue: dict[int, FifoGroup] = {}
-        """Lanes with a line in the store, by its number."""
+        """FIFO groups with a spill queue, by its number."""
         self.spilled_groups = 0
-        """How many lanes have jobs on the shelf."""
+        """Number of FIFO groups with spilled jobs."""
         self.spilled = 0
-        """How many jobs are on the shelf."""
+        """Number of spilled jobs."""
         self.refill_candidates: dict[int, FifoGroup] = {}
-        """Lanes with jobs on the shelf that may want some of them back."""
+        """FIFO groups with spilled jobs that may need a refill."""
         self.ready = 0
-        """Bits of the classes with jobs in line or on the shelf."""
+        """Bits of the classes with waiting or spilled jobs."""
         self.new_classes = 0
-        """Bits of classes made since placement.py last looked."""
+        """Bits of classes made since placement looked last."""
         self.class_generation = 0
-        """Grows when a number is given to another class: whoever remembers bits must forget."""
+        """Grows when a class gets the index of another: bits that are cached elsewhere are void."""
         self.classes_made = 0
-        """Classes made so far."""
+        """Number of classes made so far."""
 
     def add(self, entry: JobEntry, terms_entry: TermsEntry, now: Instant) -> JobClass:
-        """The job stands in line."""
+        """Adds a job to its class queue."""
         assert entry.class_index == NO_CLASS
         handle = terms_entry.handle
         if handle is None or not (handle.fifo_group.in_memory or handle.fifo_group.spilled):
             handle = self._find_handle(terms_entry)
-        account, class_queue, fifo_group, job_class = (
-            handle.account,
-            handle.queue,
-            handle.fifo_group,
-            handle.job_class,
-        )
+        account, class_queue = handle.account, handle.queue
+        fifo_group, job_class = handle.fifo_group, handle.job_class
         estimate, key = entry.estimate, (entry.sort_key, entry.spec.arrival_number, entry.id)
         class_queue.jobs.add(key, fifo_group)
         is_usual = estimate == class_queue.estimate or class_queue.is_mixed
@@ -241,14 +238,14 @@ class ReadyQueue:
             and class_queue.first is not head[1]
             and key < class_queue.first
         ):
-            class_queue.first = key  # its seat is too early still, which does no harm
+            class_queue.first = key  # its head entry is still too early, which is allowed
         entry.class_index, entry.queue_number = job_class.index, class_queue.number
         if not account.waiting & job_class.bit:
             self._fill(account, job_class, now)
         return job_class
 
     def add_behind(self, first: JobEntry, entries: Sequence[JobEntry], now: Instant) -> None:
-        """Jobs of the same terms as the first, which stands in line, each behind the one before."""
+        """Adds jobs with the terms of `first`, which is queued, behind it, in order."""
         terms_entry = self._terms.of(first.spec.terms)
         assert terms_entry.handle is not None
         for entry in () if terms_entry.handle.add_behind(first, entries) else entries:
@@ -256,10 +253,10 @@ class ReadyQueue:
             self.add(entry, terms_entry, now)
 
     def _find_handle(self, terms_entry: TermsEntry) -> QueueHandle:
-        """Where such jobs stand, of whom nobody is left in the lane they had."""
+        """Finds the class queue of such jobs, after their FIFO group became empty."""
         terms, queue, handle = terms_entry.terms, terms_entry.queue, terms_entry.handle
         if handle is not None and handle.queue.waiting and not handle.fifo_group.spill_queue:
-            # Others of the line are still there; and nothing is known of the lane but its key.
+            # The class queue still has other jobs, and an empty FIFO group is nothing but its key.
             fifo_groups = handle.job_class.fifo_groups
             handle.fifo_group = fifo_groups.setdefault(handle.fifo_group.key, handle.fifo_group)
             return handle
@@ -296,19 +293,19 @@ class ReadyQueue:
         return fifo_group
 
     def remove(self, entry: JobEntry) -> None:
-        """The job stands in line no longer, if it did; its entry is passed over later."""
+        """Removes a job, if it is queued; its key may stay and become stale."""
         if entry.class_index == NO_CLASS:
             return
         class_queue = self._queues[entry.queue_number]
         class_queue.work -= entry.estimate
         if class_queue.first is not None and class_queue.first[2] == entry.id:
             class_queue.first = None
-            class_queue.jobs.drop_first()  # its entry, or of one who is gone: nobody is before the head
+            class_queue.jobs.drop_first()  # its key, or a stale one: none is before the head
         self._count_removed(entry, class_queue, 1)
         entry.class_index = NO_CLASS
 
     def remove_together(self, entries: Sequence[JobEntry]) -> None:
-        """Jobs of the same terms leave their line; their entries are gone from its row already."""
+        """Removes jobs with the same terms, whose keys are not in the merge queue any more."""
         class_queue = self._queues[entries[0].queue_number]
         class_queue.work -= sum(entry.estimate for entry in entries)
         self._count_removed(entries[0], class_queue, len(entries))
@@ -316,7 +313,7 @@ class ReadyQueue:
             entry.class_index = NO_CLASS
 
     def _count_removed(self, entry: JobEntry, class_queue: ClassQueue, count: int) -> None:
-        """So many jobs like this one have left the line; their entries are passed over later."""
+        """Counts so many jobs like this one as removed; their keys may stay and become stale."""
         job_class = class_queue.job_class
         job_class.waiting -= count
         class_queue.waiting -= count
@@ -353,7 +350,8 @@ class ReadyQueue:
             self._empty[job_class.index] = None
 
     def reorder(self, order: OrderPolicy, now: Instant) -> None:
-        """Another order holds from now on: all stand in line anew. Costs what waits in memory."""
+        """Applies another order policy: all jobs are queued anew. The cost grows with what waits in
+        memory."""
         self.order = order
         self._queues.clear()
         self._terms.forget()
@@ -371,43 +369,43 @@ class ReadyQueue:
                 self.add(entry, self._terms.of(entry.spec.terms), now)
         for fifo_group in self.by_spill_queue.values():
             if fifo_group.spilled:
-                self._queue_of_group(fifo_group, now).spilled += fifo_group.spilled
+                self.queue_of_group(fifo_group, now).spilled += fifo_group.spilled
                 self._set_spill_marker(fifo_group)
 
-    # The shelf
+    # Spill queues
 
     def class_of(self, terms: Terms) -> JobClass | None:
-        """The class of jobs like this, if there is one now."""
+        """Class of jobs with these terms, if it exists now."""
         return self._by_key.get((terms.queue, terms.needs))
 
     def fifo_group(self, terms: Terms) -> FifoGroup | None:
-        """The lane of jobs like this, if there are any."""
+        """FIFO group of jobs with these terms, if it exists now."""
         job_class = self.class_of(terms)
         return None if job_class is None else job_class.fifo_groups.get(fifo_group_key(terms))
 
     def spilled_of(self, queue: QueueEntry) -> int:
-        """How many jobs of the queue are on the shelf."""
+        """Number of spilled jobs of the queue."""
         if not self.spilled_groups:
             return 0
         classes = (one for one in self.classes if one.bit & queue.class_mask)
         return sum(job_class.spilled for job_class in classes)
 
     def spill_queue_of(self, fifo_group: FifoGroup) -> int:
-        """The line of the store for the rear of this lane."""
+        """Number of the spill queue for the rear of this FIFO group."""
         job_class = self.classes[fifo_group.class_index]
         tenant, priority, length, _ = fifo_group.key
         alike = (job_class.queue.queue.name, job_class.needs, priority, tenant, length)
         return spill_queue_number(alike)
 
     def fifo_group_of_old_number(self, fifo_group: FifoGroup, number: int) -> FifoGroup:
-        """A lane for a line of the store that is not what it would be called today."""
+        """FIFO group for a spill queue that an older version has numbered in another way."""
         job_class = self.classes[fifo_group.class_index]
         return self._fifo_group_of(job_class, (*fifo_group.key[:3], number))
 
     def spill(self, fifo_group: FifoGroup, like: Spec, boundary: int, count: int = 1) -> None:
-        """So many jobs of the lane, none of which arrived before `edge`, are put away.
+        """Counts so many jobs as spilled, none of which arrived before `boundary`.
 
-        `like` is the first of them, or the last before them.
+        `like` is the first of them, or the last one before them.
         """
         job_class = self.classes[fifo_group.class_index]
         if not fifo_group.spill_queue:
@@ -416,17 +414,15 @@ class ReadyQueue:
         fifo_group.spilled += count
         job_class.spilled += count
         self.spilled += count
-        self._queue_of_group(fifo_group, like.created_at).spilled += count
+        self.queue_of_group(fifo_group, like.created_at).spilled += count
         if fifo_group.spilled == count:
             self.spilled_groups += 1
             self.move_boundary(fifo_group, like, boundary)
 
     def take_back(self, fifo_group: FifoGroup, count: int) -> None:
-        """So many jobs of the lane are back, and stand in line already."""
-        job_class, class_queue = (
-            self.classes[fifo_group.class_index],
-            self._queue_of_group(fifo_group, 0),
-        )
+        """Counts so many spilled jobs as back; they are queued already."""
+        job_class = self.classes[fifo_group.class_index]
+        class_queue = self.queue_of_group(fifo_group)
         fifo_group.spilled -= count
         job_class.spilled -= count
         class_queue.spilled -= count
@@ -434,20 +430,20 @@ class ReadyQueue:
         if not fifo_group.spilled:
             self.spilled_groups -= 1
             fifo_group.spill_marker = fifo_group.boundary_spec = None
-            class_queue.first = None  # it may have been the mark
+            class_queue.first = None  # it may have been the marker
             if not fifo_group.in_memory:
                 self._drop_fifo_group(job_class, fifo_group)
             if not class_queue.waiting and not class_queue.spilled:
                 self._drop_queue(job_class, class_queue)
 
     def move_boundary(self, fifo_group: FifoGroup, like: Spec, boundary: int) -> None:
-        """No job of the lane that is on the shelf arrived before `edge`: the mark goes there."""
+        """Moves the spill marker: no spilled job of the FIFO group arrived before `boundary`."""
         fifo_group.boundary_spec, fifo_group.boundary = like, boundary
         self._set_spill_marker(fifo_group)
 
     def _set_spill_marker(self, fifo_group: FifoGroup) -> None:
         assert fifo_group.boundary_spec is not None
-        class_queue = self._queue_of_group(fifo_group, 0)
+        class_queue = self.queue_of_group(fifo_group)
         marker = (
             self.order.sort_key(fifo_group.boundary_spec),
             fifo_group.boundary,
@@ -456,13 +452,12 @@ class ReadyQueue:
         fifo_group.spill_marker = marker
         class_queue.jobs.add_spill_marker(marker)
         if class_queue.head_entry is None or marker < class_queue.head_entry[1]:
-            self.order.account(class_queue.tenant, class_queue.job_class.queue).set_head(
-                class_queue, marker
-            )
-        class_queue.first = None  # it may have been the mark before, or behind this one
+            account = self.order.account(class_queue.tenant, class_queue.job_class.queue)
+            account.set_head(class_queue, marker)
+        class_queue.first = None  # it may have been the old marker, or come after this one
 
-    def _queue_of_group(self, fifo_group: FifoGroup, now: Instant) -> ClassQueue:
-        """The line in which the lane's mark stands."""
+    def queue_of_group(self, fifo_group: FifoGroup, now: Instant = 0) -> ClassQueue:
+        """Class queue of the FIFO group, made if it is missing (at `now`)."""
         job_class, tenant = self.classes[fifo_group.class_index], fifo_group.key[0]
         account = self.order.account(tenant, job_class.queue)
         class_queue = self._queue_of(account, job_class, tenant)
@@ -471,19 +466,19 @@ class ReadyQueue:
         return class_queue
 
     def note_empty(self, marker: OrderKey) -> None:
-        """A worker has room for the first job of this shelf: the store is asked for it."""
+        """Notes that a worker has free capacity for the first spilled job: a refill is needed."""
         fifo_group = self.by_spill_queue[int(marker[2][1:])]
         fifo_group.empty = True
         self.refill_candidates[fifo_group.spill_queue] = fifo_group
 
-    # Choosing
+    # Choice of the next job
 
     def head(self, class_queue: ClassQueue) -> OrderKey:
-        """The first entry of a line that has any: a job's, or the mark of a shelf."""
+        """Head of a class queue that is not empty: the key of a job, or a spill marker."""
         if class_queue.first is None:
             jobs = class_queue.jobs
             first = jobs.first()
-            # As many entries as jobs: each means something, and none is a mark.
+            # As many keys as jobs, so none is stale, and none is a spill marker.
             while jobs.size != class_queue.waiting and not self.is_current(first, class_queue):
                 jobs.drop_first()
                 first = jobs.first()
@@ -491,7 +486,7 @@ class ReadyQueue:
         return class_queue.first
 
     def ready_since(self) -> dict[str, Instant]:
-        """By queue, since when the oldest of the heads of its lines has been ready."""
+        """By queue: since when the job that waits longest at a head has been ready."""
         oldest: dict[str, Instant] = {}
         for class_queue in self._queues.values():
             entry = self._jobs.get(JobId(self.head(class_queue)[2]))
@@ -501,7 +496,7 @@ class ReadyQueue:
         return oldest
 
     def is_current(self, key: OrderKey, class_queue: ClassQueue) -> bool:
-        """Whether an entry of the class queue still stands for a job or spill marker there."""
+        """Whether a key of the class queue still stands for a job or spill marker there."""
         if is_spill_marker(key):
             fifo_group = self.by_spill_queue.get(int(key[2][1:]))
             return fifo_group is not None and fifo_group.spill_marker == key
@@ -514,25 +509,23 @@ class ReadyQueue:
         )
 
     def first(self, mask: int) -> ClassQueue | None:
-        """The line among these classes whose head goes first."""
+        """Class queue, among these classes, whose head goes first."""
         mask &= self.ready
         return self.order.first(mask, self.head) if mask else None
 
     def shortest(self, class_queue: ClassQueue) -> ShortJob | None:
-        """The job in memory that is expected to run about the shortest, and how long."""
+        """About the shortest job in memory."""
         about = self.order.coarse_length
         if not class_queue.is_mixed:
             head = self.head(class_queue)
-            return (
-                None
-                if is_spill_marker(head)
-                else (about(class_queue.estimate), head, class_queue.estimate)
-            )
+            if is_spill_marker(head):
+                return None
+            return about(class_queue.estimate), head, class_queue.estimate
         if class_queue.short is None:
             class_queue.short = [
-                (about(self._jobs[entry[2]].estimate), entry)
-                for entry in class_queue.jobs
-                if not is_spill_marker(entry) and self.is_current(entry, class_queue)
+                (about(self._jobs[key[2]].estimate), key)
+                for key in class_queue.jobs
+                if not is_spill_marker(key) and self.is_current(key, class_queue)
             ]
             heapify(class_queue.short)
         while class_queue.short and not self.is_current(class_queue.short[0][1], class_queue):
@@ -543,12 +536,8 @@ class ReadyQueue:
         return length, key, self._jobs[key[2]].estimate
 
     def queue_of_job(self, entry: JobEntry) -> ClassQueue | None:
-        """The line a job stands in."""
+        """Class queue of a job; None: it is not queued."""
         return None if entry.class_index == NO_CLASS else self._queues[entry.queue_number]
-
-    def queue_of_group(self, fifo_group: FifoGroup) -> ClassQueue:
-        """The line that the jobs of a lane stand in."""
-        return self._queue_of_group(fifo_group, 0)
 
     # Classes
 
