@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from rota.core.commands import NewJob
-from rota.core.group_model import Array, Gang
 from rota.core.model import (
+    Array,
     Backoff,
     Concurrency,
     Dependency,
+    Gang,
     Instant,
     JobId,
     Needs,

@@ -15,7 +15,7 @@ from rota.core.ready_queue.fair_share import MaskedSortedList
 @dataclass
 class Sitter:
     level: int
-    had: float
+    weighted_usage: float
     rank: int
     ready: int = 0
 
@@ -50,10 +50,10 @@ def test_a_ring_finds_whom_a_sorted_list_finds(
             else:
                 ring.move(sitter, float(key))
         elif verb == "sit":
-            sitter.level, sitter.had, sitter.ready = key % 2, float(key), bits
+            sitter.level, sitter.weighted_usage, sitter.ready = key % 2, float(key), bits
             ring.insert(sitter)
             seated[rank] = sitter
-        line = sorted(seated.values(), key=lambda one: (one.level, one.had, one.rank))
+        line = sorted(seated.values(), key=lambda one: (one.level, one.weighted_usage, one.rank))
         assert ring.first(mask) is next((one for one in line if one.ready & mask), None)
         if line:
             assert ring.before(line[-1]) == line[:-1]

@@ -14,8 +14,18 @@ from math import ceil, inf
 import msgspec
 
 from rota.core.entries import NO_CLASS, FreeCapacities, MachineClass, QueueEntry
-from rota.core.group_model import Array, Gang
-from rota.core.model import Instant, JobId, Millis, Needs, Resources, Worker, WorkerId, WorkerState
+from rota.core.model import (
+    Array,
+    Gang,
+    Instant,
+    JobId,
+    Millis,
+    Needs,
+    Resources,
+    Worker,
+    WorkerId,
+    WorkerState,
+)
 from rota.core.placement.feasibility import infeasible_reasons, score
 from rota.core.ready_queue.classes import ClassQueue, JobClass
 from rota.core.ready_queue.merge_queue import rounded_length
@@ -97,8 +107,7 @@ def slots_for(jobs: int, work: Millis, target_ms: Millis) -> int:
 def _count_waiting(
     t: SchedulerState, shape: ShapeBacklog, job_class: JobClass, target_ms: Millis
 ) -> None:
-    """Counts each class queue by itself, because a tenant's quota may allow less than it has
-    waiting."""
+    """Counts each class queue by itself, because quotas of tenants may allow less than waits."""
     mean = _mean_runtime(job_class)
     for class_queue in job_class.class_queues.values():
         jobs, work = class_queue.waiting + class_queue.spilled, class_queue.work
@@ -148,8 +157,7 @@ def _quota_left(t: SchedulerState, class_queue: ClassQueue, needs: Needs) -> flo
 
 
 def _waiting_members(t: SchedulerState) -> dict[int, list[tuple[int, Millis, int]]]:
-    """Members behind the first one of each queued group: (how many, run time, at least so many
-    slots)."""
+    """Members behind the first of each queued group: (how many, run time, slots at least)."""
     found: dict[int, list[tuple[int, Millis, int]]] = {}
     for job_id, group in t.groups.entries.items():
         job = t.jobs.get(JobId(job_id))

@@ -42,8 +42,7 @@ class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Preloaded(Input, frozen=True, kw_only=True):
-    """Records read from the tables at `at`: jobs that may have left memory, and the key if it was
-    used."""
+    """Records read from the tables at `at`: jobs that may have left memory, and a used key."""
 
     at: Instant
     jobs: tuple[JobRecord, ...] = ()
@@ -162,8 +161,7 @@ class Submit(Idempotent, frozen=True, kw_only=True):
 
 
 class Reject(Input, frozen=True, kw_only=True):
-    """Records jobs as failed whose ids were given out before they could be checked, and are
-    invalid."""
+    """Records jobs as failed that got their ids before they could be checked, and are invalid."""
 
     jobs: tuple[NewJob, ...]
     why: str
@@ -200,8 +198,7 @@ class Delete(Idempotent, frozen=True, kw_only=True):
 
 
 class Execute(Idempotent, frozen=True, kw_only=True):
-    """Starts a job on a given worker now, whatever its time, the order of jobs and paused queues
-    say."""
+    """Starts a job on a given worker now, past its time, the order of jobs and paused queues."""
 
     job_id: JobId
     worker_id: WorkerId
@@ -428,8 +425,7 @@ class DeleteCalendar(ScheduleInput, frozen=True, kw_only=True):
 
 
 class ClockJump(Input, frozen=True, kw_only=True):
-    """Follows a change of the system clock: user-given times keep their date, leases their
-    length."""
+    """Follows a change of the system clock: user-given times keep their date, leases do not."""
 
     by: Millis
 

@@ -15,12 +15,15 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.group_model import Array, Gang, GroupMember, GroupProgress, copies_of
 from rota.core.lifecycle import JOB_WAITING
 from rota.core.limits import FIT_CACHE_MAX
 from rota.core.model import (
+    Array,
     Execution,
     ExecutionId,
+    Gang,
+    GroupMember,
+    GroupProgress,
     Instant,
     JobId,
     JobRecord,
@@ -35,6 +38,7 @@ from rota.core.model import (
     Terms,
     Worker,
     WorkerId,
+    copies_of,
 )
 from rota.core.outcome import Order
 from rota.core.resources import NOTHING, left_of, minus, multiplied, plus, total
@@ -560,8 +564,7 @@ class GroupIndex:
         return False
 
     def _restore_counts(self, entry: GroupEntry, job: JobEntry) -> None:
-        """Restores the counts from spec and progress; `live` is filled by the members
-        themselves."""
+        """Restores the counts from spec and progress; members fill `live` themselves."""
         group, progress = job.spec.group, job.life.group_progress or GroupProgress()
         entry.size, entry.member_order = copies_of(group), ()
         if isinstance(group, Array):

@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from rota.core.entries import JobEntry, OrderKey
-from rota.core.group_model import GroupMember
 from rota.core.limits import EXPLAINED_MAX, FORECAST_JOBS, FORECAST_QUEUE_JOBS
 from rota.core.model import (
+    GroupMember,
     Instant,
     JobId,
     JobRecord,

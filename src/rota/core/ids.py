@@ -30,8 +30,7 @@ def run_id(origin: Origin, now: Instant) -> JobId:
 
 
 def member_id(parent: JobId, index: int) -> JobId:
-    """Id of a group's member: next to its group's id, and by index, so that one range has them
-    all."""
+    """Id of a group's member: next to its group's, and by index, so that one range has all."""
     return JobId(f"{_stem(parent)}{index:06x}")
 
 
@@ -42,8 +41,7 @@ def members_between(parent: JobId) -> tuple[JobId, JobId]:
 
 
 def _stem(parent: JobId) -> str:
-    """The group's time and cell, and a hash of its id; the last six digits are left for the
-    index."""
+    """Time and cell of the group, and a hash of its id; six digits are left for the index."""
     digest = blake2b(f"members/{parent}".encode(), digest_size=5).hexdigest()
     cell = f"{parent[15:18]:0>3}"
     return f"{parent[:13]}-7{cell}-{_VARIANT[digest[0]]}{digest[1:4]}-{digest[4:10]}"
@@ -73,14 +71,12 @@ def _front(now: Instant, cell: str) -> str:
 
 @lru_cache(maxsize=64)
 def _first_front(now: Instant, middle: str) -> str:
-    """First half and the variant digit, from the middle of a job's id: its cell, dash and
-    variant."""
+    """First half and the variant digit, from the middle of a job's id: cell, dash, variant."""
     return _front(now, middle[:3]) + _OTHER_VARIANT.get(middle[4], "8")
 
 
 def spill_queue_number(alike: tuple[str, Needs, int, str, int]) -> int:
-    """Number of the spill queue for alike jobs: 63 bits, never 0. It is stored, so it never
-    changes."""
+    """Number of the spill queue for alike jobs: 63 bits, not 0. It is stored: it never changes."""
     queue, needs, *rest = alike
     plain = (needs.resources, needs.capabilities)
     # Jobs without affinity and copies are hashed as before these existed: their queues are stored.

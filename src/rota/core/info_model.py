@@ -133,8 +133,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Explanation: all causes that keep a job from running, the nearest first; empty: it may
-    start."""
+    """Explanation: all causes that keep a job from running, the nearest first; empty: none."""
 
     causes: tuple[Cause, ...]
     estimated_start: Instant | None

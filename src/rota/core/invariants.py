@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rota.core.entries import NO_CLASS, GroupEntry, JobEntry, counted_state
-from rota.core.group_model import Array, Gang, GroupMember, copies_of
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import ExecutionState, JobId, JobState
+from rota.core.model import Array, ExecutionState, Gang, GroupMember, JobId, JobState, copies_of
 from rota.core.ready_queue.classes import Account, JobClass
 from rota.core.resources import NOTHING, fits, left_of, plus, total
 from rota.core.state import SchedulerState
@@ -131,8 +130,7 @@ def _check_workers(t: SchedulerState) -> None:
 
 
 def _check_free_capacity(t: SchedulerState) -> None:
-    """Placement relies on every open worker with free capacity being listed, with a complete
-    mask."""
+    """Placement needs every open worker with free capacity listed, with a complete mask."""
     fleet, index = t.fleet, t.fleet.free_index
     count = sum(len(workers) for workers in index.by_free_capacity.values())
     assert count == len(index.by_id), "a worker is listed twice"

@@ -1,4 +1,4 @@
-"""Model of jobs, executions, workers, queues and tenants: frozen records, as they are journaled.
+"""Model of jobs, job groups, executions, workers, queues and tenants: frozen, journaled records.
 
 A job is kept in two parts. Its `Spec` is what was asked and changes only by an update; its `Life`
 is its current state and is replaced at every transition. What many jobs have in common is in
@@ -10,18 +10,118 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
-from rota.core.group_model import Array, Gang, GroupMember, GroupProgress
-from rota.core.record import Instant as Instant
-from rota.core.record import Millis as Millis
-from rota.core.record import Record as Record
+import msgspec
+
+Instant: TypeAlias = int
+"""Milliseconds since 1970-01-01T00:00:00Z."""
+Millis: TypeAlias = int
+"""A length of time in milliseconds."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
+    """Base class of journaled records: positional, so new fields go last and have defaults.
+
+    Old records then stay readable. `gc=False` is safe because records hold only scalars, strings,
+    bytes and tuples of records: nothing that can point back.
+    """
+
+
+# Job groups: the group is a job with a row of its own. Its members become jobs only as they start,
+# so that a million of them wait in one row; `GroupProgress` counts them in a few numbers.
+
+
+class Array(Record, frozen=True, tag="a"):
+    """Array: members with the indices 0 to `count` - 1, which run independently."""
+
+    count: int
+    max_parallel: int | None = None
+    """Limit on the members that run at once; None: as many as there are free workers for."""
+    todo: bytes = b""
+    """After a manual retry, the indices to run again: bit i of byte i // 8; empty: all."""
+    born: int = 0
+    """Members with an index below this ran in an earlier life, and have a row."""
+
+
+class Gang(Record, frozen=True, tag="g"):
+    """Gang: members that start together or not at all."""
+
+    size: int
+
+
+class GroupMember(Record, frozen=True, tag="m"):
+    """Member of a job group."""
+
+    parent: str
+    index: int
+    in_gang: bool = False
+
+
+JobGroup: TypeAlias = Array | Gang | GroupMember
+
+
+class GroupContext(msgspec.Struct, frozen=True, gc=False):
+    """Group of an execution, as its worker is told: its index, the size, and the gang's hosts."""
+
+    group_id: str
+    index: int
+    size: int
+    in_gang: bool = False
+    hosts: tuple[str, ...] = ()
+    """Of a gang: the workers' addresses of all members, by index."""
+
+
+class GroupProgress(Record, frozen=True):
+    """Progress of a job group, as counts of its members."""
+
+    drawn: int = 0
+    """Members that have become jobs, in this life of the group."""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    """Members that were cancelled, before or after they had become jobs."""
+    dropped: int = 0
+    """Those of them that never became jobs."""
+    hosts: tuple[str, ...] = ()
+    """Addresses of the members of a running gang, by index."""
+    cause: str = ""
+    """Why a running gang has to stop; empty: it has not (groups/gangs.py)."""
+    delay_ms: Millis = -1
+    """Delay before the gang's retry, where a member has asked for it; -1: by its retry policy."""
+
+
+def unsuccessful_count(progress: GroupProgress) -> int:
+    """Members that ran in this life of the group and did not succeed."""
+    return progress.failed + progress.cancelled - progress.dropped
+
+
+def member_delete_refusal(member: str, group: str, state: str) -> str:
+    """Message that a member cannot be deleted on its own."""
+    return (
+        f"job {member} is a member of {group}, which is {state}: it can be deleted with that, "
+        "or once that has ended"
+    )
+
+
+def copies_of(group: JobGroup | None) -> int:
+    """Number of jobs that a submission stands for."""
+    match group:
+        case Array():
+            return group.count
+        case Gang():
+            return group.size
+        case _:
+            return 1
+
+
+# Jobs, executions, workers, queues and tenants
 
 LabelSelector: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
 """Labels of workers, each with its accepted values; sorted."""
 
 
 class Affinity(Record, frozen=True):
-    """Placement rules of a job beyond its needs: required and preferred worker labels,
-    spreading."""
+    """Placement rules of a job beyond its needs: labels required, preferred, spread over."""
 
     require: LabelSelector = ()
     """A worker without one of these labels never gets the job."""
@@ -50,8 +150,7 @@ SketchCounts: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class UsageDay(Record, frozen=True):
-    """Resources that jobs of a name asked for and used in a day: cpu in ms, memory in MiB times
-    ms."""
+    """Resources asked for and used in a day by jobs of a name: cpu in ms, memory in MiB * ms."""
 
     day: int
     """Days since 1970-01-01."""
@@ -124,8 +223,7 @@ class ExecutionState(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """State of a worker: an online one gets orders, a draining one no new ones, an offline one
-    none."""
+    """State of a worker: online ones get orders, draining ones no new ones, offline ones none."""
 
     ONLINE = "online"
     DRAINING = "draining"
@@ -257,8 +355,7 @@ class TriggerOrigin(Record, frozen=True):
 
 
 class Spec(Record, frozen=True):
-    """Specification of a job, as submitted. The core never reads `task` and `payload` (JSON
-    text)."""
+    """Specification of a job, as submitted. The core never reads `task` and `payload` (JSON)."""
 
     terms: Terms
     task: bytes
@@ -288,8 +385,7 @@ class Spec(Record, frozen=True):
 
 
 class Life(Record, frozen=True):
-    """Current state of a job, replaced at each transition. New jobs of one batch share one
-    object."""
+    """Current state of a job, replaced at each transition. New jobs of a batch share one object."""
 
     state: JobState
     reason: str = ""
@@ -324,8 +420,7 @@ class Life(Record, frozen=True):
 
 
 class Execution(Record, frozen=True):
-    """Execution: one attempt to run a job, on one worker. Its `fence` is checked in every
-    report."""
+    """Execution: one attempt to run a job, on one worker. Each report carries its `fence`."""
 
     id: ExecutionId
     job_id: JobId
@@ -370,8 +465,7 @@ class Worker(Record, frozen=True):
 
 
 class RateLimit(Record, frozen=True):
-    """Rate limit (a token bucket): at most `count` starts per `per_ms`, evenly after a first
-    burst."""
+    """Rate limit (a token bucket): at most `count` starts per `per_ms`, even after a burst."""
 
     count: int
     per_ms: Millis

@@ -12,10 +12,10 @@ from typing import TypeAlias
 import msgspec
 
 from rota.core.errors import Refusal
-from rota.core.group_model import GroupContext
 from rota.core.model import (
     Execution,
     ExecutionId,
+    GroupContext,
     JobId,
     JobLimits,
     JobRecord,
@@ -267,8 +267,7 @@ class TenantAnswer(Receipt, frozen=True, tag="ta"):
 
 
 class HeartbeatReply(Receipt, frozen=True, tag="b"):
-    """Answers a heartbeat: executions to stop, and executions the worker has no lease for any
-    more."""
+    """Answers a heartbeat: executions to stop, and those whose lease the worker has lost."""
 
     cancel: tuple[ExecutionId, ...] = ()
     lost: tuple[ExecutionId, ...] = ()

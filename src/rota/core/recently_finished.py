@@ -34,8 +34,7 @@ V = TypeVar("V")
 
 
 class ShardedDict(Generic[K, V]):
-    """Dictionary in shards, so that none is slow to grow. It has no order, so it cannot be
-    iterated."""
+    """Dictionary in shards, so that none is slow to grow. It has no order: do not iterate it."""
 
     __slots__ = ("_shards",)
 

@@ -66,8 +66,7 @@ def left_of(capacity: Resources, held: Iterable[Resources]) -> Resources:
 
 
 def fits(need: Resources, free: Resources) -> bool:
-    """Whether `need` fits into `free`. A kind that is not asked for is not checked, even if
-    negative."""
+    """Whether `need` fits into `free`. Kinds that are not asked for are ignored."""
     return (
         (need.cpu_milli <= free.cpu_milli or not need.cpu_milli)
         and (need.memory <= free.memory or not need.memory)
@@ -131,8 +130,7 @@ def shortfalls(need: Resources, free: Resources) -> tuple[Shortfall, ...]:
 
 
 def amount_text(kind: str, amount: int) -> str:
-    """Amount for messages: cpus, gpus and custom kinds as numbers, memory and storage in MiB or
-    GiB."""
+    """Amount for messages: memory and storage in MiB or GiB, other kinds as numbers."""
     if kind not in ("memory", "storage"):
         return f"{amount / 1000:g} {kind}"
     unit, size = ("GiB", 1 << 30) if amount >= 1 << 30 else ("MiB", 1 << 20)

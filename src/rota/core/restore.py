@@ -39,8 +39,7 @@ from rota.core.workers import watch_all_leases
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """Live records of a cell, as read from a store's tables, or copied from memory for a
-    forecast."""
+    """Live records of a cell, read from a store's tables, or copied from memory for a forecast."""
 
     jobs: Sequence[JobRecord] = ()
     """In order of arrival."""

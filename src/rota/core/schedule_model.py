@@ -72,8 +72,7 @@ class Timetable(Record, frozen=True):
 
 
 class ScheduleDefinition(Record, frozen=True):
-    """Definition, as submitted. The job is a template: `{{scheduled_at}}` and others are filled
-    in."""
+    """Definition, as submitted. The job is a template with `{{scheduled_at}}` and the like."""
 
     name: str
     timetable: Timetable

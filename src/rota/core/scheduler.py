@@ -1,4 +1,4 @@
-"""The scheduler: takes commands, changes the state, and returns what to write and what to answer.
+"""Scheduler: takes commands, changes the state, and returns what to write and what to answer.
 
 The loop passes the commands of one turn together: all are handled, then ready jobs are dispatched
 to waiting workers, once.
@@ -373,8 +373,7 @@ class Scheduler:
     def why(
         self, job_id: JobId, now: Instant, record: JobRecord | None = None
     ) -> Explanation | None:
-        """Explains why a live job does not run; a spilled one is passed as `record`. None: not
-        live."""
+        """Explains why a live job does not run; `record` is a spilled one. None: not live."""
         return explain(self._t, job_id, now, record)
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
@@ -401,8 +400,7 @@ class Scheduler:
         return [queue_info(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
 
     def ready_since(self) -> dict[str, Instant]:
-        """By queue with ready jobs, since when the job that waits longest at a head has been
-        ready."""
+        """Since when the longest waiting job at a head has been ready, by queue with ready jobs."""
         return self._t.ready_queue.ready_since()
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
@@ -512,8 +510,7 @@ class Scheduler:
         return fixed_size(self._t)
 
     def fluid_start(self, job_id: JobId, record: JobRecord | None, now: Instant) -> Instant | None:
-        """Estimated start if the jobs before it flowed evenly through the workers that can run
-        them."""
+        """Estimated start if the jobs before it flowed evenly through the workers for them."""
         return fluid_start(self._t, job_id, record, now)
 
     def check_submit(self, command: Submit, now: Instant) -> None:

@@ -168,7 +168,7 @@ class SchedulerState:
         return entry
 
     def with_interned_terms(self, spec: Spec) -> Spec:
-        """The spec with interned terms."""
+        """Spec with interned terms."""
         terms = self.interned_terms(spec.terms)
         return spec if terms is spec.terms else replace(spec, terms=terms)
 
@@ -365,8 +365,7 @@ class SchedulerState:
         self.use_policy(policy, now)
 
     def use_policy(self, policy: Policy, now: Instant) -> None:
-        """Rebuilds all that depends on the policy. The cost grows with what is in memory; it is
-        rare."""
+        """Rebuilds all that depends on the policy. The cost grows with the jobs in memory."""
         self.policy = policy
         order = make_order(policy, self.tenants, now, self.limits.queues_kept)
         self.ready_queue.reorder(order, now)

@@ -75,7 +75,7 @@ class Zone:
             at, before = reached, after
 
     def _first(self, low: int, high: int, before: int) -> int:
-        """The first second after `low` with another offset; `high` has one."""
+        """First second after `low` with another offset; `high` has one."""
         while high - low > 1:
             middle = (low + high) // 2
             if self.offset(middle) == before:

@@ -28,8 +28,7 @@ Timer: TypeAlias = tuple[Instant, int, TimerKind, str]
 
 
 class Timers:
-    """Heap of timers. Changing one means setting another: who fires it checks that it is
-    current."""
+    """Heap of timers. To change one, set another: whoever fires one checks that it is current."""
 
     def __init__(self) -> None:
         self._heap: list[Timer] = []

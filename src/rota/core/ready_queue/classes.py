@@ -153,8 +153,7 @@ class CandidateMachines:
 
 
 class JobClass:
-    """Class of alike jobs: one queue, the same needs. A worker has room for all of them or for
-    none."""
+    """Class of alike jobs: one queue, the same needs. A worker can take all of them or none."""
 
     __slots__ = (
         "arrived",
@@ -418,8 +417,7 @@ class Account:
 
 
 class QueueHandle:
-    """Handle of the class queue for jobs with the same terms; void when their FIFO group is
-    empty."""
+    """Handle of the class queue for jobs with the same terms; void if the FIFO group is empty."""
 
     __slots__ = ("account", "fifo_group", "job_class", "queue")
 
@@ -536,8 +534,7 @@ class OrderPolicy(Protocol):
     def settle_charge(
         self, account: Account, rate: float, span: ChargedTime, count: int = 1
     ) -> None:
-        """Corrects the charge of `count` jobs that end now and were charged until the end of
-        `span`."""
+        """Corrects the charge of `count` jobs that end now and are paid until the end of `span`."""
         ...
 
     def update_queue(self, queue: QueueEntry) -> None:

@@ -90,7 +90,7 @@ class MaskedSortedList(Generic[S]):
         return None
 
     def only(self, mask: int) -> S | None:
-        """The item that alone has any of these classes ready; None: there are more, or none."""
+        """Item that alone has any of these classes ready; None: there are more, or none."""
         only: S | None = None
         for block in self._blocks:
             if block.mask & mask:
@@ -335,7 +335,7 @@ class FairOrder:
         return 0
 
     def coarse_length(self, length: Millis) -> Millis:
-        """Rounds down to a power of four: for backfill, a little shorter is no better than older."""
+        """Rounds down to a power of four: for backfill, a little shorter is no advantage."""
         return length if self._length_alone else power_of_four_below(length)
 
     def account(self, tenant: str, queue: QueueEntry) -> TenantQueueAccount:

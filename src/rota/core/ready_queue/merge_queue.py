@@ -120,8 +120,7 @@ def _entries(run: FifoRun) -> Iterator[OrderKey]:
 
 
 class MergeQueue:
-    """Merge queue of keys. Some are stale: a job that leaves elsewhere keeps its key until
-    later."""
+    """Merge queue of keys, some of them stale: they are removed later than their jobs."""
 
     __slots__ = ("_fronts", "_others", "_runs_made", "long_fifo_group", "size")
 
@@ -199,7 +198,7 @@ class MergeQueue:
             heappop(fronts)
 
     def first_run(self) -> tuple[Iterator[OrderKey], OrderKey | None] | None:
-        """The run of the smallest key, and the smallest key outside of it.
+        """Run of the smallest key, and the smallest key outside of it.
 
         None: the smallest key is in no run.
         """
@@ -241,8 +240,7 @@ class MergeQueue:
             yield from _entries(run)
 
     def in_order(self) -> Iterator[OrderKey]:
-        """All keys in order; the queue must not change meanwhile. The cost grows with what is
-        read."""
+        """All keys in order, read lazily; the queue must not change meanwhile."""
         runs = [_entries(run) for _, _, run in self._fronts]
         return merge(self._others_in_order(), *runs)
 

@@ -137,8 +137,7 @@ class TermsCache:
         )
 
     def forget(self) -> None:
-        """Forgets everything: the limits of a queue or tenant changed, or all jobs are queued
-        anew."""
+        """Forgets everything: limits of a queue or tenant changed, or all jobs are queued anew."""
         self.entries.clear()
 
     def _make(self, terms: Terms) -> TermsEntry:
@@ -175,8 +174,7 @@ def is_spill_marker(entry: OrderKey) -> bool:
 
 
 class ReadyQueue:
-    """Ready queue: all classes with their queues, and the choice of the next job (priority
-    queue)."""
+    """Ready queue (a priority queue): all classes with their queues, and the next job's choice."""
 
     def __init__(
         self,
@@ -350,8 +348,7 @@ class ReadyQueue:
             self._empty[job_class.index] = None
 
     def reorder(self, order: OrderPolicy, now: Instant) -> None:
-        """Applies another order policy: all jobs are queued anew. The cost grows with what waits in
-        memory."""
+        """Applies another order policy: all jobs in memory are queued anew, which costs much."""
         self.order = order
         self._queues.clear()
         self._terms.forget()
