@@ -40,7 +40,7 @@ def test_keys_of_two_tenants_are_two_keys() -> None:
     assert world.take() == ["a", "b"]
 
 
-def test_the_line_of_a_key_goes_by_priority_then_arrival() -> None:
+def test_jobs_wait_for_a_key_by_priority_then_arrival() -> None:
     world = roomy()
     keyed(world, "holder", priority=100)
     world.take()
@@ -104,7 +104,7 @@ def test_a_cancelled_job_keeps_its_slot_until_it_has_stopped() -> None:
     assert world.take() == []
 
 
-def test_a_job_that_waits_for_its_next_try_lets_the_next_one_run() -> None:
+def test_a_job_in_backoff_gives_its_slot_to_the_next_one() -> None:
     world = roomy()
     keyed(world, "a", retry=retries(2, delay_ms=HOUR))
     keyed(world, "b")
@@ -113,7 +113,7 @@ def test_a_job_that_waits_for_its_next_try_lets_the_next_one_run() -> None:
     assert world.take() == ["b"]
 
 
-def test_a_waiting_holder_that_is_cancelled_or_expires_hands_its_slot_on() -> None:
+def test_a_waiting_holder_that_is_cancelled_or_expires_gives_its_slot_back() -> None:
     world = roomy()
     keyed(world, "a", "b", "c", "d")
     world.cancel("a")
@@ -126,7 +126,7 @@ def test_a_waiting_holder_that_is_cancelled_or_expires_hands_its_slot_on() -> No
     assert world.take() == ["next"]
 
 
-def test_one_that_stops_waiting_for_a_slot_is_passed_over() -> None:
+def test_a_job_that_stops_waiting_for_a_slot_is_skipped() -> None:
     world = roomy()
     keyed(world, "a", "b", "c")
     run(world, "a")
@@ -135,7 +135,7 @@ def test_one_that_stops_waiting_for_a_slot_is_passed_over() -> None:
     assert world.take() == ["c"]
 
 
-def test_a_lost_job_goes_on_before_those_of_its_key_that_came_later() -> None:
+def test_a_lost_job_runs_again_before_later_jobs_of_its_key() -> None:
     world = roomy()
     keyed(world, "a", "b")
     run(world, "a")
@@ -144,7 +144,7 @@ def test_a_lost_job_goes_on_before_those_of_its_key_that_came_later() -> None:
     assert world.take() == ["a"]
 
 
-def test_a_lost_job_lets_a_more_urgent_one_of_its_key_go_first() -> None:
+def test_a_lost_job_runs_again_after_a_more_urgent_one_of_its_key() -> None:
     world = roomy()
     keyed(world, "a")
     run(world, "a")
@@ -156,14 +156,14 @@ def test_a_lost_job_lets_a_more_urgent_one_of_its_key_go_first() -> None:
     assert world.take() == ["a"]
 
 
-def test_an_update_of_something_else_keeps_the_place_in_the_line_of_the_key() -> None:
+def test_an_update_of_other_fields_keeps_the_position_for_the_key() -> None:
     world = roomy()
     keyed(world, "a", "b")
     world.update("a", key="k", labels=[("team", "x")])
     assert world.take() == ["a"]
 
 
-def test_an_update_that_lowers_its_priority_hands_the_slot_on() -> None:
+def test_an_update_that_lowers_the_priority_of_a_holder_gives_its_slot_away() -> None:
     world = roomy()
     keyed(world, "a", "b")
     world.update("a", key="k", priority=-1)
@@ -177,7 +177,7 @@ def test_an_update_can_give_a_job_another_key() -> None:
     assert world.take() == ["a", "b"]
 
 
-def test_who_holds_and_who_waits_is_the_same_after_a_restart() -> None:
+def test_holders_and_waiting_jobs_of_a_key_are_the_same_after_a_restart() -> None:
     world = roomy()
     keyed(world, "running")
     run(world, "running")
@@ -194,7 +194,7 @@ def test_who_holds_and_who_waits_is_the_same_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("policy", [FCFS, Policy(OrderKind.PRIORITY)])
-def test_whoever_waits_for_a_key_gets_its_slot_under_another_policy_too(policy: Policy) -> None:
+def test_a_job_that_waits_for_a_key_gets_its_slot_under_any_policy(policy: Policy) -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=64)
     keyed(world, "running")
@@ -210,7 +210,7 @@ def test_whoever_waits_for_a_key_gets_its_slot_under_another_policy_too(policy: 
     assert order == (["a", "b", "urgent"] if policy is FCFS else ["urgent", "a", "b"])
 
 
-def test_a_holder_gives_way_by_the_places_of_the_policy_that_holds_now() -> None:
+def test_a_holder_loses_its_slot_by_the_order_of_the_current_policy() -> None:
     world = World(policy=Policy(OrderKind.PRIORITY))
     world.register(cpu=64)
     keyed(world, "plain")
@@ -219,7 +219,7 @@ def test_a_holder_gives_way_by_the_places_of_the_policy_that_holds_now() -> None
     assert world.take() == ["urgent"]
 
 
-def test_each_job_looks_at_its_own_limit() -> None:
+def test_each_job_obeys_its_own_limit_of_the_key() -> None:
     world = roomy()
     keyed(world, "a", "b", limit=2)
     keyed(world, "strict", limit=1)

@@ -39,7 +39,7 @@ def reckoned(steps: list[tuple[Resources, bool]]) -> list[Resources]:
 
 @pytest.mark.parametrize("most", [2, 5, 1_000])
 @given(first=walks, second=walks)
-def test_rooms_that_are_remembered_have_what_arithmetic_says(
+def test_pooled_free_capacities_agree_with_arithmetic(
     most: int, first: list[tuple[Resources, bool]], second: list[tuple[Resources, bool]]
 ) -> None:
     """However few are remembered: what was found before is forgotten or used, never wrong."""
@@ -48,7 +48,7 @@ def test_rooms_that_are_remembered_have_what_arithmetic_says(
     assert walk(full, second) == reckoned(second)
 
 
-def test_workers_that_are_alike_share_a_room_as_long_as_it_is_remembered() -> None:
+def test_alike_workers_share_one_free_capacity_while_it_is_pooled() -> None:
     known = FreeCapacities()
     full = known.of(1, FULL)
     less = full.without(AMOUNTS[0])
@@ -65,7 +65,7 @@ _some = st.builds(
 
 
 @given(capacity=_some, taken=st.lists(_some, max_size=6), kept=st.integers(0, 6))
-def test_an_amount_is_written_the_same_whatever_came_and_went(
+def test_an_amount_has_one_form_whatever_was_taken_and_given_back(
     capacity: Resources, taken: list[Resources], kept: int
 ) -> None:
     """Also where there is nothing of a kind, or was less than what was held."""
@@ -78,7 +78,7 @@ def test_an_amount_is_written_the_same_whatever_came_and_went(
     assert used == total(taken[:kept])
 
 
-def test_rooms_that_nobody_uses_are_not_kept() -> None:
+def test_free_capacities_that_are_not_used_are_not_kept() -> None:
     known = FreeCapacities(3)
     room = full = known.of(1, FULL)
     for _ in range(20):
@@ -97,7 +97,7 @@ def fleet_of_one_kind() -> list[WorkerEntry]:
 
 
 @given(st.lists(st.tuples(st.integers(0, WORKERS - 1), st.integers(0, 3)), max_size=60))
-def test_each_worker_is_listed_once_with_the_room_it_has_and_by_rank(
+def test_each_worker_is_listed_once_by_free_capacity_and_rank(
     acts: list[tuple[int, int]],
 ) -> None:
     cells, roomy = fleet_of_one_kind(), FreeIndex()

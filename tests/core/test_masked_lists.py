@@ -29,7 +29,7 @@ act = st.tuples(
 
 
 @given(acts=st.lists(act, max_size=120), mask=st.integers(1, 15))
-def test_a_ring_finds_whom_a_sorted_list_finds(
+def test_a_masked_sorted_list_finds_what_a_sorted_list_finds(
     acts: list[tuple[str, int, int, int]], mask: int
 ) -> None:
     ring: MaskedSortedList[Sitter] = MaskedSortedList(
@@ -68,7 +68,7 @@ head_acts = st.tuples(st.booleans(), st.integers(0, 29), st.integers(0, 9))
 
 
 @given(acts=st.lists(head_acts, max_size=100), mask=st.integers(1, 255))
-def test_heads_in_blocks_find_whom_a_sorted_list_finds(
+def test_class_heads_find_what_a_sorted_list_finds(
     acts: list[tuple[bool, int, int]], mask: int
 ) -> None:
     heads: ClassHeads[Standing] = ClassHeads(

@@ -14,7 +14,7 @@ act = st.tuples(
 
 
 @given(acts=st.lists(act, max_size=150))
-def test_a_row_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> None:
+def test_a_merge_queue_has_the_order_of_a_sorted_list(acts: list[tuple[str, int]]) -> None:
     row, expected = MergeQueue(), list[OrderKey]()
     lanes = [FifoGroup(0, ("t", priority, -1, 0)) for priority in range(3)]
     for lane in lanes:
@@ -55,7 +55,7 @@ def test_jobs_that_come_in_order_are_not_in_a_heap() -> None:
     assert len(lane.run) // 3 == 1_000 - LONG_FIFO_GROUP
 
 
-def test_a_lane_that_became_empty_is_found_again() -> None:
+def test_a_fifo_group_that_became_empty_is_used_again() -> None:
     row, lane = MergeQueue(), FifoGroup(0, ("t", 0, -1, 0))
     lane.in_memory = LONG_FIFO_GROUP
     first, second = (1, 1, JobId("a")), (2, 2, JobId("b"))

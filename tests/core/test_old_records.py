@@ -46,7 +46,7 @@ def test_run_times_without_usage_are_read() -> None:
     assert found == RuntimeStats("t", "n", (5, 6))
 
 
-def test_lines_of_the_store_keep_their_numbers() -> None:
+def test_spill_queues_keep_their_numbers() -> None:
     """Written down once: another number and what is on the shelf would be read as strangers."""
     needs = Needs(resources(cpu=1, memory=1 << 20), ("linux",))
     assert spill_queue_number(("default", needs, 0, "default", -1)) == NUMBER

@@ -61,7 +61,7 @@ def poll(dice: random.Random, world: World, worker: str) -> AnyInput:
 
 
 @pytest.mark.parametrize("seed", range(9))
-def test_who_is_passed_over_with_others_fares_as_if_each_was_tried(
+def test_skipping_classes_together_decides_the_same_as_trying_each_job(
     seed: int,
 ) -> None:
     assert story(seed, CoreLimits(walks_per_pass=0)) == story(seed)

@@ -15,7 +15,7 @@ from tests.core.asking import HOUR, job, spec
 from tests.core.world import World
 
 
-def test_a_limit_that_a_queue_is_given_holds_for_kinds_of_jobs_that_ran_without_one() -> None:
+def test_a_new_limit_of_a_queue_holds_for_terms_that_ran_without_one() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=4)
     for name in ("a", "b", "c"):
@@ -30,7 +30,7 @@ def test_a_limit_that_a_queue_is_given_holds_for_kinds_of_jobs_that_ran_without_
     assert world.take() == ["d"]
 
 
-def test_a_quota_that_a_tenant_is_given_counts_what_ran_without_one() -> None:
+def test_a_new_quota_of_a_tenant_counts_jobs_that_ran_without_one() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=4)
     for name in ("a", "b", "c"):
@@ -67,7 +67,7 @@ def test_a_tenant_that_was_forgotten_is_counted_anew_when_it_comes_again() -> No
 
 
 @pytest.mark.parametrize("kept", [1, 2, 64])
-def test_who_is_charged_is_the_same_whether_it_was_looked_up_before_or_now(
+def test_the_charged_account_is_the_same_from_the_cache_and_from_the_order(
     kept: int,
 ) -> None:
     """Though a tenant's account of a queue is forgotten when others come, and begun anew."""
@@ -99,7 +99,7 @@ _RUNS = st.sampled_from([0, 5, 900, 40_000, 3_600_000])
     st.lists(st.tuples(st.booleans(), _NAMES, st.lists(_RUNS, min_size=1, max_size=3))),
     st.sampled_from([None, 2_000]),
 )
-def test_a_kind_is_expected_to_run_as_long_as_is_known_of_its_name(
+def test_cached_terms_follow_the_run_time_estimate_of_their_name(
     heard: list[tuple[bool, str, list[int]]], timeout_ms: int | None
 ) -> None:
     """Whatever is learned, loaded, or forgotten because too many names came."""
@@ -117,7 +117,7 @@ def test_a_kind_is_expected_to_run_as_long_as_is_known_of_its_name(
         ]
 
 
-def test_the_head_of_a_line_leaves_it_as_anybody_else_would() -> None:
+def test_removing_the_head_by_its_handle_equals_removing_any_job() -> None:
     """The last of its lane too, whether urgent ones come one by one or many wait."""
     found: list[object] = []
     for leaves_at_once in (True, False):
@@ -146,7 +146,7 @@ def batch(*groups: tuple[str, str]) -> Submit:
     return Submit(jobs=tuple(jobs))
 
 
-def test_a_batch_in_which_the_pool_of_terms_begins_anew_stands_in_one_lane() -> None:
+def test_a_batch_that_empties_the_pool_of_terms_stays_in_one_fifo_group() -> None:
     limits = CoreLimits(terms_pool_max=4)
     world = World(timing=Timing(lease_ttl_ms=100 * HOUR), limits=limits)
     world.register(cpu=64)
