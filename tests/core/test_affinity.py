@@ -191,7 +191,7 @@ def test_spreading_still_counts_running_jobs_after_a_restart() -> None:
     world.submit("j1", affinity=SPREAD)
     run(world, "j1", "w1")
     world.restart()
-    world.beat("w1", names=["j1"])
+    world.heartbeat("w1", names=["j1"])
     world.submit("j2", affinity=SPREAD)
     assert world.take("w1") == []
     assert world.take("w2") == ["j2"]
@@ -365,7 +365,7 @@ def test_every_job_starts_on_an_allowed_worker_or_has_an_explanation(
         world.advance(10 * SECOND)
         for number in range(len(workers)):
             jobs = (f"j{n}" for n in range(len(wishes)))
-            world.beat(
+            world.heartbeat(
                 f"w{number}", names=[j for j in jobs if started_on(world, j) == f"w{number}"]
             )
     for number, wish in enumerate(wishes):
@@ -373,8 +373,8 @@ def test_every_job_starts_on_an_allowed_worker_or_has_an_explanation(
         if life.state is JobState.QUEUED:
             assert "affinity" not in world.causes(f"j{number}")
             continue
-        cell = world.scheduler._t.fleet.workers[life.worker_id or WorkerId("")]
+        entry = world.scheduler._t.fleet.workers[life.worker_id or WorkerId("")]
         needs = world.record(f"j{number}").spec.terms.needs
-        assert not infeasible_reasons("default", needs, cell.machine)
+        assert not infeasible_reasons("default", needs, entry.machine)
         for label, values in wish.require:
-            assert value_of(cell.worker, label) in values
+            assert value_of(entry.worker, label) in values

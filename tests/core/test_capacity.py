@@ -35,9 +35,9 @@ def quiet(world: World) -> None:
     end = world.now + NO_ARRIVALS
     while world.now < end:
         world.now += 10 * SECOND
-        for worker_id, cell in world.scheduler._t.fleet.workers.items():
-            if cell.worker.state == "online":
-                world.beat(worker_id)
+        for worker_id, entry in world.scheduler._t.fleet.workers.items():
+            if entry.worker.state == "online":
+                world.heartbeat(worker_id)
         world.advance(0)
 
 
@@ -66,8 +66,8 @@ def test_an_idle_cell_needs_no_workers_and_may_remove_idle_ones() -> None:
     world = World()
     world.register("w1")
     world.register("w2")
-    crew = look(world).workers
-    assert (crew.needed, crew.idle, crew.remove, crew.add) == (0, 2, 2, 0)
+    count = look(world).workers
+    assert (count.needed, count.idle, count.remove, count.add) == (0, 2, 2, 0)
 
 
 def test_a_worker_with_a_running_job_is_needed_and_not_idle() -> None:
@@ -76,8 +76,8 @@ def test_a_worker_with_a_running_job_is_needed_and_not_idle() -> None:
     world.register("w2")
     world.submit("j", runs_ms=3600 * SECOND)
     run(world, "j")
-    crew = look(world).workers
-    assert (crew.needed, crew.online, crew.idle, crew.remove) == (1, 2, 1, 1)
+    count = look(world).workers
+    assert (count.needed, count.online, count.idle, count.remove) == (1, 2, 1, 1)
 
 
 def test_a_new_batch_does_not_count_as_an_arrival_rate() -> None:
@@ -95,8 +95,8 @@ def test_expected_arrivals_count_before_they_wait() -> None:
     for _ in range(60):
         world.submit(runs_ms=10 * SECOND)
         world.take("w1", max_orders=1)
-        for held in list(world.scheduler._t.executions.values()):
-            world.complete(held.execution.job_id)
+        for running in list(world.scheduler._t.executions.values()):
+            world.complete(running.execution.job_id)
         world.advance(5 * SECOND)
     shape = queue(look(world)).shapes[0]
     assert shape.shape.jobs == 0
@@ -146,7 +146,10 @@ def test_jobs_count_for_the_worker_type_they_would_start_on() -> None:
     waiting(world, 40, runs_ms=TARGET)
     waiting(world, 3, runs_ms=TARGET, gpu=1, name="train")
     quiet(world)
-    needed = {kind.capacity.gpu_milli: kind.workers.needed for kind in look(world).worker_types}
+    needed = {
+        worker_type.capacity.gpu_milli: worker_type.workers.needed
+        for worker_type in look(world).worker_types
+    }
     assert needed == {0: 10, 1000: 3}
 
 
@@ -176,8 +179,8 @@ def test_offline_workers_show_the_size_of_a_worker() -> None:
     world.advance(MINUTE)
     waiting(world, 8, runs_ms=TARGET)
     quiet(world)
-    crew = look(world).workers
-    assert (crew.online, crew.needed) == (0, 2)
+    count = look(world).workers
+    assert (count.online, count.needed) == (0, 2)
 
 
 def test_spilled_jobs_count_as_backlog() -> None:
@@ -199,8 +202,8 @@ def test_demand_is_computed_without_reading_waiting_jobs() -> None:
     world = World(checked=False)
     world.register("w1")
     waiting(world, 10, runs_ms=MINUTE)
-    for cell in world.scheduler._t.jobs.values():
-        cell.estimate = 0
+    for entry in world.scheduler._t.jobs.values():
+        entry.estimate = 0
     assert queue(look(world)).shapes[0].shape.work == 10 * MINUTE
 
 

@@ -17,7 +17,7 @@ def keyed(world: World, *names: str, limit: int = 1, **asked: object) -> None:
         world.submit(name, key="k", limit=limit, **asked)
 
 
-def roomy() -> World:
+def large_worker() -> World:
     """A world with one large worker."""
     world = World()
     world.register(cpu=64)
@@ -25,7 +25,7 @@ def roomy() -> World:
 
 
 def test_no_more_than_the_limit_of_a_key_run_at_once() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b", "c", limit=2)
     world.submit("other")
     assert world.take() == ["a", "b", "other"]
@@ -34,14 +34,14 @@ def test_no_more_than_the_limit_of_a_key_run_at_once() -> None:
 
 
 def test_keys_of_two_tenants_are_two_keys() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a")
     keyed(world, "b", tenant="acme")
     assert world.take() == ["a", "b"]
 
 
 def test_jobs_wait_for_a_key_by_priority_then_arrival() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "holder", priority=100)
     world.take()
     keyed(world, "late", "later")
@@ -54,7 +54,7 @@ def test_jobs_wait_for_a_key_by_priority_then_arrival() -> None:
 
 
 def test_a_more_urgent_job_takes_the_slot_of_one_that_has_not_started() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "plain")
     keyed(world, "urgent", priority=1)
     assert world.take() == ["urgent"]
@@ -64,7 +64,7 @@ def test_a_more_urgent_job_takes_the_slot_of_one_that_has_not_started() -> None:
 
 
 def test_a_more_urgent_job_waits_for_one_that_runs() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "plain")
     world.take()
     keyed(world, "urgent", priority=1)
@@ -89,7 +89,7 @@ def delete_and_stop(world: World) -> None:
 def test_however_a_running_job_ends_its_slot_goes_to_the_next(
     ending: Callable[[World], None],
 ) -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     run(world, "a")
     ending(world)
@@ -97,7 +97,7 @@ def test_however_a_running_job_ends_its_slot_goes_to_the_next(
 
 
 def test_a_cancelled_job_keeps_its_slot_until_it_has_stopped() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     run(world, "a")
     world.cancel("a")
@@ -105,7 +105,7 @@ def test_a_cancelled_job_keeps_its_slot_until_it_has_stopped() -> None:
 
 
 def test_a_job_in_backoff_gives_its_slot_to_the_next_one() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", retry=retries(2, delay_ms=HOUR))
     keyed(world, "b")
     run(world, "a")
@@ -114,12 +114,12 @@ def test_a_job_in_backoff_gives_its_slot_to_the_next_one() -> None:
 
 
 def test_a_waiting_holder_that_is_cancelled_or_expires_gives_its_slot_back() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b", "c", "d")
     world.cancel("a")
     world.step(Delete(job_id=JobId("b"), force=True))
     assert world.take() == ["c"]
-    world = roomy()
+    world = large_worker()
     keyed(world, "short", expires_at=world.now + SECOND)
     keyed(world, "next")
     world.advance(SECOND + 1)
@@ -127,7 +127,7 @@ def test_a_waiting_holder_that_is_cancelled_or_expires_gives_its_slot_back() -> 
 
 
 def test_a_job_that_stops_waiting_for_a_slot_is_skipped() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b", "c")
     run(world, "a")
     world.cancel("b")
@@ -136,7 +136,7 @@ def test_a_job_that_stops_waiting_for_a_slot_is_skipped() -> None:
 
 
 def test_a_lost_job_runs_again_before_later_jobs_of_its_key() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     run(world, "a")
     world.step(Deregister(worker_id=WorkerId("w1")))
@@ -145,7 +145,7 @@ def test_a_lost_job_runs_again_before_later_jobs_of_its_key() -> None:
 
 
 def test_a_lost_job_runs_again_after_a_more_urgent_one_of_its_key() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a")
     run(world, "a")
     keyed(world, "urgent", priority=1)
@@ -157,28 +157,28 @@ def test_a_lost_job_runs_again_after_a_more_urgent_one_of_its_key() -> None:
 
 
 def test_an_update_of_other_fields_keeps_the_position_for_the_key() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     world.update("a", key="k", labels=[("team", "x")])
     assert world.take() == ["a"]
 
 
 def test_an_update_that_lowers_the_priority_of_a_holder_gives_its_slot_away() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     world.update("a", key="k", priority=-1)
     assert world.take() == ["b"]
 
 
 def test_an_update_can_give_a_job_another_key() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     world.update("b", key="another")
     assert world.take() == ["a", "b"]
 
 
 def test_holders_and_waiting_jobs_of_a_key_are_the_same_after_a_restart() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "running")
     run(world, "running")
     keyed(world, "a", "b")
@@ -220,7 +220,7 @@ def test_a_holder_loses_its_slot_by_the_order_of_the_current_policy() -> None:
 
 
 def test_each_job_obeys_its_own_limit_of_the_key() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b", limit=2)
     keyed(world, "strict", limit=1)
     assert world.take() == ["a", "b"]
@@ -231,7 +231,7 @@ def test_each_job_obeys_its_own_limit_of_the_key() -> None:
 
 
 def test_a_key_in_heavy_use_never_passes_its_limit() -> None:
-    world = roomy()
+    world = large_worker()
     world.submit_all(
         [job(f"j{n}", key="k", limit=3, priority=n % 5, retry=retries(3)) for n in range(60)]
     )
@@ -243,7 +243,7 @@ def test_a_key_in_heavy_use_never_passes_its_limit() -> None:
             how = ("succeeded", "failed", "failed")[turn % 3]
             world.complete(running.pop(turn % len(running)), how)
         world.advance(100)
-        world.beat()
+        world.heartbeat()
     assert not world.scheduler._t.concurrency_keys.groups
     assert {record.life.state for record in world.ledger.jobs.values()} <= {
         JobState.SUCCEEDED,

@@ -220,12 +220,12 @@ def test_a_tenant_without_a_job_that_fits_is_skipped() -> None:
     waiting = [job(f"big{n}", tenant=f"t{n}", cpu=2) for n in range(999)]
     world.submit_all([*waiting, *(job(f"s{n}", tenant="small") for n in range(30))])
     served(world, 10)
-    ring = world.scheduler._t.ready_queue.order._waiting  # type: ignore[attr-defined]
+    items = world.scheduler._t.ready_queue.order._waiting  # type: ignore[attr-defined]
     small = world.scheduler._t.ready_queue.class_of(world.record("s29").spec.terms)
     assert small is not None
-    hopeful = [block for block in ring._blocks if block.mask & small.bit]
+    hopeful = [block for block in items._blocks if block.mask & small.bit]
     assert len(hopeful) <= 2, "a search opens only blocks that may have something"
-    assert max(len(block.entries) for block in ring._blocks) <= 128
+    assert max(len(block.entries) for block in items._blocks) <= 128
 
 
 def test_the_policy_can_be_changed_while_jobs_wait() -> None:

@@ -19,7 +19,7 @@ def holding(timing: Timing | None = None) -> World:
     world.register()
     world.submit("x")
     world.take()
-    world.beat(names=["x"])
+    world.heartbeat(names=["x"])
     return world
 
 

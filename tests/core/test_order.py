@@ -71,7 +71,7 @@ def test_a_retried_job_keeps_its_place_before_those_that_came_later() -> None:
     world.submit("new", cpu=4)
     world.advance(20_000)
     assert world.life("old").reason == "lost"
-    world.beat()
+    world.heartbeat()
     assert drained(world) == ["old", "new"]
 
 
@@ -110,7 +110,7 @@ def test_the_keys_of_many_cancelled_jobs_are_removed() -> None:
     for n in range(1, 2_000):
         world.scheduler.turn([], world.now)
         world.cancel(f"j{n}")
-    (line,) = world.scheduler._t.ready_queue._queues.values()
-    assert line.waiting == 1
-    assert line.jobs.size < 100
+    (class_queue,) = world.scheduler._t.ready_queue._queues.values()
+    assert class_queue.waiting == 1
+    assert class_queue.jobs.size < 100
     world.check()

@@ -147,7 +147,7 @@ def test_a_job_that_asks_for_nothing_fits_a_full_worker() -> None:
 
 
 def test_shortfalls_are_empty_exactly_when_a_job_fits() -> None:
-    room = resources(cpu=1, memory=5, custom={"a": 1})
+    free = resources(cpu=1, memory=5, custom={"a": 1})
     for need in (
         resources(cpu=1, memory=5, custom={"a": 1}),
         resources(cpu=1.001),
@@ -158,7 +158,7 @@ def test_shortfalls_are_empty_exactly_when_a_job_fits() -> None:
         resources(gpu=1),
         resources(),
     ):
-        assert fits(need, room) == (not shortfalls(need, room))
+        assert fits(need, free) == (not shortfalls(need, free))
 
 
 def test_sums_come_out_even() -> None:

@@ -111,7 +111,7 @@ def test_a_rate_limit_unused_for_long_allows_only_one_burst() -> None:
     world.register(cpu=64)
     world.queue(rate_limit=RateLimit(2, SECOND))
     world.advance(HOUR)
-    world.beat()
+    world.heartbeat()
     world.submit_all([job(f"j{n}") for n in range(4)])
     assert starts(world, 1_500) == [0, 0, 500, 1_000]
 

@@ -150,13 +150,13 @@ def test_forgotten_entries_are_freed_in_small_parts_and_all_in_the_end() -> None
     for _ in busy(recent, seconds=1):
         pass
     recent.forget(3 * PRELOAD_WINDOW_MS)
-    held = most = sum(len(part) for part in recent._over)
-    assert held > 30_000
+    kept = most = sum(len(part) for part in recent._over)
+    assert kept > 30_000
     while recent._over:
         recent.forget(3 * PRELOAD_WINDOW_MS)
         left = sum(len(part) for part in recent._over)
-        assert held - left < most / 10
-        held = left
+        assert kept - left < most / 10
+        kept = left
 
 
 @given(keys=st.lists(st.text(), max_size=50))

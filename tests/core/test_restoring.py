@@ -31,15 +31,15 @@ def busy() -> World:
         ]
     )
     world.take("w1", max_orders=4)
-    world.beat("w1", names=["running"])
+    world.heartbeat("w1", names=["running"])
     return world
 
 
 def test_nothing_is_written_by_a_restart_and_memory_is_what_it_was() -> None:
     world = busy()
-    before = {cell.id: cell.record() for cell in world.scheduler._t.jobs.values()}
+    before = {entry.id: entry.record() for entry in world.scheduler._t.jobs.values()}
     world.restart()
-    assert {cell.id: cell.record() for cell in world.scheduler._t.jobs.values()} == before
+    assert {entry.id: entry.record() for entry in world.scheduler._t.jobs.values()} == before
     world.advance(0)
     assert world.last.writes == []
 
@@ -135,7 +135,7 @@ def test_restarts_between_all_steps_of_a_job_change_nothing() -> None:
     world.restart()
     run(world, "a")
     world.restart()
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     world.restart()
     world.complete("a", "failed")
     world.restart()

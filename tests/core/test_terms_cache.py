@@ -76,12 +76,12 @@ def test_the_charged_account_is_the_same_from_the_cache_and_from_the_order(
     remembers, looks_up = (World(policy=DEFAULT, checked=False, limits=limits) for _ in range(2))
     found: list[object] = []
     for world in (remembers, looks_up):
-        kinds = world.scheduler._t.terms
+        entries = world.scheduler._t.terms
         world.register(cpu=8)
         for number in range(30):
             world.advance(1_000)
             if world is looks_up:
-                kinds.forget()
+                entries.forget()
             world.submit(f"j{number}", queue=f"q{number * 7 % 5}", cpu=1 + number % 2)
             ended = [world.report(JobId(f"j{number - 4}"))] if number >= 4 else []
             world.poll(completed=ended, wait_ms=0)
@@ -105,14 +105,14 @@ def test_cached_terms_follow_the_run_time_estimate_of_their_name(
     """Whatever is learned, loaded, or forgotten because too many names came."""
     world = World(policy=DEFAULT, limits=CoreLimits(runtimes_kept=3))
     world.submit("first")
-    kinds, known = world.scheduler._t.terms, world.scheduler._t.runtime_estimates
+    entries, known = world.scheduler._t.terms, world.scheduler._t.runtime_estimates
     terms = [job("j", name=name, timeout_ms=timeout_ms).spec.terms for name in "abcd"]
     for is_loaded, name, runs in heard:
         if is_loaded:
             known.restore(RuntimeStats("default", name, tuple(runs[:2])))
         else:
             known.learn(job("j", name=name).spec.terms, runs)
-        assert [kinds.of(one).estimate(known) for one in terms] == [
+        assert [entries.of(one).estimate(known) for one in terms] == [
             known.estimate(one) for one in terms
         ]
 
@@ -132,8 +132,8 @@ def test_removing_the_head_by_its_handle_equals_removing_any_job() -> None:
             if not leaves_at_once:
                 world.scheduler._t.terms.forget()  # so nobody knows where it stands
             started.append(world.take(completed=ended))
-        lanes = [sorted(one.fifo_groups) for one in world.scheduler._t.ready_queue.classes]
-        found.append((started, lanes))
+        groups = [sorted(one.fifo_groups) for one in world.scheduler._t.ready_queue.classes]
+        found.append((started, groups))
     assert found[0] == found[1]
 
 
