@@ -248,8 +248,8 @@ class NaiveLedger:
     def refill(self, wanted: Refill) -> Refilled:
         """Next jobs of a spill queue, as the tables have them."""
         self._project(0 if wanted.exact else RECORDS_BEHIND)
-        number = [job for job in self._spilled.values() if job.life.line == wanted.spill_queue]
-        behind = [job for job in number if job.spec.arrival_number > wanted.after]
+        queue = [job for job in self._spilled.values() if job.life.line == wanted.spill_queue]
+        behind = [job for job in queue if job.spec.arrival_number > wanted.after]
         behind.sort(key=lambda job: job.spec.arrival_number)
         return Refilled(refill=wanted, jobs=tuple(behind[: wanted.limit]))
 

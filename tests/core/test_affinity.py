@@ -1,4 +1,4 @@
-"""Where a job would rather run: what it waits for, how long, and what would help."""
+"""Affinity: preferred workers, the wait for them, and remedies."""
 
 from __future__ import annotations
 

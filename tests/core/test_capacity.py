@@ -1,4 +1,4 @@
-"""How many workers would clear what waits: counted from sums, capped by what may run."""
+"""Capacity: workers needed to clear the backlog, from sums, within all limits."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_spilled_jobs_count_as_backlog() -> None:
 
 
 def test_demand_is_computed_without_reading_waiting_jobs() -> None:
-    """The work is in a line's sum: what is changed in a job behind its back changes nothing."""
+    """The work is a sum of the class queue, so changing a job directly changes nothing."""
     world = World(checked=False)
     world.register("w1")
     waiting(world, 10, runs_ms=MINUTE)

@@ -1,4 +1,4 @@
-"""What a waiting job takes of memory: a million of them must fit."""
+"""Memory of a waiting job: a million of them must fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of executions: UUIDs of their time, told apart, and the same in every replay."""
+"""Ids of executions: UUIDs of their time, all different, and the same in every replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a job must run: labels that it requires, and workers that are kept for some jobs."""
+"""Required labels, and workers that are reserved for some jobs."""
 
 from __future__ import annotations
 

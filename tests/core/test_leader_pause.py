@@ -1,4 +1,4 @@
-"""Nobody was answered for a while, or somebody else led: workers must not pay for it."""
+"""Time without a leader, and failover: workers must not lose leases for it."""
 
 from __future__ import annotations
 

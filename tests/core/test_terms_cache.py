@@ -1,4 +1,4 @@
-"""What is looked up once for alike jobs does not outlive what it was looked up for."""
+"""Terms cache: entries for alike jobs are not used after what they depend on has changed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_cached_terms_follow_the_run_time_estimate_of_their_name(
 
 
 def test_removing_the_head_by_its_handle_equals_removing_any_job() -> None:
-    """The last of its lane too, whether urgent ones come one by one or many wait."""
+    """Also for the last of its FIFO group, with single urgent jobs or many waiting ones."""
     found: list[object] = []
     for leaves_at_once in (True, False):
         world, started = World(policy=DEFAULT), list[list[JobId]]()

@@ -1,4 +1,4 @@
-"""What jobs really take: sketches, sums by day, and more memory after too little."""
+"""Usage of resources by jobs: sketches, sums by day, and more memory after too little."""
 
 from __future__ import annotations
 
