@@ -66,7 +66,7 @@ class Recorded(Story):
         schedules, triggers = list(world.ledger.schedules), list(world.ledger.triggers)
         new_id = f"id-{len(self.records):06}"
         told = event(f"e{dice.randrange(40)}", f"kind.{name}")
-        known = world.ledger.told.get(event_key(told))
+        known = world.ledger.accepted.get(event_key(told))
         recall = Preloaded(at=world.now, accepted_events=() if known is None else (known,))
         choices: list[AnyInput] = [
             CreateSchedule(
