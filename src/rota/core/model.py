@@ -196,7 +196,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class JobState(StrEnum):
-    """State of a job; docs/job-lifecycle.md draws the transitions."""
+    """State of a job, a failed one being a dead letter; docs/job-lifecycle.md draws transitions."""
 
     PENDING = "pending"
     QUEUED = "queued"
@@ -284,7 +284,7 @@ class Needs(Record, frozen=True):
 
 
 class RetryPolicy(Record, frozen=True):
-    """Rules for retries: how many attempts, and the (exponential) backoff between them."""
+    """Retry policy: how many attempts, and the exponential backoff or other delay between them."""
 
     max_attempts: int = 1
     backoff: Backoff = Backoff.EXPONENTIAL
