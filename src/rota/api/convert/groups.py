@@ -8,8 +8,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.group_model import Array, Gang, GroupContext, GroupMember, GroupProgress
-from rota.core.model import Affinity, JobRecord, LabelSelector, Needs
+from rota.core.model import (
+    Affinity,
+    Array,
+    Gang,
+    GroupContext,
+    GroupMember,
+    GroupProgress,
+    JobRecord,
+    LabelSelector,
+    Needs,
+)
 from rota.core.runtime_estimates import MeasuredUsage
 from rota.wire.formats import number
 from rota.wire.groups import ArrayView, GangView, PlaceView, RankView

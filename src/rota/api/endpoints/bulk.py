@@ -21,9 +21,8 @@ from rota.api.recall import post_about
 from rota.api.router import Call, NoQuery, Operation
 from rota.core.commands import AnyInput, Cancel, Delete, Preloaded
 from rota.core.errors import Refusal, StalePreload, TooMuch
-from rota.core.group_model import Array, Gang
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import JobId, JobRecord, JobState, Spec
+from rota.core.model import Array, Gang, JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError
 from rota.store.queries import JobQuery
 from rota.wire.formats import to_instant

@@ -19,9 +19,17 @@ from rota.api.pagination import PageSize
 from rota.api.router import Call, NoQuery, Operation
 from rota.api.tenant_scope import find_job, outlines_of
 from rota.core.explain.why import PREFETCHED
-from rota.core.group_model import Array, Gang
 from rota.core.info_model import Cause, Explanation
-from rota.core.model import Execution, ExecutionState, Instant, JobId, JobRecord, JobState
+from rota.core.model import (
+    Array,
+    Execution,
+    ExecutionState,
+    Gang,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+)
 from rota.engine.ports import Brain, ObservedCause
 from rota.store.protocol import Direction, Edge, Outline
 from rota.store.queries import ExecutionQuery
