@@ -20,7 +20,7 @@ from rota.api.auth.audit_log import AuditLog
 from rota.api.auth.authenticator import Access
 from rota.api.auth.token_cache import TokenCache, token_digest
 from rota.api.limits import API_LIMITS, ApiLimits
-from rota.api.throttling.rate_limit import Throttle
+from rota.api.throttling import Throttle
 from rota.core.commands import Timing
 from rota.engine.clock import SystemClock
 from rota.engine.durability import DurabilityMonitor

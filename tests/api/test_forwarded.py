@@ -6,7 +6,7 @@ import pytest
 
 from rota.api.auth.forwarded import read_forwarded, sign
 from rota.api.endpoints import OPERATIONS
-from rota.api.throttling.rate_limit import Rate, RateLimiter, Throttle
+from rota.api.throttling import Rate, RateLimiter, Throttle
 from tests.api.in_process_server import open_server
 
 SECRET = b"shared by all servers of a cell"

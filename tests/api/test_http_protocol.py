@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 from rota.api.http_protocol import BoundedProtocol
 from rota.api.limits import HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
 from rota.api.parsing.request import read_body
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import ConnectionLimit
 
 ASK = b"GET / HTTP/1.1\r\n\r\n"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from rota.api import limits
 from rota.api.limits import ApiLimits
-from rota.api.throttling.rate_limit import (
+from rota.api.throttling import (
     Rate,
     RateLimiter,
     Throttle,

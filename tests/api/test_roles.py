@@ -10,7 +10,7 @@ import pytest
 from rota.api.endpoints import OPERATIONS
 from rota.api.limits import ApiLimits
 from rota.api.router import Operation
-from rota.api.throttling.rate_limit import Throttle, WrongTokenLimiter
+from rota.api.throttling import Throttle, WrongTokenLimiter
 from rota.cli.tokens import ROLES
 from rota.store.tokens import Role
 from rota.wire.tokens import RoleName

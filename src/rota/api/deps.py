@@ -31,8 +31,7 @@ from rota.api.limits import (
     ApiLimits,
 )
 from rota.api.metrics import EngineMetrics, MetricsHistory
-from rota.api.throttling.body_budget import BodyBudget
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import BodyBudget, ConnectionLimit
 from rota.core.commands import Key
 from rota.core.model import ExecutionId, Instant, WorkerId
 from rota.engine.durability import DurabilityMonitor

@@ -18,7 +18,7 @@ from rota.api.letters import note_line
 from rota.api.limits import HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
 from rota.api.parsing.request import mark_complete
 from rota.api.problems import RETRY_AFTER_S
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import ConnectionLimit
 from rota.wire.formats import encode
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 

@@ -37,7 +37,7 @@ from rota.api.limits import (
     METRIC_QUEUES_MAX,
     RATE_STEPS,
 )
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import ConnectionLimit
 from rota.core.deadlines import AT_RISK, MET, MISSED
 from rota.core.info_model import QueueInfo, WorkerInfo
 from rota.core.model import Instant, JobState, Resources, WorkerId, WorkerState

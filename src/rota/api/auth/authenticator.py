@@ -16,7 +16,7 @@ from rota.api.auth.roles import ANYBODY, Caller, set_caller
 from rota.api.auth.sessions import SignInCodes, cookie_in, read_session, split_host
 from rota.api.auth.token_cache import TokenCache, caller_from
 from rota.api.problems import respond, retry_after
-from rota.api.throttling.rate_limit import Throttle, address_group
+from rota.api.throttling import Throttle, address_group
 from rota.engine.ports import Clock
 from rota.store.tokens import Token
 from rota.wire.problems import ProblemError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rota.api.convert.deadlines import deadline_view
+from rota.api.convert.jobs import deadline_view
 from rota.core.explain.remedies import Remedy
 from rota.core.info_model import Cause, Explanation, Position
 from rota.core.model import JobRecord, WorkerId
@@ -61,11 +61,7 @@ def _remedy_view(relief: Remedy) -> ReliefView:
 
 def _position_view(position: Position, starts_before: int | None) -> PositionView:
     return PositionView(
-        position.ahead,
-        position.waiting,
-        position.is_exact,
-        starts_before,
-        position.tenants_ahead,
+        position.ahead, position.waiting, position.is_exact, starts_before, position.tenants_ahead
     )
 
 

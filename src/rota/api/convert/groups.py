@@ -10,14 +10,11 @@ from msgspec.structs import replace
 
 from rota.core.group_model import Array, Gang, GroupContext, GroupMember, GroupProgress
 from rota.core.model import Affinity, JobRecord, LabelSelector, Needs
-from rota.core.runtime_estimates import MeasuredUsage
 from rota.wire.formats import number
 from rota.wire.groups import ArrayView, GangView, PlaceView, RankView
 from rota.wire.jobs import AffinitySpec, AffinityView, JobSpec, JobView, LabelValues
-from rota.wire.workers import CompletionSpec
 
 _NOTHING = Affinity()
-_USED_MAX = 1 << 62
 
 
 def affinity_of(asked: AffinitySpec) -> Affinity | None:
@@ -53,39 +50,6 @@ def affinity_view(affinity: Affinity | None) -> AffinityView | None:
         wait=number(affinity.wait_ms),
         tolerate=list(affinity.tolerate),
     )
-
-
-def used_of(report: CompletionSpec) -> MeasuredUsage | None:
-    """What the scheduler learns from a report; None: nothing."""
-    if report.usage is None and report.status != "failed":
-        return None
-    usage = report.usage or {}
-    cpu, peak = _amount(usage.get("cpu_seconds")), _amount(usage.get("memory_peak"))
-    out_of_memory = report.status == "failed" and _is_out_of_memory(bytes(report.error))
-    if cpu is None and peak is None and not out_of_memory:
-        return None
-    return MeasuredUsage(
-        cpu_ms=None if cpu is None else round(cpu * 1000),
-        memory_peak=None if peak is None else round(peak),
-        out_of_memory=out_of_memory,
-    )
-
-
-def _amount(value: Any) -> float | None:
-    """A figure that a worker gave, if it is one."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < _USED_MAX else None
-
-
-def _is_out_of_memory(error: bytes) -> bool:
-    """Whether the error says so: `reason` is `memory`, or `type` is Python's `MemoryError`."""
-    if b"emory" not in error:
-        return False
-    try:
-        said = msgspec.json.decode(error, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return False
-    return said.get("reason") == "memory" or said.get("type") == "MemoryError"
 
 
 def with_placement(needs: Needs, job: JobSpec) -> Needs:

@@ -10,30 +10,27 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UnsetType, structs
+from msgspec import structs
 from msgspec.structs import replace
 
-from rota.api.convert.deadlines import ended_deadline, finish_by_of
 from rota.api.convert.groups import (
     add_group,
     affinity_view,
     group_of,
-    place_view,
-    rank_view,
     submitted_group,
     with_placement,
 )
 from rota.api.ids import IdMint
 from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
-from rota.api.metrics import worker_status
 from rota.api.parsing.request import check_depth, read_json
 from rota.api.problems import invalid
-from rota.core.commands import NewJob, Timing
+from rota.core.commands import NewJob
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
-from rota.core.info_model import QueueInfo, WorkerInfo
+from rota.core.info_model import DeadlineInfo
+from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import (
     Backoff,
     Concurrency,
@@ -41,9 +38,7 @@ from rota.core.model import (
     Execution,
     Instant,
     JobId,
-    JobLimits,
     JobRecord,
-    JobState,
     Millis,
     Needs,
     Resources,
@@ -53,9 +48,9 @@ from rota.core.model import (
     Terms,
     When,
 )
-from rota.core.outcome import Order
+from rota.engine.ports import Brain
 from rota.store.files.artifacts import Output
-from rota.traces.spans import TracePropagator
+from rota.wire import formats
 from rota.wire.formats import (
     ByteSize,
     Duration,
@@ -73,6 +68,7 @@ from rota.wire.jobs import (
     PLAIN_RETRY,
     BatchJobSpec,
     ConcurrencyView,
+    DeadlineView,
     DependencySpec,
     DependencyView,
     HttpCall,
@@ -88,18 +84,7 @@ from rota.wire.jobs import (
 )
 from rota.wire.limits import PAYLOAD_BYTES_MAX, TASK_BYTES_MAX
 from rota.wire.problems import ProblemError
-from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
-from rota.wire.workers import (
-    AmountView,
-    ArtifactView,
-    ExecutionView,
-    OrderView,
-    ResourcesSpec,
-    WorkerResources,
-    WorkerView,
-)
-
-T = TypeVar("T")
+from rota.wire.workers import ArtifactView, ExecutionView, ResourcesSpec
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 REF = "ref:"
@@ -421,13 +406,8 @@ def job_id_of(text: str, field: str) -> JobId:
     return JobId(job_id)
 
 
-def value_or_none(value: T | UnsetType | None) -> T | None:
-    """What was sent; None for both null and left out."""
-    return None if isinstance(value, UnsetType) else value
-
-
 _read_task = msgspec.json.Decoder(Task).decode
-_EMPTY_OBJECT = msgspec.Raw(b"{}")
+EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
 def job_view(job: JobRecord) -> JobView:
@@ -442,13 +422,13 @@ def job_view(job: JobRecord) -> JobView:
         status=life.state.value,
         reason=life.reason or None,
         task=msgspec.Raw(spec.task),
-        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
+        payload=msgspec.Raw(spec.payload) if spec.payload else EMPTY_OBJECT,
         requirements=requirements_view(terms.needs),
         dependencies=[DependencyView(one.job_id, one.when.value) for one in spec.dependencies],
         run_at=from_instant_or_none(spec.run_at),
         expires_at=from_instant_or_none(spec.expires_at),
-        timeout=_seconds(terms.timeout_ms),
-        expected_runtime=_seconds(terms.expected_runtime_ms),
+        timeout=seconds_or_none(terms.timeout_ms),
+        expected_runtime=seconds_or_none(terms.expected_runtime_ms),
         retry=_retry_view(terms.retry),
         semantics=terms.semantics.value,
         concurrency=_concurrency_view(spec),
@@ -460,7 +440,7 @@ def job_view(job: JobRecord) -> JobView:
         execution_id=life.execution_id,
         worker_id=life.worker_id,
         created_at=from_instant(spec.created_at),
-        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+        scheduled_at=from_instant(scheduled_at(spec.run_at, spec.created_at)),
         started_at=from_instant_or_none(life.started_at),
         finished_at=from_instant_or_none(life.finished_at),
         progress=life.progress,
@@ -543,153 +523,11 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
     )
 
 
-def order_views(
-    orders: Sequence[Order], timing: Timing, naming: TracePropagator
-) -> list[OrderView]:
-    """What a worker is told to run."""
-    views: list[OrderView] = []
-    forms: dict[int, OrderView] = {}
-    last = None
-    for order in orders:
-        spec = order.spec
-        # Jobs that came together mostly read the same, and follow each other here.
-        if last is not None and _has_same_order(spec, last):
-            like = views[-1]
-        else:
-            form = forms.get(id(spec.terms))
-            if form is None:
-                form = forms[id(spec.terms)] = _order_template(spec.terms, timing)
-            like, last = _with_spec(form, spec), spec
-        views.append(_order_view(like, order, naming))
-    return views
-
-
-def _has_same_order(spec: Spec, other: Spec) -> bool:
-    """Whether the orders of both differ by no more than their executions."""
-    return (
-        spec.terms is other.terms
-        and spec.task == other.task
-        and spec.payload == other.payload
-        and spec.created_at == other.created_at
-        and spec.run_at == other.run_at
-    )
-
-
-def _order_template(terms: Terms, timing: Timing) -> OrderView:
-    """What is the same in all orders of jobs with the same terms."""
-    return OrderView(
-        execution_id="",
-        job_id="",
-        attempt=0,
-        fence=0,
-        name=terms.name,
-        queue=terms.queue,
-        task=_EMPTY_OBJECT,
-        payload=_EMPTY_OBJECT,
-        requirements=requirements_view(terms.needs),
-        timeout=_seconds(terms.timeout_ms),
-        lease_expires_in=timing.lease_ttl_ms / 1000,
-        scheduled_at="",
-    )
-
-
-def _with_spec(form: OrderView, spec: Spec) -> OrderView:
-    return structs.replace(
-        form,
-        task=msgspec.Raw(spec.task),
-        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
-        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
-    )
-
-
-def _order_view(like: OrderView, order: Order, naming: TracePropagator) -> OrderView:
-    execution, company = order.execution, order.group
-    return structs.replace(
-        like,
-        execution_id=execution.id,
-        job_id=execution.job_id,
-        attempt=execution.attempt,
-        fence=execution.fence,
-        traceparent=naming.for_execution(execution.job_id, execution.fence, order.spec.trace),
-        limits=None if order.limits is None else limits_view(order.limits),
-        array=None if company is None else place_view(company),
-        gang=None if company is None else rank_view(company),
-        behind=execution.behind if order.is_prefetched else None,
-    )
-
-
-def limits_view(limits: JobLimits | None) -> LimitsView:
-    """What a queue's jobs are held to: its own limits, and everybody's where it has none."""
-    own = {} if limits is None else msgspec.structs.asdict(limits)
-    return LimitsView(**{name: value for name, value in own.items() if value is not None})
-
-
-def worker_view(glance: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
-    """A worker and what it is doing."""
-    worker = glance.worker
-    return WorkerView(
-        worker_id=worker.id,
-        name=worker.name,
-        status=worker_status(glance),  # type: ignore[arg-type]  # gives the same words
-        capabilities=list(worker.capabilities),
-        queues=None if worker.queues is None else list(worker.queues),
-        resources=resources_view(worker.capacity, glance.used),
-        last_heartbeat=from_instant_or_none(glance.last_seen),
-        registered_at=from_instant(worker.registered_at),
-        executions=list(glance.executions),
-        usage=dict(usage),
-        labels=dict(worker.labels),
-        only=list(worker.only),
-    )
-
-
-def resources_view(capacity: Resources, used: Resources) -> WorkerResources:
-    """What there is, and how much of it is held."""
-    held = dict(used.custom)
-    return WorkerResources(
-        cpu=AmountView(number(capacity.cpu_milli), number(used.cpu_milli)),
-        memory=AmountView(capacity.memory, used.memory),
-        storage=AmountView(capacity.storage, used.storage),
-        gpu=AmountView(number(capacity.gpu_milli), number(used.gpu_milli)),
-        custom={
-            name: AmountView(number(amount), number(held.get(name, 0)))
-            for name, amount in capacity.custom
-        },
-    )
-
-
-def queue_view(glance: QueueInfo, rate: float | None = None) -> QueueView:
-    """A queue's settings and depth, and how fast it goes where that is known."""
-    queue, depth, most = glance.queue, glance.depth, glance.queue.rate_limit
-    return QueueView(
-        name=queue.name,
-        priority=queue.priority,
-        weight=queue.weight,
-        max_workers=queue.max_workers,
-        rate_limit=RateLimitView(most.count, number(most.per_ms)) if most else None,
-        paused=queue.paused,
-        depth=depth_view(depth),
-        created_at=from_instant(queue.created_at),
-        limits=limits_view(queue.limits),
-        rate=rate,
-    )
-
-
-def depth_view(depth: Mapping[JobState, int]) -> DepthView:
-    """How many jobs are where."""
-    return DepthView(
-        pending=depth.get(JobState.PENDING, 0),
-        queued=depth.get(JobState.QUEUED, 0),
-        running=depth.get(JobState.RUNNING, 0),
-        cancelling=depth.get(JobState.CANCELLING, 0),
-    )
-
-
-def _scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:
+def scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:
     return created_at if run_at is None else run_at
 
 
-def _seconds(ms: int | None) -> int | float | None:
+def seconds_or_none(ms: int | None) -> int | float | None:
     return None if ms is None else number(ms)
 
 
@@ -712,15 +550,15 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         ],
         "run_at": from_instant_or_none(spec.run_at),
         "expires_at": from_instant_or_none(spec.expires_at),
-        "timeout": _seconds(terms.timeout_ms),
-        "expected_runtime": _seconds(terms.expected_runtime_ms),
+        "timeout": seconds_or_none(terms.timeout_ms),
+        "expected_runtime": seconds_or_none(terms.expected_runtime_ms),
         "retry": msgspec.to_builtins(_retry_view(terms.retry)),
         "semantics": terms.semantics.value,
         "concurrency": {"key": limit.key, "limit": limit.limit} if limit else None,
         "preemptible": terms.preemptible,
         "labels": dict(spec.labels),
         "affinity": msgspec.to_builtins(affinity_view(terms.needs.affinity)),
-        "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
+        "payload": msgspec.Raw(spec.payload) if spec.payload else EMPTY_OBJECT,
         "finish_by": from_instant_or_none(spec.finish_by),
         **submitted_group(job),
     }
@@ -735,3 +573,66 @@ def _submitted_requirements(spec: Spec) -> Any:
         implied = implied_capabilities(_read_task(spec.task))
     view.capabilities = [one for one in view.capabilities if one not in implied]
     return msgspec.to_builtins(view)
+
+
+def finish_by_of(given: formats.Deadline | None, created_at: Instant, field: str) -> Instant | None:
+    """The time that is meant; a length counts from when the job is submitted."""
+    if given is None:
+        return None
+    if given.within is not None:
+        return created_at + given.within.ms
+    assert given.at is not None
+    instant = to_instant(given.at)
+    if not 0 <= instant <= INSTANT_MAX:
+        raise invalid(field, "between the years 1970 and 2200")
+    return instant
+
+
+def check_relative(job: JobSpec, where: str) -> None:
+    """What makes jobs again and again cannot name one time for all of them."""
+    if job.finish_by is not None and job.finish_by.at is not None:
+        raise invalid(where + "finish_by", "how long after each job is made, such as 2h")
+
+
+def deadline_view(deadline: DeadlineInfo | None) -> DeadlineView | None:
+    """As it is shown."""
+    if deadline is None:
+        return None
+    end = deadline.expected_end
+    return DeadlineView(
+        from_instant(deadline.finish_by),
+        deadline.status,  # type: ignore[arg-type]  # the core has the same words
+        number(deadline.slack_ms),
+        from_instant_or_none(end),
+    )
+
+
+def add_deadline(view: JobView, job: JobRecord, brain: Brain) -> None:
+    """How it stands, as far as this server knows."""
+    if job.spec.finish_by is None or job.life.state in JOB_FINAL:
+        return
+    if brain.ready:
+        view.deadline = deadline_view(brain.deadline(job))
+    else:
+        view.deadline = deadline_view(_estimated_deadline(job, brain.clock.now()))
+
+
+def ended_deadline(job: JobRecord) -> DeadlineView | None:
+    """What became of the deadline of a job that has ended."""
+    spec, life = job.spec, job.life
+    if spec.finish_by is None or life.finished_at is None or life.state not in JOB_FINAL:
+        return None
+    slack = spec.finish_by - life.finished_at
+    verdict = life.deadline or "missed"
+    return deadline_view(DeadlineInfo(spec.finish_by, verdict, slack, life.finished_at))
+
+
+def _estimated_deadline(job: JobRecord, now: Instant) -> DeadlineInfo:
+    """By the job alone, on a server that does not decide."""
+    spec, life = job.spec, job.life
+    assert spec.finish_by is not None
+    length = spec.terms.expected_runtime_ms or 0
+    end = max(now, (life.started_at or now) + length)
+    slack = spec.finish_by - end
+    verdict = "late" if slack < 0 else life.deadline or "on_time"
+    return DeadlineInfo(spec.finish_by, verdict, slack)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET
+from collections.abc import Mapping
+from typing import TypeVar
 
-from rota.api.convert.jobs import value_or_none
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from rota.core.commands import Key, Preloaded, PutQueueSettings
-from rota.core.model import RateLimit
-from rota.wire.formats import ByteSize
-from rota.wire.queues import LimitsSpec, QueueSpec
+from rota.core.info_model import QueueInfo
+from rota.core.model import JobLimits, JobState, RateLimit
+from rota.wire.formats import ByteSize, from_instant, number
+from rota.wire.queues import DepthView, LimitsSpec, LimitsView, QueueSpec, QueueView, RateLimitView
 
 
 def settings_of(
@@ -40,3 +44,44 @@ def _limits(spec: LimitsSpec | None) -> tuple[tuple[str, int | None], ...]:
         if value is not UNSET:
             changes.append((name, value.bytes if isinstance(value, ByteSize) else value))
     return tuple(changes)
+
+
+T = TypeVar("T")
+
+
+def value_or_none(value: T | UnsetType | None) -> T | None:
+    """What was sent; None for both null and left out."""
+    return None if isinstance(value, UnsetType) else value
+
+
+def limits_view(limits: JobLimits | None) -> LimitsView:
+    """What a queue's jobs are held to: its own limits, and everybody's where it has none."""
+    own = {} if limits is None else msgspec.structs.asdict(limits)
+    return LimitsView(**{name: value for name, value in own.items() if value is not None})
+
+
+def queue_view(glance: QueueInfo, rate: float | None = None) -> QueueView:
+    """A queue's settings and depth, and how fast it goes where that is known."""
+    queue, depth, most = glance.queue, glance.depth, glance.queue.rate_limit
+    return QueueView(
+        name=queue.name,
+        priority=queue.priority,
+        weight=queue.weight,
+        max_workers=queue.max_workers,
+        rate_limit=RateLimitView(most.count, number(most.per_ms)) if most else None,
+        paused=queue.paused,
+        depth=depth_view(depth),
+        created_at=from_instant(queue.created_at),
+        limits=limits_view(queue.limits),
+        rate=rate,
+    )
+
+
+def depth_view(depth: Mapping[JobState, int]) -> DepthView:
+    """How many jobs are where."""
+    return DepthView(
+        pending=depth.get(JobState.PENDING, 0),
+        queued=depth.get(JobState.QUEUED, 0),
+        running=depth.get(JobState.RUNNING, 0),
+        cancelling=depth.get(JobState.CANCELLING, 0),
+    )

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.convert.deadlines import check_relative
-from rota.api.convert.jobs import spec_of, submitted_form
+from rota.api.convert.jobs import check_relative, spec_of, submitted_form
 from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
 from rota.api.problems import invalid
 from rota.core.errors import Invalid

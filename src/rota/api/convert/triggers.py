@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.convert.deadlines import check_relative
-from rota.api.convert.jobs import spec_of
+from rota.api.convert.jobs import check_relative, spec_of
 from rota.api.convert.schedules import job_form
 from rota.api.parsing.request import check_depth
 from rota.api.problems import invalid

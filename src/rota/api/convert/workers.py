@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
+from msgspec import structs
 from msgspec.structs import replace
 
-from rota.api.convert.groups import used_of
-from rota.api.convert.jobs import free_json
+from rota.api.convert.groups import place_view, rank_view
+from rota.api.convert.jobs import (
+    EMPTY_OBJECT,
+    free_json,
+    requirements_view,
+    scheduled_at,
+    seconds_or_none,
+)
+from rota.api.convert.queues import limits_view
+from rota.api.metrics import worker_status
 from rota.api.problems import invalid
-from rota.core.commands import Completion, Running
-from rota.core.model import ExecutionId, ExecutionState
-from rota.wire.formats import encode
+from rota.core.commands import Completion, Running, Timing
+from rota.core.info_model import WorkerInfo
+from rota.core.model import ExecutionId, ExecutionState, Resources, Spec, Terms
+from rota.core.outcome import Order
+from rota.core.runtime_estimates import MeasuredUsage
+from rota.traces.spans import TracePropagator
+from rota.wire.formats import encode, from_instant, from_instant_or_none, number
 from rota.wire.limits import MESSAGE_CHARS_MAX, RESULT_BYTES_MAX, TASK_BYTES_MAX
 from rota.wire.problems import ProblemError
-from rota.wire.workers import NOTHING, CompletedReport, CompletionSpec, RunningReport
+from rota.wire.workers import (
+    NOTHING,
+    AmountView,
+    CompletedReport,
+    CompletionSpec,
+    OrderView,
+    RunningReport,
+    WorkerResources,
+    WorkerView,
+)
 
 _NULL = b"null"
 _X = ExecutionState
@@ -102,3 +125,148 @@ def clean_message(message: str | None) -> str | None:
     if message is None:
         return None
     return "".join(c if c.isprintable() else " " for c in message)[:MESSAGE_CHARS_MAX]
+
+
+_USED_MAX = 1 << 62
+
+
+def used_of(report: CompletionSpec) -> MeasuredUsage | None:
+    """What the scheduler learns from a report; None: nothing."""
+    if report.usage is None and report.status != "failed":
+        return None
+    usage = report.usage or {}
+    cpu, peak = _amount(usage.get("cpu_seconds")), _amount(usage.get("memory_peak"))
+    out_of_memory = report.status == "failed" and _is_out_of_memory(bytes(report.error))
+    if cpu is None and peak is None and not out_of_memory:
+        return None
+    return MeasuredUsage(
+        cpu_ms=None if cpu is None else round(cpu * 1000),
+        memory_peak=None if peak is None else round(peak),
+        out_of_memory=out_of_memory,
+    )
+
+
+def _amount(value: Any) -> float | None:
+    """A figure that a worker gave, if it is one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and 0 <= value < _USED_MAX else None
+
+
+def _is_out_of_memory(error: bytes) -> bool:
+    """Whether the error says so: `reason` is `memory`, or `type` is Python's `MemoryError`."""
+    if b"emory" not in error:
+        return False
+    try:
+        said = msgspec.json.decode(error, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return False
+    return said.get("reason") == "memory" or said.get("type") == "MemoryError"
+
+
+def order_views(
+    orders: Sequence[Order], timing: Timing, naming: TracePropagator
+) -> list[OrderView]:
+    """What a worker is told to run."""
+    views: list[OrderView] = []
+    forms: dict[int, OrderView] = {}
+    last = None
+    for order in orders:
+        spec = order.spec
+        # Jobs that came together mostly read the same, and follow each other here.
+        if last is not None and _has_same_order(spec, last):
+            like = views[-1]
+        else:
+            form = forms.get(id(spec.terms))
+            if form is None:
+                form = forms[id(spec.terms)] = _order_template(spec.terms, timing)
+            like, last = _with_spec(form, spec), spec
+        views.append(_order_view(like, order, naming))
+    return views
+
+
+def _has_same_order(spec: Spec, other: Spec) -> bool:
+    """Whether the orders of both differ by no more than their executions."""
+    return (
+        spec.terms is other.terms
+        and spec.task == other.task
+        and spec.payload == other.payload
+        and spec.created_at == other.created_at
+        and spec.run_at == other.run_at
+    )
+
+
+def _order_template(terms: Terms, timing: Timing) -> OrderView:
+    """What is the same in all orders of jobs with the same terms."""
+    return OrderView(
+        execution_id="",
+        job_id="",
+        attempt=0,
+        fence=0,
+        name=terms.name,
+        queue=terms.queue,
+        task=EMPTY_OBJECT,
+        payload=EMPTY_OBJECT,
+        requirements=requirements_view(terms.needs),
+        timeout=seconds_or_none(terms.timeout_ms),
+        lease_expires_in=timing.lease_ttl_ms / 1000,
+        scheduled_at="",
+    )
+
+
+def _with_spec(form: OrderView, spec: Spec) -> OrderView:
+    return structs.replace(
+        form,
+        task=msgspec.Raw(spec.task),
+        payload=msgspec.Raw(spec.payload) if spec.payload else EMPTY_OBJECT,
+        scheduled_at=from_instant(scheduled_at(spec.run_at, spec.created_at)),
+    )
+
+
+def _order_view(like: OrderView, order: Order, naming: TracePropagator) -> OrderView:
+    execution, company = order.execution, order.group
+    return structs.replace(
+        like,
+        execution_id=execution.id,
+        job_id=execution.job_id,
+        attempt=execution.attempt,
+        fence=execution.fence,
+        traceparent=naming.for_execution(execution.job_id, execution.fence, order.spec.trace),
+        limits=None if order.limits is None else limits_view(order.limits),
+        array=None if company is None else place_view(company),
+        gang=None if company is None else rank_view(company),
+        behind=execution.behind if order.is_prefetched else None,
+    )
+
+
+def worker_view(glance: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
+    """A worker and what it is doing."""
+    worker = glance.worker
+    return WorkerView(
+        worker_id=worker.id,
+        name=worker.name,
+        status=worker_status(glance),  # type: ignore[arg-type]  # gives the same words
+        capabilities=list(worker.capabilities),
+        queues=None if worker.queues is None else list(worker.queues),
+        resources=resources_view(worker.capacity, glance.used),
+        last_heartbeat=from_instant_or_none(glance.last_seen),
+        registered_at=from_instant(worker.registered_at),
+        executions=list(glance.executions),
+        usage=dict(usage),
+        labels=dict(worker.labels),
+        only=list(worker.only),
+    )
+
+
+def resources_view(capacity: Resources, used: Resources) -> WorkerResources:
+    """What there is, and how much of it is held."""
+    held = dict(used.custom)
+    return WorkerResources(
+        cpu=AmountView(number(capacity.cpu_milli), number(used.cpu_milli)),
+        memory=AmountView(capacity.memory, used.memory),
+        storage=AmountView(capacity.storage, used.storage),
+        gpu=AmountView(number(capacity.gpu_milli), number(used.gpu_milli)),
+        custom={
+            name: AmountView(number(amount), number(held.get(name, 0)))
+            for name, amount in capacity.custom
+        },
+    )

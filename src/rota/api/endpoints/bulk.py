@@ -12,7 +12,7 @@ import msgspec
 from rota.api.auth.roles import Permission
 from rota.api.endpoints.bulk_order import Heads, Latecomers
 from rota.api.endpoints.bulk_refusals import GONE, Bound, Refusals
-from rota.api.endpoints.error_groups import fingerprint_of, read_failed
+from rota.api.endpoints.dead_letters import fingerprint_of, read_failed
 from rota.api.endpoints.jobs import label_in, post_retry, post_update, states_in
 from rota.api.endpoints.members import take_along
 from rota.api.limits import BULK_AT_ONCE

@@ -9,9 +9,8 @@ from typing import Literal
 
 from rota.api.auth.roles import Permission
 from rota.api.cluster.leaderless_submit import LEADERLESS
-from rota.api.convert.deadlines import add_deadline
 from rota.api.convert.explain import forecast_view, why_view
-from rota.api.convert.jobs import job_view
+from rota.api.convert.jobs import add_deadline, job_view
 from rota.api.deps import AppDeps
 from rota.api.endpoints.jobs import job_id_in
 from rota.api.limits import GRAPH_AT_ONCE, GRAPH_NODES_MAX, HISTORY_EXECUTIONS_MAX

@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from rota.api.auth.forwarded import minted_at
 from rota.api.auth.roles import Permission
-from rota.api.convert.deadlines import add_deadline, deadline_view
 from rota.api.convert.explain import dry_run_view
 from rota.api.convert.jobs import (
     UUID,
     JobBatch,
+    add_deadline,
     add_dependency,
+    deadline_view,
     execution_view,
     job_id_of,
     job_view,

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from rota.api.auth.roles import Permission
 from rota.api.deps import AppDeps
-from rota.api.endpoints.error_groups import group_by_error, read_failed
+from rota.api.endpoints.dead_letters import group_by_error, read_failed
 from rota.api.endpoints.service import show_cluster
 from rota.api.limits import (
     ATTENTION_FAILED_MS,

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from rota.api.auth.roles import Permission
-from rota.api.convert.jobs import queue_view
-from rota.api.convert.queues import settings_of
+from rota.api.convert.queues import queue_view, settings_of
 from rota.api.pagination import PageQuery, page_of
 from rota.api.problems import not_found
 from rota.api.recall import expect, post, post_recalling

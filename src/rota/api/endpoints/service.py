@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from starlette.responses import Response
 
 from rota.api.auth.roles import Permission
 from rota.api.auth.sessions import ended_cookie, open_session, session_cookie
 from rota.api.deps import AppDeps
-from rota.api.endpoints.jobs import job_page
 from rota.api.limits import NODE_SILENT_MS
 from rota.api.metrics import (
     CONTENT_TYPE,
@@ -20,15 +18,10 @@ from rota.api.metrics import (
     ServerCollector,
     expose,
 )
-from rota.api.pagination import Cursor, Limit, read_id_cursor
 from rota.api.router import Call, NoQuery, Operation
-from rota.core.model import JobState
 from rota.engine.ports import LeadershipStatus, UnavailableError
 from rota.store.documents import Node, SeenNode
-from rota.store.queries import JobQuery
 from rota.wire.formats import from_instant
-from rota.wire.jobs import JobPage
-from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
 from rota.wire.service import ClusterView, Health, LagView, NodeView
 
@@ -134,16 +127,6 @@ def _warnings(parts: AppDeps, standing: LeadershipStatus, seen: Sequence[SeenNod
     return warnings
 
 
-class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters to list."""
-
-    queue: str | None = None
-    tenant: str | None = None
-    name: str | None = None
-    limit: Limit = PAGE_ITEMS_DEFAULT
-    cursor: Cursor | None = None
-
-
 @Operation(
     "GET",
     "/healthz",
@@ -157,30 +140,6 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
 async def show_alive(call: Call[None, NoQuery]) -> Health:
     """The process answers."""
     return Health("ok", cell=call.deps.cell)
-
-
-@Operation(
-    "GET",
-    "/dead-letters",
-    "Jobs that used up their attempts, newest first",
-    tag="Jobs",
-    permission=Permission.READ,
-    any_server=True,
-    query=DeadLettersQuery,
-    answer=JobPage,
-    examples={"answer": "jobs"},
-)
-async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
-    """Jobs that used up their attempts, newest first."""
-    query = JobQuery(
-        states=(JobState.FAILED,),
-        queue=call.query.queue,
-        tenant=call.query.tenant,
-        name=call.query.name,
-        before=read_id_cursor(call.query.cursor),
-        limit=call.query.limit + 1,
-    )
-    return await job_page(call, query)
 
 
 @Operation(

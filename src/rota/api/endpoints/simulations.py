@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from rota.api.auth.roles import Permission
 from rota.api.cancel_on_disconnect import client_disconnected, first_of
-from rota.api.convert.jobs import queue_view, worker_view
+from rota.api.convert.queues import queue_view
+from rota.api.convert.workers import worker_view
 from rota.api.deps import Simulator, SimulatorError
 from rota.api.endpoints.files import OCTETS
 from rota.api.endpoints.jobs import job_page
-from rota.api.endpoints.policy import policy_view, tenant_view
+from rota.api.endpoints.policy import policy_view
+from rota.api.endpoints.tenants import tenant_view
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.pagination import read_id_cursor
 from rota.api.problems import invalid

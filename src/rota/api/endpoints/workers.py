@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from rota.api.auth.roles import Permission
 from rota.api.cancel_on_disconnect import client_disconnected, first_of
-from rota.api.convert.jobs import resources_of, worker_view
-from rota.api.convert.workers import completions_of, running_of
+from rota.api.convert.jobs import resources_of
+from rota.api.convert.workers import completions_of, running_of, worker_view
 from rota.api.ids import mint_session
 from rota.api.letters import Letter
 from rota.api.metrics import worker_status

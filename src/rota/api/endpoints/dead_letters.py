@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 
 from rota.api.auth.roles import Permission
+from rota.api.endpoints.jobs import job_page
 from rota.api.limits import ERROR_GROUP_JOBS, ERROR_GROUP_SAMPLES, ERROR_TEXT_CHARS
-from rota.api.pagination import PageSize
+from rota.api.pagination import Cursor, Limit, PageSize, read_id_cursor
 from rota.api.router import Call, Operation
 from rota.core.model import JobRecord, JobState
 from rota.store.queries import JobQuery
 from rota.wire.formats import from_instant
+from rota.wire.jobs import JobPage
+from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.service import ErrorGroupPage, ErrorGroupView
 
 _VARYING = re.compile(
@@ -162,3 +165,37 @@ async def list_error_groups(call: Call[None, ErrorGroupsQuery]) -> ErrorGroupPag
     )
     found, more = await read_failed(call, query, ERROR_GROUP_JOBS)
     return ErrorGroupPage(items=group_by_error(found), examined=len(found), more=more)
+
+
+class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which dead letters to list."""
+
+    queue: str | None = None
+    tenant: str | None = None
+    name: str | None = None
+    limit: Limit = PAGE_ITEMS_DEFAULT
+    cursor: Cursor | None = None
+
+
+@Operation(
+    "GET",
+    "/dead-letters",
+    "Jobs that used up their attempts, newest first",
+    tag="Jobs",
+    permission=Permission.READ,
+    any_server=True,
+    query=DeadLettersQuery,
+    answer=JobPage,
+    examples={"answer": "jobs"},
+)
+async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
+    """Jobs that used up their attempts, newest first."""
+    query = JobQuery(
+        states=(JobState.FAILED,),
+        queue=call.query.queue,
+        tenant=call.query.tenant,
+        name=call.query.name,
+        before=read_id_cursor(call.query.cursor),
+        limit=call.query.limit + 1,
+    )
+    return await job_page(call, query)
