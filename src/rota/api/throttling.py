@@ -29,14 +29,15 @@ from rota.wire.problems import ProblemError
 
 
 class Rate(NamedTuple):
-    """So many in each length of time; as many may come at once."""
+    """Number of requests in each length of time; as many may come at once."""
 
     amount: int
     per_ms: int
 
 
 class RateLimiter:
-    """One bucket a key. Each is a single number: the moment until which it is used up (GCRA)."""
+    """Rate limiter with a token bucket per key, kept as one number: the time until which it is used
+    up (GCRA)."""
 
     def __init__(self, rate: Rate | None, keys_max: int = RATE_KEYS_MAX) -> None:
         self._rate = rate
@@ -44,7 +45,7 @@ class RateLimiter:
         self._used_until: OrderedDict[str, float] = OrderedDict()
 
     def take(self, key: str, now: Millis) -> float:
-        """Takes one; answers 0, or how many milliseconds to wait before there is one."""
+        """Takes a request; returns 0, or the milliseconds to wait before the next is allowed."""
         if self._rate is None:
             return 0
         used = max(self._used_until.get(key, 0.0), now)
@@ -66,21 +67,22 @@ class _WrongTokens(NamedTuple):
 
 
 class WrongTokenLimiter:
-    """Addresses that sent unknown tokens: a few are free, then each makes the next wait longer."""
+    """Makes addresses wait that sent unknown tokens: a few are free, then each wait is longer."""
 
     def __init__(self, free: int = WRONG_TOKENS_FREE) -> None:
         self.free = free
         self._by_address: OrderedDict[str, _WrongTokens] = OrderedDict()
 
     def note(self, address: str, now: Millis) -> tuple[int, Millis]:
-        """Counts one; answers how many there were, and how long to wait before the next.
+        """Counts an unknown token; returns how many there were, and how long to wait before the
+        next.
 
-        One that comes within the wait is not looked at, so it does not make the wait longer.
+        One sent during the wait is not checked, so it does not make the wait longer.
         """
-        known = self._by_address.get(address, _WrongTokens(0, now, now))
-        if now < known.closed_until:
-            return known.number, known.closed_until - now
-        number = 1 if now - known.last > WRONG_TOKENS_QUIET_MS else known.number + 1
+        before = self._by_address.get(address, _WrongTokens(0, now, now))
+        if now < before.closed_until:
+            return before.number, before.closed_until - now
+        number = 1 if now - before.last > WRONG_TOKENS_QUIET_MS else before.number + 1
         beyond = number - self.free
         wait = (
             0
@@ -96,7 +98,7 @@ class WrongTokenLimiter:
 
 @dataclass(frozen=True)
 class Throttle:
-    """All that holds a caller back."""
+    """Rate limits of tokens and addresses, and the waits after wrong tokens."""
 
     by_token: RateLimiter = field(
         default_factory=lambda: RateLimiter(Rate(TOKEN_REQUESTS_PER_S, 1000))
@@ -107,12 +109,12 @@ class Throttle:
     wrong_tokens: WrongTokenLimiter = field(default_factory=WrongTokenLimiter)
 
     def check_token(self, token_id: str, now: Millis) -> None:
-        """Refuses a token that asks too often."""
+        """Refuses a token that exceeds its rate limit."""
         if wait_ms := self.by_token.take(token_id, now):
             raise _rate_limited("this token", wait_ms)
 
     def check_address(self, address: str, now: Millis) -> None:
-        """Refuses an address that asks too often. This machine itself is not counted."""
+        """Refuses an address that exceeds its rate limit. This machine itself is not limited."""
         if address.startswith("127.") or address == "::1":
             return
         if wait_ms := self.by_address.take(address, now):
@@ -120,7 +122,8 @@ class Throttle:
 
 
 def address_group(address: str) -> str:
-    """What counts as one: a whole /64 of IPv6, for one machine may have all of it."""
+    """Returns the group of addresses that is counted as one: a /64 of IPv6, as one machine may have
+    it."""
     if ":" not in address:
         return address
     try:
@@ -135,89 +138,84 @@ def address_group(address: str) -> str:
 
 
 def _rate_limited(who: str, wait_ms: float) -> ProblemError:
-    detail = f"{who} asks more often than the server's rate limit allows: slow down"
+    detail = f"{who} sends more requests than the server's rate limit allows: slow down"
     return ProblemError(429, "rate_limited", detail, headers=retry_after(wait_ms))
 
 
 class ClientConnection(Protocol):
-    """One connection."""
+    """Open connection of a client."""
 
-    def close_now(self) -> None:
-        """Closes it at once."""
-        ...
+    def close_now(self) -> None: ...
 
-    def close_if_stalled(self) -> None:
-        """Closes it if its client takes nothing of what it asked for."""
-        ...
+    def close_if_stalled(self) -> None: ...
 
 
 class ConnectionLimit:
-    """All connections of a server, and among them those whose next word it waits for.
+    """Limits open connections; beyond the limit, one that waits for its client gives way to a new
+    one.
 
-    Whoever has asked something whole is served, however long that takes. Whoever has not, be it an
-    idle connection, half a head or half a body, gives way to a newcomer once the house is full: the
-    one first that has been silent for longest. So those who only hold connections cannot keep
-    anybody out who has something to say.
+    A connection whose request is complete is served, however long that takes. One without (idle,
+    half a head, half a body) is closed when a new one needs its place, the longest silent first. So
+    clients that only hold connections open cannot keep others out.
     """
 
     def __init__(self, limit: int = CONNECTIONS_MAX) -> None:
         self.limit = limit
         self.evicted = 0
-        """Closed for a newcomer, since the start."""
+        """Connections closed for a new one, since the start."""
         self.refused = 0
-        """Newcomers for whom nobody could go."""
+        """New connections refused, because no other could be closed."""
         self._connections: dict[ClientConnection, None] = {}
         self._awaited: OrderedDict[ClientConnection, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._connections)
 
-    def admit(self, guest: ClientConnection) -> bool:
-        """Lets a newcomer in, if need be in the place of another."""
+    def admit(self, connection: ClientConnection) -> bool:
+        """Accepts a new connection, if need be in place of another."""
         if len(self._connections) >= self.limit:
             if not self._awaited:
                 self.refused += 1
                 return False
             silent, _ = self._awaited.popitem(last=False)
-            # Before its end is reported: several may come in the meantime.
+            # Before `remove` is called for it: several may connect in the meantime.
             del self._connections[silent]
             self.evicted += 1
             silent.close_now()
-        self._connections[guest] = None
-        self._awaited[guest] = None
+        self._connections[connection] = None
+        self._awaited[connection] = None
         return True
 
-    def wait_for(self, guest: ClientConnection) -> None:
-        """From now on it is the client's turn."""
-        if guest in self._connections:
-            self._awaited[guest] = None
-            self._awaited.move_to_end(guest)
+    def wait_for(self, connection: ClientConnection) -> None:
+        """Notes that the server waits for the client's next request."""
+        if connection in self._connections:
+            self._awaited[connection] = None
+            self._awaited.move_to_end(connection)
 
-    def note_data(self, guest: ClientConnection) -> None:
-        """It has said something, if not all."""
-        if guest in self._awaited:
-            self._awaited.move_to_end(guest)
+    def note_data(self, connection: ClientConnection) -> None:
+        """Notes that the client sent part of a request."""
+        if connection in self._awaited:
+            self._awaited.move_to_end(connection)
 
-    def note_request(self, guest: ClientConnection) -> None:
-        """It has said all it had to: now it is the server's turn."""
-        self._awaited.pop(guest, None)
+    def note_request(self, connection: ClientConnection) -> None:
+        """Notes that a request is complete and the server has to answer."""
+        self._awaited.pop(connection, None)
 
-    def remove(self, guest: ClientConnection) -> None:
-        """It has gone."""
-        self._connections.pop(guest, None)
-        self._awaited.pop(guest, None)
+    def remove(self, connection: ClientConnection) -> None:
+        self._connections.pop(connection, None)
+        self._awaited.pop(connection, None)
 
     def close_stalled(self) -> None:
-        """Looks after clients that do not read."""
-        for guest in list(self._connections):
-            guest.close_if_stalled()
+        """Closes connections whose clients do not read their answers."""
+        for connection in list(self._connections):
+            connection.close_if_stalled()
 
 
 class RequestBytes:
-    """What one request has brought and what its answer still has to take along."""
+    """Counts the bytes of one request's body and long answer against the budget of all."""
 
-    def __init__(self, hold: BodyBudget) -> None:
-        self._budget = hold
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
         self.size = 0
 
     def __enter__(self) -> Self:
@@ -227,17 +225,18 @@ class RequestBytes:
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
-        at: TracebackType | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._budget.give_back(self.size)
 
     def add(self, size: int) -> None:
-        """Counts more, or refuses it: then nothing of it is counted."""
+        """Counts more bytes, or refuses them: then none of them is counted."""
         self._budget.take(size)
         self.size += size
 
     def counted(self, receive: Receive) -> Receive:
-        """The same request; its body is counted as it comes, whatever its length is said to be."""
+        """Returns a `receive` that counts the body as it arrives, whatever length the client
+        declared."""
 
         async def counting() -> Message:
             message = await receive()
@@ -248,36 +247,36 @@ class RequestBytes:
         return counting
 
     async def deliver(self, response: Response, send: Send, piece_bytes: int) -> None:
-        """Sends a long answer piece by piece, so that it counts for as long as nobody takes it."""
+        """Sends a long answer piece by piece, so that it is counted until the client has read
+        it."""
         body = bytes(response.body)
         head = {"type": "http.response.start", "status": response.status_code}
         await send({**head, "headers": response.raw_headers})
-        for at in range(0, len(body), piece_bytes):
-            piece = body[at : at + piece_bytes]
+        for traceback in range(0, len(body), piece_bytes):
+            piece = body[traceback : traceback + piece_bytes]
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 class BodyBudget:
-    """All that is carried at once."""
+    """Budget of memory that request bodies and long answers of all clients share."""
 
     def __init__(self, limit: int = BODY_BUDGET_BYTES) -> None:
         self._limit = limit
         self._held = 0
 
     def take(self, size: int) -> None:
-        """Refuses what is too much at the moment; one alone is never too much."""
+        """Refuses what exceeds the budget at the moment; a single request never does."""
         if self._held and self._held + size > self._limit:
-            detail = "too many large requests or answers at once: ask again later"
+            detail = "too many large requests or answers at once: try again later"
             # The rest of a body is not read, so the connection cannot be used again.
             headers = {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"}
             raise ProblemError(429, "busy", detail, headers=headers)
         self._held += size
 
     def give_back(self, size: int) -> None:
-        """What was taken before."""
         self._held -= size
 
     def for_request(self) -> RequestBytes:
-        """One request's part, given back when all is over."""
+        """Returns a counter for one request, which gives all back at the end."""
         return RequestBytes(self)

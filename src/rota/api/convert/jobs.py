@@ -1,7 +1,4 @@
-"""Jobs between wire and core: submissions become specs, records become answers.
-
-The views of executions, orders, workers and queues are here too.
-"""
+"""Conversion of jobs between wire and core: submissions to specs, records to answers, deadlines."""
 
 from __future__ import annotations
 
@@ -94,11 +91,11 @@ _terms_key = attrgetter(
     *("name", "queue", "tenant", "priority", "task", "requirements", "affinity", "gang", "retry"),
     *("semantics", "timeout", "expected_runtime", "preemptible"),
 )
-"""All that a job's terms are made of."""
+"""All fields that a job's terms are made of."""
 
 
 class TermsAndTask(NamedTuple):
-    """What jobs that ask for the same have in common."""
+    """Terms and task that jobs with the same request have in common."""
 
     terms: Terms
     task: bytes
@@ -109,12 +106,12 @@ def spec_of(
     created_at: Instant,
     dependencies: tuple[Dependency, ...],
     where: str = "",
-    alike: TermsAndTask | None = None,
+    shared: TermsAndTask | None = None,
 ) -> Spec:
-    """What was asked, as the core keeps it. `where` is the job's place in a batch."""
+    """Converts a submitted job. `where` is its path in a batch."""
     concurrency = job.concurrency
     labels = job.labels
-    terms, task = alike or terms_and_task_of(job, where)
+    terms, task = shared or terms_and_task_of(job, where)
     return Spec(
         terms=terms,
         task=task,
@@ -133,12 +130,12 @@ def spec_of(
 
 
 def terms_and_task_of(job: JobSpec, where: str = "") -> TermsAndTask:
-    """What it may have in common with others, and what it runs."""
+    """Converts what a job may have in common with others, and its task."""
     return TermsAndTask(terms_of(job), _task(job, where))
 
 
 def terms_of(job: JobSpec) -> Terms:
-    """What it may have in common with others."""
+    """Converts what a job may have in common with others."""
     return Terms(
         name=job.name,
         queue=job.queue,
@@ -164,12 +161,12 @@ def _ms(duration: Duration | None) -> Millis | None:
 
 
 def function_capability(name: str) -> str:
-    """What a worker needs to have to run this function."""
+    """Returns the capability that a worker needs to run this function."""
     return FUNCTION_CAPABILITY + name
 
 
 def needs_of(job: JobSpec) -> Needs:
-    """What it asks of its worker, and where that is to be."""
+    """Converts what a job asks of its worker, and where that is to be."""
     needs = _needs(job.requirements, _implied(job))
     return needs if job.affinity is None and job.gang is None else with_placement(needs, job)
 
@@ -184,12 +181,12 @@ def _needs(asked: Requirements, implied: tuple[str, ...]) -> Needs:
 
 @functools.lru_cache(maxsize=FUNCTIONS_REMEMBERED_MAX)
 def _plain_needs(capabilities: tuple[str, ...]) -> Needs:
-    """The same object for the many calls of one function."""
+    """Returns the same object for all jobs of one function, so that they share memory."""
     return Needs(_PLAIN_NEEDS.resources, capabilities)
 
 
 def resources_of(given: ResourcesSpec) -> Resources:
-    """What a worker has."""
+    """Converts a worker's capacity."""
     return _resources((given.cpu, given.memory, given.storage, given.gpu), given.custom)
 
 
@@ -235,7 +232,7 @@ def _task(job: JobSpec, where: str) -> bytes:
         case HttpCall(body=body):
             check_depth(where + "task.body", task, body)
         case _:
-            pass  # nothing in the others nests
+            pass  # no field of the others can nest
     if len(task) > TASK_BYTES_MAX:
         raise invalid(where + "task", f"larger than {TASK_BYTES_MAX} bytes as JSON")
     return task
@@ -255,9 +252,9 @@ def _payload(job: JobSpec, where: str) -> bytes:
 
 
 def free_json(raw: bytes, field: str, limit: int) -> bytes:
-    """A value that is carried as it is, once it is known to be one."""
+    """Checks a JSON value that is passed on unchanged."""
     if len(raw) > limit:
-        message = f"larger than {limit} bytes: keep it elsewhere and name it here"
+        message = f"larger than {limit} bytes: store it elsewhere and send a link"
         raise invalid(field, message)
     read_json(field, raw)
     return raw
@@ -273,7 +270,7 @@ def _instant(moment: datetime | None, where: str, name: str) -> Instant | None:
 
 
 class JobBatch:
-    """Jobs submitted together: their ids, and the names their sender knows them by."""
+    """Jobs submitted together, with their new ids and the refs that their sender gave them."""
 
     def __init__(
         self, specs: Sequence[JobSpec], ids: IdMint, now: Instant, trace: str = ""
@@ -289,18 +286,18 @@ class JobBatch:
                 continue
             if ref in self._refs:
                 raise invalid(
-                    f"jobs[{position}].ref", f"`{ref}` names another job of this batch too"
+                    f"jobs[{position}].ref", f"`{ref}` is the ref of another job of this batch too"
                 )
             self._refs[ref] = self.job_ids[position]
         self.outside_dependencies: dict[JobId, str] = {}
         """Dependencies on earlier jobs, and the field that named each first."""
 
     def new_jobs(self) -> tuple[NewJob, ...]:
-        """All of them, ready to submit; fills `outside`."""
+        """Converts all jobs; fills `outside_dependencies`."""
         jobs: list[NewJob] = []
         last = None
         for position, (job_id, spec) in enumerate(zip(self.job_ids, self._specs, strict=True)):
-            # Neighbours that were written alike are one object (alike.py).
+            # Neighbours with the same bytes are one object (`read_batch`).
             if spec is last:
                 jobs.append(replace(jobs[-1], id=job_id))
             else:
@@ -311,14 +308,14 @@ class JobBatch:
     def _spec_at(self, position: int) -> Spec:
         spec = self._specs[position]
         single = len(self._specs) == 1 and not isinstance(spec, BatchJobSpec)
-        # What it depends on is looked for later, and may be refused then.
+        # Dependencies are looked up later, and a refusal then needs the path.
         where = f"jobs[{position}]." if spec.dependencies and not single else ""
         try:
             return self._spec_of(spec, where)
         except ProblemError:
             if single or where:
                 raise
-            # Places are spelled out only now: most jobs are not refused.
+            # Only now with paths in the messages: most jobs are not refused.
             return self._spec_of(spec, f"jobs[{position}].")
 
     def _spec_of(self, spec: JobSpec, where: str) -> Spec:
@@ -327,7 +324,7 @@ class JobBatch:
         return replace(core, trace=self._trace) if self._trace else core
 
     def _terms_and_task_of(self, spec: JobSpec, where: str) -> TermsAndTask:
-        """Jobs of a batch are mostly alike: one that asks for the same as the last shares its."""
+        """Returns terms and task, shared with the job before if both ask for the same."""
         asked = _terms_key(spec)
         if self._last_terms is None or self._last_terms[0] != asked:
             self._last_terms = (asked, terms_and_task_of(spec, where))
@@ -353,7 +350,7 @@ class JobBatch:
         return job_id
 
     def with_sender_names(self, refusal: Invalid) -> ProblemError:
-        """A refusal about dependencies, with the sender's names for ids it has never seen."""
+        """Converts a refusal about dependencies, with the sender's refs in place of new ids."""
         names = {job_id: self._name(n) for n, job_id in enumerate(self.job_ids)}
         if isinstance(refusal, DependencyCycle):
             path = " -> ".join(names.get(JobId(one), one) for one in refusal.path)
@@ -378,12 +375,12 @@ class JobBatch:
 
 
 def _ref_of(job: JobSpec) -> str:
-    """The name that its batch knows it by; empty: none."""
+    """Returns the job's ref in its batch; empty: none."""
     return job.ref or "" if isinstance(job, BatchJobSpec) else ""
 
 
 def parse_dependency(dependency: str | DependencySpec) -> tuple[str, When]:
-    """Both ways of writing a dependency."""
+    """Parses both ways of writing a dependency."""
     if isinstance(dependency, str):
         return dependency, When.SUCCEEDED
     return dependency.job_id, When(dependency.when)
@@ -392,13 +389,13 @@ def parse_dependency(dependency: str | DependencySpec) -> tuple[str, When]:
 def add_dependency(
     found: dict[JobId, When], job_id: JobId, when: When, field: str, text: str
 ) -> None:
-    """Adds a dependency; the same one twice counts once. `text` is what its sender calls it."""
+    """Adds a dependency; the same one twice counts once. `text` is what its sender wrote."""
     if found.setdefault(job_id, when) is not when:
         raise invalid(field, f"{text} is named twice, with different `when`")
 
 
 def job_id_of(text: str, field: str) -> JobId:
-    """An id that may exist."""
+    """Returns an id that may exist; refuses other texts."""
     job_id = text.lower()
     if not UUID.match(job_id):
         message = f"there is no job {text[:100]!r}: an id is a UUID (`ref:NAME` works in batches)"
@@ -411,7 +408,6 @@ EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
 def job_view(job: JobRecord) -> JobView:
-    """A whole job."""
     spec, life, terms = job.spec, job.life, job.spec.terms
     view = JobView(
         job_id=job.id,
@@ -452,7 +448,7 @@ def job_view(job: JobRecord) -> JobView:
 
 
 def _with_origin(view: JobView, job: JobRecord) -> JobView:
-    """What made the job, where that was no person, and with whom and where it belongs."""
+    """Adds what created the job (schedule, trigger), its affinity, deadline and group."""
     spec = job.spec
     view.affinity = affinity_view(spec.terms.needs.affinity)
     if spec.origin is not None:
@@ -470,7 +466,7 @@ def _concurrency_view(spec: Spec) -> ConcurrencyView | None:
 
 
 def requirements_view(needs: Needs) -> RequirementsView:
-    """What a job needs, in plain numbers."""
+    """Converts needs to plain numbers."""
     asked = needs.resources
     return RequirementsView(
         cpu=number(asked.cpu_milli),
@@ -496,12 +492,11 @@ def _retry_view(policy: RetryPolicy) -> RetryView:
 
 
 def artifact_view(output: Output) -> ArtifactView:
-    """An output file."""
     return ArtifactView(output.name, output.size, output.sha256)
 
 
 def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> ExecutionView:
-    """One try of a job."""
+    """Converts an execution with its output files."""
     return ExecutionView(
         execution_id=execution.id,
         job_id=execution.job_id,
@@ -536,7 +531,7 @@ def _json(data: bytes | None) -> Any:
 
 
 def submitted_form(job: JobRecord) -> dict[str, Any]:
-    """A job as it would be submitted again: what a patch is merged into."""
+    """Returns a job as it would be submitted again: what a patch is merged into."""
     spec, terms, limit = job.spec, job.spec.terms, job.spec.concurrency
     return {
         "name": terms.name,
@@ -565,7 +560,10 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
 
 
 def _submitted_requirements(spec: Spec) -> Any:
-    """Without what the function's name or the kind of task implied: a patch may change those."""
+    """Returns requirements without what the function's name or the kind of task implies.
+
+    A patch may change those.
+    """
     view = requirements_view(spec.terms.needs)
     if spec.task == b"null":
         implied: tuple[str, ...] = (function_capability(spec.terms.name),)
@@ -576,7 +574,7 @@ def _submitted_requirements(spec: Spec) -> Any:
 
 
 def finish_by_of(given: formats.Deadline | None, created_at: Instant, field: str) -> Instant | None:
-    """The time that is meant; a length counts from when the job is submitted."""
+    """Returns the deadline as an instant; a duration counts from the submission."""
     if given is None:
         return None
     if given.within is not None:
@@ -589,13 +587,12 @@ def finish_by_of(given: formats.Deadline | None, created_at: Instant, field: str
 
 
 def check_relative(job: JobSpec, where: str) -> None:
-    """What makes jobs again and again cannot name one time for all of them."""
+    """Refuses a fixed deadline in a job template: each job needs its own."""
     if job.finish_by is not None and job.finish_by.at is not None:
         raise invalid(where + "finish_by", "how long after each job is made, such as 2h")
 
 
 def deadline_view(deadline: DeadlineInfo | None) -> DeadlineView | None:
-    """As it is shown."""
     if deadline is None:
         return None
     end = deadline.expected_end
@@ -608,7 +605,7 @@ def deadline_view(deadline: DeadlineInfo | None) -> DeadlineView | None:
 
 
 def add_deadline(view: JobView, job: JobRecord, brain: Brain) -> None:
-    """How it stands, as far as this server knows."""
+    """Adds how the job stands to its deadline, as far as this server knows."""
     if job.spec.finish_by is None or job.life.state in JOB_FINAL:
         return
     if brain.ready:
@@ -618,21 +615,21 @@ def add_deadline(view: JobView, job: JobRecord, brain: Brain) -> None:
 
 
 def ended_deadline(job: JobRecord) -> DeadlineView | None:
-    """What became of the deadline of a job that has ended."""
+    """Returns what became of the deadline of a finished job."""
     spec, life = job.spec, job.life
     if spec.finish_by is None or life.finished_at is None or life.state not in JOB_FINAL:
         return None
     slack = spec.finish_by - life.finished_at
-    verdict = life.deadline or "missed"
-    return deadline_view(DeadlineInfo(spec.finish_by, verdict, slack, life.finished_at))
+    status = life.deadline or "missed"
+    return deadline_view(DeadlineInfo(spec.finish_by, status, slack, life.finished_at))
 
 
 def _estimated_deadline(job: JobRecord, now: Instant) -> DeadlineInfo:
-    """By the job alone, on a server that does not decide."""
+    """Estimates from the job alone, on a server that does not lead."""
     spec, life = job.spec, job.life
     assert spec.finish_by is not None
-    length = spec.terms.expected_runtime_ms or 0
-    end = max(now, (life.started_at or now) + length)
+    runtime_ms = spec.terms.expected_runtime_ms or 0
+    end = max(now, (life.started_at or now) + runtime_ms)
     slack = spec.finish_by - end
-    verdict = "late" if slack < 0 else life.deadline or "on_time"
-    return DeadlineInfo(spec.finish_by, verdict, slack)
+    status = "late" if slack < 0 else life.deadline or "on_time"
+    return DeadlineInfo(spec.finish_by, status, slack)

@@ -1,4 +1,4 @@
-"""Settings of a queue from wire to core."""
+"""Conversion of a queue's settings from wire to core, and of its state to an answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rota.wire.queues import DepthView, LimitsSpec, LimitsView, QueueSpec, Queue
 
 
 def settings_of(
-    name: str, spec: QueueSpec, *, replace: bool, key: Key | None, recall: Preloaded | None
+    name: str, spec: QueueSpec, *, replace: bool, key: Key | None, preloaded: Preloaded | None
 ) -> PutQueueSettings:
-    """PUT puts back what is left out; PATCH only what is null."""
+    """Makes the command; PUT resets what is left out, PATCH only what is null."""
     cleared = [one for one in spec.__struct_fields__ if getattr(spec, one) is None]
     rate = value_or_none(spec.rate_limit)
     return PutQueueSettings(
@@ -32,12 +32,12 @@ def settings_of(
         limits=_limits(value_or_none(spec.limits)),
         cleared=tuple(cleared),
         key=key,
-        preloaded=recall,
+        preloaded=preloaded,
     )
 
 
 def _limits(spec: LimitsSpec | None) -> tuple[tuple[str, int | None], ...]:
-    """Those that were named; null means the default."""
+    """Returns the limits that were named; None means the default."""
     changes = []
     for name in LimitsSpec.__struct_fields__:
         value = getattr(spec, name, UNSET)
@@ -50,19 +50,19 @@ T = TypeVar("T")
 
 
 def value_or_none(value: T | UnsetType | None) -> T | None:
-    """What was sent; None for both null and left out."""
+    """Returns what was sent; None for both null and left out."""
     return None if isinstance(value, UnsetType) else value
 
 
 def limits_view(limits: JobLimits | None) -> LimitsView:
-    """What a queue's jobs are held to: its own limits, and everybody's where it has none."""
+    """Returns the limits of a queue's jobs: its own, and the defaults where it has none."""
     own = {} if limits is None else msgspec.structs.asdict(limits)
     return LimitsView(**{name: value for name, value in own.items() if value is not None})
 
 
-def queue_view(glance: QueueInfo, rate: float | None = None) -> QueueView:
-    """A queue's settings and depth, and how fast it goes where that is known."""
-    queue, depth, most = glance.queue, glance.depth, glance.queue.rate_limit
+def queue_view(info: QueueInfo, rate: float | None = None) -> QueueView:
+    """Converts a queue with its settings, depth and rate."""
+    queue, depth, most = info.queue, info.depth, info.queue.rate_limit
     return QueueView(
         name=queue.name,
         priority=queue.priority,
@@ -78,7 +78,7 @@ def queue_view(glance: QueueInfo, rate: float | None = None) -> QueueView:
 
 
 def depth_view(depth: Mapping[JobState, int]) -> DepthView:
-    """How many jobs are where."""
+    """Counts jobs by state."""
     return DepthView(
         pending=depth.get(JobState.PENDING, 0),
         queued=depth.get(JobState.QUEUED, 0),

@@ -1,4 +1,4 @@
-"""Reports of workers from wire to core: completions, running executions, progress messages."""
+"""Conversion of workers' reports to commands, and of orders and workers to answers."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _BARE = {
     status: Completion(execution_id=ExecutionId(""), fence=0, state=state)
     for status, state in _ENDED.items()
 }
-"""Most reports are these, but for whose they are."""
+"""Completions of most reports, without execution and fence."""
 
 
 def completion_of(execution_id: str, report: CompletionSpec, where: str = "") -> Completion:
-    """How an execution ended."""
+    """Converts the report of how an execution ended."""
     if _is_bare(report):
         bare = _BARE[report.status]
         return replace(bare, execution_id=ExecutionId(execution_id), fence=report.fence)
@@ -74,7 +74,7 @@ def completion_of(execution_id: str, report: CompletionSpec, where: str = "") ->
 
 
 def _is_bare(report: CompletionSpec) -> bool:
-    """Whether it says how the execution ended, and no more."""
+    """Whether it says only how the execution ended."""
     return (
         report.result == NOTHING
         and report.error == NOTHING
@@ -86,11 +86,11 @@ def _is_bare(report: CompletionSpec) -> bool:
 
 
 def completions_of(reports: Sequence[CompletedReport]) -> tuple[Completion, ...]:
-    """Those carried by a lease call."""
+    """Converts the reports in a lease call."""
     try:
         return tuple([completion_of(report.execution_id, report) for report in reports])
     except ProblemError:
-        # Places are spelled out only now: most calls are not refused.
+        # Only now with paths in the messages: most calls are not refused.
         for number, report in enumerate(reports):
             completion_of(report.execution_id, report, f"completed[{number}].")
         raise
@@ -104,7 +104,7 @@ def _free_value(raw: msgspec.Raw, where: str, name: str) -> bytes | None:
 
 
 def running_of(reports: Sequence[str | RunningReport] | None) -> tuple[Running, ...] | None:
-    """What a worker says it has."""
+    """Converts the executions that a worker says it has."""
     if reports is None:
         return None
     return tuple(
@@ -121,7 +121,7 @@ def running_of(reports: Sequence[str | RunningReport] | None) -> tuple[Running, 
 
 
 def clean_message(message: str | None) -> str | None:
-    """On one line and without control characters: it is shown on terminals and pages."""
+    """Puts a message on one line without control characters: terminals and pages show it."""
     if message is None:
         return None
     return "".join(c if c.isprintable() else " " for c in message)[:MESSAGE_CHARS_MAX]
@@ -131,7 +131,7 @@ _USED_MAX = 1 << 62
 
 
 def used_of(report: CompletionSpec) -> MeasuredUsage | None:
-    """What the scheduler learns from a report; None: nothing."""
+    """Returns the measured usage that the scheduler learns from; None: the report has none."""
     if report.usage is None and report.status != "failed":
         return None
     usage = report.usage or {}
@@ -147,7 +147,7 @@ def used_of(report: CompletionSpec) -> MeasuredUsage | None:
 
 
 def _amount(value: Any) -> float | None:
-    """A figure that a worker gave, if it is one."""
+    """Returns a reported figure if it is a plausible number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and 0 <= value < _USED_MAX else None
 
@@ -157,35 +157,35 @@ def _is_out_of_memory(error: bytes) -> bool:
     if b"emory" not in error:
         return False
     try:
-        said = msgspec.json.decode(error, type=dict[str, Any])
+        reason = msgspec.json.decode(error, type=dict[str, Any])
     except msgspec.MsgspecError:
         return False
-    return said.get("reason") == "memory" or said.get("type") == "MemoryError"
+    return reason.get("reason") == "memory" or reason.get("type") == "MemoryError"
 
 
 def order_views(
     orders: Sequence[Order], timing: Timing, naming: TracePropagator
 ) -> list[OrderView]:
-    """What a worker is told to run."""
+    """Converts orders for a worker."""
     views: list[OrderView] = []
-    forms: dict[int, OrderView] = {}
+    templates: dict[int, OrderView] = {}
     last = None
     for order in orders:
         spec = order.spec
-        # Jobs that came together mostly read the same, and follow each other here.
+        # Jobs of a batch are mostly alike, and follow each other here.
         if last is not None and _has_same_order(spec, last):
-            like = views[-1]
+            similar = views[-1]
         else:
-            form = forms.get(id(spec.terms))
-            if form is None:
-                form = forms[id(spec.terms)] = _order_template(spec.terms, timing)
-            like, last = _with_spec(form, spec), spec
-        views.append(_order_view(like, order, naming))
+            template = templates.get(id(spec.terms))
+            if template is None:
+                template = templates[id(spec.terms)] = _order_template(spec.terms, timing)
+            similar, last = _with_spec(template, spec), spec
+        views.append(_order_view(similar, order, naming))
     return views
 
 
 def _has_same_order(spec: Spec, other: Spec) -> bool:
-    """Whether the orders of both differ by no more than their executions."""
+    """Whether the orders of both differ only in their executions."""
     return (
         spec.terms is other.terms
         and spec.task == other.task
@@ -196,7 +196,7 @@ def _has_same_order(spec: Spec, other: Spec) -> bool:
 
 
 def _order_template(terms: Terms, timing: Timing) -> OrderView:
-    """What is the same in all orders of jobs with the same terms."""
+    """Makes the part that orders of jobs with the same terms have in common."""
     return OrderView(
         execution_id="",
         job_id="",
@@ -213,44 +213,44 @@ def _order_template(terms: Terms, timing: Timing) -> OrderView:
     )
 
 
-def _with_spec(form: OrderView, spec: Spec) -> OrderView:
+def _with_spec(template: OrderView, spec: Spec) -> OrderView:
     return structs.replace(
-        form,
+        template,
         task=msgspec.Raw(spec.task),
         payload=msgspec.Raw(spec.payload) if spec.payload else EMPTY_OBJECT,
         scheduled_at=from_instant(scheduled_at(spec.run_at, spec.created_at)),
     )
 
 
-def _order_view(like: OrderView, order: Order, naming: TracePropagator) -> OrderView:
-    execution, company = order.execution, order.group
+def _order_view(similar: OrderView, order: Order, naming: TracePropagator) -> OrderView:
+    execution, group = order.execution, order.group
     return structs.replace(
-        like,
+        similar,
         execution_id=execution.id,
         job_id=execution.job_id,
         attempt=execution.attempt,
         fence=execution.fence,
         traceparent=naming.for_execution(execution.job_id, execution.fence, order.spec.trace),
         limits=None if order.limits is None else limits_view(order.limits),
-        array=None if company is None else place_view(company),
-        gang=None if company is None else rank_view(company),
+        array=None if group is None else place_view(group),
+        gang=None if group is None else rank_view(group),
         behind=execution.behind if order.is_prefetched else None,
     )
 
 
-def worker_view(glance: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
-    """A worker and what it is doing."""
-    worker = glance.worker
+def worker_view(info: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
+    """Converts a worker with what it runs."""
+    worker = info.worker
     return WorkerView(
         worker_id=worker.id,
         name=worker.name,
-        status=worker_status(glance),  # type: ignore[arg-type]  # gives the same words
+        status=worker_status(info),  # type: ignore[arg-type]  # gives the same words
         capabilities=list(worker.capabilities),
         queues=None if worker.queues is None else list(worker.queues),
-        resources=resources_view(worker.capacity, glance.used),
-        last_heartbeat=from_instant_or_none(glance.last_seen),
+        resources=resources_view(worker.capacity, info.used),
+        last_heartbeat=from_instant_or_none(info.last_seen),
         registered_at=from_instant(worker.registered_at),
-        executions=list(glance.executions),
+        executions=list(info.executions),
         usage=dict(usage),
         labels=dict(worker.labels),
         only=list(worker.only),
@@ -258,7 +258,7 @@ def worker_view(glance: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
 
 
 def resources_view(capacity: Resources, used: Resources) -> WorkerResources:
-    """What there is, and how much of it is held."""
+    """Converts capacity, and how much of it is in use."""
     held = dict(used.custom)
     return WorkerResources(
         cpu=AmountView(number(capacity.cpu_milli), number(used.cpu_milli)),

@@ -76,12 +76,12 @@ class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/alerts",
-    "List what is watched for, and how it stands",
+    "List alert rules with their state",
     tag="Alerts",
     permission=Permission.READ_ALL,
     query=AlertsQuery,
     answer=AlertPage,
-    description="By name. `status=firing,pending` shows what needs attention.",
+    description="By name. `status=firing,pending` shows those that need attention.",
     examples={"answer": "alerts"},
 )
 async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
@@ -100,7 +100,7 @@ async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
 @Operation(
     "GET",
     "/alerts/{name}",
-    "Show a rule, and how it stands",
+    "Show an alert rule with its state",
     tag="Alerts",
     permission=Permission.READ_ALL,
     answer=AlertView,
@@ -116,15 +116,15 @@ async def show_alert(call: Call[None, NoQuery]) -> AlertView:
 @Operation(
     "PUT",
     "/alerts/{name}",
-    "Set a rule",
+    "Set an alert rule",
     tag="Alerts",
     permission=Permission.OPERATE,
     body=AlertSpec,
     answer=AlertView,
     errors=(409,),
     description=(
-        "What is left out is as the condition has it. A name that is no built-in one "
-        "must say its `condition`."
+        "Settings that are left out are the defaults of the condition. A name that is not built "
+        "in needs a `condition`."
     ),
     examples={"body": "alert_spec", "answer": "alert"},
 )
@@ -144,14 +144,15 @@ async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
 @Operation(
     "POST",
     "/alerts/{name}/test",
-    "Say what a rule would find now",
+    "Test an alert rule",
     tag="Alerts",
     permission=Permission.READ_ALL,
     repeatable=True,
     body=AlertSpec,
     answer=AlertTrial,
     description=(
-        "Takes a rule's body, compares it with the figures of now, stores nothing and tells nobody."
+        "Takes a rule's body and compares it with the current values; stores nothing and sends "
+        "nothing."
     ),
     examples={"body": "alert_spec", "answer": "alert_trial"},
 )
@@ -173,7 +174,7 @@ async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
 @Operation(
     "DELETE",
     "/alerts/{name}",
-    "Remove a rule, or make a built-in one as it was at first",
+    "Delete an alert rule, or reset a built-in one",
     tag="Alerts",
     permission=Permission.OPERATE,
     status=204,
@@ -193,13 +194,13 @@ async def delete_alert(call: Call[None, NoQuery]) -> None:
 @Operation(
     "PUT",
     "/alerts/{name}/silence",
-    "Tell nobody of it for a while",
+    "Silence an alert for a while",
     tag="Alerts",
     permission=Permission.OPERATE,
     body=SilenceSpec,
     answer=AlertView,
     errors=(404,),
-    description="If it still fires when the silence is over, that is told then.",
+    description="If it still fires when the silence ends, a notification is sent then.",
     examples={"body": "silence_alert_body", "answer": "silenced"},
 )
 async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
@@ -220,7 +221,7 @@ async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
 @Operation(
     "DELETE",
     "/alerts/{name}/silence",
-    "Let it tell again",
+    "End the silence of an alert",
     tag="Alerts",
     permission=Permission.OPERATE,
     answer=AlertView,
@@ -342,7 +343,7 @@ def without_entry(kept: Mapping[str, V], name: str) -> dict[str, V]:
 @Operation(
     "GET",
     "/alert-notices",
-    "List what was told lately, newest first",
+    "List recent notifications, newest first",
     tag="Alerts",
     permission=Permission.READ_ALL,
     query=PageQuery,
@@ -359,7 +360,7 @@ async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
 @Operation(
     "GET",
     "/alert-channels",
-    "List who is told, by name",
+    "List notification channels, by name",
     tag="Alerts",
     permission=Permission.READ_ALL,
     query=PageQuery,
@@ -377,16 +378,16 @@ async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
 @Operation(
     "PUT",
     "/alert-channels/{name}",
-    "Set up somebody to tell",
+    "Set up a notification channel",
     tag="Alerts",
     permission=Permission.ADMINISTER,
     body=ChannelSpec,
     answer=ChannelView,
     errors=(409,),
     description=(
-        "An `https://` address gets a JSON document, signed if there is a secret. All "
-        "others go through the apprise library: `mailto://`, `slack://`, `pagerduty://` and many "
-        "more. Neither address nor secret is ever shown again."
+        "An `https://` address gets a JSON document, signed if there is a secret. Other addresses "
+        "go through the apprise library: `mailto://`, `slack://`, `pagerduty://` and many more. "
+        "Address and secret are never shown again."
     ),
     examples={"body": "channel_spec", "answer": "channel"},
 )
@@ -411,7 +412,7 @@ async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
 @Operation(
     "DELETE",
     "/alert-channels/{name}",
-    "Tell somebody no longer",
+    "Delete a notification channel",
     tag="Alerts",
     permission=Permission.ADMINISTER,
     status=204,
@@ -432,7 +433,7 @@ async def delete_channel(call: Call[None, NoQuery]) -> None:
 @Operation(
     "POST",
     "/alert-channels/{name}/test",
-    "Send a notice that says it is a test",
+    "Send a test notification",
     tag="Alerts",
     permission=Permission.ADMINISTER,
     answer=ChannelTrial,

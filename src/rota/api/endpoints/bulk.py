@@ -56,10 +56,10 @@ _MEANT = {
     body=BulkSpec,
     answer=BulkAnswer,
     description=(
-        "Without a status in the filter, the action is for the jobs it can be done "
-        "to. `refused` counts jobs that it could not be done to, `reasons` says why. Members of an "
-        "array or gang are retried with it, once it has ended: it counts as one; they are deleted "
-        "with it, or once it has ended. With `dry_run` it only counts. A repeat "
+        "Without a status in the filter, the action applies to the jobs it is possible for. "
+        "`refused` counts jobs for which it was not possible, `reasons` says why. Members of an "
+        "array or gang are retried with it, once it has finished: it counts as one; they are "
+        "deleted with it, or once it has finished. With `dry_run` jobs are only counted. A repeat "
         "with the same Idempotency-Key gets the first answer while this server runs."
     ),
     examples={"body": "bulk_spec", "answer": "bulk"},

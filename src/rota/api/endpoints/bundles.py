@@ -96,10 +96,10 @@ class BundleUploadQuery(msgspec.Struct, forbid_unknown_fields=True):
     also={200: BundleView, 202: UploadView},
     errors=(415,),
     description=(
-        "A program, a script or an archive (zip, tar, tar.gz, tar.bz2, tar.xz), up to "
-        "4 GiB of raw bytes. The same content again is the same bundle (200). With `sha256` it is "
-        "checked. With `size` too it may come in pieces, each at its `offset` (202 until the "
-        "last); what broke off goes on for a day."
+        "A program, a script or an archive (zip, tar, tar.gz, tar.bz2, tar.xz), up to 4 GiB of "
+        "raw bytes. The same content again is the same bundle (200). `sha256` is compared with "
+        "the content. With `size` as well, the bundle may come in pieces, each with its `offset` "
+        "(202 until the last); an interrupted upload can continue for a day."
     ),
     examples={"body": "get_execution_bundle", "answer": "bundle"},
 )
@@ -151,7 +151,7 @@ async def _new_bundle(call: Call[None, PushQuery], draft: SpooledFile, tenant: s
 @Operation(
     "GET",
     "/bundles/uploads/{sha256}",
-    "How much of a bundle has come",
+    "Show how much of a bundle has arrived",
     tag="Bundles",
     permission=Permission.SUBMIT,
     query=BundleUploadQuery,
@@ -216,12 +216,12 @@ async def show_bundle(call: Call[None, NoQuery]) -> BundleView:
 @Operation(
     "DELETE",
     "/bundles/{bundle_id}",
-    "Remove a bundle",
+    "Delete a bundle",
     tag="Bundles",
     permission=Permission.SUBMIT,
     status=204,
     errors=(404,),
-    description="Jobs that name it and have not begun will fail, and say why.",
+    description="Jobs that use it and have not started will fail with that reason.",
 )
 async def drop_bundle(call: Call[None, NoQuery]) -> None:
     """Forgets a bundle; jobs that name it and have not fetched it will fail."""
@@ -233,7 +233,7 @@ async def drop_bundle(call: Call[None, NoQuery]) -> None:
 @Operation(
     "GET",
     "/bundles/{bundle_id}/content",
-    "Fetch a bundle",
+    "Download a bundle",
     tag="Bundles",
     permission=Permission.READ,
     any_server=True,
@@ -252,14 +252,14 @@ async def get_bundle(call: Call[None, NoQuery]) -> Download:
 @Operation(
     "GET",
     "/executions/{execution_id}/bundles/{bundle_id}",
-    "What a job's bundle is",
+    "Show a bundle of an execution's job",
     tag="Executions",
     permission=Permission.WORK,
     any_server=True,
     worker_traffic=True,
     answer=BundleView,
     errors=(404,),
-    description="For the worker that runs the job: 404 unless the bundle is of its tenant.",
+    description="For the worker that runs the job: 404 unless the bundle belongs to its tenant.",
     examples={"answer": "bundle"},
 )
 async def show_execution_bundle(call: Call[None, NoQuery]) -> BundleView:
@@ -270,7 +270,7 @@ async def show_execution_bundle(call: Call[None, NoQuery]) -> BundleView:
 @Operation(
     "GET",
     "/executions/{execution_id}/bundles/{bundle_id}/content",
-    "Fetch a job's bundle",
+    "Download a bundle of an execution's job",
     tag="Executions",
     permission=Permission.WORK,
     any_server=True,

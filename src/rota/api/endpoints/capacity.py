@@ -66,17 +66,17 @@ class AutoscaleQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/autoscale",
-    "How many workers would clear what waits",
+    "Show how many workers are needed",
     tag="Planning",
     permission=Permission.READ_ALL,
     query=AutoscaleQuery,
     answer=AutoscaleView,
     errors=(404,),
     description=(
-        "Enough workers to run all that waits for one within `target`, to go on with "
-        "what runs, and to keep up with what comes. What a pause, a limit or a quota holds back "
-        "asks for nobody. `workers.needed` is a number of replicas: read it by the path "
-        "`workers.needed` or `queues.NAME.workers.needed`."
+        "Enough workers to start all waiting jobs within `target`, to continue running jobs, and "
+        "to keep up with new ones. Jobs held back by a pause, a limit or a quota do not count. "
+        "`workers.needed` is a number of replicas: read it by the path `workers.needed` or "
+        "`queues.NAME.workers.needed`."
     ),
     examples={"answer": "autoscale"},
 )
@@ -204,14 +204,14 @@ class WasteQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/reports/waste",
-    "What jobs asked for and what they took",
+    "Compare requested with used resources",
     tag="Planning",
     permission=Permission.READ,
     query=WasteQuery,
     answer=WasteView,
     description=(
-        "By name, the most wasteful first: sums over whole days, and quantiles of "
-        "the last few hundred runs whose workers measured them. `suggestion` is what to ask for "
+        "By job name, the largest waste first: sums over whole days, and quantiles of the last "
+        "few hundred executions whose workers measured them. `suggestion` is what to request "
         "instead."
     ),
     examples={"answer": "waste"},

@@ -145,15 +145,15 @@ def _without_payload(job: JobRecord) -> Any:
 @Operation(
     "GET",
     "/dead-letters/groups",
-    "What dead letters have in common",
+    "Group dead letters by error",
     tag="Jobs",
     permission=Permission.READ,
     any_server=True,
     query=ErrorGroupsQuery,
     answer=ErrorGroupPage,
     description=(
-        "The newest 1,000, by name and error; numbers and ids in an error do not "
-        "count. A group's `fingerprint` goes into the filter of `POST /jobs/bulk`."
+        "The newest 1,000, by name and error; numbers and ids in an error are ignored. A group's "
+        "`fingerprint` goes into the filter of `POST /jobs/bulk`."
     ),
     examples={"answer": "list_error_groups"},
 )
@@ -180,7 +180,7 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/dead-letters",
-    "Jobs that used up their attempts, newest first",
+    "List dead letters (jobs that used up their attempts), newest first",
     tag="Jobs",
     permission=Permission.READ,
     any_server=True,

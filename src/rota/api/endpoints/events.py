@@ -53,7 +53,7 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "POST",
     "/events",
-    "Tell that something happened",
+    "Send an event",
     tag="Events",
     permission=Permission.SUBMIT,
     repeatable=True,
@@ -62,9 +62,9 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
     answer=EventView,
     status=202,
     description=(
-        "CloudEvents 1.0: structured (`application/cloudevents+json`, or plain JSON), "
-        "binary (`ce-` headers) or batched (`application/cloudevents-batch+json`, answered with "
-        "`items`). An event is known by its source and id; the same again has no effect and the "
+        "CloudEvents 1.0: structured (`application/cloudevents+json`, or plain JSON), binary "
+        "(`ce-` headers) or batched (`application/cloudevents-batch+json`, answered with "
+        "`items`). Source and id identify an event; sending it again has no effect and gets the "
         "first answer."
     ),
     examples={"body": "event_spec", "answer": "event"},
@@ -115,12 +115,12 @@ def _names(call: Call[Any, Any]) -> NameOf:
 @Operation(
     "GET",
     "/events",
-    "List events that came, newest first",
+    "List received events, newest first",
     tag="Events",
     permission=Permission.READ,
     query=EventsQuery,
     answer=EventPage,
-    description="Without their data: the jobs have it. Known for seven days.",
+    description="Without their data, which their jobs have. Kept for seven days.",
     examples={"answer": "list_events"},
 )
 async def list_events(call: Call[None, EventsQuery]) -> EventPage:
@@ -164,7 +164,7 @@ _GITHUB_KIND = "x-github-event"
     body=HookSpec,
     answer=HookView,
     also={201: HookView},
-    description="Without `secrets` the server makes one, and shows it in this answer only.",
+    description="Without `secrets` the server creates one, and shows it in this answer only.",
     examples={"body": "put_hook_body", "answer": "hook"},
 )
 async def put_hook(call: Call[HookSpec, NoQuery]) -> Reply:
@@ -240,7 +240,7 @@ async def show_hook(call: Call[None, NoQuery]) -> HookView:
 @Operation(
     "DELETE",
     "/hooks/{name}",
-    "Remove a webhook endpoint",
+    "Delete a webhook endpoint",
     tag="Events",
     permission=Permission.OPERATE,
     any_server=True,
@@ -265,7 +265,7 @@ async def delete_hook(call: Call[None, NoQuery]) -> None:
     answer=HookAnswer,
     status=202,
     errors=(401, 404, 413),
-    description="Needs no token: what counts is the signature. A replay has no effect.",
+    description="Needs no token: the signature authenticates the sender. A replay has no effect.",
     examples={"answer": "deliver_hook"},
 )
 async def deliver_hook(call: Call[None, NoQuery]) -> HookAnswer:

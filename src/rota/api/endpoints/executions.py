@@ -95,7 +95,7 @@ async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
     body=CompletionSpec,
     answer=ExecutionView,
     errors=(404, 409),
-    description="A repeat is 200 and changes nothing; one that lost its lease is 409.",
+    description="A repeat is 200 and changes nothing; an execution that lost its lease is 409.",
     examples={"body": "completion", "answer": "execution"},
 )
 async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionView:
@@ -116,7 +116,7 @@ async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionVi
 @Operation(
     "POST",
     "/executions/{execution_id}/progress",
-    "Say how far an execution is",
+    "Report an execution's progress",
     tag="Executions",
     permission=Permission.WORK,
     repeatable=True,

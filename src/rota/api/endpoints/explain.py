@@ -142,7 +142,7 @@ _WAITING = (JobState.PENDING, JobState.QUEUED)
 @Operation(
     "GET",
     "/jobs/{job_id}/why",
-    "Why a job is not running",
+    "Explain why a job waits",
     tag="Jobs",
     permission=Permission.READ,
     without_leader=True,
@@ -248,7 +248,7 @@ def _sentence(job: JobRecord) -> str:
 @Operation(
     "GET",
     "/jobs/{job_id}/graph",
-    "The dependency graph around a job",
+    "Show the dependency graph of a job",
     tag="Jobs",
     permission=Permission.READ,
     any_server=True,

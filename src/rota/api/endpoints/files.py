@@ -218,7 +218,7 @@ class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "PUT",
     "/executions/{execution_id}/artifacts/{name}",
-    "Keep an output file",
+    "Upload an output file",
     tag="Executions",
     permission=Permission.WORK,
     repeatable=True,
@@ -230,9 +230,9 @@ class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
     answer=ArtifactView,
     errors=(404,),
     description=(
-        "Raw bytes, up to 16 GiB (1 GiB where there is no object storage). One of the "
-        "same name is replaced. With `sha256` it is checked; an upload that broke off goes on from "
-        "the `offset` that the call below tells."
+        "Raw bytes, up to 16 GiB (1 GiB without object storage). Replaces a file of the same "
+        "name. `sha256` is compared with the content; an interrupted upload continues at the "
+        "`offset` that the next call returns."
     ),
     examples={"body": "put_artifact_body", "answer": "artifact"},
     slashes=True,
@@ -272,7 +272,7 @@ def _upload_name(execution_id: str, name: str, sha256: str | None) -> str | None
 @Operation(
     "GET",
     "/executions/{execution_id}/artifacts/{name}/upload",
-    "How much of an output file has come",
+    "Show how much of an output file has arrived",
     tag="Executions",
     permission=Permission.WORK,
     query=UploadQuery,
@@ -291,7 +291,7 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
 @Operation(
     "GET",
     "/executions/{execution_id}/artifacts/{name}",
-    "Fetch an output file",
+    "Download an output file",
     tag="Executions",
     permission=Permission.READ,
     any_server=True,
@@ -301,8 +301,8 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
     also={206: None},
     errors=(404, 410, 416, 422),
     description=(
-        "`Repr-Digest` has the SHA-256 of the whole. With `Range` a part of it (206). "
-        "The slashes in a name such as `plots/a.png` are best encoded: `plots%2Fa.png`."
+        "`Repr-Digest` has the SHA-256 of the whole file. `Range` gets a part (206). Encode the "
+        "slashes in a name such as `plots/a.png`: `plots%2Fa.png`."
     ),
     examples={"answer": "get_artifact"},
     slashes=True,
@@ -329,15 +329,15 @@ def _existing(content: Content | None, execution_id: str, name: str) -> Content:
 @Operation(
     "GET",
     "/executions/{execution_id}/artifacts/{name}/link",
-    "Where to fetch an output file",
+    "Get a download link for an output file",
     tag="Executions",
     permission=Permission.READ,
     any_server=True,
     answer=LinkView,
     errors=(404,),
     description=(
-        "A signed link to the object storage where that gives one, good for a quarter "
-        "of an hour; else the path on this server."
+        "A signed link to the object storage if that supports it, valid for 15 minutes; else the "
+        "path on this server."
     ),
     examples={"answer": "link"},
 )

@@ -169,9 +169,9 @@ class SubmitQuery(msgspec.Struct, forbid_unknown_fields=True):
     status=201,
     also={200: DryRunView},
     description=(
-        "With `dry_run` nothing is submitted: the answer says when it would start. "
-        "A W3C `traceparent` header makes the job part of the caller's trace; one that cannot be "
-        "read is passed over."
+        "With `dry_run` nothing is submitted: the answer says when the job would start. A W3C "
+        "`traceparent` header makes the job part of the caller's trace; an invalid one is "
+        "ignored."
     ),
     examples={"body": "job_spec", "answer": "job", "answer 200": "dry_run"},
 )
@@ -207,8 +207,8 @@ async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
     status=201,
     also={200: DryRunBatchView},
     description=(
-        "`ref` names a job for others of the batch, which depend on it by `ref:NAME`. "
-        "With `dry_run` nothing is submitted, and each job's start is foretold."
+        "`ref` names a job within the batch; other jobs depend on it by `ref:NAME`. With "
+        "`dry_run` nothing is submitted: the answer says when each job would start."
     ),
     examples={"body": "batch_spec", "answer": "batch", "answer 200": "dry_run_batch"},
 )
@@ -392,14 +392,17 @@ def live_view(brain: Brain, job: JobRecord) -> JobView:
 @Operation(
     "DELETE",
     "/jobs/{job_id}",
-    "Remove an ended job",
+    "Delete a finished job",
     tag="Jobs",
     permission=Permission.SUBMIT,
     query=DeleteQuery,
     status=204,
     also={202: JobView},
     errors=(404, 409),
-    description="202 with the job: `force` has told a running one to stop, and it goes then.",
+    description=(
+        "With `force` a running job is cancelled first, and deleted when it has stopped: 202 with "
+        "the job."
+    ),
     examples={"answer": "job"},
 )
 async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
@@ -426,7 +429,10 @@ async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
     permission=Permission.SUBMIT,
     answer=JobView,
     errors=(404, 409),
-    description="A waiting job is cancelled at once; a running one becomes `cancelling`.",
+    description=(
+        "A waiting job is cancelled at once; a running one becomes `cancelling` until it has "
+        "stopped."
+    ),
     examples={"answer": "job"},
 )
 async def cancel_job(call: Call[None, NoQuery]) -> JobView:
@@ -443,12 +449,12 @@ async def cancel_job(call: Call[None, NoQuery]) -> JobView:
 @Operation(
     "POST",
     "/jobs/{job_id}/retry",
-    "Start an ended job over",
+    "Retry a finished job",
     tag="Jobs",
     permission=Permission.SUBMIT,
     answer=JobView,
     errors=(404, 409),
-    description="What was skipped because of it goes back to `pending`.",
+    description="Jobs that were skipped because of it go back to `pending`.",
     examples={"answer": "job"},
 )
 async def retry_job(call: Call[None, NoQuery]) -> JobView:
@@ -529,7 +535,7 @@ _decoder = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
     takes="application/merge-patch+json",
     answer=JobView,
     errors=(404, 409),
-    description="JSON Merge Patch (RFC 7396) on what was submitted: null restores a default.",
+    description="JSON Merge Patch (RFC 7396) on the submitted job: null restores a default.",
     examples={"body": "patch_job_body", "answer": "job"},
 )
 async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:

@@ -108,7 +108,7 @@ class LogSize(msgspec.Struct):
 @Operation(
     "GET",
     "/jobs/{job_id}/logs",
-    "What a job printed",
+    "Read a job's log",
     tag="Jobs",
     permission=Permission.READ,
     any_server=True,
@@ -117,8 +117,9 @@ class LogSize(msgspec.Struct):
     streams_out=True,
     errors=(404,),
     description=(
-        "The newest try's text, or that of the one named. With `follow` it goes on, "
-        "one try after the other, until the job has ended. `tail` begins with the last lines."
+        "The text of the newest execution, or of the one in `execution_id`. With `follow` the "
+        "answer continues, one execution after the other, until the job has finished. `tail` "
+        "begins with the last lines."
     ),
     examples={"answer": "job_logs"},
 )
@@ -140,7 +141,7 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
 @Operation(
     "GET",
     "/executions/{execution_id}/logs",
-    "What an execution printed",
+    "Read an execution's log",
     tag="Executions",
     permission=Permission.READ,
     any_server=True,
@@ -149,7 +150,8 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
     streams_out=True,
     errors=(404,),
     description=(
-        "With `follow` it goes on until the execution has ended. `tail` begins with the last lines."
+        "With `follow` the answer continues until the execution has finished. `tail` begins with "
+        "the last lines."
     ),
     examples={"answer": "job_logs"},
 )
@@ -173,8 +175,8 @@ async def execution_logs(call: Call[None, LogsQuery]) -> Response:
     answer=LogSize,
     errors=(404, 409),
     description=(
-        "Raw bytes, up to 1 MiB at a time. Send on from the `size` that is answered. "
-        "Of one execution 64 MiB are kept; what comes after is counted, and left out."
+        "Raw bytes, up to 1 MiB at a time. Send the next chunk from the `size` in the answer. 64 "
+        "MiB are kept of one execution; later bytes are counted and dropped."
     ),
     examples={"body": "send_logs_body", "answer": "send_logs"},
 )
@@ -191,7 +193,7 @@ async def send_logs(call: Call[None, SendLogsQuery]) -> LogSize:
         detail = f"execution {execution_id} ended long ago: its log is closed"
         raise ProblemError(409, "log_closed", detail)
     size = await call.deps.logs.append(execution_id, call.query.offset, data)
-    call.state.log_notifier.ring(execution_id)
+    call.state.log_notifier.notify(execution_id)
     return LogSize(size)
 
 
@@ -200,7 +202,7 @@ def _stream(call: Call[Any, Any], start: int, pieces: AsyncGenerator[bytes, None
     if seats is not None:
         seats.check()
     headers = {OFFSET_HEADER: str(start)}
-    return Stream(pieces, TEXT, closing=call.deps.closing, seats=seats, headers=headers)
+    return Stream(pieces, TEXT, closing=call.deps.closing, limit=seats, headers=headers)
 
 
 async def _one(call: Call[Any, Any], execution_id: ExecutionId) -> Response:

@@ -109,7 +109,7 @@ async def stats_of(parts: AppDeps) -> StatsView:
 @Operation(
     "GET",
     "/stats",
-    "The figures of an overview",
+    "Show current figures of the cell",
     tag="Service",
     permission=Permission.READ,
     answer=StatsView,
@@ -128,14 +128,14 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
 @Operation(
     "GET",
     "/stats/history",
-    "How the figures moved",
+    "Show the history of the figures",
     tag="Service",
     permission=Permission.READ_ALL,
     query=HistoryQuery,
     answer=HistoryView,
     description=(
-        "An hour in steps of 5 s or a day in steps of 2 min, since this leader began. "
-        "Kept in memory only: `/metrics` is for the longer view."
+        "An hour in steps of 5 s or a day in steps of 2 min, since this leader began. Kept in "
+        "memory only: use `/metrics` for longer."
     ),
     examples={"answer": "show_history"},
 )
@@ -150,7 +150,7 @@ async def show_history(call: Call[None, HistoryQuery]) -> HistoryView:
 @Operation(
     "GET",
     "/session",
-    "Who is signed in",
+    "Show who is signed in",
     tag="Service",
     permission=Permission.KNOWN,
     any_server=True,
@@ -190,13 +190,13 @@ async def digest_of(call: Call[Any, Any], seq: int) -> bytes:
 @Operation(
     "GET",
     "/attention",
-    "What needs a person now",
+    "Show what needs attention",
     tag="Service",
     permission=Permission.READ,
     answer=AttentionView,
     description=(
-        "Worries of the cluster, silent workers, jobs that fail alike, queues that "
-        "grow or are paused, schedules that are late. Looked up every five seconds at most."
+        "Warnings of the cluster, silent workers, jobs that fail alike, queues that grow or are "
+        "paused, late schedules. Updated at most every five seconds."
     ),
     examples={"answer": "show_attention"},
 )
@@ -432,14 +432,14 @@ class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/timeline",
-    "What ran when and where",
+    "Show which executions ran when and where",
     tag="Service",
     permission=Permission.READ,
     query=TimelineQuery,
     answer=TimelineView,
     description=(
-        "Executions that were claimed within the window, or run now; the last hour "
-        "unless asked otherwise, 1,000 at most. `reserved` is what workers are kept free for."
+        "Executions that were claimed in the window, or run now: by default the last hour, 1,000 "
+        "at most. `reserved` lists reservations of workers."
     ),
     examples={"answer": "timeline"},
 )

@@ -49,7 +49,9 @@ async def show_policy(call: Call[None, NoQuery]) -> PolicyView:
     permission=Permission.OPERATE,
     body=PolicySpec,
     answer=PolicyView,
-    description="What is left out is as in the preset. It holds from the next decision on.",
+    description=(
+        "Settings that are left out are those of the preset. It applies from the next decision on."
+    ),
     examples={"body": "put_policy_body", "answer": "policy"},
 )
 async def put_policy(call: Call[PolicySpec, NoQuery]) -> PolicyView:

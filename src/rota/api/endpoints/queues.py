@@ -66,12 +66,14 @@ def _rate(call: Call[Any, Any], glance: QueueInfo) -> float | None:
 @Operation(
     "PUT",
     "/queues/{name}",
-    "Set a queue's limits",
+    "Set a queue's settings",
     tag="Queues",
     permission=Permission.OPERATE,
     body=QueueSpec,
     answer=QueueView,
-    description="Makes the queue if there is none. What is left out goes to its default.",
+    description=(
+        "Creates the queue if it does not exist. Settings that are left out get their default."
+    ),
     examples={"body": "queue_spec", "answer": "queue"},
 )
 async def put_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
@@ -82,13 +84,13 @@ async def put_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
 @Operation(
     "PATCH",
     "/queues/{name}",
-    "Change a queue's limits",
+    "Change a queue's settings",
     tag="Queues",
     permission=Permission.OPERATE,
     body=QueueSpec,
     answer=QueueView,
     errors=(404,),
-    description="What is left out stays; null restores a default.",
+    description="Settings that are left out stay; null restores a default.",
     examples={"body": "patch_queue_body", "answer": "queue"},
 )
 async def patch_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
@@ -100,11 +102,12 @@ async def patch_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
 @Operation(
     "POST",
     "/queues/{name}/pause",
-    "Start nothing more of a queue",
+    "Pause a queue",
     tag="Queues",
     permission=Permission.OPERATE,
     answer=QueueView,
     errors=(404,),
+    description="No more of its jobs start; running jobs continue.",
     examples={"answer": "pause_queue"},
 )
 async def pause_queue(call: Call[None, NoQuery]) -> QueueView:
@@ -115,7 +118,7 @@ async def pause_queue(call: Call[None, NoQuery]) -> QueueView:
 @Operation(
     "POST",
     "/queues/{name}/resume",
-    "Let a queue go on",
+    "Resume a queue",
     tag="Queues",
     permission=Permission.OPERATE,
     answer=QueueView,
@@ -130,7 +133,7 @@ async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
 @Operation(
     "POST",
     "/queues/{name}/purge",
-    "Cancel all that waits in a queue",
+    "Cancel all waiting jobs of a queue",
     tag="Queues",
     permission=Permission.OPERATE,
     answer=CountAnswer,
@@ -204,7 +207,7 @@ async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
     name = name_in(call)
 
     def build(recall: Preloaded | None) -> AnyInput:
-        return settings_of(name, call.body, replace=replace, key=call.key, recall=recall)
+        return settings_of(name, call.body, replace=replace, key=call.key, preloaded=recall)
 
     return _after(call, expect(await post(call, build), QueueAnswer))
 

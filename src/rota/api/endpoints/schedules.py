@@ -127,7 +127,7 @@ class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "POST",
     "/schedules",
-    "Make a schedule",
+    "Create a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     body=ScheduleSpec,
@@ -135,8 +135,8 @@ class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
     status=201,
     errors=(409,),
     description=(
-        "Each of its instants makes one job, once. Exactly one of `cron`, `interval` "
-        "and `at`. A name is there once in a tenant."
+        "Each occurrence creates one job, once. Exactly one of `cron`, `interval` and `at` is "
+        "needed. A name is unique within a tenant."
     ),
     examples={"body": "schedule_spec", "answer": "schedule"},
 )
@@ -235,8 +235,8 @@ async def show_schedule(call: Call[None, NoQuery]) -> ScheduleView:
     answer=ScheduleView,
     errors=(404, 409),
     description=(
-        "JSON Merge Patch; null restores a default. What has been decided stays so: "
-        "another expression holds for instants from now on."
+        "JSON Merge Patch; null restores a default. Past occurrences do not change: a new "
+        "expression applies from now on."
     ),
     examples={"body": "patch_schedule_body", "answer": "schedule"},
 )
@@ -282,12 +282,12 @@ def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
 @Operation(
     "DELETE",
     "/schedules/{schedule_id}",
-    "Remove a schedule",
+    "Delete a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     status=204,
     errors=(404,),
-    description="Its jobs go on, and its ledger can still be read.",
+    description="Its jobs continue, and its occurrences can still be read.",
 )
 async def delete_schedule(call: Call[None, NoQuery]) -> None:
     """It makes no more jobs; what it made goes on."""
@@ -302,11 +302,12 @@ async def delete_schedule(call: Call[None, NoQuery]) -> None:
 @Operation(
     "POST",
     "/schedules/{schedule_id}/pause",
-    "Let a schedule make no jobs",
+    "Pause a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     answer=ScheduleView,
     errors=(404,),
+    description="Its occurrences are recorded as skipped.",
     examples={"answer": "pause_schedule"},
 )
 async def pause_schedule(call: Call[None, NoQuery]) -> ScheduleView:
@@ -317,11 +318,12 @@ async def pause_schedule(call: Call[None, NoQuery]) -> ScheduleView:
 @Operation(
     "POST",
     "/schedules/{schedule_id}/resume",
-    "Let a schedule go on",
+    "Resume a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     answer=ScheduleView,
     errors=(404,),
+    description="It continues with the next occurrence.",
     examples={"answer": "schedule"},
 )
 async def resume_schedule(call: Call[None, NoQuery]) -> ScheduleView:
@@ -348,7 +350,8 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> ScheduleView:
     status=201,
     errors=(404, 409),
     description=(
-        "Also while paused. `overlap` holds: with `skip` it is 409 while a run is under way."
+        "Also while it is paused. `overlap` applies: with `skip` the answer is 409 while an "
+        "earlier job is running."
     ),
     examples={"answer": "trigger_schedule"},
 )
@@ -366,13 +369,15 @@ async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
 @Operation(
     "POST",
     "/schedules/deploy",
-    "Set all schedules of a program",
+    "Set all schedules of an app",
     tag="Schedules",
     permission=Permission.SUBMIT,
     body=DeploySpec,
     answer=DeployAnswer,
     errors=(409,),
-    description="All or none. What the owner deployed before and does not name is retired.",
+    description=(
+        "All or none. Schedules that the owner deployed before and does not name are removed."
+    ),
     examples={"body": "deploy_spec", "answer": "deployed"},
 )
 async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
@@ -411,7 +416,7 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
 @Operation(
     "POST",
     "/schedules/preview",
-    "The next instants of a schedule that is not made",
+    "Preview the occurrences of a new schedule",
     tag="Schedules",
     permission=Permission.READ,
     repeatable=True,
@@ -419,8 +424,8 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
     query=PreviewQuery,
     answer=PreviewAnswer,
     description=(
-        "Takes a schedule's body, checks it, and stores nothing. Name and job may be "
-        "left out. `note` marks what a clock change or a holiday has to do with an instant."
+        "Takes a schedule's body, checks it and stores nothing. Name and job may be left out. "
+        "`note` marks occurrences that a clock change or a holiday affects."
     ),
     examples={"body": "preview_spec", "answer": "preview"},
 )
@@ -438,7 +443,7 @@ async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
 @Operation(
     "GET",
     "/schedules/{schedule_id}/preview",
-    "The next instants of a schedule",
+    "Preview the occurrences of a schedule",
     tag="Schedules",
     permission=Permission.READ,
     query=PreviewQuery,
@@ -461,13 +466,13 @@ def _after(call: Call[Any, PreviewQuery]) -> Instant:
 @Operation(
     "GET",
     "/schedules/{schedule_id}/occurrences",
-    "What became of each instant of a schedule",
+    "List the occurrences of a schedule with their outcomes",
     tag="Schedules",
     permission=Permission.READ,
     query=OccurrencesQuery,
     answer=OccurrencePage,
     errors=(404,),
-    description="Newest instant first. `reason` and `message` say why one was skipped.",
+    description="Newest first. `reason` and `message` say why one was skipped.",
     examples={"answer": "list_occurrences"},
 )
 async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage:
@@ -534,7 +539,7 @@ class PastRange(msgspec.Struct):
 @Operation(
     "POST",
     "/schedules/{schedule_id}/backfill",
-    "Run a schedule for a past range",
+    "Backfill a schedule for a past range",
     tag="Schedules",
     permission=Permission.SUBMIT,
     body=BackfillSpec,
@@ -543,8 +548,8 @@ class PastRange(msgspec.Struct):
     also={201: BackfillAnswer},
     errors=(404,),
     description=(
-        "Instants that have a job already are left out, so a repeat goes on where the "
-        "last one stopped. 201 when jobs were made, 200 for a `dry_run`."
+        "Occurrences that have a job already are left out, so a repeat continues where the last "
+        "one stopped. 201 when jobs were created, 200 for a `dry_run`."
     ),
     examples={"body": "backfill_spec", "answer": "backfill"},
 )
@@ -646,7 +651,7 @@ def _previewed(
 @Operation(
     "POST",
     "/schedules/{schedule_id}/backfills/{backfill_id}/cancel",
-    "Call off what is left of a backfill",
+    "Cancel the remaining jobs of a backfill",
     tag="Schedules",
     permission=Permission.SUBMIT,
     answer=CountAnswer,
@@ -725,7 +730,7 @@ async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
 @Operation(
     "DELETE",
     "/calendars/{name}",
-    "Remove a calendar that no schedule names",
+    "Delete a calendar that no schedule uses",
     tag="Schedules",
     permission=Permission.OPERATE,
     status=204,

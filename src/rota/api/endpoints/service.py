@@ -31,14 +31,14 @@ LEADER, FOLLOWER = "leader", "follower"
 @Operation(
     "GET",
     "/readyz",
-    "Can it accept and schedule, or forward?",
+    "Check that the server can accept and schedule, or forward",
     tag="Service",
     permission=Permission.OPEN,
     any_server=True,
     answer=Health,
     description=(
-        "`role` says whether it leads. A follower is ready when it knows the leader "
-        "and could take over."
+        "`role` says whether it leads. A follower is ready when it knows the leader and could "
+        "take over."
     ),
     examples={"answer": "show_ready"},
 )
@@ -62,7 +62,7 @@ async def show_ready(call: Call[None, NoQuery]) -> Health:
 @Operation(
     "GET",
     "/cluster",
-    "Who leads, who is there, and how durable an answer is",
+    "Show the leader, all servers and the durability",
     tag="Service",
     permission=Permission.KNOWN,
     any_server=True,
@@ -130,7 +130,7 @@ def _warnings(parts: AppDeps, standing: LeadershipStatus, seen: Sequence[SeenNod
 @Operation(
     "GET",
     "/healthz",
-    "Is the server alive?",
+    "Check that the server is alive",
     tag="Service",
     permission=Permission.OPEN,
     any_server=True,
@@ -150,7 +150,7 @@ async def show_alive(call: Call[None, NoQuery]) -> Health:
     permission=Permission.KNOWN,
     any_server=True,
     status=204,
-    description="Sets an HttpOnly cookie that stands for the token sent.",
+    description="Sets an HttpOnly cookie that stands for the token.",
 )
 async def sign_in(call: Call[None, NoQuery]) -> Response:
     """Turns a token into a browser's session; a session does not prolong itself."""
@@ -185,7 +185,7 @@ async def sign_out(call: Call[None, NoQuery]) -> Response:
 @Operation(
     "GET",
     "/metrics",
-    "Figures for Prometheus",
+    "Show metrics for Prometheus",
     tag="Service",
     permission=Permission.READ_ALL,
     any_server=True,

@@ -62,17 +62,17 @@ class Study(msgspec.Struct, omit_defaults=True):
 @Operation(
     "POST",
     "/simulations",
-    "Run the past once more under other policies",
+    "Simulate past jobs under other policies",
     tag="Planning",
     permission=Permission.OPERATE,
     body=SimulationSpec,
     answer=SimulationView,
     repeatable=True,
     description=(
-        "The jobs that ran and were submitted in this time, up to 20,000, with the "
-        "scheduler of the server under virtual time, in a process of its own that has half a "
-        "minute. Nothing is changed or stored. One at a time; a larger study is for "
-        "`rota history export` and `rota simulate`."
+        "Takes jobs that ran and were submitted in this range, up to 20,000, and runs the "
+        "server's scheduler under virtual time, in a process of its own with a limit of 30 "
+        "seconds. Nothing is changed or stored. One simulation runs at a time; for a larger one "
+        "use `rota history export` and `rota simulate`."
     ),
     examples={"body": "simulation_spec", "answer": "simulation"},
 )
@@ -85,7 +85,7 @@ async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
 @Operation(
     "POST",
     "/simulations/trace",
-    "Run a trace under several policies",
+    "Simulate a trace under several policies",
     tag="Planning",
     permission=Permission.OPERATE,
     query=TraceQuery,
@@ -96,11 +96,11 @@ async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
     answer=SimulationView,
     repeatable=True,
     description=(
-        "The body is a log in Standard Workload Format, a workflow of WfCommons, or "
-        "what `rota history export` wrote, up to 16 MiB, packed with gzip or not. It runs on the "
-        "machines that are asked for; else on those that it names; else on workers like those of "
-        "now. `recorded` needs a trace that says when jobs started. Of more than 20,000 jobs the "
-        "first are run. As above, nothing is changed or stored, and one runs at a time."
+        "The body is a log in Standard Workload Format, a workflow of WfCommons, or the output of "
+        "`rota history export`, up to 16 MiB, with or without gzip. It runs on the machines in "
+        "the query, else on those in the trace, else on workers like the current ones. `recorded` "
+        "needs a trace with start times. Only the first 20,000 jobs run. Nothing is changed or "
+        "stored, and one simulation runs at a time."
     ),
     examples={"body": "simulate_trace_body", "answer": "traced"},
 )

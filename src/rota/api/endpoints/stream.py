@@ -240,7 +240,7 @@ class StreamPosition(NamedTuple):
 @Operation(
     "GET",
     "/stream",
-    "Every state change, as server-sent events",
+    "Stream state changes as server-sent events",
     tag="Service",
     permission=Permission.READ,
     any_server=True,
@@ -249,12 +249,12 @@ class StreamPosition(NamedTuple):
     streams_out=True,
     headers={"Last-Event-ID": HeaderSpec("42.0", r"^\d{1,18}\.\d{1,18}$")},
     description=(
-        "Each event's data is one change (kind, id, status, at, …) and its id a place "
-        "in the journal. Send the last id as `Last-Event-ID` to go on from there; without it the "
-        "stream starts now, and says at once where that is. If what was missed is no longer kept, "
-        "the first event is `reset`: read the lists again, then go on. A comment comes every 15 s "
-        "when nothing happens; a reader that takes nothing for 30 s is dropped; at most 256 "
-        "streams are open (else 429)."
+        "Each event's data is one change (kind, id, status, at, …), its id a position in the "
+        "journal. Send the last id as `Last-Event-ID` to continue from there; without it the "
+        "stream starts now, and sends its position first. If missed changes are no longer kept, "
+        "the first event is `reset`: read the lists again, then continue. A comment comes every "
+        "15 s when nothing happens; a client that reads nothing for 30 s is disconnected; at most "
+        "256 streams are open (else 429)."
     ),
     examples={"answer": "stream_changes"},
 )
@@ -269,7 +269,7 @@ async def stream_changes(call: Call[None, StreamQuery]) -> Stream:
         # What was missed is no longer kept (or is of another journal): the reader starts afresh.
         place = StreamPosition(newest, _RECORD_END)
     pieces = _digests(call, place) if call.query.digest else _pieces(call, place, lost=lost)
-    return Stream(pieces, EVENTS, closing=call.deps.closing, seats=call.state.streams)
+    return Stream(pieces, EVENTS, closing=call.deps.closing, limit=call.state.streams)
 
 
 def _read_position(text: str) -> StreamPosition:

@@ -59,7 +59,9 @@ async def show_tenant(call: Call[None, NoQuery]) -> TenantView:
     permission=Permission.OPERATE,
     body=TenantSpec,
     answer=TenantView,
-    description="Makes the tenant if there is none. What is left out goes to its default.",
+    description=(
+        "Creates the tenant if it does not exist. Settings that are left out get their default."
+    ),
     examples={"body": "tenant_spec", "answer": "tenant"},
 )
 async def put_tenant(call: Call[TenantSpec, NoQuery]) -> TenantView:

@@ -55,7 +55,7 @@ class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     any_server=True,
     query=PageQuery,
     answer=TokenPage,
-    description="Those that ended stay listed for 90 days.",
+    description="Revoked and expired tokens stay listed for 90 days.",
     examples={"answer": "tokens"},
 )
 async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
@@ -74,7 +74,7 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
 @Operation(
     "POST",
     "/tokens",
-    "Make a token",
+    "Create a token",
     tag="Access",
     permission=Permission.ADMINISTER,
     any_server=True,
@@ -83,8 +83,8 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
     status=201,
     errors=(409,),
     description=(
-        "The answer shows the token; only its hash is kept, so it cannot be looked up. "
-        "A repeat with the same Idempotency-Key, sent with the same token or session within 24 "
+        "The answer shows the token; only its hash is stored, so it is never shown again. A "
+        "repeat with the same Idempotency-Key, sent with the same token or session within 24 "
         "hours, gets the same answer; later, or once the new token has ended, 409. All servers of "
         "the cell know it within a second."
     ),
@@ -158,8 +158,8 @@ def _reused(detail: str) -> ProblemError:
     status=204,
     errors=(404,),
     description=(
-        "All servers of the cell turn it away within a second, and the sessions of "
-        "browsers that signed in with it. A repeat changes nothing."
+        "All servers of the cell refuse it within a second, and the sessions of browsers that "
+        "signed in with it. A repeat changes nothing."
     ),
 )
 async def revoke_token(call: Call[None, NoQuery]) -> None:
@@ -175,15 +175,15 @@ async def revoke_token(call: Call[None, NoQuery]) -> None:
 @Operation(
     "GET",
     "/audit",
-    "Who changed what, newest first",
+    "List who changed what, newest first",
     tag="Access",
     permission=Permission.ADMINISTER,
     any_server=True,
     query=AuditPageQuery,
     answer=AuditPage,
     description=(
-        "An entry for every call that may change something and came with a token, "
-        "refused ones too; not for what workers send all day."
+        "An entry for every call with a token that may change something, also if it was refused; "
+        "without the regular calls of workers."
     ),
     examples={"answer": "audit"},
 )

@@ -81,7 +81,7 @@ class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "POST",
     "/triggers",
-    "Make a trigger",
+    "Create a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     body=TriggerSpec,
@@ -89,8 +89,8 @@ class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
     status=201,
     errors=(409,),
     description=(
-        "Each event of a type that fits, and that the filter lets pass, makes a job. "
-        "A name is there once in a tenant."
+        "Each event that matches the type and the filter creates a job. A name is unique within a "
+        "tenant."
     ),
     examples={"body": "trigger_spec", "answer": "trigger"},
 )
@@ -191,8 +191,8 @@ async def show_trigger(call: Call[None, NoQuery]) -> TriggerView:
     answer=TriggerView,
     errors=(404, 409),
     description=(
-        "JSON Merge Patch; null restores a default. A filter is replaced as a whole. "
-        "Events that wait already go by the new rule."
+        "JSON Merge Patch; null restores a default. A filter is replaced as a whole. The change "
+        "also applies to buffered events."
     ),
     examples={"body": "patch_trigger_body", "answer": "trigger"},
 )
@@ -236,13 +236,13 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
 @Operation(
     "DELETE",
     "/triggers/{trigger_id}",
-    "Remove a trigger",
+    "Delete a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     status=204,
     errors=(404,),
     description=(
-        "Its jobs go on, events that wait in it are dropped, and its ledger can still be read."
+        "Its jobs continue, buffered events are dropped, and its decisions can still be read."
     ),
 )
 async def delete_trigger(call: Call[None, NoQuery]) -> None:
@@ -258,11 +258,12 @@ async def delete_trigger(call: Call[None, NoQuery]) -> None:
 @Operation(
     "POST",
     "/triggers/{trigger_id}/pause",
-    "Let a trigger make no jobs",
+    "Pause a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     answer=TriggerView,
     errors=(404,),
+    description="Events are recorded and create no jobs.",
     examples={"answer": "pause_trigger"},
 )
 async def pause_trigger(call: Call[None, NoQuery]) -> TriggerView:
@@ -273,11 +274,12 @@ async def pause_trigger(call: Call[None, NoQuery]) -> TriggerView:
 @Operation(
     "POST",
     "/triggers/{trigger_id}/resume",
-    "Let a trigger go on",
+    "Resume a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     answer=TriggerView,
     errors=(404,),
+    description="It continues with the next event.",
     examples={"answer": "trigger"},
 )
 async def resume_trigger(call: Call[None, NoQuery]) -> TriggerView:
@@ -297,13 +299,15 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
 @Operation(
     "POST",
     "/triggers/deploy",
-    "Set all triggers of a program",
+    "Set all triggers of an app",
     tag="Triggers",
     permission=Permission.SUBMIT,
     body=DeployTriggersSpec,
     answer=DeployAnswer,
     errors=(409,),
-    description="All or none. What the owner deployed before and does not name is retired.",
+    description=(
+        "All or none. Triggers that the owner deployed before and does not name are removed."
+    ),
     examples={"body": "deploy_triggers_body", "answer": "deployed"},
 )
 async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnswer:
@@ -338,7 +342,7 @@ async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnsw
 @Operation(
     "POST",
     "/triggers/preview",
-    "What triggers would make of an event",
+    "Preview what triggers would do with an event",
     tag="Triggers",
     permission=Permission.READ,
     repeatable=True,
@@ -346,8 +350,8 @@ async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnsw
     answer=TrialAnswer,
     errors=(404,),
     description=(
-        "Against all triggers, the one that `trigger_id` names, or the one that "
-        "`trigger` describes and nobody has made. Nothing is stored."
+        "Checks all triggers, the one in `trigger_id`, or the new one in `trigger`. Nothing is "
+        "stored."
     ),
     examples={"body": "preview_event_body", "answer": "preview_event"},
 )
@@ -374,13 +378,13 @@ async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
 @Operation(
     "GET",
     "/triggers/{trigger_id}/events",
-    "What a trigger made of events",
+    "List a trigger's decisions about events",
     tag="Triggers",
     permission=Permission.READ,
     query=ArrivalsQuery,
     answer=ArrivalPage,
     errors=(404,),
-    description="Newest first. `message` says why an event made no job.",
+    description="Newest first. `message` says why an event created no job.",
     examples={"answer": "list_arrivals"},
 )
 async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:

@@ -68,7 +68,7 @@ class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
     body=RegisterSpec,
     answer=RegisterAnswer,
     status=201,
-    description="Under a known `worker_id` it resumes; the older registration's calls get 409.",
+    description="A known `worker_id` registers again; calls of the older registration get 409.",
     examples={"body": "register_spec", "answer": "registered"},
 )
 async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
@@ -107,7 +107,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
 @Operation(
     "POST",
     "/workers/{worker_id}/heartbeat",
-    "Renew leases, and learn what to stop",
+    "Send a heartbeat",
     tag="Workers",
     permission=Permission.WORK,
     repeatable=True,
@@ -115,6 +115,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
     body=HeartbeatSpec,
     answer=HeartbeatAnswer,
     errors=(404, 409),
+    description="Renews the worker's leases; the answer says which executions to stop.",
     examples={"body": "heartbeat", "answer": "beat_worker"},
 )
 async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
@@ -131,7 +132,7 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
 @Operation(
     "POST",
     "/workers/{worker_id}/lease",
-    "Report, and wait for work",
+    "Report finished executions and wait for orders",
     tag="Workers",
     permission=Permission.WORK,
     repeatable=True,
@@ -140,8 +141,8 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     answer=LeaseAnswer,
     errors=(404, 409),
     description=(
-        "Long-polls for a batch and answers as soon as there is any; counts as a "
-        "heartbeat. Refused reports come back in `lost`. Safe to repeat."
+        "A long poll: it answers as soon as there are orders, and counts as a heartbeat. Reports "
+        "that were refused come back in `lost`. Safe to repeat."
     ),
     examples={"body": "lease_spec", "answer": "lease"},
 )
@@ -229,11 +230,12 @@ async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
 @Operation(
     "POST",
     "/workers/{worker_id}/drain",
-    "Give a worker no new work",
+    "Drain a worker",
     tag="Workers",
     permission=Permission.WORK,
     answer=WorkerView,
     errors=(404, 409),
+    description="It gets no new orders.",
     examples={"answer": "worker"},
 )
 async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
@@ -246,12 +248,12 @@ async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
 @Operation(
     "POST",
     "/workers/{worker_id}/resume",
-    "Give a drained worker work again",
+    "Resume a drained worker",
     tag="Workers",
     permission=Permission.OPERATE,
     answer=WorkerView,
     errors=(404, 409),
-    description="A worker that drains because its process was told to end goes all the same.",
+    description="A worker whose process is shutting down stops all the same.",
     examples={"answer": "worker"},
 )
 async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
@@ -264,7 +266,7 @@ async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
 @Operation(
     "DELETE",
     "/workers/{worker_id}",
-    "Say that a worker is gone",
+    "Deregister a worker",
     tag="Workers",
     permission=Permission.WORK,
     status=204,
