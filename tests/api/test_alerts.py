@@ -301,10 +301,10 @@ async def test_a_library_address_is_told_in_words(house: InProcessServer, ear: E
     """Through apprise: its own plain-JSON service, on loopback."""
     await add_channel(house, f"json://127.0.0.1:{ear.port}/in")
     tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
-    assert tried == {"taken": True, "message": "taken"}
+    assert tried == {"taken": True, "message": "delivered"}
     told = ear.documents[0]
     assert told["title"] == "[Rota] here: test test (info)"
-    assert "whether 'ops' can be told" in told["message"]
+    assert "test notification for the channel 'ops'" in told["message"]
     ear.status = 500
     tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
     assert tried["taken"] is False
@@ -316,7 +316,7 @@ async def test_a_chat_is_told_in_words(house: InProcessServer, ear: Ear) -> None
     assert (await house.ask("POST", "/alert-channels/ops/test", expect=200))["taken"]
     path, _, body = ear.heard[0]
     assert path == "/hooks/3ccdd113474722377935511fc85d3dd4"
-    assert "whether 'ops' can be told" in json.loads(body)["text"]
+    assert "test notification for the channel 'ops'" in json.loads(body)["text"]
 
 
 async def test_a_mail_is_sent(house: InProcessServer) -> None:

@@ -70,7 +70,7 @@ class House:
 
     def connect(self) -> tuple[BoundedProtocol, Line]:
         one = BoundedProtocol(
-            config=self._config, server_state=self._state, app_state={}, lobby=self.lobby
+            config=self._config, server_state=self._state, app_state={}, connections=self.lobby
         )
         line = Line()
         one.connection_made(line)

@@ -125,8 +125,8 @@ async def test_bytes_and_colours_come_back_as_they_were(house: InProcessServer) 
 def test_a_bell_forgets_those_who_left() -> None:
     bell, one = LogNotifier(), ExecutionId("e1")
     with bell.subscribed(one) as first, bell.subscribed(one) as second:
-        bell.ring(one)
-        bell.ring(ExecutionId("e2"))
+        bell.notify(one)
+        bell.notify(ExecutionId("e2"))
         assert first.is_set()
         assert second.is_set()
     assert bell._listeners == {}

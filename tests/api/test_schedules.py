@@ -106,7 +106,11 @@ async def test_lists_go_on_where_the_page_before_ended(house: InProcessServer) -
         ({"at": "2001-01-01T00:00:00Z"}, "at", "past"),
         ({"at": "2999-01-01T00:00:00Z"}, "at", "2200"),
         ({"job": {**JOB, "run_at": "2030-01-01T00:00:00Z"}}, "job.run_at", "leave it out"),
-        ({"job": {**JOB, "dependencies": [NOBODY]}}, "job.dependencies", "wait for no other"),
+        (
+            {"job": {**JOB, "dependencies": [NOBODY]}},
+            "job.dependencies",
+            "cannot depend on another job",
+        ),
         ({"job": {**JOB, "payload": "{{ ds }}"}}, "job", "{{scheduled_at}}"),
         ({"calendars": ["nowhere"]}, "calendars", "PUT /calendars/nowhere"),
         ({"dst": {"gap": "jmp"}}, "dst.gap", "jmp"),

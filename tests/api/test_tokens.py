@@ -235,4 +235,4 @@ async def test_who_does_not_administer_sees_no_tokens(house: InProcessServer) ->
     for path in ("/tokens", "/audit"):
         headers = await key(house, Role.OPERATOR, name=path)
         answer = await house.ask("GET", path, headers=headers, expect=403)
-        assert "this call takes admin" in answer["detail"]
+        assert "this call needs admin" in answer["detail"]

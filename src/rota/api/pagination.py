@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from rota.core.model import Execution, JobRecord
 from rota.store.queries import Page
 from rota.wire.formats import make_cursor, parse_cursor
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
+from rota.wire.problems import ProblemError
 
 
 class PageSize:
@@ -53,6 +55,7 @@ def _execution_bytes(one: Execution) -> int:
 
 
 T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
 
 _CURSOR_CHARS_MAX = 1000
 
@@ -80,6 +83,19 @@ def comma_list_of(words: Iterable[str]) -> Meta:
     )
 
 
+def read_words(text: str | None) -> list[str]:
+    """Splits a comma-separated parameter."""
+    return [word for part in (text or "").split(",") if (word := part.strip())]
+
+
+def read_choices(text: str | None, kind: type[E], field: str) -> tuple[E, ...]:
+    """Parses a comma-separated parameter whose words are values of an enumeration."""
+    try:
+        return tuple(kind(word) for word in read_words(text))
+    except ValueError:
+        raise invalid(field, f"some of {', '.join(kind)}, by commas") from None
+
+
 class PageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Query parameters of every list."""
 
@@ -101,8 +117,13 @@ def read_id_cursor(cursor: str | None) -> str | None:
     """Returns the last id of the page before, in a list ordered by UUID."""
     last = read_cursor(cursor)
     if last is not None and not UUID.match(last):
-        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+        raise foreign_cursor()
     return last
+
+
+def foreign_cursor() -> ProblemError:
+    """Refuses a cursor of another list."""
+    return invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
 
 
 def cut(found: Sequence[T], limit: int, name: Callable[[T], str]) -> tuple[Sequence[T], str | None]:

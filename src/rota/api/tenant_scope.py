@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from rota.api.convert.jobs import UUID
 from rota.api.deps import AppDeps
 from rota.api.limits import OUTLINES_AT_ONCE
 from rota.api.pagination import PageSize, cut, cut_found
@@ -32,6 +33,14 @@ def name_in(call: Call[Any, Any]) -> str:
         return msgspec.convert(call.path["name"], QueueName)
     except msgspec.ValidationError as error:
         raise invalid("name", reword(str(error), ())) from None
+
+
+def id_in(call: Call[Any, Any], parameter: str, kind: str) -> str:
+    """Returns the UUID in the path; a text that cannot be one is not found."""
+    text = call.path[parameter]
+    if not UUID.match(text.lower()):
+        raise not_found(kind, text[:100])
+    return text.lower()
 
 
 class _WithTenant(msgspec.Struct):

@@ -130,7 +130,7 @@ class Authenticator:
         name = split_host(host)[0] if host else ""
         if name not in self._access.hosts:
             known = ", ".join(self._access.hosts)
-            detail = f"this server's host name is not {name[:100]!r}; its names are {known}"
+            detail = f"this server does not go by the name {name[:100]!r}; it goes by {known}"
             raise ProblemError(421, "wrong_host", detail)
 
     def _identify(self, scope: Scope, headers: Mapping[str, str]) -> Caller:

@@ -118,10 +118,10 @@ def spec_of(
         created_at=created_at,
         payload=_EMPTY_PAYLOAD if job.payload is EMPTY_PAYLOAD else _payload(job, where),
         dependencies=dependencies,
-        run_at=None if job.run_at is None else _instant(job.run_at, where, "run_at"),
+        run_at=None if job.run_at is None else instant_of(job.run_at, where + "run_at"),
         expires_at=None
         if job.expires_at is None
-        else _instant(job.expires_at, where, "expires_at"),
+        else instant_of(job.expires_at, where + "expires_at"),
         concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
         labels=tuple(sorted(labels.items())) if labels else (),
         group=group_of(job),
@@ -260,12 +260,11 @@ def free_json(raw: bytes, field: str, limit: int) -> bytes:
     return raw
 
 
-def _instant(moment: datetime | None, where: str, name: str) -> Instant | None:
-    if moment is None:
-        return None
+def instant_of(moment: datetime, field: str) -> Instant:
+    """Converts a time; refuses one that must be a mistake."""
     instant = to_instant(moment)
     if not 0 <= instant <= INSTANT_MAX:
-        raise invalid(where + name, "between the years 1970 and 2200")
+        raise invalid(field, "between the years 1970 and 2200")
     return instant
 
 
@@ -580,10 +579,7 @@ def finish_by_of(given: formats.Deadline | None, created_at: Instant, field: str
     if given.within is not None:
         return created_at + given.within.ms
     assert given.at is not None
-    instant = to_instant(given.at)
-    if not 0 <= instant <= INSTANT_MAX:
-        raise invalid(field, "between the years 1970 and 2200")
-    return instant
+    return instant_of(given.at, field)
 
 
 def check_relative(job: JobSpec, where: str) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from rota.api.convert.jobs import check_relative, spec_of, submitted_form
-from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
+from rota.api.convert.jobs import check_relative, instant_of, spec_of, submitted_form
+from rota.api.limits import RUNS_SHOWN
 from rota.api.problems import invalid
 from rota.core.errors import Invalid
 from rota.core.info_model import ScheduleInfo
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
+from rota.core.outcome import Deployed
 from rota.core.schedule_model import (
     SKIP_REASON_MEANING,
     Calendar,
@@ -29,12 +30,13 @@ from rota.core.schedule_model import (
 )
 from rota.core.schedules.recurrence import PreviewedInstant
 from rota.engine.time_zones import zone_names
-from rota.wire.formats import from_instant, from_instant_or_none, number, to_instant
+from rota.wire.formats import from_instant, from_instant_or_none, number
 from rota.wire.jobs import JobSpec, Noop
 from rota.wire.problems import FieldError, ProblemError
 from rota.wire.schedules import (
     CalendarSpec,
     CalendarView,
+    DeployAnswer,
     DstView,
     ForeseenView,
     LastView,
@@ -82,12 +84,7 @@ def _recurrence(spec: ScheduleFields, where: str) -> Timetable:
 
 
 def instant_in(moment: datetime | None, field: str) -> Instant | None:
-    if moment is None:
-        return None
-    instant = to_instant(moment)
-    if not 0 <= instant <= INSTANT_MAX:
-        raise invalid(field, "between the years 1970 and 2200")
-    return instant
+    return None if moment is None else instant_of(moment, field)
 
 
 def _template(job: JobSpec, where: str) -> Spec:
@@ -196,6 +193,16 @@ def occurrence_view(one: Occurrence) -> OccurrenceView:
         late=number(one.late_ms),
         until=from_instant_or_none(one.until),
         revision=one.revision,
+    )
+
+
+def deploy_answer(deployed: Deployed) -> DeployAnswer:
+    """Converts what a deployment of schedules or triggers changed."""
+    return DeployAnswer(
+        created=list(deployed.created),
+        changed=list(deployed.changed),
+        unchanged=list(deployed.unchanged),
+        retired=list(deployed.retired),
     )
 
 

@@ -51,7 +51,7 @@ from rota.wire.queues import RateLimitView
 NameOf = Callable[[str], str | None]
 
 
-def rule_of(spec: TriggerSpec, owner: str = "", where: str = "") -> TriggerDefinition:
+def trigger_definition_of(spec: TriggerSpec, owner: str = "", where: str = "") -> TriggerDefinition:
     """Converts a trigger; `where` is its path in a deployment."""
     rate = spec.rate_limit
     return TriggerDefinition(
@@ -129,21 +129,21 @@ def trigger_problem(refusal: Invalid) -> ProblemError:
 
 
 def trigger_view(info: TriggerInfo) -> TriggerView:
-    trigger, rule = info.trigger, info.trigger.definition
-    rate = rule.rate
+    trigger, definition = info.trigger, info.trigger.definition
+    rate = definition.rate
     return TriggerView(
         trigger_id=trigger.id,
-        name=rule.name,
-        event=rule.event,
-        filter=msgspec.json.decode(rule.filter) if rule.filter else None,
-        job=job_form(rule.job),
-        debounce=_debounce_view(rule.buffering),
-        batch=_batch_view(rule.buffering),
+        name=definition.name,
+        event=definition.event,
+        filter=msgspec.json.decode(definition.filter) if definition.filter else None,
+        job=job_form(definition.job),
+        debounce=_debounce_view(definition.buffering),
+        batch=_batch_view(definition.buffering),
         rate_limit=None if rate is None else RateLimitView(rate.count, number(rate.per_ms)),
         paused=trigger.paused,
         waiting=info.waiting,
         closes_at=from_instant_or_none(info.closes_at),
-        owner=rule.owner or None,
+        owner=definition.owner or None,
         revision=trigger.revision,
         created_at=from_instant(trigger.created_at),
         updated_at=from_instant(trigger.updated_at),

@@ -1,4 +1,5 @@
-"""Every call of the API, in the order of the OpenAPI document; each is declared at its function."""
+"""All operations of the API, in the order of the OpenAPI document; each is declared at its
+function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Groups failed jobs by error: errors that differ only in numbers and ids are one group."""
+"""Endpoints of dead letters: jobs that used up their attempts, listed and grouped by error.
+
+Errors that differ only in numbers and ids are one group.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ _VARYING = re.compile(
     r"|\b[0-9a-fA-F]{12,}\b"
     r"|\d+(?:\.\d+)*"
 )
-"""Addresses, ids, hashes and numbers: what changes from one failure to the next."""
+"""Addresses, ids, hashes and numbers: they differ from one failure to the next."""
 _KEPT = re.compile(r"exit code \d+")
-"""A number that is the error itself."""
+"""Number that is the error itself."""
 
 
 class ErrorGroupsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters to group."""
+    """Filters of the dead letters to group."""
 
     queue: str | None = None
     tenant: str | None = None
@@ -42,7 +45,7 @@ class ErrorGroupsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def error_text(job: JobRecord) -> str:
-    """One line that says what went wrong."""
+    """Returns one line that says what went wrong."""
     error = _decoded(job.life.error)
     if isinstance(error, dict):
         kind, message = error.get("type"), error.get("message")
@@ -54,10 +57,10 @@ def error_text(job: JobRecord) -> str:
 
 
 def fingerprint_of(job: JobRecord) -> str:
-    """The same for jobs of one name that failed alike."""
+    """Returns the same hash for jobs of one name that failed alike."""
     text = error_text(job)
-    alike = text if _KEPT.fullmatch(text) else _VARYING.sub("#", text)
-    whole = "\x00".join((job.spec.terms.name, job.life.reason, alike))
+    normalised = text if _KEPT.fullmatch(text) else _VARYING.sub("#", text)
+    whole = "\x00".join((job.spec.terms.name, job.life.reason, normalised))
     return blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -67,7 +70,7 @@ def _decoded(error: bytes | None) -> Any:
 
 @dataclass
 class ErrorGroup:
-    """Alike ones; the first noted is the newest."""
+    """Group of jobs that failed alike; the first added is the newest."""
 
     newest: JobRecord
     count: int = 0
@@ -76,7 +79,6 @@ class ErrorGroup:
     job_ids: list[str] = field(default_factory=list)
 
     def add(self, job: JobRecord) -> None:
-        """One more."""
         self.count += 1
         self.queues[job.spec.terms.queue] = None
         self.times.append(job.life.finished_at or job.spec.created_at)
@@ -84,7 +86,6 @@ class ErrorGroup:
             self.job_ids.append(job.id)
 
     def view(self, fingerprint: str) -> ErrorGroupView:
-        """As it is answered."""
         return ErrorGroupView(
             fingerprint=fingerprint,
             name=self.newest.spec.terms.name,
@@ -99,21 +100,21 @@ class ErrorGroup:
 
 
 def group_by_error(jobs: Iterable[JobRecord]) -> list[ErrorGroupView]:
-    """The largest first."""
+    """Groups jobs by error, the largest group first."""
     groups: dict[str, ErrorGroup] = {}
     for job in jobs:
-        mark = fingerprint_of(job)
-        if mark not in groups:
-            groups[mark] = ErrorGroup(job)
-        groups[mark].add(job)
-    views = [one.view(mark) for mark, one in groups.items()]
+        fingerprint = fingerprint_of(job)
+        if fingerprint not in groups:
+            groups[fingerprint] = ErrorGroup(job)
+        groups[fingerprint].add(job)
+    views = [one.view(fingerprint) for fingerprint, one in groups.items()]
     return sorted(views, key=lambda view: (-view.count, view.name))
 
 
 async def read_failed(
     call: Call[Any, Any], query: JobQuery, most: int
 ) -> tuple[list[JobRecord], bool]:
-    """The newest dead letters, and whether there may be more; few are read at a time."""
+    """Reads the newest dead letters in small parts; also returns whether there may be more."""
     own = call.caller.tenant
     if own is not None:
         if query.tenant not in (None, own):
@@ -122,16 +123,16 @@ async def read_failed(
     catalog, found = call.deps.catalog, []
     asked = msgspec.structs.replace(query, limit=most + 1, look=call.deps.limits.preview_look)
     ids = await catalog.find_job_ids(asked)
-    pace, start = PageSize(most, call.deps.limits.read_at_once), 0
+    page_size, start = PageSize(most, call.deps.limits.read_at_once), 0
     while start < min(len(ids), most):
-        end = min(start + pace.size, most)
+        end = min(start + page_size.size, most)
         part, start = await catalog.jobs(ids[start:end]), end
-        pace.record(part)
-        # Payloads may be megabytes, and a group needs none.
+        page_size.record(part)
+        # Payloads may have megabytes, and a group needs none.
         found += [msgspec.structs.replace(one, spec=_without_payload(one)) for one in part]
-    # One that has moved on since is no dead letter any more.
-    dead = [one for one in found if one.life.state is JobState.FAILED]
-    return sorted(dead, key=_id, reverse=True), len(ids) > most or ids.rest is not None
+    # One that was retried meanwhile is no dead letter any more.
+    failed = [one for one in found if one.life.state is JobState.FAILED]
+    return sorted(failed, key=_id, reverse=True), len(ids) > most or ids.rest is not None
 
 
 def _id(job: JobRecord) -> str:
@@ -158,7 +159,6 @@ def _without_payload(job: JobRecord) -> Any:
     examples={"answer": "list_error_groups"},
 )
 async def list_error_groups(call: Call[None, ErrorGroupsQuery]) -> ErrorGroupPage:
-    """What the newest dead letters have in common."""
     asked = call.query
     query = JobQuery(
         states=(JobState.FAILED,), queue=asked.queue, tenant=asked.tenant, name=asked.name
@@ -168,7 +168,7 @@ async def list_error_groups(call: Call[None, ErrorGroupsQuery]) -> ErrorGroupPag
 
 
 class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters to list."""
+    """Filters of the list of dead letters."""
 
     queue: str | None = None
     tenant: str | None = None
@@ -189,7 +189,6 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     examples={"answer": "jobs"},
 )
 async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
-    """Jobs that used up their attempts, newest first."""
     query = JobQuery(
         states=(JobState.FAILED,),
         queue=call.query.queue,

@@ -1,4 +1,4 @@
-"""Endpoints of the scheduling policy, and of tenants with their weights and quotas."""
+"""Endpoints of the scheduling policy: show it, set it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELDS = {
     "half_life": "half_life_ms",
     "preempt_after": "preempt_after_ms",
 }
-"""What is a time, and its name inside."""
+"""Durations, and their names in the core."""
 _KINDS: dict[str, Any] = {"order": OrderKind, "backfill": BackfillKind, "candidates": CandidateKind}
 
 
@@ -36,7 +36,6 @@ _KINDS: dict[str, Any] = {"order": OrderKind, "backfill": BackfillKind, "candida
     examples={"answer": "policy"},
 )
 async def show_policy(call: Call[None, NoQuery]) -> PolicyView:
-    """The policy in force."""
     await call.deps.brain.settled()
     return policy_view(call.deps.brain.policy())
 
@@ -55,17 +54,16 @@ async def show_policy(call: Call[None, NoQuery]) -> PolicyView:
     examples={"body": "put_policy_body", "answer": "policy"},
 )
 async def put_policy(call: Call[PolicySpec, NoQuery]) -> PolicyView:
-    """Sets the policy; it holds from the next decision on."""
     policy = policy_of(call.body)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return SetPolicy(policy=policy, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return SetPolicy(policy=policy, key=call.key, preloaded=preloaded)
 
     return policy_view(expect(await post(call, build), PolicyAnswer).policy)
 
 
 def policy_of(spec: PolicySpec) -> Policy:
-    """What was asked, on top of the preset."""
+    """Converts a policy: its settings replace those of the preset."""
     changes: dict[str, Any] = {}
     for name in spec.__struct_fields__:
         value = getattr(spec, name)
@@ -78,7 +76,6 @@ def policy_of(spec: PolicySpec) -> Policy:
 
 
 def policy_view(policy: Policy) -> PolicyView:
-    """As it is shown."""
     return PolicyView(
         order=policy.order.value,
         backfill=policy.backfill.value,

@@ -29,7 +29,6 @@ from rota.wire.queues import QuotaSpec, QuotaView, TenantPage, TenantSpec, Tenan
     examples={"answer": "tenants"},
 )
 async def list_tenants(call: Call[None, PageQuery]) -> TenantPage:
-    """All tenants with jobs or settings, by name."""
     await call.deps.brain.settled()
     items, next_cursor = page_of(_visible_tenants(call), call.query, lambda one: one.tenant.name)
     return TenantPage([tenant_view(one) for one in items], next_cursor)
@@ -46,7 +45,6 @@ async def list_tenants(call: Call[None, PageQuery]) -> TenantPage:
     examples={"answer": "tenant"},
 )
 async def show_tenant(call: Call[None, NoQuery]) -> TenantView:
-    """One tenant."""
     await call.deps.brain.settled()
     return tenant_view(_find(call, call.path["name"]))
 
@@ -65,14 +63,13 @@ async def show_tenant(call: Call[None, NoQuery]) -> TenantView:
     examples={"body": "tenant_spec", "answer": "tenant"},
 )
 async def put_tenant(call: Call[TenantSpec, NoQuery]) -> TenantView:
-    """Sets a tenant's weight and quota; what is left out goes to its default."""
     name = name_in(call)
     quota = _quota(call.body.quota)
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         weight = call.body.weight
         return PutTenantSettings(
-            name=name, weight=weight, quota=quota, key=call.key, preloaded=recall
+            name=name, weight=weight, quota=quota, key=call.key, preloaded=preloaded
         )
 
     expect(await post(call, build), TenantAnswer)
@@ -87,29 +84,28 @@ def _quota(spec: QuotaSpec | None) -> Quota | None:
     return Quota(spec.running, spec.queued, cpu, memory)
 
 
-def tenant_view(glance: TenantInfo) -> TenantView:
-    """As it is shown."""
-    quota = glance.tenant.quota or Quota()
+def tenant_view(info: TenantInfo) -> TenantView:
+    quota = info.tenant.quota or Quota()
     return TenantView(
-        name=glance.tenant.name,
-        weight=glance.tenant.weight,
+        name=info.tenant.name,
+        weight=info.tenant.weight,
         quota=QuotaView(
             quota.running,
             quota.queued,
             None if quota.cpu_milli is None else quota.cpu_milli / 1000,
             quota.memory,
         ),
-        depth=depth_view(glance.depth),
-        cpu=glance.holds.cpu_milli / 1000,
-        memory=glance.holds.memory,
-        share=round(glance.share, 6),
-        entitlement=round(glance.entitlement, 6),
-        usage=round(glance.used / 3_600_000, 6),
+        depth=depth_view(info.depth),
+        cpu=info.holds.cpu_milli / 1000,
+        memory=info.holds.memory,
+        share=round(info.share, 6),
+        entitlement=round(info.entitlement, 6),
+        usage=round(info.used / 3_600_000, 6),
     )
 
 
 def _visible_tenants(call: Call[Any, Any]) -> list[TenantInfo]:
-    """A caller of one tenant sees no other."""
+    """Returns all tenants; a tenant's caller sees only its own."""
     own = call.caller.tenant
     return [one for one in call.deps.brain.tenants() if own in (None, one.tenant.name)]
 

@@ -208,7 +208,7 @@ class EmbeddedServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 lifespan="off",
-                http=partial(BoundedProtocol, lobby=self._connection_limit),  # type: ignore[arg-type]  # any maker of one will do
+                http=partial(BoundedProtocol, connections=self._connection_limit),  # type: ignore[arg-type]  # any maker of one will do
                 ws="none",
                 timeout_keep_alive=HEADERS_S_MAX,
                 timeout_graceful_shutdown=CLOSE_S_MAX,
