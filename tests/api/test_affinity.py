@@ -26,7 +26,7 @@ SHOWN: dict[str, Any] = {
 }
 
 
-async def test_what_is_asked_for_is_shown(house: InProcessServer) -> None:
+async def test_a_job_shows_its_affinity(house: InProcessServer) -> None:
     assert (await house.submit(affinity=WISH))["affinity"] == SHOWN
     assert (await house.submit())["affinity"] is None
     assert (await house.submit(affinity={}))["affinity"] is None
@@ -44,7 +44,7 @@ async def test_what_is_asked_for_is_shown(house: InProcessServer) -> None:
         ({"tolerate": "gpu"}, "affinity.tolerate"),
     ],
 )
-async def test_nonsense_is_refused_by_its_field(
+async def test_an_invalid_affinity_is_refused_by_field(
     house: InProcessServer, bad: dict[str, Any], field: str
 ) -> None:
     body = {"name": "j", "task": {"kind": "noop"}, "affinity": bad}
@@ -53,7 +53,7 @@ async def test_nonsense_is_refused_by_its_field(
     assert answer.json()["errors"][0]["field"].startswith(field)
 
 
-async def test_a_patch_changes_adds_and_removes_wishes(house: InProcessServer) -> None:
+async def test_a_patch_changes_adds_and_removes_preferences(house: InProcessServer) -> None:
     path = f"/jobs/{(await house.submit(affinity={'require': {'zone': 'a'}}))['job_id']}"
     patch = {"affinity": {"prefer": {"disk": "ssd"}, "require": {"rack": "7"}}}
     changed = await house.ask("PATCH", path, patch, expect=200)
@@ -66,7 +66,7 @@ async def test_a_patch_changes_adds_and_removes_wishes(house: InProcessServer) -
     assert (await house.ask("PATCH", path, {"affinity": None}, expect=200))["affinity"] is None
 
 
-async def test_a_patched_wish_is_what_counts(house: InProcessServer) -> None:
+async def test_a_patched_preference_decides_the_placement(house: InProcessServer) -> None:
     worker_id = await house.register(labels={"zone": "b"})
     job = await house.submit(affinity={"require": {"zone": "a"}})
     assert (await house.lease(worker_id, wait=0))["executions"] == []
@@ -75,13 +75,13 @@ async def test_a_patched_wish_is_what_counts(house: InProcessServer) -> None:
     assert len((await house.lease(worker_id))["executions"]) == 1
 
 
-async def test_a_worker_shows_its_labels_and_whom_it_is_kept_for(house: InProcessServer) -> None:
+async def test_a_worker_shows_its_labels_and_the_taints_it_requires(house: InProcessServer) -> None:
     worker_id = await house.register(labels={"zone": "a"}, only=["gpu", "gpu"])
     shown = await house.ask("GET", f"/workers/{worker_id}")
     assert (shown["labels"], shown["only"]) == ({"zone": "a"}, ["gpu"])
 
 
-async def test_a_worker_kept_for_some_takes_only_those(house: InProcessServer) -> None:
+async def test_a_tainted_worker_takes_only_jobs_that_tolerate_it(house: InProcessServer) -> None:
     worker_id = await house.register(only=["batch"])
     plain = await house.submit("plain")
     await house.submit("tolerant", affinity={"tolerate": ["batch"]})
@@ -91,7 +91,7 @@ async def test_a_worker_kept_for_some_takes_only_those(house: InProcessServer) -
     assert "kept for jobs that ask for batch" in why["cause"]["message"]
 
 
-async def test_a_template_of_a_schedule_may_say_where_to_run(house: InProcessServer) -> None:
+async def test_a_schedule_template_may_have_an_affinity(house: InProcessServer) -> None:
     job = {"name": "j", "task": {"kind": "noop"}, "affinity": {"require": {"zone": "a"}}}
     body = {"name": "nightly", "cron": "0 3 * * *", "job": job}
     schedule = await house.ask("POST", "/schedules", body, expect=201)

@@ -83,9 +83,7 @@ async def fail_one(house: InProcessServer) -> None:
     await house.finish(await house.start(worker_id), "failed", error={"message": "no"})
 
 
-async def test_a_dead_letter_is_told_by_a_signed_webhook_once(
-    house: InProcessServer, ear: Ear
-) -> None:
+async def test_a_dead_letter_sends_one_signed_webhook(house: InProcessServer, ear: Ear) -> None:
     watch = house.parts.alerts
     await add_channel(house, f"http://127.0.0.1:{ear.port}/in", secret=SECRET)
     await watch.evaluate()
@@ -106,7 +104,7 @@ async def test_a_dead_letter_is_told_by_a_signed_webhook_once(
     assert (notice["name"], notice["status"]) == ("dead_letters", "firing")
 
 
-async def test_a_wait_is_told_and_is_over_when_somebody_takes_the_job(
+async def test_a_wait_alert_fires_and_resolves_when_a_worker_takes_the_job(
     house: InProcessServer, ear: Ear
 ) -> None:
     watch = house.parts.alerts
@@ -128,7 +126,7 @@ async def test_a_wait_is_told_and_is_over_when_somebody_takes_the_job(
     ]
 
 
-async def test_a_paused_queue_waits_on_purpose(house: InProcessServer) -> None:
+async def test_a_paused_queue_fires_no_wait_alert(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/wait", {"threshold": 0, "for": 0}, expect=200)
     await house.submit(queue="later")
     await house.ask("POST", "/queues/later/pause", expect=200)
@@ -137,7 +135,9 @@ async def test_a_paused_queue_waits_on_purpose(house: InProcessServer) -> None:
     assert look.queues["later"].waiting == 1
 
 
-async def test_a_worker_that_falls_silent_is_told_of_and_one_that_leaves_is_not(ear: Ear) -> None:
+async def test_a_worker_that_goes_silent_fires_an_alert_and_one_that_leaves_does_not(
+    ear: Ear,
+) -> None:
     async with open_server(Timing(lease_ttl_ms=200)) as house:
         watch = house.parts.alerts
         await add_channel(house, f"http://127.0.0.1:{ear.port}/")
@@ -153,7 +153,9 @@ async def test_a_worker_that_falls_silent_is_told_of_and_one_that_leaves_is_not(
         assert ear.documents[0]["value"] == 1
 
 
-async def test_a_receiver_that_is_away_gets_it_later(house: InProcessServer, ear: Ear) -> None:
+async def test_an_unreachable_receiver_gets_the_notification_later(
+    house: InProcessServer, ear: Ear
+) -> None:
     watch = house.parts.alerts
     await add_channel(house, f"http://127.0.0.1:{ear.port}/")
     await watch.evaluate()
@@ -183,7 +185,9 @@ async def test_a_receiver_that_is_away_gets_it_later(house: InProcessServer, ear
     assert again.saved.outbox.past == outbox.past, "the next leader knows it too"
 
 
-async def test_a_test_of_a_channel_is_its_last_try(house: InProcessServer, ear: Ear) -> None:
+async def test_a_test_notification_is_the_last_delivery_of_its_channel(
+    house: InProcessServer, ear: Ear
+) -> None:
     await add_channel(house, f"http://127.0.0.1:{ear.port}/")
     (channel,) = (await house.ask("GET", "/alert-channels", expect=200))["items"]
     assert channel["last"] is None
@@ -197,7 +201,7 @@ async def test_a_test_of_a_channel_is_its_last_try(house: InProcessServer, ear: 
     assert (channel["last"]["status"], channel["last"]["error"]) == ("taken", None)
 
 
-async def test_a_rule_is_tried_out_without_being_set(house: InProcessServer) -> None:
+async def test_a_rule_can_be_tested_without_being_set(house: InProcessServer) -> None:
     await add_channel(house, "https://hooks.example/x")
     await house.submit(queue="gpu")
     await until(lambda: house.engine.clock.now() - house.engine.ready_since()["gpu"] > 5)
@@ -213,7 +217,7 @@ async def test_a_rule_is_tried_out_without_being_set(house: InProcessServer) -> 
     assert tried["holds"] is None, "nobody has watched that queue for a whole window"
 
 
-async def test_the_next_leader_goes_on_without_telling_twice(ear: Ear) -> None:
+async def test_the_next_leader_sends_no_notification_twice(ear: Ear) -> None:
     async with a_cell(ttl_ms=1_500) as cell:
         first, second = await cell.pair()
         path, url = "/alert-channels/ops", f"http://127.0.0.1:{ear.port}/"
@@ -235,14 +239,14 @@ async def test_the_next_leader_goes_on_without_telling_twice(ear: Ear) -> None:
         assert [one["name"] for one in shown] == ["disk_low", "leader_changed"]
 
 
-async def test_a_server_that_only_starts_again_is_no_other_leader(house: InProcessServer) -> None:
+async def test_a_server_that_restarts_fires_no_leader_change_alert(house: InProcessServer) -> None:
     await house.parts.alerts.evaluate()
     again = watch_of(house.engine, house.parts.metrics, house.store)  # type: ignore[arg-type]
     await again.evaluate()
     assert again.saved.board.places == {}
 
 
-async def test_a_server_that_does_not_lead_tells_nobody(house: InProcessServer) -> None:
+async def test_a_server_that_does_not_lead_sends_no_notifications(house: InProcessServer) -> None:
     watch = watch_of(house.engine, house.parts.metrics, house.store)  # type: ignore[arg-type]
     await house.engine.stop()
     await watch.evaluate()
@@ -251,7 +255,7 @@ async def test_a_server_that_does_not_lead_tells_nobody(house: InProcessServer) 
     assert answer.status_code == 503
 
 
-async def test_what_was_set_is_there_after_a_restart(house: InProcessServer) -> None:
+async def test_rules_and_channels_survive_a_restart(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/wait", {"threshold": 42, "severity": "critical"}, expect=200)
     await house.ask("PUT", "/alerts/wait/silence", {"for": "1h", "reason": "r"}, expect=200)
     await add_channel(house, "https://hooks.example/T0/B0/hush", secret=SECRET)
@@ -297,7 +301,7 @@ async def test_an_address_that_is_refused_is_not_in_the_log_either(
     assert "hush" not in answer.text + caplog.text
 
 
-async def test_a_library_address_is_told_in_words(house: InProcessServer, ear: Ear) -> None:
+async def test_an_apprise_address_gets_a_readable_message(house: InProcessServer, ear: Ear) -> None:
     """Through apprise: its own plain-JSON service, on loopback."""
     await add_channel(house, f"json://127.0.0.1:{ear.port}/in")
     tried = await house.ask("POST", "/alert-channels/ops/test", expect=200)
@@ -310,7 +314,7 @@ async def test_a_library_address_is_told_in_words(house: InProcessServer, ear: E
     assert tried["taken"] is False
 
 
-async def test_a_chat_is_told_in_words(house: InProcessServer, ear: Ear) -> None:
+async def test_a_chat_gets_a_readable_message(house: InProcessServer, ear: Ear) -> None:
     """Mattermost takes what Slack takes, and can be anywhere."""
     await add_channel(house, f"mmost://127.0.0.1:{ear.port}/3ccdd113474722377935511fc85d3dd4")
     assert (await house.ask("POST", "/alert-channels/ops/test", expect=200))["taken"]
@@ -372,7 +376,7 @@ async def test_a_webhook_that_cannot_be_reached_says_so(house: InProcessServer, 
         ("/alerts/nobody/silence", {"for": "1h"}, 404, None),
     ],
 )
-async def test_what_makes_no_sense_is_refused_with_its_reason(
+async def test_an_invalid_rule_or_channel_is_refused_with_its_reason(
     house: InProcessServer, path: str, body: dict[str, Any], status: int, field: str | None
 ) -> None:
     answer = await house.http.put(path, json=body)
@@ -380,7 +384,7 @@ async def test_what_makes_no_sense_is_refused_with_its_reason(
     assert field is None or field in answer.text
 
 
-async def test_a_channel_that_a_rule_names_cannot_go_first(house: InProcessServer) -> None:
+async def test_a_channel_that_a_rule_uses_cannot_be_deleted(house: InProcessServer) -> None:
     await add_channel(house, "https://hooks.example/in")
     await house.ask("PUT", "/alerts/wait", {"channels": ["ops"]}, expect=200)
     await house.ask("DELETE", "/alert-channels/ops", expect=409)
@@ -389,7 +393,7 @@ async def test_a_channel_that_a_rule_names_cannot_go_first(house: InProcessServe
     await house.ask("DELETE", "/alerts/wait", expect=409)
 
 
-async def test_there_is_an_end_to_how_many_are_told(house: InProcessServer) -> None:
+async def test_the_number_of_channels_is_limited(house: InProcessServer) -> None:
     for n in range(CHANNELS_MAX):
         await add_channel(house, "https://hooks.example/in", f"c{n}")
     answer = await house.http.put("/alert-channels/one-more", json={"url": "https://a.example"})

@@ -30,7 +30,7 @@ async def test_an_array_is_one_job_with_a_count_of_its_members(house: InProcessS
     assert [one["job_id"] for one in page["items"]] == [job["job_id"]]
 
 
-async def test_a_worker_is_told_which_member_it_runs(house: InProcessServer) -> None:
+async def test_an_order_says_which_member_it_runs(house: InProcessServer) -> None:
     box = await house.register(cpu=2)
     array = await house.submit("render", count=3, payload={"film": 7})
     orders = (await house.lease(box))["executions"]
@@ -64,7 +64,7 @@ async def test_members_are_listed_by_index_and_the_array_counts_them(
     assert await members(house, other) == []
 
 
-async def test_a_retry_runs_what_failed_and_nothing_else(house: InProcessServer) -> None:
+async def test_a_retry_of_an_array_runs_only_its_failed_members(house: InProcessServer) -> None:
     box = await house.register(cpu=4)
     array = (await house.submit("render", count=4))["job_id"]
     orders = (await house.lease(box))["executions"]
@@ -91,7 +91,9 @@ async def test_deleting_an_array_deletes_its_members(house: InProcessServer) -> 
     assert (await house.ask("GET", "/jobs", expect=200))["items"] == []
 
 
-async def test_a_live_array_is_deleted_by_force_with_all_that_ran(house: InProcessServer) -> None:
+async def test_a_live_array_is_deleted_by_force_with_its_finished_members(
+    house: InProcessServer,
+) -> None:
     box = await house.register(cpu=2)
     array = (await house.submit("render", count=9))["job_id"]
     first, second = (await house.lease(box))["executions"]
@@ -130,7 +132,7 @@ async def test_an_array_is_patched_as_one(house: InProcessServer) -> None:
     await house.ask("PATCH", f"/jobs/{member['job_id']}", {"priority": 1}, expect=409)
 
 
-async def test_why_of_an_array_says_how_many_wait_for_what(house: InProcessServer) -> None:
+async def test_why_of_an_array_counts_its_waiting_members_by_cause(house: InProcessServer) -> None:
     box = await house.register(cpu=8)
     array = (await house.submit("render", count=10, max_parallel=2))["job_id"]
     await house.lease(box)
@@ -151,7 +153,7 @@ async def test_why_of_an_array_says_how_many_wait_for_what(house: InProcessServe
         ({"gang": {"size": 1_001}}, "gang.size"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(
+async def test_an_invalid_array_or_gang_is_refused(
     house: InProcessServer, fields: dict[str, Any], field: str
 ) -> None:
     body = {"name": "j", "task": {"kind": "noop"}, **fields}
@@ -161,7 +163,7 @@ async def test_what_makes_no_sense_is_refused(
     assert [one["field"] for one in refused["errors"]] == [f"jobs[0].{field}"]
 
 
-async def test_a_batch_may_have_arrays_and_what_depends_on_them(house: InProcessServer) -> None:
+async def test_a_batch_may_have_arrays_and_jobs_that_depend_on_them(house: InProcessServer) -> None:
     body = {
         "jobs": [
             {"name": "part", "task": {"kind": "noop"}, "count": 2, "ref": "parts"},

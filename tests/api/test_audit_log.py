@@ -55,7 +55,7 @@ async def test_reads_and_the_traffic_of_workers_leave_no_entry(house: InProcessS
     assert routes == ["/jobs", "/workers/register"]
 
 
-async def test_the_trail_is_read_by_who_what_and_when(house: InProcessServer) -> None:
+async def test_the_audit_log_is_filtered_by_token_target_and_time(house: InProcessServer) -> None:
     alice = await key(house, Role.OPERATOR, name="alice")
     for name in ("a", "b", "a"):
         await house.ask("PUT", f"/queues/{name}", {}, headers=alice, expect=200)
@@ -71,7 +71,7 @@ async def test_the_trail_is_read_by_who_what_and_when(house: InProcessServer) ->
         await house.ask("GET", f"/audit?{wrong}", expect=422)
 
 
-async def test_names_that_would_break_a_database_or_terminal_are_made_plain(
+async def test_characters_that_would_break_a_database_or_terminal_are_replaced(
     house: InProcessServer,
 ) -> None:
     await house.http.put("/queues/%00%1b[2J" + "x" * 900, json={})
@@ -80,7 +80,7 @@ async def test_names_that_would_break_a_database_or_terminal_are_made_plain(
     assert one["status"] == 422
 
 
-async def test_no_secret_is_in_what_a_server_says_or_keeps_of_a_request(
+async def test_answers_logs_and_audit_entries_contain_no_secret(
     house: InProcessServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = await house.ask("POST", "/tokens", {"role": "viewer", "name": "v"}, expect=201)
@@ -158,7 +158,7 @@ async def test_a_clean_stop_loses_no_entry() -> None:
     assert await kept(book) == 1
 
 
-async def test_entries_wait_for_a_store_that_is_away() -> None:
+async def test_entries_wait_for_an_unavailable_store() -> None:
     book = Book()
     book.away = True
     audit = AuditLog(book, SystemClock(), limits=QUICK)
@@ -171,7 +171,7 @@ async def test_entries_wait_for_a_store_that_is_away() -> None:
     assert await kept(book) == 1
 
 
-async def test_what_does_not_fit_is_lost_loudly() -> None:
+async def test_entries_beyond_the_limit_are_lost_and_logged() -> None:
     book, now = Book(), SystemClock().now()
     audit = AuditLog(book, SystemClock(), limits=ApiLimits(audit_pending_max=3))
     with structlog.testing.capture_logs() as said:
@@ -182,7 +182,7 @@ async def test_what_does_not_fit_is_lost_loudly() -> None:
     assert [one["count"] for one in said] == [2]
 
 
-async def test_old_entries_leave_and_no_age_keeps_none() -> None:
+async def test_old_entries_are_removed_and_an_age_of_zero_keeps_none() -> None:
     book, now = Book(), SystemClock().now()
     audit = AuditLog(book, SystemClock(), age_ms=1000)
     audit.add(entry(now - 5000))

@@ -27,7 +27,7 @@ async def test_every_call_needs_a_token_unless_it_says_so(house: InProcessServer
 @pytest.mark.parametrize(
     "value", ["Bearer wrong", "Bearer ", "Basic YTpi", TOKEN, "Bearer " + TOKEN + "x"]
 )
-async def test_a_wrong_token_is_not_let_in(house: InProcessServer, value: str) -> None:
+async def test_a_wrong_token_is_refused(house: InProcessServer, value: str) -> None:
     answer = await house.http.get("/jobs", headers={"Authorization": value})
     assert answer.status_code == 401
     assert TOKEN not in answer.text
@@ -45,7 +45,7 @@ async def test_a_wrong_token_is_not_let_in(house: InProcessServer, value: str) -
         ("", 421),
     ],
 )
-async def test_only_names_of_this_server_are_answered(
+async def test_requests_for_another_host_name_are_refused(
     house: InProcessServer, host: str, status: int
 ) -> None:
     for path in ("/jobs", "/healthz", "/"):
@@ -105,7 +105,7 @@ async def test_a_session_serves_our_own_page_only(house: InProcessServer) -> Non
     assert "Max-Age=0" in out.headers["set-cookie"]
 
 
-async def test_a_forged_or_ended_session_is_worth_nothing(house: InProcessServer) -> None:
+async def test_a_forged_or_ended_session_is_refused(house: InProcessServer) -> None:
     roster, now = house.parts.access.tokens, house.engine.clock.now()
     good = open_session(roster, ADMIN, now)
     token_id, ends, signature = good.split(".")
@@ -128,7 +128,7 @@ async def test_without_access_control_only_this_machine_and_its_own_pages_are_se
         assert (await house.http.get("/jobs", headers=BARE)).status_code == 403
 
 
-async def test_answers_tell_browsers_to_be_careful(house: InProcessServer) -> None:
+async def test_answers_have_security_headers(house: InProcessServer) -> None:
     for path in ("/", "/jobs", "/nothing", "/docs"):
         headers = (await house.http.get(path)).headers
         assert "default-src 'self'" in headers["content-security-policy"]

@@ -24,7 +24,7 @@ def _written(*jobs: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"jobs": jobs})
 
 
-def test_a_batch_is_read_as_if_each_job_were() -> None:
+def test_a_batch_is_decoded_like_each_job_alone() -> None:
     other = {**JOB, "payload": {"n": 1}, "ref": "x"}
     body = _written(JOB, JOB, other, JOB, {"name": "a"}, {"name": "a"})
     read = read_batch(body)
@@ -65,7 +65,7 @@ def test_a_batch_that_is_wrong_is_refused_in_the_same_words(body: bytes) -> None
     assert refusals[0] == refusals[1]
 
 
-async def test_jobs_written_alike_become_jobs_and_orders_of_their_own(
+async def test_jobs_with_the_same_bytes_become_separate_jobs_and_orders(
     house: InProcessServer,
 ) -> None:
     worker = await house.register(cpu=8)
@@ -84,7 +84,7 @@ async def test_jobs_written_alike_become_jobs_and_orders_of_their_own(
     assert [one["labels"] for one in shown] == [{}] * 5 + [{"team": "x"}]
 
 
-async def test_the_third_of_alike_jobs_depends_on_what_the_first_does(
+async def test_the_third_of_equal_jobs_has_the_dependencies_of_the_first(
     house: InProcessServer,
 ) -> None:
     before = await house.submit("before")

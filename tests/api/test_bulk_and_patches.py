@@ -19,7 +19,7 @@ JSON = st.recursive(
 )
 
 
-async def test_a_patch_changes_what_has_not_started(house: InProcessServer) -> None:
+async def test_a_patch_changes_a_job_that_has_not_started(house: InProcessServer) -> None:
     job = await house.submit(
         run_at="2100-01-01T00:00:00Z", labels={"a": "1", "b": "2"}, payload={"x": {"y": 1, "z": 2}}
     )
@@ -79,7 +79,7 @@ async def test_a_patch_comes_too_late_for_a_running_or_ended_job(house: InProces
     assert (await house.http.patch(path, content=b"[1]")).status_code == 422
 
 
-async def test_a_patch_may_change_dependencies_but_not_into_a_circle(
+async def test_a_patch_may_change_dependencies_but_not_into_a_cycle(
     house: InProcessServer,
 ) -> None:
     first = await house.submit("first")
@@ -92,7 +92,7 @@ async def test_a_patch_may_change_dependencies_but_not_into_a_circle(
 
 
 @given(JSON, JSON)
-def test_a_merge_keeps_the_rules_of_the_rfc(target: Any, patch: Any) -> None:
+def test_a_merge_follows_the_rfc(target: Any, patch: Any) -> None:
     merged = merge(target, patch)
     if not isinstance(patch, dict):
         assert merged == patch
@@ -108,7 +108,9 @@ def test_a_merge_keeps_the_rules_of_the_rfc(target: Any, patch: Any) -> None:
     assert merge(merged, patch) == merged
 
 
-async def test_a_bulk_action_touches_all_that_match_and_counts(house: InProcessServer) -> None:
+async def test_a_bulk_action_acts_on_all_matching_jobs_and_counts_them(
+    house: InProcessServer,
+) -> None:
     for number in range(7):
         await house.submit(queue="q" if number < 5 else "other", labels={"n": str(number % 2)})
     spec = {"action": "cancel", "filter": {"queue": "q", "labels": {"n": "0"}}}
@@ -127,7 +129,7 @@ async def test_a_bulk_action_touches_all_that_match_and_counts(house: InProcessS
         {"status": "queued", "labels": {"team": "a"}, "label": "run:1"},
     ],
 )
-async def test_a_bulk_filter_takes_what_a_list_of_jobs_takes(
+async def test_a_bulk_filter_has_the_filters_of_the_list_of_jobs(
     house: InProcessServer, asked: dict[str, Any]
 ) -> None:
     await house.submit(labels={"team": "a", "run": "1"})
@@ -141,7 +143,7 @@ async def test_a_bulk_filter_takes_what_a_list_of_jobs_takes(
 
 
 @pytest.mark.parametrize("none", ["", " ,", []])
-async def test_a_bulk_filter_that_names_no_status_does_not_mean_all(
+async def test_an_empty_status_in_a_bulk_filter_is_refused(
     house: InProcessServer, none: str | list[str]
 ) -> None:
     await house.submit(queue="q")
@@ -151,7 +153,7 @@ async def test_a_bulk_filter_that_names_no_status_does_not_mean_all(
     assert (await house.ask("GET", "/jobs?status=cancelled"))["items"] == []
 
 
-async def test_a_dependency_said_twice_is_told_by_the_name_its_sender_gave(
+async def test_a_doubled_dependency_is_reported_by_its_senders_name(
     house: InProcessServer,
 ) -> None:
     task = {"kind": "noop"}
@@ -180,7 +182,7 @@ async def test_a_preview_counts_no_further_than_its_limit(house: InProcessServer
     assert len((await house.ask("GET", "/jobs?status=queued"))["items"]) == 5
 
 
-async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
+async def test_a_preview_without_a_limit_counts_page_by_page(
     house: InProcessServer,
 ) -> None:
     house.limit(bulk_counted_at_once=2)
@@ -190,7 +192,7 @@ async def test_a_preview_that_counts_to_the_end_goes_on_page_by_page(
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 5
 
 
-async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked_at_all(
+async def test_a_preview_of_rarely_matching_filters_says_that_it_stopped_early(
     house: InProcessServer,
 ) -> None:
     for number in range(6):
@@ -206,7 +208,9 @@ async def test_a_preview_of_filters_that_hardly_meet_says_when_it_has_not_looked
     assert (told["count"], told["more"]) == (1, False)
 
 
-async def test_an_action_reaches_what_its_search_finds_late(house: InProcessServer) -> None:
+async def test_a_bulk_action_reaches_jobs_that_its_search_finds_late(
+    house: InProcessServer,
+) -> None:
     house.limit(page_look=2)
     for number in range(9):
         await house.submit(name="rare" if number in (0, 5) else "usual")
@@ -214,7 +218,7 @@ async def test_an_action_reaches_what_its_search_finds_late(house: InProcessServ
     assert (await house.ask("POST", "/jobs/bulk", spec, expect=200))["count"] == 2
 
 
-async def test_a_preview_of_one_error_says_when_it_has_not_looked_at_all(
+async def test_a_preview_of_one_error_says_that_it_stopped_early(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -245,7 +249,7 @@ async def test_bulk_retries_deletes_and_reprioritises(house: InProcessServer) ->
     assert (answer["count"], answer["refused"]) == (0, 3)
 
 
-async def test_a_bulk_action_repeated_under_its_key_is_not_done_again(
+async def test_a_bulk_action_repeated_under_its_key_runs_once(
     house: InProcessServer,
 ) -> None:
     await house.submit()
@@ -267,7 +271,7 @@ async def test_a_priority_goes_with_reprioritise_only(house: InProcessServer) ->
         assert problem["errors"][0]["field"] == "priority"
 
 
-async def test_a_graph_shows_all_that_hangs_together(house: InProcessServer) -> None:
+async def test_a_graph_shows_all_connected_jobs(house: InProcessServer) -> None:
     body = {
         "jobs": [
             {"name": "a", "task": NOOP, "ref": "a"},
@@ -296,7 +300,7 @@ async def test_a_graph_shows_all_that_hangs_together(house: InProcessServer) -> 
     assert len((await house.ask("GET", f"/jobs/{alone}/graph"))["nodes"]) == 1
 
 
-async def test_why_tells_the_reason_of_waiting_running_and_ended_jobs(
+async def test_why_explains_waiting_running_and_finished_jobs(
     house: InProcessServer,
 ) -> None:
     job = await house.submit(requirements={"cpu": 64})

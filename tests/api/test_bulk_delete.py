@@ -29,7 +29,7 @@ async def _ids(house: InProcessServer) -> list[str]:
     return [one["job_id"] for one in (await house.ask("GET", "/jobs"))["items"]]
 
 
-async def test_members_of_an_array_that_goes_on_stay_and_it_is_said_why(
+async def test_members_of_a_live_array_are_not_deleted_and_the_reason_is_given(
     house: InProcessServer,
 ) -> None:
     worker = await house.register(cpu=4)
@@ -45,7 +45,7 @@ async def test_members_of_an_array_that_goes_on_stay_and_it_is_said_why(
     assert await _ids(house) == before
 
 
-async def test_what_cannot_be_deleted_does_not_stand_before_what_can(
+async def test_jobs_that_cannot_be_deleted_do_not_use_up_the_limit(
     house: InProcessServer,
 ) -> None:
     worker = await house.register(cpu=4)
@@ -58,7 +58,7 @@ async def test_what_cannot_be_deleted_does_not_stand_before_what_can(
     assert {one["refused"] for one in answers} == {2}
 
 
-async def test_an_array_that_goes_on_does_not_stand_before_what_can_be_deleted(
+async def test_members_of_a_live_array_do_not_use_up_the_limit(
     house: InProcessServer,
 ) -> None:
     worker = await house.register(cpu=4)
@@ -72,7 +72,7 @@ async def test_an_array_that_goes_on_does_not_stand_before_what_can_be_deleted(
     assert order["job_id"] not in await _ids(house)
 
 
-async def test_a_piece_passes_over_a_bounded_number(house: InProcessServer) -> None:
+async def test_a_bulk_delete_passes_over_a_limited_number_of_jobs(house: InProcessServer) -> None:
     house.limit(bulk_page=2, bulk_refused_max=2)
     worker = await house.register(cpu=8)
     await _array(house, worker, size=16)
@@ -85,7 +85,9 @@ async def test_a_piece_passes_over_a_bounded_number(house: InProcessServer) -> N
 
 
 @pytest.mark.parametrize("page", [2, 100])
-async def test_an_array_takes_its_members_along(house: InProcessServer, page: int) -> None:
+async def test_deleting_arrays_in_bulk_deletes_their_members(
+    house: InProcessServer, page: int
+) -> None:
     house.limit(bulk_page=page)
     worker = await house.register(cpu=4)
     await _array(house, worker, size=4)
@@ -109,7 +111,7 @@ async def test_an_array_and_its_members_are_counted_once_each(
     assert await _ids(house) == []
 
 
-async def test_a_job_that_runs_is_refused_in_words(house: InProcessServer) -> None:
+async def test_a_running_job_is_refused_with_a_reason(house: InProcessServer) -> None:
     job = (await house.submit("other"))["job_id"]
     delete = {"action": "delete", "filter": {"job_ids": [job], "status": "queued"}}
     answer = await house.ask("POST", "/jobs/bulk", delete, expect=200)

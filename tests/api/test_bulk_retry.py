@@ -65,7 +65,7 @@ def _after_each_retry(house: InProcessServer, then: Callable[[], Awaitable[None]
     house.change(brain=stand_in(engine, post=post))
 
 
-async def test_what_was_skipped_waits_for_the_job_that_failed(house: InProcessServer) -> None:
+async def test_a_skipped_job_waits_again_for_the_failed_one(house: InProcessServer) -> None:
     worker = await house.register()
     jobs = await _submit(house, [], ["0"], ["1"])
     await _fail_next(house, worker)
@@ -84,7 +84,7 @@ async def test_a_graph_that_was_cancelled_runs_in_its_order_again(house: InProce
     assert order == [["j0"], ["j1", "j2"], ["j3"]]
 
 
-async def test_it_does_not_matter_in_which_order_they_were_submitted(
+async def test_a_graph_is_retried_in_order_whatever_order_it_was_submitted_in(
     house: InProcessServer,
 ) -> None:
     house.limit(bulk_page=2)
@@ -95,7 +95,7 @@ async def test_it_does_not_matter_in_which_order_they_were_submitted(
     assert order == [["j4"], ["j3"], ["j2"], ["j1"], ["j0"]]
 
 
-async def test_what_waits_for_a_job_that_is_not_meant_goes_on_as_one_does_alone(
+async def test_a_job_whose_upstream_is_not_retried_starts_as_if_retried_alone(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -107,7 +107,7 @@ async def test_what_waits_for_a_job_that_is_not_meant_goes_on_as_one_does_alone(
     assert await _states(house, jobs) == ["failed", "succeeded", "succeeded"]
 
 
-async def test_what_waits_for_a_job_that_fails_again_at_once_does_not_run(
+async def test_a_job_whose_upstream_fails_again_at_once_does_not_run(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -142,7 +142,7 @@ async def _retry_of_group(house: InProcessServer, reason: str) -> dict[str, Any]
 
 
 @pytest.mark.parametrize("reason", ["error", "members"])
-async def test_a_group_of_failed_members_starts_over_with_its_array(
+async def test_failed_members_are_retried_with_their_array(
     house: InProcessServer, reason: str
 ) -> None:
     worker = await house.register(cpu=4)
@@ -156,7 +156,7 @@ async def test_a_group_of_failed_members_starts_over_with_its_array(
     assert await _states(house, [array]) == ["running"]
 
 
-async def test_an_array_that_is_meant_with_its_members_starts_over_once(
+async def test_an_array_that_matches_with_its_members_is_retried_once(
     house: InProcessServer,
 ) -> None:
     house.limit(bulk_page=2)
@@ -171,7 +171,7 @@ async def test_an_array_that_is_meant_with_its_members_starts_over_once(
     assert (answer["count"], answer["refused"]) == (0, 0)
 
 
-async def test_members_of_an_array_that_is_not_meant_are_refused(house: InProcessServer) -> None:
+async def test_members_of_an_array_that_does_not_match_are_refused(house: InProcessServer) -> None:
     worker = await house.register(cpu=3)
     array = (await house.submit("render", count=3))["job_id"]
     first, second, third = (await house.lease(worker))["executions"]
@@ -186,7 +186,7 @@ async def test_members_of_an_array_that_is_not_meant_are_refused(house: InProces
     assert await _states(house, [array]) == ["failed"]
 
 
-async def test_a_server_that_stops_does_not_wait_for_the_rest_of_a_graph(
+async def test_a_stopping_server_does_not_finish_a_bulk_retry(
     house: InProcessServer,
 ) -> None:
     await _submit(house, [], ["0"], ["1"], ["2"])
@@ -217,7 +217,7 @@ async def test_a_long_chain_is_not_read_again_for_each_of_its_jobs(
     assert read <= 10 * length
 
 
-async def test_what_was_skipped_counts_though_the_job_in_front_is_newer(
+async def test_a_skipped_job_counts_even_if_its_upstream_is_newer(
     house: InProcessServer,
 ) -> None:
     house.limit(bulk_page=2)

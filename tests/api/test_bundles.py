@@ -104,7 +104,7 @@ async def test_the_same_content_again_is_the_same_bundle(house: InProcessServer)
     assert shown["bundle"] == first.json()
 
 
-async def test_many_that_upload_the_same_at_once_get_one_bundle(house: InProcessServer) -> None:
+async def test_parallel_uploads_of_the_same_content_make_one_bundle(house: InProcessServer) -> None:
     answers = await asyncio.gather(*(push(house, LARGE, sha256=sha256(LARGE)) for _ in range(6)))
     assert {answer.status_code for answer in answers} <= {200, 201}
     assert len({answer.json()["bundle_id"] for answer in answers}) == 1
@@ -124,7 +124,7 @@ async def test_a_bundle_may_come_in_pieces(house: InProcessServer) -> None:
     assert (await house.http.get(f"{last.headers['location']}/content")).content == LARGE
 
 
-async def test_an_upload_that_is_cut_off_goes_on_where_it_was(house: InProcessServer) -> None:
+async def test_an_interrupted_upload_continues_where_it_stopped(house: InProcessServer) -> None:
     query = {"name": "a", "sha256": sha256(LARGE)}
     await cut_off(house, "POST", "/bundles", LARGE[:5000], **query)
     upload = await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
@@ -133,7 +133,7 @@ async def test_an_upload_that_is_cut_off_goes_on_where_it_was(house: InProcessSe
     assert (answer.status_code, answer.json()["sha256"]) == (201, sha256(LARGE))
 
 
-async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(
+async def test_an_upload_with_a_wrong_checksum_is_refused_and_dropped(
     house: InProcessServer,
 ) -> None:
     whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
@@ -160,7 +160,7 @@ async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(
         ({}, b""),
     ],
 )
-async def test_uploads_that_make_no_sense_are_refused(
+async def test_invalid_uploads_are_refused(
     house: InProcessServer, query: dict[str, Any], content: bytes
 ) -> None:
     answer = await push(house, content, **query)
@@ -168,12 +168,12 @@ async def test_uploads_that_make_no_sense_are_refused(
     assert (await house.ask("GET", "/bundles"))["items"] == []
 
 
-async def test_more_than_was_said_is_not_taken(house: InProcessServer) -> None:
+async def test_an_upload_larger_than_declared_is_refused(house: InProcessServer) -> None:
     answer = await push(house, b"123456", sha256=sha256(b"12345"), size=5)
     assert answer.status_code == 413
 
 
-async def test_a_job_may_name_only_what_its_tenant_has(house: InProcessServer) -> None:
+async def test_a_job_may_use_only_bundles_of_its_tenant(house: InProcessServer) -> None:
     acme, other = [await key(house, Role.SUBMITTER, tenant=name) for name in (ACME, OTHER)]
     theirs = await house.http.post("/bundles", params={"name": "a"}, content=b"x", headers=acme)
     bundle = theirs.json()
@@ -212,7 +212,7 @@ async def test_a_worker_gets_the_bundles_of_its_jobs_tenant_and_no_others(
         assert foreign.status_code == 404
 
 
-async def test_jobs_that_need_bundles_or_containers_wait_for_workers_that_can(
+async def test_jobs_with_bundles_or_containers_wait_for_capable_workers(
     house: InProcessServer,
 ) -> None:
     bundle = await pushed(house)
@@ -238,7 +238,9 @@ async def test_a_repeated_submission_is_answered_though_its_bundle_is_gone(
     assert repeated["job_id"] == first["job_id"]
 
 
-async def test_what_the_storage_did_not_take_need_not_be_sent_again(house: InProcessServer) -> None:
+async def test_an_upload_that_the_storage_refused_need_not_be_sent_again(
+    house: InProcessServer,
+) -> None:
     async def refuse(*_: object) -> None:
         raise StoreError("the bucket is away")
 
@@ -252,7 +254,7 @@ async def test_what_the_storage_did_not_take_need_not_be_sent_again(house: InPro
     assert (await push(house, b"", **whole, offset=len(LARGE))).status_code == 201
 
 
-async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: InProcessServer) -> None:
+async def test_a_bundle_that_is_an_archive_needs_argv(house: InProcessServer) -> None:
     archive = await pushed(house, zip_of({"run.sh": SCRIPT}), name="a.zip")
     assert archive["format"] == "zip"
     problem = await house.ask("POST", "/jobs", running(archive), expect=422)
@@ -272,7 +274,7 @@ async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: InProcessServ
         {"kind": "http", "url": "http://a.example", "inputs": {}},
     ],
 )
-async def test_tasks_that_could_lead_elsewhere_are_refused(
+async def test_bundle_tasks_with_unsafe_paths_are_refused(
     house: InProcessServer, task: dict[str, Any]
 ) -> None:
     await house.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
@@ -303,7 +305,7 @@ async def test_a_large_output_file_is_kept_outside_the_store_and_fetched_in_part
     assert link == {"url": path, "signed": False, "expires_in": None}
 
 
-async def test_an_output_file_that_was_damaged_on_its_way_is_refused(
+async def test_an_output_file_with_a_wrong_checksum_is_refused(
     house: InProcessServer,
 ) -> None:
     order = await house.start(await house.register())
@@ -314,7 +316,7 @@ async def test_an_output_file_that_was_damaged_on_its_way_is_refused(
     assert (await house.ask("GET", path.rpartition("/")[0]))["items"] == []
 
 
-async def test_an_output_file_goes_on_after_a_break(house: InProcessServer) -> None:
+async def test_an_interrupted_upload_of_an_output_file_continues(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
 
@@ -326,7 +328,7 @@ async def test_an_output_file_goes_on_after_a_break(house: InProcessServer) -> N
     assert (await house.http.get(path)).content == LARGE
 
 
-async def test_what_nobody_needs_any_more_leaves_the_storage(house: InProcessServer) -> None:
+async def test_unneeded_objects_are_removed_from_the_storage(house: InProcessServer) -> None:
     files = house.parts.files
     assert isinstance(files.blobs, MemoryBlobs)
     sweeping = StorageSweep(files.objects, files.blobs, files.spool, house.engine, None)
@@ -343,7 +345,7 @@ async def test_what_nobody_needs_any_more_leaves_the_storage(house: InProcessSer
     assert (await sweeping.sweep(now), len(files.blobs.objects)) == (2, 0)
 
 
-async def test_unused_bundles_go_when_the_operator_said_so(house: InProcessServer) -> None:
+async def test_unused_bundles_are_removed_after_the_configured_time(house: InProcessServer) -> None:
     files = house.parts.files
     bundle = await pushed(house)
     day = 24 * 3600 * 1000
@@ -355,7 +357,7 @@ async def test_unused_bundles_go_when_the_operator_said_so(house: InProcessServe
     await house.ask("GET", f"/bundles/{bundle['bundle_id']}", expect=404)
 
 
-async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: InProcessServer) -> None:
+async def test_a_file_lost_by_the_storage_is_reported_as_lost(house: InProcessServer) -> None:
     bundle = await pushed(house)
     storage = house.parts.files.blobs
     assert isinstance(storage, MemoryBlobs)
@@ -364,7 +366,7 @@ async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: InProcessS
     assert (answer.status_code, answer.json()["type"]) == (410, "urn:rota:problem:lost")
 
 
-async def test_a_form_is_not_kept_as_if_it_were_the_file_in_it(house: InProcessServer) -> None:
+async def test_an_upload_as_a_form_is_refused(house: InProcessServer) -> None:
     answer = await house.http.post("/bundles", files={"file": ("run.sh", SCRIPT)})
     assert answer.status_code == 415
     assert "curl --data-binary @FILE" in answer.json()["detail"]

@@ -47,7 +47,7 @@ async def test_an_autoscaler_reads_one_number(house: InProcessServer) -> None:
     assert gjson(only, "work") == 2400
 
 
-async def test_the_figures_say_what_for(house: InProcessServer) -> None:
+async def test_the_demand_is_shown_by_queue_and_shape(house: InProcessServer) -> None:
     await house.register(cpu=4, labels={"zone": "a"})
     await house.submit(requirements={"cpu": 2}, expected_runtime="10s")
     view = await house.ask("GET", "/autoscale", expect=200)
@@ -60,7 +60,7 @@ async def test_the_figures_say_what_for(house: InProcessServer) -> None:
     assert view["target"] == 300
 
 
-async def test_a_new_workers_size_may_be_said(house: InProcessServer) -> None:
+async def test_the_size_of_a_new_worker_can_be_given(house: InProcessServer) -> None:
     for _ in range(8):
         await house.submit(requirements={"cpu": 2, "memory": "1GiB"}, expected_runtime="1h")
     query = {"cpu": 8, "memory": "64GiB"}
@@ -70,7 +70,7 @@ async def test_a_new_workers_size_may_be_said(house: InProcessServer) -> None:
 
 
 @pytest.mark.parametrize("query", ["target=0", "target=soon", "cpu=-1", "queues=x"])
-async def test_a_query_that_makes_no_sense_is_refused(house: InProcessServer, query: str) -> None:
+async def test_an_invalid_autoscale_query_is_refused(house: InProcessServer, query: str) -> None:
     answer = await house.http.request("GET", f"/autoscale?{query}")
     assert answer.status_code in (400, 422)
 
@@ -79,7 +79,7 @@ async def test_an_unknown_queue_is_not_found(house: InProcessServer) -> None:
     await house.ask("GET", "/autoscale?queue=nowhere", expect=404)
 
 
-async def test_prometheus_gets_the_same_figure(house: InProcessServer) -> None:
+async def test_prometheus_gets_the_same_number_of_workers(house: InProcessServer) -> None:
     await house.register(cpu=1)
     for _ in range(5):
         await house.submit(expected_runtime="1h")
@@ -98,7 +98,9 @@ async def measured(house: InProcessServer, worker_id: str, runs: int, **fields: 
         await house.finish(order, usage=USAGE)
 
 
-async def test_the_report_says_who_asks_for_more_than_it_takes(house: InProcessServer) -> None:
+async def test_the_waste_report_shows_jobs_that_request_more_than_they_use(
+    house: InProcessServer,
+) -> None:
     worker_id = await house.register()
     asks = {"requirements": {"cpu": 4, "memory": "1GiB"}}
     await measured(house, worker_id, 5, name="greedy", tenant=ACME, **asks)
@@ -138,7 +140,7 @@ async def test_a_tenant_sees_its_own_waste_only(house: InProcessServer) -> None:
         {"memory_peak": 1e300, "cpu_seconds": None},
     ],
 )
-async def test_figures_that_are_none_are_left_out(
+async def test_invalid_usage_figures_are_ignored(
     house: InProcessServer, usage: dict[str, Any]
 ) -> None:
     worker_id = await house.register()
@@ -158,7 +160,7 @@ async def test_figures_that_are_none_are_left_out(
         ("memory", 256 << 20),
     ],
 )
-async def test_a_retry_after_running_out_of_memory_asks_for_more(
+async def test_a_retry_after_running_out_of_memory_requests_more(
     house: InProcessServer, error: Any, memory: int
 ) -> None:
     worker_id = await house.register()

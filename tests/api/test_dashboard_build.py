@@ -35,7 +35,7 @@ def build_by_hand(project: ModuleType) -> None:
     project.STAMP.write_text(project.fingerprint() + "\n")
 
 
-def test_a_page_is_fresh_until_a_source_changes(project: ModuleType) -> None:
+def test_the_build_is_fresh_until_a_source_changes(project: ModuleType) -> None:
     assert not project.is_fresh()
     build_by_hand(project)
     assert project.is_fresh()
@@ -58,7 +58,7 @@ def test_a_file_that_only_moved_makes_it_stale(project: ModuleType) -> None:
     assert not project.is_fresh()
 
 
-def test_without_node_it_says_what_to_install_and_leniently_goes_on(
+def test_a_build_without_node_says_what_to_install_and_is_skipped_if_lenient(
     project: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -73,7 +73,7 @@ def test_without_node_it_says_what_to_install_and_leniently_goes_on(
     assert "the page built before is served" in capsys.readouterr().err
 
 
-def test_an_old_node_is_as_good_as_none(
+def test_an_old_node_counts_as_missing(
     project: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("node", "npm"):

@@ -52,7 +52,7 @@ async def test_a_head_that_nothing_follows_leaves_all_the_same() -> None:
     assert paper.lines == [HEAD]
 
 
-async def test_what_is_held_back_goes_out_before_the_end() -> None:
+async def test_a_head_held_back_is_sent_before_the_connection_closes() -> None:
     paper = Paper()
     envelope = Envelope(paper, asyncio.get_running_loop())
     envelope.write(HEAD)
@@ -62,7 +62,7 @@ async def test_what_is_held_back_goes_out_before_the_end() -> None:
     assert envelope.is_closing()
 
 
-async def test_a_connection_that_is_broken_off_is_not_written_to() -> None:
+async def test_an_aborted_connection_is_not_written_to() -> None:
     paper = Paper()
     envelope = Envelope(paper, asyncio.get_running_loop())
     envelope.write(HEAD)

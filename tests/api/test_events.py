@@ -50,7 +50,7 @@ async def payload_of(house: InProcessServer, job_id: str) -> Any:
     return (await house.ask("GET", f"/jobs/{job_id}", expect=200))["payload"]
 
 
-async def test_an_event_makes_a_job_that_has_its_data(house: InProcessServer) -> None:
+async def test_an_event_creates_a_job_with_its_data(house: InProcessServer) -> None:
     made = await make(house)
     told = await house.ask("POST", "/events", event(), expect=202)
     (job_id,) = told["job_ids"]
@@ -147,7 +147,7 @@ async def test_events_may_come_as_a_batch(house: InProcessServer) -> None:
         ("text", "", "an event is a JSON object"),
     ],
 )
-async def test_what_is_no_event_is_refused_with_the_reason(
+async def test_an_invalid_event_is_refused_with_the_reason(
     house: InProcessServer, body: Any, field: str, said: str
 ) -> None:
     problem = await send(house, body, 422)
@@ -155,7 +155,7 @@ async def test_what_is_no_event_is_refused_with_the_reason(
     assert problem["errors"][0]["field"] == field
 
 
-async def test_what_cannot_be_read_is_refused(house: InProcessServer) -> None:
+async def test_an_unreadable_body_is_refused(house: InProcessServer) -> None:
     for content, headers, status in [
         (b"{", STRUCTURED, 400),
         (b"", STRUCTURED, 400),
@@ -174,7 +174,7 @@ async def test_an_event_of_ten_megabytes_is_refused(house: InProcessServer) -> N
     await send(house, large, 413, headers=binary)
 
 
-async def test_a_trigger_answers_all_that_was_asked(house: InProcessServer) -> None:
+async def test_a_created_trigger_shows_all_its_settings(house: InProcessServer) -> None:
     made = await make(
         house,
         filter={"size": [10, 20]},
@@ -215,7 +215,7 @@ async def test_short_forms_of_debounce_and_batch(house: InProcessServer) -> None
         ({"job": {**JOB, "run_at": "2030-01-01T00:00:00Z"}}, "job.run_at"),
     ],
 )
-async def test_a_trigger_that_makes_no_sense_is_refused(
+async def test_an_invalid_trigger_is_refused(
     house: InProcessServer, fields: dict[str, Any], field: str
 ) -> None:
     problem = await make(house, 422, **fields)
@@ -252,12 +252,12 @@ async def test_a_patch_may_change_the_kind_of_task(house: InProcessServer) -> No
     assert changed["job"]["name"] == "scan"
 
 
-async def test_a_name_is_there_once(house: InProcessServer) -> None:
+async def test_a_second_trigger_of_the_same_name_is_refused(house: InProcessServer) -> None:
     await make(house)
     assert "already" in (await make(house, 409))["detail"]
 
 
-async def test_the_ledger_says_why_an_event_made_no_job(house: InProcessServer) -> None:
+async def test_decisions_say_why_an_event_created_no_job(house: InProcessServer) -> None:
     made = await make(house, filter="data.size > 100")
     await send(house, event())
     await send(house, event("e2", data={"size": 200}))
@@ -288,7 +288,7 @@ async def test_events_are_listed_page_by_page(house: InProcessServer) -> None:
     await house.ask("GET", "/events?cursor=AAAA", expect=422)
 
 
-async def test_gathered_events_make_one_job(house: InProcessServer) -> None:
+async def test_buffered_events_create_one_job(house: InProcessServer) -> None:
     made = await make(house, batch={"size": 3, "wait": "1h"})
     first = await send(house, event("a"))
     assert first["outcomes"][0]["outcome"] == "held"
@@ -302,7 +302,7 @@ async def test_gathered_events_make_one_job(house: InProcessServer) -> None:
     assert {line["job_id"] for line in await ledger(house, made["trigger_id"])} == {job_id}
 
 
-async def test_a_quiet_window_closes_by_itself(house: InProcessServer) -> None:
+async def test_a_debounce_window_closes_by_itself(house: InProcessServer) -> None:
     made = await make(house, debounce=0.05)
     await send(house, event())
     async with asyncio.timeout(20):
@@ -311,7 +311,7 @@ async def test_a_quiet_window_closes_by_itself(house: InProcessServer) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_that_fails_sets_off_a_trigger(house: InProcessServer) -> None:
+async def test_a_failed_job_fires_a_trigger(house: InProcessServer) -> None:
     made = await make(house, event="rota.job.failed", filter={"name": "j"})
     order = await house.start(await house.register())
     await house.finish(order, "failed", error={"message": "no"})
@@ -321,7 +321,7 @@ async def test_a_job_that_fails_sets_off_a_trigger(house: InProcessServer) -> No
     assert payload["data"]["error"] == {"message": "no"}
 
 
-async def test_an_event_can_be_tried_out(house: InProcessServer) -> None:
+async def test_an_event_can_be_previewed(house: InProcessServer) -> None:
     made = await make(house, filter="data.size > 100")
     other = await make(house, name="all", event="object.*")
     tried = await house.ask("POST", "/triggers/preview", {"event": event()}, expect=200)
@@ -342,7 +342,7 @@ async def test_an_event_can_be_tried_out(house: InProcessServer) -> None:
     assert await ledger(house, made["trigger_id"]) == []
 
 
-async def test_a_program_sets_all_its_triggers_at_once(house: InProcessServer) -> None:
+async def test_a_deployment_sets_all_triggers_of_an_app(house: InProcessServer) -> None:
     spec = {"name": "a", "event": "x", "job": JOB}
     body = {"owner": "shop", "triggers": [spec, {**spec, "name": "b"}]}
     done = await house.ask("POST", "/triggers/deploy", body, expect=200)
@@ -355,7 +355,7 @@ async def test_a_program_sets_all_its_triggers_at_once(house: InProcessServer) -
     assert problem["errors"][0]["field"] == "triggers[0].filter"
 
 
-async def test_the_figures_count_events_and_verdicts(house: InProcessServer) -> None:
+async def test_metrics_count_events_and_decisions(house: InProcessServer) -> None:
     await make(house, filter="data.size > 100")
     await send(house, event())
     await send(house, event())

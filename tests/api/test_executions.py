@@ -58,7 +58,7 @@ async def test_progress_is_visible_at_once(house: InProcessServer) -> None:
     await house.ask("POST", path, {"progress": 0.9, "fence": order["fence"]}, expect=409)
 
 
-async def test_progress_says_when_to_stop(house: InProcessServer) -> None:
+async def test_the_answer_to_progress_says_when_to_stop(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/progress"
     assert (await house.ask("POST", path, {"progress": 0.1}))["cancel"] == []
@@ -84,7 +84,7 @@ async def test_logs_are_kept_once_however_often_they_are_sent(house: InProcessSe
     assert (await house.http.get(named)).text == "one\ntwo\nthree\n"
 
 
-async def test_logs_of_nobody_a_wrong_fence_and_too_much_are_refused(
+async def test_logs_of_unknown_executions_stale_fences_and_large_chunks_are_refused(
     house: InProcessServer,
 ) -> None:
     order = await house.start(await house.register())
@@ -106,7 +106,7 @@ async def test_a_job_that_has_not_run_has_an_empty_log(house: InProcessServer) -
     assert (answer.status_code, answer.text) == (200, "")
 
 
-async def test_a_followed_log_goes_on_through_retries_until_the_job_ends(
+async def test_a_followed_log_continues_through_retries_until_the_job_finishes(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -175,7 +175,7 @@ async def test_a_file_in_folders_is_fetched_by_its_whole_name(
     assert (await house.http.get(link["url"])).content == b"png"
 
 
-async def test_a_file_may_be_called_as_a_call_is(house: InProcessServer) -> None:
+async def test_an_artifact_may_have_the_name_of_an_operation(house: InProcessServer) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts"
     for name in ("plots", "plots%2Flink", "plots%2Fupload"):
@@ -190,7 +190,7 @@ _ELSEWHERE = ["a%2F..%2Fb", "a/%2e%2e/b", "%2Fetc", "a%2F", "a/", "a%2F%2Fb", "a
 
 
 @pytest.mark.parametrize("name", [".hidden", "a%00b", "..", "%2e%2e%2fetc", "a%0Ab", *_ELSEWHERE])
-async def test_artifact_names_cannot_lead_elsewhere(house: InProcessServer, name: str) -> None:
+async def test_artifact_names_cannot_leave_their_folder(house: InProcessServer, name: str) -> None:
     order = await house.start(await house.register())
     path = f"/executions/{order['execution_id']}/artifacts/{name}"
     answer = await house.http.put(path, content=b"x")

@@ -25,7 +25,9 @@ async def busy_house(house: InProcessServer) -> tuple[str, dict[str, Any]]:
     return worker, order
 
 
-async def test_why_says_when_where_and_what_would_help(house: InProcessServer) -> None:
+async def test_why_shows_the_estimated_start_the_worker_and_remedies(
+    house: InProcessServer,
+) -> None:
     worker, order = await busy_house(house)
     job = await house.submit(**cpus(4))
     why = await house.ask("GET", f"/jobs/{job['job_id']}/why", expect=200)
@@ -47,7 +49,7 @@ async def test_why_says_when_where_and_what_would_help(house: InProcessServer) -
     }
 
 
-async def test_what_is_not_enough_alone_is_said_so(house: InProcessServer) -> None:
+async def test_a_remedy_that_is_not_enough_alone_is_marked(house: InProcessServer) -> None:
     await busy_house(house)
     await house.ask("PUT", "/queues/bulk", {"paused": True}, expect=200)
     job = await house.submit(queue="bulk", **cpus(4))
@@ -57,7 +59,7 @@ async def test_what_is_not_enough_alone_is_said_so(house: InProcessServer) -> No
     assert why["estimated_start"]["method"] == "unknown"
 
 
-async def test_a_free_job_is_said_to_start_as_soon_as_the_worker_asks(
+async def test_a_job_that_nothing_blocks_is_predicted_to_start_at_once(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -68,7 +70,7 @@ async def test_a_free_job_is_said_to_start_as_soon_as_the_worker_asks(
     assert (start["at"], start["worker_id"]) == (start["computed_at"], worker)
 
 
-async def test_the_past_is_told_from_the_tries(house: InProcessServer) -> None:
+async def test_the_history_of_a_job_comes_from_its_executions(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker, retry={"max_attempts": 2, "delay": 60})
     await house.finish(order, "failed")
@@ -114,7 +116,7 @@ async def test_a_dry_run_of_a_batch_follows_its_graph(house: InProcessServer) ->
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_a_dry_run_knows_how_others_ended(house: InProcessServer) -> None:
+async def test_a_dry_run_knows_how_its_dependencies_ended(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     await house.finish(order, "failed")
@@ -128,7 +130,7 @@ async def test_a_dry_run_knows_how_others_ended(house: InProcessServer) -> None:
     assert told["verdict"] == "now"
 
 
-async def test_a_dry_run_is_refused_for_what_the_submission_would_be(
+async def test_a_dry_run_is_refused_like_the_submission(
     house: InProcessServer,
 ) -> None:
     await house.ask("PUT", "/tenants/acme", {"quota": {"queued": 1}}, expect=200)
@@ -139,7 +141,7 @@ async def test_a_dry_run_is_refused_for_what_the_submission_would_be(
     await house.ask("POST", "/jobs?dry_run=true", spec(dependencies=[missing]), expect=422)
 
 
-async def test_the_verdict_on_a_deadline_comes_with_the_submission(house: InProcessServer) -> None:
+async def test_a_submission_answers_whether_its_deadline_can_be_met(house: InProcessServer) -> None:
     await busy_house(house)
     verdicts = []
     for finish_by in ("20h", "5m"):
@@ -151,7 +153,7 @@ async def test_the_verdict_on_a_deadline_comes_with_the_submission(house: InProc
     assert idle["deadline"]["verdict"] == "on_time"
 
 
-async def test_a_deadline_can_be_changed_and_taken_back(house: InProcessServer) -> None:
+async def test_a_deadline_can_be_changed_and_removed(house: InProcessServer) -> None:
     job = await house.submit(finish_by="2100-01-01T00:00:00Z")
     assert job["finish_by"] == "2100-01-01T00:00:00.000Z"
     path = f"/jobs/{job['job_id']}"
@@ -175,7 +177,7 @@ async def test_a_missed_deadline_is_kept_and_counted(house: InProcessServer) -> 
     assert 'rota_deadlines_total{outcome="missed"} 1.0' in metrics
 
 
-async def test_the_stream_warns_before_a_deadline_and_tells_that_it_was_missed(
+async def test_the_stream_reports_a_deadline_at_risk_and_then_missed(
     house: InProcessServer,
 ) -> None:
     async with StreamReader(house, "/stream") as tap:
@@ -187,7 +189,7 @@ async def test_the_stream_warns_before_a_deadline_and_tells_that_it_was_missed(
     assert {one["status"] for one in told} == {"queued"}
 
 
-async def test_what_makes_jobs_again_and_again_takes_a_length_only(house: InProcessServer) -> None:
+async def test_a_job_template_takes_only_a_relative_deadline(house: InProcessServer) -> None:
     plan = {"name": "nightly", "cron": "0 3 * * *", "job": spec(finish_by="2h")}
     made = await house.ask("POST", "/schedules", plan, expect=201)
     assert made["job"]["finish_by"] == 7200

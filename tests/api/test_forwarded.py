@@ -18,7 +18,7 @@ def scope(value: str | None) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("remote", ["192.0.2.7", "2001:db8::7", "", "fe80::1%eth0"])
-def test_what_a_server_of_the_cell_says_is_believed(remote: str) -> None:
+def test_a_header_signed_by_a_server_of_the_cell_is_accepted(remote: str) -> None:
     told = read_forwarded(scope(sign(SECRET, "knoten ü 1", remote)), SECRET)
     assert told == ("knoten ü 1", remote)
 
@@ -36,15 +36,15 @@ def test_what_a_server_of_the_cell_says_is_believed(remote: str) -> None:
         sign(SECRET, "a", "192.0.2.7").replace("192.0.2.7", "192.0.2.8"),
     ],
 )
-def test_what_anybody_else_says_is_not(value: str | None) -> None:
+def test_a_header_signed_by_anybody_else_is_ignored(value: str | None) -> None:
     assert read_forwarded(scope(value), SECRET) is None
 
 
-def test_a_server_that_has_no_secret_yet_believes_nobody() -> None:
+def test_a_server_without_a_secret_accepts_no_header() -> None:
     assert read_forwarded(scope(sign(b"", "a", "192.0.2.7")), b"") is None
 
 
-async def test_a_forwarded_call_counts_for_its_client_and_not_for_the_server_between() -> None:
+async def test_a_forwarded_call_counts_for_its_client_not_the_forwarding_server() -> None:
     throttle = Throttle(by_address=RateLimiter(Rate(1, 60_000)))
     async with open_server(throttle=throttle) as house:
         secret = house.parts.access.tokens.secret
@@ -57,7 +57,7 @@ async def test_a_forwarded_call_counts_for_its_client_and_not_for_the_server_bet
     assert statuses == [200, 200, 429, 200]
 
 
-def test_what_any_server_answers_needs_nothing_that_only_the_leader_has() -> None:
+def test_operations_for_any_server_are_listed_here() -> None:
     """A new call goes to the leader unless somebody thought about it and wrote it down here."""
     anywhere = {f"{one.method} {one.path}" for one in OPERATIONS if one.any_server}
     assert anywhere == {

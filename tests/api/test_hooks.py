@@ -53,7 +53,7 @@ async def fired(house: InProcessServer, trigger_id: str) -> list[dict[str, Any]]
     return items
 
 
-async def test_a_message_signed_as_github_does_starts_a_job(house: InProcessServer) -> None:
+async def test_a_webhook_signed_like_github_creates_a_job(house: InProcessServer) -> None:
     await hook(house, "code", "github")
     trigger_id = await trigger(house, "github.pull_request")
     raw = json.dumps(BODY).encode()
@@ -78,7 +78,7 @@ async def test_a_replay_has_no_effect_even_with_other_headers(house: InProcessSe
     assert len(await fired(house, trigger_id)) == 1
 
 
-async def test_a_message_signed_as_stripe_does_starts_a_job(house: InProcessServer) -> None:
+async def test_a_webhook_signed_like_stripe_creates_a_job(house: InProcessServer) -> None:
     await hook(house, "pay", "stripe")
     trigger_id = await trigger(house, "stripe.invoice.paid")
     raw = json.dumps({"id": "evt_1", "type": "invoice.paid"}).encode()
@@ -90,7 +90,7 @@ async def test_a_message_signed_as_stripe_does_starts_a_job(house: InProcessServ
     assert line["event_id"] == "evt_1"
 
 
-async def test_an_event_of_another_cell_keeps_what_it_says(house: InProcessServer) -> None:
+async def test_an_event_of_another_cell_keeps_its_attributes(house: InProcessServer) -> None:
     await hook(house, "berlin", "rota")
     trigger_id = await trigger(house, "webhook.berlin.rota.job.failed")
     body = {"id": "42.0", "source": "rota", "type": "rota.job.failed", "data": {"job_id": "x"}}
@@ -111,7 +111,7 @@ async def test_an_event_of_another_cell_keeps_what_it_says(house: InProcessServe
         {"Authorization": "Bearer nonsense"},
     ],
 )
-async def test_an_unsigned_message_is_refused(
+async def test_an_unsigned_webhook_is_refused(
     house: InProcessServer, headers: dict[str, str]
 ) -> None:
     await hook(house, "code", "github")
@@ -137,7 +137,7 @@ async def test_an_old_signature_is_refused(house: InProcessServer, off_s: int) -
 
 
 @pytest.mark.parametrize("header", ["t=,v1=x", "t=abc,v1=x", "v1=x", "t=99999999999999,v1=x", ","])
-async def test_a_header_that_makes_no_sense_is_refused(house: InProcessServer, header: str) -> None:
+async def test_an_invalid_signature_header_is_refused(house: InProcessServer, header: str) -> None:
     await hook(house, "pay", "stripe")
     assert (await deliver(house, "pay", b"{}", {"Stripe-Signature": header})).status_code == 401
 

@@ -42,7 +42,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
-async def test_what_is_not_json_is_400(house: InProcessServer, body: bytes) -> None:
+async def test_a_body_that_is_not_json_is_400(house: InProcessServer, body: bytes) -> None:
     answer = await house.http.post("/jobs", content=body)
     assert answer.status_code == 400, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
@@ -51,7 +51,7 @@ async def test_what_is_not_json_is_400(house: InProcessServer, body: bytes) -> N
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_what_is_nested_far_too_deeply_is_refused(house: InProcessServer) -> None:
+async def test_a_body_nested_too_deeply_is_refused(house: InProcessServer) -> None:
     body = START + b',"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     answer = await house.http.post("/jobs", content=body)
     # Before Python 3.14 its reader gives up first, and says that it is no JSON it can read.
@@ -102,7 +102,7 @@ SENSELESS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("extra", "field"), SENSELESS.values(), ids=SENSELESS.keys())
-async def test_what_makes_no_sense_is_422_and_names_the_field(
+async def test_an_invalid_value_is_422_and_names_the_field(
     house: InProcessServer, extra: bytes, field: str
 ) -> None:
     one = START + extra + b"}"
@@ -116,7 +116,7 @@ async def test_what_makes_no_sense_is_422_and_names_the_field(
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_the_entry_at_fault_is_named_wherever_it_is_if_the_body_is_not_large(
+async def test_the_wrong_entry_of_an_object_is_named_if_the_body_is_small(
     house: InProcessServer,
 ) -> None:
     task = {"kind": "command", "argv": ["x"], "env": {"A": "1", "B": 2}}
@@ -133,7 +133,7 @@ async def test_the_entry_at_fault_is_named_wherever_it_is_if_the_body_is_not_lar
 
 
 @pytest.mark.parametrize("second", [b"[]", b"5", b"[5]", b"[{}]", b'[{"labels":[]}]'])
-async def test_a_name_that_stands_twice_in_a_body_is_the_senders_fault_too(
+async def test_a_body_with_a_repeated_name_is_refused_without_a_fault(
     house: InProcessServer, second: bytes
 ) -> None:
     """What the decoder refused is not where the name leads the second time."""
@@ -144,7 +144,7 @@ async def test_a_name_that_stands_twice_in_a_body_is_the_senders_fault_too(
     assert answer.json()["errors"][0]["field"] == "jobs[0].labels[...]"
 
 
-async def test_to_find_the_entry_at_fault_takes_a_few_reads_however_many_there_are() -> None:
+async def test_finding_the_wrong_entry_takes_a_few_reads() -> None:
     reads = 0
 
     def decode(body: bytes) -> Any:
@@ -163,7 +163,7 @@ async def test_to_find_the_entry_at_fault_takes_a_few_reads_however_many_there_a
         assert reads <= 7
 
 
-async def test_a_misspelt_field_gets_the_nearest_name(house: InProcessServer) -> None:
+async def test_a_misspelt_field_gets_a_suggestion(house: InProcessServer) -> None:
     for extra, hint in (
         ({"priorty": 1}, "`priority`"),
         ({"requirements": {"memroy": 1}}, "`memory`"),
@@ -179,7 +179,7 @@ async def test_a_misspelt_field_gets_the_nearest_name(house: InProcessServer) ->
     assert "`when`" in problem["detail"]
 
 
-async def test_a_kind_of_task_that_nobody_knows_is_refused_with_those_there_are(
+async def test_an_unknown_kind_of_task_is_refused_with_the_known_ones(
     house: InProcessServer,
 ) -> None:
     problem = await house.ask("POST", "/jobs", {"name": "a", "task": {"kind": "magic"}}, expect=422)
@@ -187,7 +187,7 @@ async def test_a_kind_of_task_that_nobody_knows_is_refused_with_those_there_are(
     assert problem["errors"][0]["field"] == "task.kind"
 
 
-async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(
+async def test_a_body_that_is_too_large_is_refused_whatever_its_declared_length(
     house: InProcessServer,
 ) -> None:
     taken = 0
@@ -205,7 +205,7 @@ async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(
     assert (await house.http.post("/jobs", content=b"{}", headers=claimed)).status_code == 413
 
 
-async def test_only_json_is_taken_for_json(house: InProcessServer) -> None:
+async def test_a_body_declared_as_something_else_is_refused(house: InProcessServer) -> None:
     body = START + b"}"
     for media in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         answer = await house.http.post("/jobs", content=body, headers={"Content-Type": media})
@@ -216,7 +216,7 @@ async def test_only_json_is_taken_for_json(house: InProcessServer) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
-async def test_a_compressed_body_is_not_taken_for_bad_json(
+async def test_a_compressed_body_is_refused_as_compressed(
     house: InProcessServer, encoding: str
 ) -> None:
     packed = {"Content-Encoding": encoding}
@@ -246,7 +246,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("extra", "said"), REFUSED.values(), ids=REFUSED.keys())
-async def test_a_refusal_says_what_would_be_taken(
+async def test_a_refusal_lists_the_valid_values(
     house: InProcessServer, extra: dict[str, Any], said: str
 ) -> None:
     problem = await house.ask("POST", "/jobs", {"name": "a", "task": NOOP, **extra}, expect=422)
@@ -265,16 +265,14 @@ NAMED = {
 
 
 @pytest.mark.parametrize("path", NAMED)
-async def test_a_name_that_cannot_be_is_told_what_a_name_may_be(
-    house: InProcessServer, path: str
-) -> None:
+async def test_an_invalid_name_is_refused_with_the_rule(house: InProcessServer, path: str) -> None:
     problem = await house.ask("PUT", f"{path}/-a%20b", NAMED[path], expect=422)
     said = "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _"
     assert problem["errors"] == [{"field": "name", "message": said}]
 
 
 @pytest.mark.parametrize("path", NAMED)
-async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(
+async def test_a_name_that_is_too_long_is_refused_with_the_limit(
     house: InProcessServer, path: str
 ) -> None:
     problem = await house.ask("PUT", f"{path}/{'a' * 1000}", NAMED[path], expect=422)
@@ -291,7 +289,7 @@ async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(
         ("labels", {str(number): "" for number in range(65)}, "takes at most 64 entries"),
     ],
 )
-async def test_what_is_too_much_or_too_little_is_told_how_much_may_be(
+async def test_a_number_out_of_range_is_refused_with_the_limit(
     house: InProcessServer, field: str, value: object, said: str
 ) -> None:
     body = {"name": "j", "task": NOOP, field: value}
@@ -299,7 +297,7 @@ async def test_what_is_too_much_or_too_little_is_told_how_much_may_be(
     assert problem["errors"] == [{"field": field, "message": said}]
 
 
-async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
+async def test_every_pattern_of_the_wire_has_an_error_text() -> None:
     said = set(formats.PATTERN_TEXTS)
     for module in pkgutil.iter_modules(wire.__path__):
         found = importlib.import_module(f"rota.wire.{module.name}")
@@ -322,7 +320,7 @@ def _patterns_in(kind: Any) -> Iterator[str]:
             yield from _patterns_in(field.type)
 
 
-async def test_a_look_at_a_long_answer_is_told_what_the_answer_would_be(
+async def test_a_head_request_of_a_stream_has_the_status_of_get(
     house: InProcessServer,
 ) -> None:
     nobody = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
@@ -352,12 +350,12 @@ async def test_other_methods_and_paths_are_problems_too(house: InProcessServer) 
 
 
 @pytest.mark.parametrize("query", ["queue=%00", "queue=%ff", "name=%ed%a0%80", "&".join("a" * 99)])
-async def test_strange_queries_are_refused(house: InProcessServer, query: str) -> None:
+async def test_invalid_queries_are_refused(house: InProcessServer, query: str) -> None:
     assert (await house.http.get(f"/jobs?{query}")).status_code in (400, 422)
 
 
 @pytest.mark.parametrize("name", ["%00", "%ff", "..%2f..", "a" * 3000, "%F0%9F%92%A9", "'; drop"])
-async def test_strange_ids_are_not_found(house: InProcessServer, name: str) -> None:
+async def test_invalid_ids_are_not_found(house: InProcessServer, name: str) -> None:
     for path in ("jobs", "workers", "executions", "queues"):
         answer = await house.http.get(f"/{path}/{name}")
         assert answer.status_code in (404, 422), path
@@ -374,13 +372,13 @@ async def test_results_are_checked_like_payloads(house: InProcessServer) -> None
 
 
 @given(st.binary(max_size=80))
-def test_free_json_is_read_or_refused_but_never_a_fault(raw: bytes) -> None:
+def test_free_json_is_accepted_or_refused_and_never_a_fault(raw: bytes) -> None:
     with suppress(ProblemError):
         read_json("payload", raw)
 
 
 @given(st.text(max_size=200))
-def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
+def test_a_cursor_decodes_to_its_text(last: str) -> None:
     try:
         last.encode()
     except UnicodeEncodeError:
@@ -389,6 +387,6 @@ def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_anything_else_is_no_cursor_but_no_fault_either(text: str) -> None:
+def test_any_other_text_is_refused_as_a_cursor(text: str) -> None:
     with suppress(ProblemError):
         assert isinstance(read_cursor(text), str)

@@ -89,7 +89,7 @@ def problem_in(written: bytes) -> dict[str, Any]:
     return body
 
 
-async def test_who_asks_far_ahead_is_not_parsed_far_ahead() -> None:
+async def test_pipelined_requests_are_not_parsed_far_ahead() -> None:
     house = House()
     one, line = house.connect()
     asked = 5_000
@@ -101,7 +101,7 @@ async def test_who_asks_far_ahead_is_not_parsed_far_ahead() -> None:
     assert line.reading
 
 
-async def test_what_comes_while_much_waits_is_kept_and_answered_in_order() -> None:
+async def test_data_behind_pipelined_requests_is_kept_and_answered_in_order() -> None:
     house = House()
     one, line = house.connect()
     one.data_received(ASK * 1_000)
@@ -111,7 +111,7 @@ async def test_what_comes_while_much_waits_is_kept_and_answered_in_order() -> No
     await until(lambda: line.written.count(b"200 OK") == 1_001)
 
 
-async def test_a_client_that_takes_nothing_is_cut_off_at_the_second_look() -> None:
+async def test_a_client_that_reads_nothing_is_closed_at_the_second_check() -> None:
     house = House()
     one, line = house.connect()
     line.untaken = 10 * STALL_BYTES_MIN
@@ -122,7 +122,7 @@ async def test_a_client_that_takes_nothing_is_cut_off_at_the_second_look() -> No
     assert line.aborted
 
 
-async def test_a_client_that_takes_its_answer_slowly_is_let_be() -> None:
+async def test_a_client_that_reads_slowly_stays_connected() -> None:
     house = House()
     one, line = house.connect()
     line.untaken = 10 * STALL_BYTES_MIN
@@ -137,7 +137,7 @@ async def test_a_client_that_takes_its_answer_slowly_is_let_be() -> None:
     assert not line.aborted
 
 
-async def test_a_closed_connection_does_not_wait_for_ever_for_its_client() -> None:
+async def test_a_closed_connection_is_aborted_if_its_client_does_not_read() -> None:
     house = House()
     _, line = house.connect()
     line.untaken = 10
@@ -148,7 +148,7 @@ async def test_a_closed_connection_does_not_wait_for_ever_for_its_client() -> No
 
 
 @pytest.mark.parametrize("rest", [b"\r\n", b"x"], ids=["an empty line", "more of a body"])
-async def test_bytes_that_ask_nothing_buy_no_time(rest: bytes) -> None:
+async def test_bytes_that_are_no_request_do_not_extend_the_timeout(rest: bytes) -> None:
     house = House()
     house.may_answer.set()
     one, line = house.connect()
@@ -163,7 +163,7 @@ async def test_bytes_that_ask_nothing_buy_no_time(rest: bytes) -> None:
     assert one._head_alarm is alarm
 
 
-async def test_part_of_a_head_has_its_time_also_on_a_connection_that_was_used_before() -> None:
+async def test_an_incomplete_head_on_a_used_connection_has_a_timeout() -> None:
     house = House()
     house.may_answer.set()
     one, line = house.connect()
@@ -176,7 +176,7 @@ async def test_part_of_a_head_has_its_time_also_on_a_connection_that_was_used_be
     assert one._head_alarm is None
 
 
-async def test_part_of_a_head_has_its_time_while_an_answer_is_waited_for() -> None:
+async def test_an_incomplete_head_has_a_timeout_while_an_answer_is_pending() -> None:
     house = House()
     one, _ = house.connect()
     one.data_received(ASK)
@@ -186,7 +186,7 @@ async def test_part_of_a_head_has_its_time_while_an_answer_is_waited_for() -> No
     house.may_answer.set()
 
 
-async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
+async def test_a_request_is_marked_complete_when_all_of_it_has_arrived(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_clock(_: float) -> None:
@@ -210,7 +210,7 @@ async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
     house.may_answer.set()
 
 
-async def test_an_answer_that_is_posted_leaves_at_once_and_once() -> None:
+async def test_a_posted_answer_is_sent_at_once_and_once() -> None:
     house = House()
     one, line = house.connect()
     one.data_received(ASK)
@@ -227,7 +227,7 @@ async def test_an_answer_that_is_posted_leaves_at_once_and_once() -> None:
     assert line.written.count(b"HTTP/1.1") == 2
 
 
-async def test_who_asks_again_right_after_a_posted_answer_is_answered_next() -> None:
+async def test_a_request_right_after_a_posted_answer_is_answered_next() -> None:
     """Its answer was there before whoever made it had done the rest."""
     house = House()
     one, line = house.connect()
@@ -243,7 +243,7 @@ async def test_who_asks_again_right_after_a_posted_answer_is_answered_next() -> 
 
 
 @pytest.mark.parametrize("why", ["others wait", "it is to end", "nothing is taken", "gone"])
-async def test_an_answer_that_uvicorn_has_more_to_say_about_is_not_posted(why: str) -> None:
+async def test_an_answer_that_uvicorn_must_add_to_is_not_posted(why: str) -> None:
     house = House()
     one, line = house.connect()
     ask = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n" if why == "it is to end" else ASK
@@ -275,7 +275,7 @@ async def test_a_broken_connection_leaves_no_timer_behind() -> None:
     assert len(house.lobby) == 0
 
 
-async def test_too_many_headers_are_told_so_before_all_have_come() -> None:
+async def test_too_many_headers_are_refused_before_all_have_arrived() -> None:
     house = House()
     one, line = house.connect()
     one.data_received(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * (HEADERS_MAX + 2))
@@ -287,7 +287,7 @@ async def test_too_many_headers_are_told_so_before_all_have_come() -> None:
     await until(lambda: line.written.endswith(b"ok"))
 
 
-async def test_what_is_no_http_is_refused_as_a_problem() -> None:
+async def test_data_that_is_not_http_is_refused_as_a_problem() -> None:
     _, line = (pair := House().connect())
     pair[0].data_received(b"\x16\x03\x01\x02\x00")
     assert line.written.startswith(b"HTTP/1.1 400 ")
@@ -295,7 +295,7 @@ async def test_what_is_no_http_is_refused_as_a_problem() -> None:
     assert line.closed
 
 
-async def test_a_full_house_lets_the_longest_silent_go() -> None:
+async def test_a_new_connection_beyond_the_limit_closes_the_longest_silent_one() -> None:
     house = House(ConnectionLimit(limit=3))
     (_, first), (second, second_line), (third, third_line) = (house.connect() for _ in range(3))
     second.data_received(b"GET / HT")
@@ -308,7 +308,7 @@ async def test_a_full_house_lets_the_longest_silent_go() -> None:
     assert (len(house.lobby), house.lobby.evicted) == (3, 2)
 
 
-async def test_a_house_full_of_those_who_wait_for_answers_refuses_the_next() -> None:
+async def test_a_new_connection_is_refused_if_all_others_wait_for_answers() -> None:
     house = House(ConnectionLimit(limit=2))
     pairs = [house.connect() for _ in range(2)]
     for one, _ in pairs:

@@ -33,7 +33,7 @@ FULL = {
 }
 
 
-async def test_a_submitted_job_is_answered_with_all_that_was_sent(house: InProcessServer) -> None:
+async def test_a_submitted_job_shows_all_its_settings(house: InProcessServer) -> None:
     answer = await house.http.post("/jobs", json=FULL)
     job = answer.json()
     assert answer.status_code == 201
@@ -69,7 +69,7 @@ async def test_a_batch_resolves_its_refs_and_keeps_the_order(house: InProcessSer
     assert job["dependencies"] == [{"job_id": extract, "when": "failed"}]
 
 
-async def test_a_cycle_is_refused_in_the_senders_words(house: InProcessServer) -> None:
+async def test_a_cycle_is_refused_with_the_senders_refs(house: InProcessServer) -> None:
     body = {
         "jobs": [
             {"name": "a", "task": NOOP, "ref": "first", "dependencies": ["ref:second"]},
@@ -83,7 +83,7 @@ async def test_a_cycle_is_refused_in_the_senders_words(house: InProcessServer) -
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_refs_that_are_doubled_or_unknown_are_named(house: InProcessServer) -> None:
+async def test_doubled_or_unknown_refs_are_named(house: InProcessServer) -> None:
     twice = {"jobs": [{"name": "a", "task": NOOP, "ref": "x"}] * 2}
     problem = await house.ask("POST", "/jobs/batch", twice, expect=422)
     assert problem["errors"][0]["field"] == "jobs[1].ref"
@@ -149,7 +149,7 @@ async def test_a_key_must_be_printable(house: InProcessServer) -> None:
         assert answer.status_code == 422, key
 
 
-async def test_lists_are_newest_first_and_go_on_by_cursor(house: InProcessServer) -> None:
+async def test_lists_are_newest_first_and_continue_by_cursor(house: InProcessServer) -> None:
     made = [(await house.submit(f"j{n}"))["job_id"] for n in range(5)]
     first = await house.ask("GET", "/jobs?limit=2")
     second = await house.ask("GET", "/jobs", params={"limit": 2, "cursor": first["next_cursor"]})
@@ -159,7 +159,7 @@ async def test_lists_are_newest_first_and_go_on_by_cursor(house: InProcessServer
     assert third["next_cursor"] is None
 
 
-async def test_a_page_of_huge_jobs_ends_early_and_still_leads_on(house: InProcessServer) -> None:
+async def test_a_page_of_huge_jobs_ends_early_with_a_cursor(house: InProcessServer) -> None:
     payload = "x" * 1_000_000
     made = [(await house.submit(payload=payload))["job_id"] for _ in range(60)]
     seen: list[str] = []
@@ -225,7 +225,7 @@ async def test_a_waiting_job_is_cancelled_at_once_and_an_ended_one_is_409(
     await house.ask("PUT", "/jobs/nonsense/cancel", expect=404)
 
 
-async def test_a_running_job_is_told_to_stop(house: InProcessServer) -> None:
+async def test_a_cancelled_running_job_is_stopped_by_its_worker(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     job = await house.ask("PUT", f"/jobs/{order['job_id']}/cancel", expect=200)
@@ -235,7 +235,7 @@ async def test_a_running_job_is_told_to_stop(house: InProcessServer) -> None:
     assert beat["cancel"] == [order["execution_id"]]
 
 
-async def test_a_long_delay_is_not_cut_short_by_a_longest_one_that_nobody_gave(
+async def test_a_long_retry_delay_is_not_cut_by_the_default_maximum(
     house: InProcessServer,
 ) -> None:
     async def longest(**retry: float | str) -> float:
@@ -257,7 +257,7 @@ async def test_a_long_delay_is_not_cut_short_by_a_longest_one_that_nobody_gave(
         assert job["retry"]["max_delay"] == now, patch
 
 
-async def test_a_retry_brings_back_what_was_skipped_below(house: InProcessServer) -> None:
+async def test_a_retry_brings_back_skipped_jobs(house: InProcessServer) -> None:
     worker = await house.register()
     body = {
         "jobs": [
@@ -298,7 +298,7 @@ async def test_only_an_ended_job_is_deleted_unless_forced(house: InProcessServer
     await house.ask("DELETE", path, expect=404)
 
 
-async def test_a_running_job_that_is_deleted_by_force_goes_when_it_has_stopped(
+async def test_a_running_job_deleted_by_force_is_removed_when_it_has_stopped(
     house: InProcessServer,
 ) -> None:
     order = await house.start(await house.register())
@@ -309,7 +309,9 @@ async def test_a_running_job_that_is_deleted_by_force_goes_when_it_has_stopped(
     await house.ask("GET", path, expect=404)
 
 
-async def test_a_job_can_be_run_on_a_named_worker_past_a_pause(house: InProcessServer) -> None:
+async def test_a_job_can_run_on_a_named_worker_while_its_queue_is_paused(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     job = await house.submit(run_at="2100-01-01T00:00:00Z")
     path = f"/jobs/{job['job_id']}/execute"
@@ -339,7 +341,7 @@ async def test_many_submitters_at_once_each_get_their_own_job(house: InProcessSe
     assert len({job["job_id"] for job in jobs}) == 50
 
 
-async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(
+async def test_a_page_that_reaches_its_search_limit_ends_with_a_cursor(
     house: InProcessServer,
 ) -> None:
     house.limit(page_look=LOOKUP_COST)
@@ -359,7 +361,7 @@ async def test_a_page_that_looked_long_enough_ends_and_its_cursor_leads_on(
     assert [] in pages, "a page without items is not the end"
 
 
-async def test_executions_that_are_hard_to_find_come_in_short_pages(house: InProcessServer) -> None:
+async def test_rarely_matching_executions_come_in_short_pages(house: InProcessServer) -> None:
     house.limit(page_look=LOOKUP_COST)
     worker, other = await house.register("box"), await house.register("other")
     for number in range(5):

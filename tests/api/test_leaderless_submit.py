@@ -57,7 +57,7 @@ async def test_a_job_is_accepted_and_taken_by_the_next_leader() -> None:
         assert why["cause"]["code"] == "no_workers"
 
 
-async def test_what_waits_is_taken_in_the_order_it_came_through_whichever_server() -> None:
+async def test_leaderless_submissions_are_taken_in_order_across_servers() -> None:
     async with a_cell() as cell:
         one, two = await nobody_leads(cell, "a", "b")
         first, second, third = [(await server.submit())["job_id"] for server in (one, two, one)]
@@ -67,7 +67,7 @@ async def test_what_waits_is_taken_in_the_order_it_came_through_whichever_server
         assert [job.id for job in records] == [first, second, third]
 
 
-async def test_a_batch_waits_as_a_whole_with_its_dependencies() -> None:
+async def test_a_batch_waits_for_a_leader_with_its_dependencies() -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         before = await one.submit("before")
@@ -84,7 +84,7 @@ async def test_a_batch_waits_as_a_whole_with_its_dependencies() -> None:
         assert [node["job_id"] for node in graph["nodes"]] == [ids[1], ids[0], before["job_id"]]
 
 
-async def test_what_a_leader_would_refuse_is_refused_at_once() -> None:
+async def test_a_submission_that_a_leader_would_refuse_is_refused_at_once() -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         nowhere = "019a85bf-0000-7000-8000-000000000009"
@@ -120,7 +120,7 @@ async def test_a_key_gets_its_first_answer_on_every_server_before_and_after() ->
         assert [job["job_id"] for job in (await two.ask("GET", "/jobs"))["items"]] == [first]
 
 
-async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> None:
+async def test_a_leader_knows_the_key_of_a_job_that_it_has_not_taken_yet() -> None:
     async with a_cell() as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await until(lambda: leader.engine.ready)
@@ -133,7 +133,7 @@ async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> No
         leader.store.ledger.let_go()
 
 
-async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it() -> None:
+async def test_a_leader_finds_a_job_that_it_has_not_taken_yet() -> None:
     async with a_cell(durable_inbox_look_s_min=3600) as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await until(lambda: leader.engine.ready)
@@ -174,7 +174,7 @@ class LateCatalog:
         return await self._catalog.key(key)
 
 
-async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_last() -> None:
+async def test_ids_answered_without_a_leader_exist_whatever_the_last_leader_accepted() -> None:
     async with a_cell() as cell:
         leader, one = await cell.pair()
         two = await cell.start("two")
@@ -203,7 +203,7 @@ async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_
         assert (other["status"], other["reason"]) == ("skipped", "duplicate")
 
 
-async def test_a_leader_that_cannot_be_reached_is_no_reason_to_refuse_a_job() -> None:
+async def test_a_job_is_accepted_although_the_leader_cannot_be_reached() -> None:
     async with a_cell(ttl_ms=20_000) as cell:
         await cell.store.ledger.claim("ghost", None, "http://127.0.0.1:9")
         (one,) = await nobody_leads(cell, "a")
@@ -220,7 +220,7 @@ async def test_a_leader_that_cannot_be_reached_is_no_reason_to_refuse_a_job() ->
         ("PUT", "/jobs/019a85bf-0000-7000-8000-000000000009/cancel", None),
     ],
 )
-async def test_other_writes_are_told_to_come_back(method: str, path: str, body: Any) -> None:
+async def test_other_writes_get_503_with_retry_after(method: str, path: str, body: Any) -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         answer = await one.http.request(method, path, json=body)
@@ -239,7 +239,7 @@ async def test_a_call_that_may_be_repeated_waits_for_the_next_leader() -> None:
         assert (await asking).status_code == 200
 
 
-async def test_nobody_is_ready_and_the_cluster_says_why() -> None:
+async def test_no_server_is_ready_and_the_cluster_shows_why() -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         await one.ask("GET", "/readyz", expect=503)
@@ -249,7 +249,7 @@ async def test_nobody_is_ready_and_the_cluster_says_why() -> None:
         assert [node["role"] for node in view["nodes"]] == ["follower"]
 
 
-async def test_below_the_durability_that_was_asked_for_nothing_is_accepted() -> None:
+async def test_no_job_is_accepted_below_the_required_durability() -> None:
     async with a_cell() as cell:
         one = await cell.start("a", DurabilityLevel.SYNC_HA)
         await until(lambda: one.engine.ready)
@@ -280,7 +280,7 @@ async def alone(server: Server) -> None:
     await until(lambda: server.engine.is_new_key("never used"))
 
 
-async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_alone() -> None:
+async def test_a_server_that_leads_again_alone_knows_the_key_it_answered() -> None:
     """The promise was still on its way into the store when the inbox was gone through."""
     async with a_cell(durable_inbox_look_s_min=60) as cell:
         server = await cell.start("a")
@@ -307,7 +307,9 @@ async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_a
         assert (await key_used(server, "k")).json()["job_id"] == first["job_id"]
 
 
-async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken_first() -> None:
+async def test_a_leader_knows_the_key_answered_by_a_stopped_server_before_it_takes_the_job() -> (
+    None
+):
     async with a_cell(durable_inbox_entries=1) as cell:
         (gone,) = await nobody_leads(cell, "a")
         await key_used(gone, "before")
@@ -335,7 +337,7 @@ async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken
         await until(lambda: server.engine.is_new_key("never used"))
 
 
-async def test_who_was_alone_in_one_reign_has_to_look_again_in_the_next() -> None:
+async def test_a_new_leader_checks_again_whether_it_is_alone() -> None:
     async with a_cell() as cell:
         server = await cell.start("a")
         await alone(server)
@@ -345,7 +347,7 @@ async def test_who_was_alone_in_one_reign_has_to_look_again_in_the_next() -> Non
         await alone(server)
 
 
-async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_leader_saw_it() -> None:
+async def test_a_new_server_answers_no_key_before_a_lone_leader_has_seen_it() -> None:
     """It cannot reach that leader, whose clients may have the same key."""
     async with a_cell(seen_after_ms=700, reachability_alone_look_s=0.1) as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
@@ -363,7 +365,7 @@ async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_lead
         leader.store.ledger.let_go()
 
 
-async def test_a_server_with_a_mailbox_that_looks_for_no_others_is_not_taken_for_alone() -> None:
+async def test_a_server_with_an_inbox_and_no_membership_does_not_count_as_alone() -> None:
     async with a_cell() as cell:
         server = await cell.start("a")
         await alone(server)

@@ -40,7 +40,7 @@ def letter_to(house: InProcessServer, counter: Counter) -> Letter:
 ANSWER = PollAnswer(poll_id=PollId(1))
 
 
-async def test_what_is_posted_says_what_the_usual_answer_says(house: InProcessServer) -> None:
+async def test_a_posted_answer_equals_the_usual_answer(house: InProcessServer) -> None:
     counter = Counter()
     letter = letter_to(house, counter)
     letter.write(ANSWER)
@@ -57,7 +57,7 @@ async def test_what_is_posted_says_what_the_usual_answer_says(house: InProcessSe
     assert set(usual.headers) - set(posted) == {"content-length"}
 
 
-async def test_only_what_is_in_words_is_posted(house: InProcessServer) -> None:
+async def test_only_an_encoded_answer_is_posted(house: InProcessServer) -> None:
     counter = Counter()
     letter = letter_to(house, counter)
     letter.post(ANSWER)
@@ -66,7 +66,9 @@ async def test_only_what_is_in_words_is_posted(house: InProcessServer) -> None:
     assert not counter.posted, "another one that only looks like it"
 
 
-async def test_what_has_to_go_the_usual_way_does(house: InProcessServer) -> None:
+async def test_an_answer_that_cannot_be_posted_goes_through_the_framework(
+    house: InProcessServer,
+) -> None:
     closing, large = Counter(head=b""), Counter()
     for counter, limit in ((closing, 1_000_000), (large, 10)):
         house.limit(answer_piece_bytes=limit)
@@ -77,7 +79,7 @@ async def test_what_has_to_go_the_usual_way_does(house: InProcessServer) -> None
         assert letter.text_of(ANSWER)
 
 
-async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(
+async def test_a_closed_connection_is_not_kept_alive_by_its_request(
     house: InProcessServer,
 ) -> None:
     counter = Counter()
@@ -88,7 +90,7 @@ async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(
     letter.post(ANSWER)
 
 
-async def test_a_worker_that_is_superseded_while_it_waits_hears_so() -> None:
+async def test_a_waiting_worker_with_an_older_registration_gets_409() -> None:
     counter, store = Counter(), MemoryStore()
     append = store.ledger.append
 
@@ -116,7 +118,7 @@ async def test_a_worker_that_is_superseded_while_it_waits_hears_so() -> None:
         assert not counter.posted, "it was told that all is well"
 
 
-async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on() -> None:
+async def test_a_posted_answer_arrives_before_the_call_has_returned() -> None:
     counter, store = Counter(), MemoryStore()
     append = store.ledger.append
 

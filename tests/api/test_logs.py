@@ -45,7 +45,7 @@ async def test_a_tail_from_an_offset_is_refused(house: InProcessServer) -> None:
         assert (await house.http.get(f"{path}?tail={bad}")).status_code == 422
 
 
-async def test_following_may_begin_with_the_last_lines(house: InProcessServer) -> None:
+async def test_following_may_start_with_the_last_lines(house: InProcessServer) -> None:
     order, path = await printed(house, LINES)
     async with StreamReader(house, f"/jobs/{order['job_id']}/logs?follow=true&tail=1") as tap:
         await tap.read_until("line 999\n")
@@ -55,7 +55,7 @@ async def test_following_may_begin_with_the_last_lines(house: InProcessServer) -
         assert await tap.read_all() == "line 999\nmore\n"
 
 
-async def test_a_line_without_end_is_read_back_to_a_bound(house: InProcessServer) -> None:
+async def test_an_endless_line_is_searched_back_to_a_limit(house: InProcessServer) -> None:
     house.limit(log_tail_bytes_max=1000)
     _, path = await printed(house, b"x" * 5000)
     assert (await house.http.get(f"{path}?tail=1")).text == "x" * 1000
@@ -82,7 +82,7 @@ def test_the_last_lines_are_those_that_tail_prints(text: bytes, lines: int, bloc
     assert text[begin:] == b"".join(wanted[max(0, len(wanted) - lines) :])
 
 
-async def test_a_follower_is_called_rather_than_left_to_look(house: InProcessServer) -> None:
+async def test_a_follower_is_notified_of_new_text(house: InProcessServer) -> None:
     # A follower that only looked would see this after an hour.
     house.limit(log_wait_s=3600.0, log_wait_s_max=3600.0)
     _, path = await printed(house, b"first\n")
@@ -93,7 +93,9 @@ async def test_a_follower_is_called_rather_than_left_to_look(house: InProcessSer
             await tap.read_until(f"line {number}\n")
 
 
-async def test_a_follower_that_nobody_calls_looks_within_a_second(house: InProcessServer) -> None:
+async def test_a_follower_that_is_not_notified_finds_new_text_within_a_second(
+    house: InProcessServer,
+) -> None:
     order, path = await printed(house, b"first\n")
     async with StreamReader(house, f"{path}?follow=true") as tap:
         await tap.read_until("first\n")
@@ -103,7 +105,7 @@ async def test_a_follower_that_nobody_calls_looks_within_a_second(house: InProce
     assert limits.LOG_WAIT_S_MAX < 1
 
 
-async def test_what_a_worker_sent_too_much_of_is_named_at_the_end() -> None:
+async def test_a_log_beyond_its_limit_ends_with_the_number_of_dropped_bytes() -> None:
     async with open_server(store=MemoryStore(log_bytes_max=10)) as house:
         order, path = await printed(house, b"0123456789" + b"x" * 12_345)
         end = "\n[… 12,345 bytes left out …]\n"
@@ -122,7 +124,7 @@ async def test_bytes_and_colours_come_back_as_they_were(house: InProcessServer) 
     assert (await house.http.get(path)).content == log
 
 
-def test_a_bell_forgets_those_who_left() -> None:
+def test_a_notifier_forgets_readers_that_left() -> None:
     bell, one = LogNotifier(), ExecutionId("e1")
     with bell.subscribed(one) as first, bell.subscribed(one) as second:
         bell.notify(one)

@@ -47,7 +47,7 @@ async def test_every_promised_metric_is_there_in_both_formats(
     assert [name for name in PROMISED if name not in told] == []
 
 
-async def test_what_a_scraper_may_ask_for_is_never_an_error(house: InProcessServer) -> None:
+async def test_every_accept_header_of_a_scraper_is_answered(house: InProcessServer) -> None:
     for accept in ("application/openmetrics-text;version=x", "text/plain;version=9.y", ",;,"):
         answer = await house.http.get("/metrics", headers={"Accept": accept})
         assert answer.status_code == 200, accept
@@ -98,7 +98,7 @@ def _succeeded(told: dict[str, Metric]) -> list[Sample]:
     return [one for one in samples if one.labels["status"] == "succeeded"]
 
 
-async def test_a_first_failure_is_seen_as_growth(house: InProcessServer) -> None:
+async def test_a_first_failure_counts_as_an_increase(house: InProcessServer) -> None:
     await house.submit(queue="fresh")
     told = await families(house)
     zero = {"status": "failed", "queue": "fresh"}
@@ -131,7 +131,7 @@ async def _calls_of_a_scrape(house: InProcessServer) -> int:
     return calls
 
 
-def test_every_histogram_reaches_from_what_is_quick_to_what_is_stuck() -> None:
+def test_histogram_buckets_cover_fast_and_stuck_jobs() -> None:
     histograms = Metrics().histograms()
     assert list(HISTOGRAMS) == [*histograms, "estimate_error_seconds"]  # the calibration's
     for name, one in histograms.items():

@@ -46,7 +46,7 @@ async def test_a_new_key_is_not_looked_up_and_a_repeat_is(
     assert (again["job_id"], looked_for) == (first["job_id"], ["k"])
 
 
-async def test_where_there_are_other_servers_every_key_is_looked_up(
+async def test_a_server_with_other_servers_looks_up_every_key(
     house: InProcessServer, looked_for: list[str]
 ) -> None:
     """One of them may have promised something under it."""

@@ -19,7 +19,7 @@ PLAIN: dict[str, Any] = {"name": "plain", "task": NOOP}
 OPTIONAL = [one.encode_name for one in msgspec.structs.fields(JobSpec) if not one.required]
 
 
-async def test_a_job_of_nulls_is_as_one_that_leaves_everything_out(house: InProcessServer) -> None:
+async def test_a_job_of_nulls_equals_one_that_leaves_everything_out(house: InProcessServer) -> None:
     left_out = await house.ask("POST", "/jobs", PLAIN, expect=201)
     nulls = {**dict.fromkeys(OPTIONAL), **PLAIN, "payload": {}}
     sent = await house.ask("POST", "/jobs", nulls, expect=201)
@@ -60,7 +60,7 @@ async def test_nulls_inside_mean_defaults_too_and_a_payload_keeps_its_own(
         ("POST", "/triggers", {"name": "t", "event": "x", "filter": None, "job": PLAIN}),
     ],
 )
-async def test_every_body_takes_nulls_for_what_it_need_not_say(
+async def test_every_body_accepts_null_for_optional_fields(
     house: InProcessServer, method: str, path: str, body: dict[str, Any]
 ) -> None:
     answer = await house.http.request(method, path, json=body)
@@ -76,7 +76,7 @@ async def test_every_body_takes_nulls_for_what_it_need_not_say(
         ({**PLAIN, "task": {"kind": "command", "argv": None}}, "argv"),
     ],
 )
-async def test_null_for_what_has_no_default_is_refused(
+async def test_null_for_a_required_field_is_refused(
     house: InProcessServer, body: dict[str, Any], field: str
 ) -> None:
     answer = await house.http.post("/jobs", json=body)
@@ -93,13 +93,13 @@ async def test_the_document_says_what_may_be_null(house: InProcessServer) -> Non
     assert job["priority"]["default"] == 0
 
 
-def test_every_type_of_a_body_can_be_looked_through() -> None:
+def test_null_fields_are_found_in_every_type_of_body() -> None:
     for operation in OPERATIONS:
         if operation.body is not None and not operation.streams_in:
             without_nulls(b'{"nothing": null, "of": [null]}', operation.body)
 
 
-def test_what_has_no_null_to_take_out_is_left_as_it_is() -> None:
+def test_a_body_without_removable_nulls_is_unchanged() -> None:
     assert without_nulls(b'{"name": "null-free"', JobSpec) is None
     assert without_nulls(b'{"name": null', JobSpec) is None, "no JSON"
     decode = msgspec.json.Decoder(BatchSpec, dec_hook=dec_hook).decode

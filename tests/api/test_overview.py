@@ -34,13 +34,13 @@ async def fail(house: InProcessServer, worker: str, name: str, **report: Any) ->
         ([(1, 0), (2, 0), (float("inf"), 4)], 0.5, 2),
     ],
 )
-def test_a_quantile_lies_where_so_many_are_below(
+def test_a_quantile_is_interpolated_between_buckets(
     buckets: list[tuple[float, int]], share: float, wanted: float | None
 ) -> None:
     assert quantile(buckets, share) == (wanted if wanted is None else pytest.approx(wanted))
 
 
-async def test_the_history_tells_what_happened_between_two_looks(house: InProcessServer) -> None:
+async def test_a_history_sample_shows_what_happened_since_the_last(house: InProcessServer) -> None:
     recorder = MetricsHistory(house.engine, house.parts.metrics)
     worker = await house.register("box")
     await house.submit("early", run_at="2100-01-01T00:00:00Z")
@@ -62,7 +62,7 @@ async def test_the_history_tells_what_happened_between_two_looks(house: InProces
     assert recorder.last_hour()[-1].wait_p50 is None
 
 
-async def test_a_queues_rate_is_told_after_two_looks(house: InProcessServer) -> None:
+async def test_a_queues_rate_is_known_after_two_samples(house: InProcessServer) -> None:
     recorder = MetricsHistory(house.engine, house.parts.metrics)
     worker = await house.register("box")
     await recorder.sample()
@@ -87,7 +87,7 @@ async def test_a_queue_that_grows_by_much_is_noticed_and_one_that_is_long_is_not
     assert recorder.growing() == {"growing": 120}
 
 
-async def test_the_history_is_answered_and_not_to_a_tenant(house: InProcessServer) -> None:
+async def test_the_history_is_shown_but_not_to_a_tenant(house: InProcessServer) -> None:
     recorder = MetricsHistory(house.engine, house.parts.metrics)
     await recorder.sample()
     await house.submit()
@@ -122,7 +122,7 @@ async def test_dead_letters_that_failed_alike_are_one_group(house: InProcessServ
 
 
 @pytest.mark.parametrize("code", [1, 2])
-async def test_exit_codes_are_not_alike(house: InProcessServer, code: int) -> None:
+async def test_different_exit_codes_are_different_groups(house: InProcessServer, code: int) -> None:
     worker = await house.register("box")
     await fail(house, worker, "j", error={"message": "exit code 1"})
     await fail(house, worker, "j", error={"message": f"exit code {code}"})
@@ -154,7 +154,7 @@ async def test_a_group_can_be_retried_alone_and_piece_by_piece(house: InProcessS
     assert [one["message"] for one in left] == ["out of paper"]
 
 
-async def test_a_new_priority_is_given_piece_by_piece_to_each_job_once(
+async def test_a_bulk_reprioritise_in_pieces_changes_each_job_once(
     house: InProcessServer,
 ) -> None:
     for _ in range(5):
@@ -164,7 +164,7 @@ async def test_a_new_priority_is_given_piece_by_piece_to_each_job_once(
     assert [one["count"] for one in told] == [2, 2, 1, 0]
 
 
-async def test_what_needs_attention_is_named_with_where_to_look(house: InProcessServer) -> None:
+async def test_attention_lists_what_needs_it_with_a_link(house: InProcessServer) -> None:
     assert (await house.ask("GET", "/attention", expect=200))["items"] == []
     worker = await house.register("box")
     job_id = await fail(house, worker, "invoice", error={"message": "out of paper"})
@@ -183,7 +183,7 @@ async def test_what_needs_attention_is_named_with_where_to_look(house: InProcess
     assert items[0]["message"] == "out of paper"
 
 
-async def test_what_fires_needs_attention(house: InProcessServer) -> None:
+async def test_a_firing_alert_needs_attention(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
     await house.parts.alerts.evaluate()
     (item,) = (await house.ask("GET", "/attention", expect=200))["items"]
@@ -191,7 +191,7 @@ async def test_what_fires_needs_attention(house: InProcessServer) -> None:
     assert item["message"].startswith("fires (critical): disk low")
 
 
-async def test_what_fires_and_is_silenced_is_known_already(house: InProcessServer) -> None:
+async def test_a_silenced_alert_needs_no_attention(house: InProcessServer) -> None:
     await house.ask("PUT", "/alerts/disk_low", {"threshold": 1e17}, expect=200)
     await house.parts.alerts.evaluate()
     await house.ask("PUT", "/alerts/disk_low/silence", {"for": "1h"}, expect=200)
@@ -240,7 +240,7 @@ async def test_the_timeline_shows_what_ran_where_and_what_runs(house: InProcessS
     assert [one["name"] for one in mine["items"]] == ["done"]
 
 
-async def test_the_timeline_shows_what_a_worker_is_kept_free_for(house: InProcessServer) -> None:
+async def test_the_timeline_shows_reservations(house: InProcessServer) -> None:
     worker = await house.register("box", resources={"cpu": 4})
     await house.start(worker, name="runs", requirements={"cpu": 3})
     wide = await house.submit(name="wide", requirements={"cpu": 4}, tenant=ACME)
@@ -258,7 +258,7 @@ async def test_the_timeline_shows_what_a_worker_is_kept_free_for(house: InProces
     assert (await house.ask("GET", long_ago, expect=200))["reserved"] == []
 
 
-async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it(
+async def test_a_timeline_leaves_out_executions_claimed_outside_its_window(
     house: InProcessServer,
 ) -> None:
     worker = await house.register("box")
@@ -271,7 +271,7 @@ async def test_a_timelines_window_leaves_out_what_was_claimed_before_or_after_it
     assert (await house.http.get(wide)).status_code == 422
 
 
-async def test_a_busy_timeline_counts_what_it_does_not_draw(house: InProcessServer) -> None:
+async def test_a_busy_timeline_is_answered_with_counts(house: InProcessServer) -> None:
     house.limit(timeline_bars_max=3)
     worker = await house.register("box")
     for number in range(6):
@@ -313,7 +313,7 @@ async def test_a_tenants_token_gets_its_own_counts_of_a_busy_timeline(
     assert (await house.ask("GET", "/timeline", expect=200))["crowd"]["total"] == 7
 
 
-def test_a_stretch_that_was_not_seen_whole_is_estimated_by_its_pace() -> None:
+def test_a_part_that_was_sampled_is_estimated_by_its_rate() -> None:
     # As many as are looked at in the first quarter of the first part; some of them failed.
     last = first_id(1_000 + 249)
     well = TIMELINE_SAMPLE - 25
@@ -334,7 +334,7 @@ def test_a_stretch_that_was_not_seen_whole_is_estimated_by_its_pace() -> None:
     assert (crowd.total, crowd.step) == (burst + 100 + 8, TIMELINE_BUCKET_PARTS)
 
 
-def test_a_tenants_part_is_estimated_by_the_pace_of_all() -> None:
+def test_a_tenants_count_is_estimated_by_the_rate_of_all() -> None:
     seen = [
         Sampled(0, WorkerId("a"), ExecutionState.SUCCEEDED, 10, first_id(1_000)),
         Sampled(
@@ -352,7 +352,7 @@ def test_a_tenants_part_is_estimated_by_the_pace_of_all() -> None:
     assert [one.worker_id for one in crowd.lanes] == ["a"], "where others ran is not told"
 
 
-async def test_a_session_says_who_asks_and_who_answers(house: InProcessServer) -> None:
+async def test_a_session_shows_the_caller_and_the_server(house: InProcessServer) -> None:
     me = await house.ask("GET", "/session", expect=200)
     assert (me["name"], me["role"], me["tenant"], me["node"]) == ("tests", "admin", None, "node-a")
     acme = await key(house, Role.VIEWER, tenant=ACME)
@@ -362,7 +362,7 @@ async def test_a_session_says_who_asks_and_who_answers(house: InProcessServer) -
     assert HOST not in me.values()
 
 
-async def test_a_part_of_a_log_is_what_was_asked_for_and_says_how_long_the_whole_is(
+async def test_a_part_of_a_log_has_the_requested_bytes_and_the_size_of_the_whole(
     house: InProcessServer,
 ) -> None:
     order = await house.start(await house.register("box"))

@@ -15,13 +15,13 @@ async def test_the_policy_is_shown_and_set_on_top_of_a_preset(house: InProcessSe
     assert answer.json()["max_running"] == 5
 
 
-async def test_a_policy_that_makes_no_sense_is_refused(house: InProcessServer) -> None:
+async def test_an_invalid_policy_is_refused(house: InProcessServer) -> None:
     for body in ({"order": "random"}, {"beta": -1}, {"half_life": "1s"}, {"unknown": 1}):
         answer = await house.http.request("PUT", "/policy", json=body)
         assert answer.status_code == 422, body
 
 
-async def test_a_tenant_has_a_weight_and_a_quota_and_shows_how_it_stands(
+async def test_a_tenant_shows_weight_quota_and_usage(
     house: InProcessServer,
 ) -> None:
     spec = {"weight": 2, "quota": {"running": 1, "cpu": 1.5, "memory": "1GiB"}}
@@ -40,7 +40,9 @@ async def test_a_tenant_has_a_weight_and_a_quota_and_shows_how_it_stands(
     assert (await house.http.request("GET", "/tenants/nobody")).status_code == 404
 
 
-async def test_a_submit_over_the_quota_is_told_the_figure(house: InProcessServer) -> None:
+async def test_a_submission_over_the_quota_is_refused_with_the_limit(
+    house: InProcessServer,
+) -> None:
     await house.http.request("PUT", "/tenants/acme", json={"quota": {"queued": 2}})
     job = {"name": "a", "task": {"kind": "noop"}, "tenant": "acme"}
     many = {"jobs": [job, job, job]}

@@ -8,7 +8,7 @@ from tests.api.in_process_server import InProcessServer
 from tests.stand_in import stand_in
 
 
-async def test_a_queue_is_made_shown_and_changed(house: InProcessServer) -> None:
+async def test_a_queue_is_created_shown_and_changed(house: InProcessServer) -> None:
     body = {
         "priority": 5,
         "weight": 2,
@@ -27,7 +27,7 @@ async def test_a_queue_is_made_shown_and_changed(house: InProcessServer) -> None
     assert await house.ask("GET", "/queues/billing", expect=200) == reset
 
 
-async def test_a_queue_s_limits_are_shown_changed_one_by_one_and_told_to_the_worker(
+async def test_a_queues_limits_are_shown_changed_singly_and_sent_with_orders(
     house: InProcessServer,
 ) -> None:
     plain = await house.ask("PUT", "/queues/tight", {}, expect=200)
@@ -68,9 +68,7 @@ async def test_a_queue_s_limits_are_shown_changed_one_by_one_and_told_to_the_wor
         3,
     ],
 )
-async def test_limits_that_cannot_be_held_are_refused(
-    house: InProcessServer, limits: object
-) -> None:
+async def test_invalid_queue_limits_are_refused(house: InProcessServer, limits: object) -> None:
     await house.ask("PUT", "/queues/q", {"limits": limits}, expect=422)
 
 
@@ -100,7 +98,7 @@ async def test_a_paused_queue_starts_nothing_and_a_purge_empties_it(house: InPro
     assert (await house.ask("POST", "/queues/q/purge", expect=200)) == {"count": 2}
 
 
-async def test_a_purge_of_a_long_line_is_many_small_records(house: InProcessServer) -> None:
+async def test_a_purge_of_a_long_queue_is_many_small_records(house: InProcessServer) -> None:
     """One record for all would keep the server from everything else, its seat included."""
     house.limit(purge_piece=2)
     for _ in range(7):
@@ -137,7 +135,7 @@ async def test_health_needs_no_token_and_readiness_follows_the_engine(
     assert (await house.ask("GET", "/healthz", expect=200))["status"] == "ok"
 
 
-async def test_a_server_that_stops_says_ask_again(house: InProcessServer) -> None:
+async def test_a_stopping_server_answers_with_retry_after(house: InProcessServer) -> None:
     await house.engine.stop()
     answer = await house.http.post("/jobs", json={"name": "a", "task": {"kind": "noop"}})
     assert answer.status_code == 503
@@ -159,7 +157,7 @@ async def test_stats_and_cluster_show_the_figures(house: InProcessServer) -> Non
     assert cluster["epoch"] >= 1
 
 
-async def test_metrics_carry_the_names_that_others_rely_on(house: InProcessServer) -> None:
+async def test_metrics_have_the_documented_names(house: InProcessServer) -> None:
     worker = await house.register()
     order = await house.start(worker)
     await house.finish(order)
@@ -196,7 +194,7 @@ async def test_metrics_carry_the_names_that_others_rely_on(house: InProcessServe
         (RuntimeError("secret bug"), 500),
     ],
 )
-async def test_failures_are_told_without_showing_the_inside(
+async def test_internal_errors_show_no_internals(
     house: InProcessServer, error: Exception, status: int
 ) -> None:
     async def fail(*_: object) -> None:

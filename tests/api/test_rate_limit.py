@@ -14,7 +14,7 @@ from tests.api.in_process_server import TOKEN, open_server
 from tests.api.token_headers import bearer
 
 
-def test_a_bucket_gives_what_it_has_and_fills_evenly() -> None:
+def test_a_token_bucket_empties_and_fills_evenly() -> None:
     buckets = RateLimiter(Rate(4, 1000))
     assert [buckets.take("a", 0) for _ in range(4)] == [0, 0, 0, 0]
     assert buckets.take("a", 0) == 250
@@ -25,12 +25,12 @@ def test_a_bucket_gives_what_it_has_and_fills_evenly() -> None:
     assert [buckets.take("a", 99_000) for _ in range(5)] == [0, 0, 0, 0, 250]
 
 
-def test_a_rate_that_is_none_holds_nobody_back() -> None:
+def test_a_rate_of_none_limits_nobody() -> None:
     buckets = RateLimiter(None)
     assert not any(buckets.take("a", 0) for _ in range(100_000))
 
 
-def test_buckets_of_many_callers_take_bounded_memory() -> None:
+def test_token_buckets_of_many_callers_take_bounded_memory() -> None:
     buckets = RateLimiter(Rate(1, 1000), keys_max=10)
     for number in range(100):
         assert buckets.take(str(number), 0) == 0
@@ -58,7 +58,7 @@ def test_wrong_tokens_of_many_addresses_take_bounded_memory() -> None:
     assert len(tries._by_address) == limits.WRONG_TOKENS_ADDRESSES_MAX
 
 
-def test_one_machine_is_one_address_however_many_it_has() -> None:
+def test_addresses_of_one_machine_are_one_group() -> None:
     assert (
         address_group("2001:db8::1")
         == address_group("2001:db8::ffff")
@@ -70,7 +70,7 @@ def test_one_machine_is_one_address_however_many_it_has() -> None:
     assert address_group("no:address") == "no:address"
 
 
-async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still_works() -> None:
+async def test_an_address_that_guesses_has_to_wait_and_a_valid_token_still_works() -> None:
     free = limits.WRONG_TOKENS_FREE
     async with open_server(limits=ApiLimits(token_refresh_soon_s=0)) as house:
         answers = [
@@ -85,7 +85,7 @@ async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still
         assert nobody.status_code == 401
 
 
-async def test_a_token_that_asks_too_often_is_told_to_slow_down() -> None:
+async def test_a_token_over_its_rate_limit_gets_429() -> None:
     throttle = Throttle(by_token=RateLimiter(Rate(3, 60_000)))
     async with open_server(throttle=throttle) as house:
         statuses = [(await house.http.get("/queues")).status_code for _ in range(4)]
@@ -100,7 +100,7 @@ async def test_a_token_that_asks_too_often_is_told_to_slow_down() -> None:
         assert beat.status_code == 404, "what workers send is not counted"
 
 
-async def test_an_address_that_asks_too_often_is_told_to_slow_down() -> None:
+async def test_an_address_over_its_rate_limit_gets_429() -> None:
     throttle = Throttle(by_address=RateLimiter(Rate(2, 60_000)))
     async with open_server(throttle=throttle) as house:
         for _ in range(5):

@@ -204,7 +204,7 @@ def test_the_public_roles_are_those_that_are_enforced() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-async def test_each_role_may_do_what_is_meant_for_it_and_no_more(
+async def test_each_role_has_its_permissions_and_no_more(
     house: InProcessServer, role: Role
 ) -> None:
     headers, wrong = await key(house, role), []
@@ -217,7 +217,7 @@ async def test_each_role_may_do_what_is_meant_for_it_and_no_more(
 
 
 @pytest.mark.parametrize("who", ["nobody", "unknown", "forged", "revoked", "expired"])
-async def test_who_has_no_good_token_gets_nowhere(who: str) -> None:
+async def test_a_caller_without_a_valid_token_is_refused_everywhere(who: str) -> None:
     throttle = Throttle(wrong_tokens=WrongTokenLimiter(free=len(OPERATIONS)))
     async with open_server(limits=ApiLimits(token_refresh_soon_s=0), throttle=throttle) as house:
         await _gets_nowhere(house, who)
@@ -244,9 +244,7 @@ async def _gets_nowhere(house: InProcessServer, who: str) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.SUBMITTER, Role.VIEWER])
-async def test_what_is_another_tenants_is_as_if_it_were_not_there(
-    house: InProcessServer, role: Role
-) -> None:
+async def test_items_of_another_tenant_are_not_found(house: InProcessServer, role: Role) -> None:
     order = await house.start(await house.register(), tenant=ACME)
     ids = {"job_id": order["job_id"], "execution_id": order["execution_id"]}
     ids |= await occasions(house, "unspeakable")
@@ -264,7 +262,7 @@ async def test_what_is_another_tenants_is_as_if_it_were_not_there(
     assert (await house.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
 
 
-async def test_no_list_tells_a_tenant_of_others(house: InProcessServer) -> None:
+async def test_no_list_shows_a_tenant_items_of_others(house: InProcessServer) -> None:
     order = await house.start(await house.register(), name="unspeakable", tenant=ACME)
     ids = await occasions(house, "unspeakable")
     event = {"id": "e1", "source": "/unspeakable", "type": "object.uploaded"}

@@ -46,7 +46,7 @@ async def fired(house: InProcessServer, schedule_id: str, count: int = 1) -> lis
     return found
 
 
-async def test_a_schedule_answers_all_that_was_asked_and_the_defaults(
+async def test_a_created_schedule_shows_its_settings_and_the_defaults(
     house: InProcessServer,
 ) -> None:
     made = await make(house, timezone="Europe/Berlin", jitter="30s", overlap="skip")
@@ -62,7 +62,7 @@ async def test_a_schedule_answers_all_that_was_asked_and_the_defaults(
     assert (await house.ask("GET", "/schedules?name=daily"))["items"] == []
 
 
-async def test_a_schedule_that_is_due_makes_a_job_that_knows_its_time(
+async def test_a_due_schedule_creates_a_job_with_its_scheduled_time(
     house: InProcessServer,
 ) -> None:
     made = await make(house, cron="* * * * * *", job={**JOB, "payload": {"at": "{{scheduled_at}}"}})
@@ -77,7 +77,7 @@ async def test_a_schedule_that_is_due_makes_a_job_that_knows_its_time(
     assert 'rota_schedule_occurrences_total{outcome="' in metrics
 
 
-async def test_lists_go_on_where_the_page_before_ended(house: InProcessServer) -> None:
+async def test_a_list_continues_where_the_page_before_ended(house: InProcessServer) -> None:
     for number in range(5):
         await make(house, name=f"s{number}")
     first = await house.ask("GET", "/schedules?limit=3", expect=200)
@@ -117,7 +117,7 @@ async def test_lists_go_on_where_the_page_before_ended(house: InProcessServer) -
         ({"crno": "x"}, "crno", "did you mean `cron`?"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_with_words(
+async def test_an_invalid_schedule_is_refused_with_the_reason(
     house: InProcessServer, fields: dict[str, Any], field: str, words: str
 ) -> None:
     problem = await make(house, expect=422, **fields)
@@ -131,7 +131,7 @@ async def test_a_name_that_is_taken_is_a_conflict(house: InProcessServer) -> Non
     assert "nightly" in problem["detail"]
 
 
-async def test_the_same_key_makes_one_schedule(house: InProcessServer) -> None:
+async def test_the_same_key_creates_one_schedule(house: InProcessServer) -> None:
     body = {"name": "once", "cron": FAR, "job": JOB}
     headers = {"Idempotency-Key": "k1"}
     one = await house.ask("POST", "/schedules", body, expect=201, headers=headers)
@@ -153,7 +153,7 @@ async def test_a_patch_changes_what_it_names_and_null_restores(house: InProcessS
     assert await house.ask("GET", path) == changed
 
 
-async def test_a_schedule_may_run_a_task_of_another_kind_from_now_on(
+async def test_a_patch_may_change_the_kind_of_a_schedules_task(
     house: InProcessServer,
 ) -> None:
     made = await house.ask(
@@ -171,7 +171,7 @@ async def test_a_schedule_may_run_a_task_of_another_kind_from_now_on(
     assert changed["job"]["task"] == {"kind": "noop"}
 
 
-async def test_a_paused_schedule_says_so_and_is_previewed_all_the_same(
+async def test_a_paused_schedule_shows_so_and_can_be_previewed(
     house: InProcessServer,
 ) -> None:
     made = await make(house, paused=True)
@@ -210,7 +210,7 @@ async def test_a_trigger_runs_the_job_now_even_while_paused(house: InProcessServ
     assert shown["running"] == [line["job_id"]]
 
 
-async def test_a_backfill_is_previewed_run_once_and_called_off(house: InProcessServer) -> None:
+async def test_a_backfill_is_previewed_run_once_and_cancelled(house: InProcessServer) -> None:
     made = await make(house, cron="* * * * * *", paused=True)
     lines = await fired(house, made["schedule_id"], 3)
     path = f"/schedules/{made['schedule_id']}"
@@ -238,7 +238,7 @@ async def test_a_backfill_of_too_much_is_refused(house: InProcessServer) -> None
     assert "shorter range" in problem["detail"]
 
 
-async def test_the_ledger_is_paged_and_filtered_and_says_why(house: InProcessServer) -> None:
+async def test_occurrences_are_paged_and_filtered_with_reasons(house: InProcessServer) -> None:
     made = await make(house, cron="* * * * * *", paused=True)
     await fired(house, made["schedule_id"], 3)
     path = f"/schedules/{made['schedule_id']}/occurrences"
@@ -251,7 +251,7 @@ async def test_the_ledger_is_paged_and_filtered_and_says_why(house: InProcessSer
     assert (await house.ask("GET", f"{path}?outcome=odd"))["status"] == 422
 
 
-async def test_a_deleted_schedule_is_gone_and_its_ledger_stays(house: InProcessServer) -> None:
+async def test_occurrences_of_a_deleted_schedule_can_be_read(house: InProcessServer) -> None:
     made = await make(house, cron="* * * * * *", paused=True)
     await fired(house, made["schedule_id"])
     path = f"/schedules/{made['schedule_id']}"
@@ -262,7 +262,7 @@ async def test_a_deleted_schedule_is_gone_and_its_ledger_stays(house: InProcessS
     assert (await house.ask("GET", f"/schedules/{NOBODY}/occurrences"))["status"] == 404
 
 
-async def test_a_deployment_makes_changes_and_retires(house: InProcessServer) -> None:
+async def test_a_deployment_creates_changes_and_removes_schedules(house: InProcessServer) -> None:
     def body(*schedules: dict[str, Any]) -> dict[str, Any]:
         return {"owner": "shop:app", "schedules": list(schedules)}
 
@@ -301,7 +301,7 @@ async def test_calendars_are_set_used_and_kept_while_used(house: InProcessServer
     assert (await house.ask("PUT", "/calendars/de", {"dates": ["2026-02-30"]}))["status"] == 422
 
 
-async def test_the_stream_tells_of_schedules_and_their_instants(house: InProcessServer) -> None:
+async def test_the_stream_shows_schedules_and_their_occurrences(house: InProcessServer) -> None:
     made = await make(house, paused=True)
     line = await house.ask("POST", f"/schedules/{made['schedule_id']}/trigger", expect=201)
     changes = await house.store.catalog.changes_after(0, 100)  # type: ignore[arg-type]

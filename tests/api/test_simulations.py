@@ -34,7 +34,7 @@ async def ran(house: InProcessServer, count: int = 3, cpu: float = 2) -> str:
     return worker
 
 
-async def test_what_ran_is_run_again_under_each_policy_on_the_workers_of_now() -> None:
+async def test_past_jobs_are_simulated_under_each_policy_on_current_workers() -> None:
     async with open_server(simulator=SimulationProcess()) as house:
         await ran(house)
         asked = {**PAST, "policies": ["recorded", "current", "easy"]}
@@ -48,7 +48,7 @@ async def test_what_ran_is_run_again_under_each_policy_on_the_workers_of_now() -
         assert one["p50_wait"] <= one["max_wait"]
 
 
-async def test_more_workers_are_like_those_of_now_and_jobs_that_fit_none_are_left_out() -> None:
+async def test_added_workers_copy_current_ones_and_jobs_that_fit_none_are_left_out() -> None:
     async with open_server(simulator=SimulationProcess()) as house:
         large = await ran(house, count=2, cpu=8)
         order = await house.start(large, name="large", requirements={"cpu": 6})
@@ -61,7 +61,7 @@ async def test_more_workers_are_like_those_of_now_and_jobs_that_fit_none_are_lef
     assert (view["jobs"], view["left_out"]) == (2, 1)
 
 
-async def test_members_of_an_array_ran_and_the_array_itself_did_not() -> None:
+async def test_members_of_an_array_are_simulated_and_the_array_is_not() -> None:
     async with open_server(simulator=SimulationProcess()) as house:
         worker = await house.register(cpu=8)
         await house.submit(count=3)
@@ -82,7 +82,7 @@ async def test_members_of_an_array_ran_and_the_array_itself_did_not() -> None:
         ({**PAST, "to": "2020-01-02T00:00:00Z"}, "from"),
     ],
 )
-async def test_what_cannot_be_simulated_is_refused_by_name(
+async def test_an_impossible_simulation_is_refused_by_field(
     asked: dict[str, Any], field: str
 ) -> None:
     async with open_server(simulator=SimulationProcess()) as house:
@@ -91,7 +91,7 @@ async def test_what_cannot_be_simulated_is_refused_by_name(
     assert problem["errors"][0]["field"].startswith(field)
 
 
-async def test_without_a_worker_there_is_nothing_to_be_like() -> None:
+async def test_a_simulation_without_workers_is_refused() -> None:
     async with open_server(simulator=SimulationProcess()) as house:
         problem = await house.ask("POST", "/simulations", PAST, expect=422)
     assert "no worker is there" in problem["detail"]
@@ -119,7 +119,7 @@ class Patient:
         raise AssertionError("unreachable")
 
 
-async def test_one_runs_at_a_time_without_what_users_wrote_and_ends_with_the_server() -> None:
+async def test_one_simulation_runs_at_a_time_without_payloads_and_ends_with_the_server() -> None:
     patient = Patient()
     async with open_server(simulator=patient) as house:
         await ran(house)
@@ -141,7 +141,7 @@ async def test_a_process_that_takes_too_long_is_ended() -> None:
         await SimulationProcess(seconds_max=0.01).run(b"{}")
 
 
-async def test_a_process_that_fails_is_told_by_its_status_only() -> None:
+async def test_a_failed_simulation_process_is_reported_by_its_status() -> None:
     with pytest.raises(SimulatorError, match="ended with status 1"):
         await SimulationProcess().run(b'{"no": "study"}')
 
@@ -184,7 +184,7 @@ async def traced(
     return answer.json()
 
 
-async def test_a_log_is_run_on_the_machine_it_names_or_on_another_beside_what_happened() -> None:
+async def test_a_trace_runs_on_its_own_or_another_machine_beside_the_recorded_run() -> None:
     async with open_server(simulator=SimulationProcess()) as house:
         packed = gzip.compress(SWF.encode())
         own = await traced(house, packed, "policies=recorded&policies=fcfs")
@@ -198,7 +198,7 @@ async def test_a_log_is_run_on_the_machine_it_names_or_on_another_beside_what_ha
     assert (many["workers"], many["cpus"], many["policies"][0]["max_wait"]) == (3, 9, 30)
 
 
-async def test_an_export_brings_its_workers_and_a_workflow_runs_on_those_of_now() -> None:
+async def test_an_export_has_its_workers_and_a_workflow_runs_on_current_ones() -> None:
     async with open_server(simulator=Here()) as house:
         exported = await traced(house, EXPORTED, "policies=recorded&policies=current&workers=5")
         problem = await traced(house, WORKFLOW, "policies=easy", expect=422)
@@ -226,7 +226,7 @@ async def test_an_export_brings_its_workers_and_a_workflow_runs_on_those_of_now(
         (swf_line(1, 0, 5, 1), "cpus=4&policies=recorded", "leave out `recorded`"),
     ],
 )
-async def test_a_trace_that_cannot_be_run_is_refused_in_words(
+async def test_an_invalid_trace_is_refused_with_the_reason(
     body: str | bytes, asked: str, said: str
 ) -> None:
     async with open_server(simulator=Here()) as house:
@@ -241,7 +241,7 @@ async def test_a_trace_that_is_too_large_is_not_read() -> None:
     assert answer.status_code == 413
 
 
-def test_of_a_long_trace_the_first_jobs_are_run() -> None:
+def test_only_the_first_jobs_of_a_long_trace_run() -> None:
     body = "".join(swf_line(n, n, 1, 1) for n in range(SIMULATION_JOBS_MAX + 5))
     trace = TraceFile(body.encode(), TraceQuery(cpus=4))
     scene = study_input(Study(workers=[], policies={}, trace=trace))

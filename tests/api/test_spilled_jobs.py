@@ -42,7 +42,7 @@ async def run_all(house: InProcessServer) -> list[str]:
     return ran
 
 
-async def test_they_are_counted_and_listed_as_queued(house: InProcessServer) -> None:
+async def test_spilled_jobs_are_counted_and_listed_as_queued(house: InProcessServer) -> None:
     assert len(await listed(house, queue="q", status="queued")) == WAITING
     queue = await house.ask("GET", "/queues/q", expect=200)
     assert queue["depth"]["queued"] == WAITING
@@ -51,7 +51,7 @@ async def test_they_are_counted_and_listed_as_queued(house: InProcessServer) -> 
     assert f'rota_jobs{{queue="q",status="queued"}} {WAITING}.0' in metrics
 
 
-async def test_they_say_why_they_wait(house: InProcessServer) -> None:
+async def test_spilled_jobs_show_why_they_wait(house: InProcessServer) -> None:
     await house.register(cpu=1)
     last = (await listed(house))[-1]["job_id"]
     why = await house.ask("GET", f"/jobs/{last}/why", expect=200)
@@ -59,11 +59,13 @@ async def test_they_say_why_they_wait(house: InProcessServer) -> None:
     assert causes["order"]["figures"]["alike"] == WAITING - 1
 
 
-async def test_they_run_in_their_order_with_all_they_carry(house: InProcessServer) -> None:
+async def test_spilled_jobs_run_in_order_with_their_payloads(house: InProcessServer) -> None:
     assert await run_all(house) == [f"j{number:02}" for number in range(WAITING)]
 
 
-async def test_they_can_be_cancelled_changed_deleted_and_waited_for(house: InProcessServer) -> None:
+async def test_spilled_jobs_can_be_cancelled_changed_deleted_and_depended_on(
+    house: InProcessServer,
+) -> None:
     jobs = [job["job_id"] for job in await listed(house)]
     await house.ask("PUT", f"/jobs/{jobs[8]}/cancel", expect=200)
     await house.ask("DELETE", f"/jobs/{jobs[9]}", expect=409)
@@ -76,7 +78,7 @@ async def test_they_can_be_cancelled_changed_deleted_and_waited_for(house: InPro
     assert await run_all(house) == ["j10", *rest, "j11", "child"]
 
 
-async def test_one_of_them_can_be_run_on_a_named_worker(house: InProcessServer) -> None:
+async def test_a_spilled_job_can_run_on_a_named_worker(house: InProcessServer) -> None:
     worker = await house.register(cpu=1)
     last = (await listed(house))[-1]["job_id"]
     await house.ask("POST", f"/jobs/{last}/execute", {"worker_id": worker}, expect=201)
@@ -84,7 +86,7 @@ async def test_one_of_them_can_be_run_on_a_named_worker(house: InProcessServer) 
     assert order["payload"] == {"number": WAITING - 1}
 
 
-async def test_a_bulk_action_reaches_them(house: InProcessServer) -> None:
+async def test_a_bulk_action_reaches_spilled_jobs(house: InProcessServer) -> None:
     body = {"action": "cancel", "filter": {"queue": "q"}}
     answer = await house.ask("POST", "/jobs/bulk", body, expect=200)
     assert answer["count"] == WAITING
@@ -92,7 +94,7 @@ async def test_a_bulk_action_reaches_them(house: InProcessServer) -> None:
 
 
 @pytest.mark.parametrize(("page", "piece"), [(500, 2000), (4, 1)])
-async def test_a_purge_ends_them_and_counts_them_once(
+async def test_a_purge_cancels_spilled_jobs_and_counts_each_once(
     house: InProcessServer, page: int, piece: int
 ) -> None:
     house.limit(purge_page=page, purge_piece=piece)

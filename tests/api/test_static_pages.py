@@ -37,7 +37,7 @@ def test_the_built_page_is_served_at_the_root_and_at_every_address_of_a_page(bui
     assert "/static/index.html" not in pages
 
 
-def test_a_clone_that_was_never_built_says_so_instead(tmp_path: Path) -> None:
+def test_a_clone_without_a_build_shows_how_to_build(tmp_path: Path) -> None:
     pages = by_path(load_pages(tmp_path / "nothing"))
     assert b"make dashboard" in pages["/"].content
     assert "/static/docs.js" in pages
@@ -51,7 +51,7 @@ def test_files_with_a_hash_in_their_name_are_kept_by_browsers_and_others_are_not
     assert pages["/"].cache == pages["/static/docs.js"].cache == "no-cache"
 
 
-def test_packed_content_is_the_same_content_and_the_same_bytes_every_time(built: Path) -> None:
+def test_compressed_content_is_the_same_bytes_every_time(built: Path) -> None:
     one, other = (by_path(load_pages(built))["/static/index-abcd1234.js"] for _ in range(2))
     assert gzip.decompress(one.compressed) == one.content == SCRIPT.encode()
     assert one.compressed == other.compressed
@@ -69,14 +69,16 @@ async def test_every_address_of_a_page_can_be_reloaded(house: InProcessServer) -
     assert (await house.http.get("/uix")).status_code == 404
 
 
-async def test_a_browser_that_has_a_page_is_not_sent_it_again(house: InProcessServer) -> None:
+async def test_a_cached_page_is_answered_with_304(house: InProcessServer) -> None:
     first = await house.http.get("/", headers=BARE)
     again = await house.http.get("/", headers={**BARE, "If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     assert "default-src 'self'" in again.headers["content-security-policy"]
 
 
-async def test_a_packed_page_goes_only_to_those_who_unpack(house: InProcessServer) -> None:
+async def test_a_compressed_page_is_sent_only_to_clients_that_accept_it(
+    house: InProcessServer,
+) -> None:
     plain = await house.http.get("/static/docs.js", headers={**BARE, "Accept-Encoding": "identity"})
     packed = await house.http.get("/static/docs.js", headers={**BARE, "Accept-Encoding": "gzip"})
     assert "content-encoding" not in plain.headers
@@ -88,7 +90,9 @@ async def test_a_packed_page_goes_only_to_those_who_unpack(house: InProcessServe
     assert head.content == b""
 
 
-async def test_the_pages_hold_no_inline_code_and_ask_nobody_else(house: InProcessServer) -> None:
+async def test_the_pages_have_no_inline_code_and_load_nothing_from_elsewhere(
+    house: InProcessServer,
+) -> None:
     for path in ("/", "/docs"):
         page = (await house.http.get(path, headers=BARE)).text
         assert "style=" not in page

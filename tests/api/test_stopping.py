@@ -33,7 +33,7 @@ async def _served(house: InProcessServer) -> AsyncIterator[tuple[EmbeddedServer,
 
 @pytest.mark.parametrize("path", ["/jobs", "/bundles?name=app.tar"])
 @pytest.mark.parametrize("part", [b"", b'{"name": '])
-async def test_who_has_not_sent_all_of_a_body_hears_that_nothing_was_done(
+async def test_a_client_with_an_incomplete_body_is_told_that_nothing_was_done(
     house: InProcessServer, path: str, part: bytes
 ) -> None:
     async with _served(house) as (server, port):
@@ -53,7 +53,7 @@ async def test_who_has_not_sent_all_of_a_body_hears_that_nothing_was_done(
     assert (await house.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_a_body_that_is_there_is_acted_on_though_the_server_stops(
+async def test_a_complete_request_is_served_while_the_server_stops(
     house: InProcessServer,
 ) -> None:
     house.parts.closing.set()

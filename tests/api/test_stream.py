@@ -14,7 +14,7 @@ def last_id(text: str) -> str:
     return re.findall(r"^id: (\S+)$", text, re.MULTILINE)[-1]
 
 
-async def test_the_stream_tells_every_change_as_it_happens(house: InProcessServer) -> None:
+async def test_the_stream_shows_every_change_as_it_happens(house: InProcessServer) -> None:
     async with StreamReader(house, "/stream") as tap:
         await tap.read_until("retry:")
         worker = await house.register("box")
@@ -77,7 +77,7 @@ async def test_a_reader_of_another_journal_is_told_to_start_afresh(house: InProc
     assert last_id(text).split(".")[0] != "999999"
 
 
-async def test_a_bad_place_is_refused(house: InProcessServer) -> None:
+async def test_an_invalid_last_event_id_is_refused(house: InProcessServer) -> None:
     for place in ("x", "1", "1.2.3", "-1.0"):
         answer = await house.http.get("/stream", headers={"Last-Event-ID": place})
         assert answer.status_code == 422
@@ -110,7 +110,7 @@ async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(
     await pieces.aclose()
 
 
-async def test_only_so_many_streams_are_open_and_leaving_frees_the_seat(
+async def test_the_number_of_open_streams_is_limited_and_leaving_frees_one(
     house: InProcessServer,
 ) -> None:
     server, _ = house.app._app.find("/stream")  # type: ignore[attr-defined]  # the directory's

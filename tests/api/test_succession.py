@@ -30,7 +30,7 @@ def watching(servers: Any, told: list[int]) -> Succession:
     return Succession(servers, lambda: told.append(servers.epoch), look_s=0.001)
 
 
-async def test_who_waits_is_told_that_another_leads_and_who_comes_then_waits_for_the_next() -> None:
+async def test_waiters_are_told_that_another_leads_and_later_ones_wait_for_the_next() -> None:
     servers, told = Servers(), []
     it = watching(servers, told)
     with it.watched():
@@ -42,9 +42,7 @@ async def test_who_waits_is_told_that_another_leads_and_who_comes_then_waits_for
     await it.stop()
 
 
-async def test_a_change_while_nobody_waited_is_known_to_the_next_and_does_not_send_it_away() -> (
-    None
-):
+async def test_a_change_of_leader_before_the_first_waiter_does_not_wake_it() -> None:
     servers, told = Servers(), []
     it = watching(servers, told)
     servers.elect("b")
@@ -56,7 +54,7 @@ async def test_a_change_while_nobody_waited_is_known_to_the_next_and_does_not_se
     await it.stop()
 
 
-async def test_it_looks_only_while_somebody_waits() -> None:
+async def test_the_leader_is_checked_only_while_somebody_waits() -> None:
     servers = Servers()
     it = watching(servers, [])
     await asyncio.sleep(0.02)

@@ -33,7 +33,7 @@ async def leased(house: InProcessServer, worker_id: str) -> list[dict[str, Any]]
     return orders
 
 
-async def test_a_python_task_is_kept_as_it_was_given(house: InProcessServer) -> None:
+async def test_a_python_task_is_stored_unchanged(house: InProcessServer) -> None:
     task = {"kind": "python", "entry": "shop.billing:Desk.invoice", "args": [2**70, {"a": None}]}
     view = await submitted(house, task=task)
     assert view["task"] == {**task, "kwargs": {}}
@@ -61,7 +61,7 @@ async def test_arguments_that_nest_too_deeply_are_refused(house: InProcessServer
     assert problem["errors"][0]["field"] == "task.body"
 
 
-async def test_an_http_task_is_kept_as_it_was_given(house: InProcessServer) -> None:
+async def test_an_http_task_is_stored_unchanged(house: InProcessServer) -> None:
     task = {
         "kind": "http",
         "url": "https://shop.example:8443/hooks?x=1",
@@ -90,7 +90,7 @@ async def test_an_http_task_is_kept_as_it_was_given(house: InProcessServer) -> N
         ({"url": "http://a", "timeout": 5}, "timeout"),
     ],
 )
-async def test_a_request_that_makes_no_sense_is_refused(
+async def test_an_invalid_http_task_is_refused(
     house: InProcessServer, task: dict[str, Any], hint: str
 ) -> None:
     problem = await refused(house, task={"kind": "http", **task})
@@ -109,7 +109,7 @@ async def test_a_job_without_a_task_runs_the_function_of_its_name(house: InProce
     assert order["payload"] == {"customer": 42}
 
 
-async def test_a_function_that_no_worker_has_parks_the_job_with_the_reason(
+async def test_a_job_of_a_function_that_no_worker_has_waits_with_that_reason(
     house: InProcessServer,
 ) -> None:
     await worker(house, "plain")

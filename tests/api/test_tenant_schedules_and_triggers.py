@@ -46,7 +46,7 @@ async def tenants_of(house: InProcessServer, told: dict[str, Any]) -> list[str]:
 
 
 @either
-async def test_what_a_tenants_token_makes_is_that_tenants(
+async def test_schedules_and_triggers_of_a_tenants_token_belong_to_its_tenant(
     house: InProcessServer, kind: str
 ) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
@@ -73,7 +73,7 @@ async def test_naming_another_tenant_is_refused(house: InProcessServer, kind: st
 
 
 @either
-async def test_it_stays_with_its_tenant_when_it_is_changed(
+async def test_a_changed_schedule_or_trigger_stays_with_its_tenant(
     house: InProcessServer, kind: str
 ) -> None:
     acme = await submitter(house, ACME)
@@ -87,7 +87,7 @@ async def test_it_stays_with_its_tenant_when_it_is_changed(
 
 
 @either
-async def test_a_deployment_retires_only_what_is_the_tenants(
+async def test_a_deployment_removes_only_items_of_its_tenant(
     house: InProcessServer, kind: str
 ) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
@@ -108,7 +108,7 @@ async def deploy(
     return done
 
 
-async def test_a_tenants_event_is_heard_by_its_own_triggers_only(house: InProcessServer) -> None:
+async def test_a_tenants_event_fires_only_its_own_triggers(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     for who in (acme, other):
         await make(house, "trigger", who)
@@ -117,7 +117,7 @@ async def test_a_tenants_event_is_heard_by_its_own_triggers_only(house: InProces
     assert await tenants_of(house, await send(house)) == [ACME, OTHER]
 
 
-async def test_the_same_event_of_two_tenants_is_not_the_same(house: InProcessServer) -> None:
+async def test_the_same_event_of_two_tenants_is_two_events(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     assert not (await send(house, other))["duplicate"]
     assert not (await send(house, acme))["duplicate"]
@@ -127,7 +127,7 @@ async def test_the_same_event_of_two_tenants_is_not_the_same(house: InProcessSer
     assert len((await house.ask("GET", "/events"))["items"]) == 2
 
 
-async def test_a_trigger_hears_of_jobs_of_its_own_tenant_only(house: InProcessServer) -> None:
+async def test_a_trigger_fires_for_jobs_of_its_own_tenant_only(house: InProcessServer) -> None:
     acme = await submitter(house, ACME)
     made = await make(house, "trigger", acme, event="rota.job.cancelled")
     for tenant in (OTHER, ACME):
@@ -138,7 +138,7 @@ async def test_a_trigger_hears_of_jobs_of_its_own_tenant_only(house: InProcessSe
     assert line["event_id"].startswith(job["job_id"])
 
 
-async def test_a_trial_shows_a_tenant_its_own_triggers(house: InProcessServer) -> None:
+async def test_a_preview_shows_a_tenant_its_own_triggers(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     mine, theirs = [await make(house, "trigger", who) for who in (acme, other)]
     trial: dict[str, Any] = {"event": UPLOAD}
@@ -148,7 +148,7 @@ async def test_a_trial_shows_a_tenant_its_own_triggers(house: InProcessServer) -
     await house.ask("POST", "/triggers/preview", trial, headers=acme, expect=404)
 
 
-async def test_a_calendar_is_everybodys_and_counts_for_a_tenant_what_is_its_own(
+async def test_a_calendar_belongs_to_no_tenant_and_counts_a_tenants_own_schedules(
     house: InProcessServer,
 ) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
@@ -161,7 +161,7 @@ async def test_a_calendar_is_everybodys_and_counts_for_a_tenant_what_is_its_own(
     await house.ask("DELETE", "/calendars/closed", headers=acme, expect=403)
 
 
-async def test_the_stream_tells_a_tenant_of_its_own_schedules_and_triggers(
+async def test_the_stream_shows_a_tenant_its_own_schedules_and_triggers(
     house: InProcessServer,
 ) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)

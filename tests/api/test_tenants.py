@@ -22,7 +22,7 @@ async def submit(house: InProcessServer, headers: dict[str, str], **fields: Any)
     return job
 
 
-async def test_what_a_tenants_token_submits_is_that_tenants(house: InProcessServer) -> None:
+async def test_jobs_of_a_tenants_token_belong_to_its_tenant(house: InProcessServer) -> None:
     acme = await submitter(house, ACME)
     assert (await submit(house, acme))["tenant"] == ACME
     assert (await submit(house, acme, tenant=ACME))["tenant"] == ACME
@@ -54,7 +54,7 @@ async def test_a_job_stays_with_its_tenant_when_it_is_changed(house: InProcessSe
         assert changed["tenant"] == ACME
 
 
-async def test_a_foreign_job_cannot_be_depended_on(house: InProcessServer) -> None:
+async def test_a_job_cannot_depend_on_one_of_another_tenant(house: InProcessServer) -> None:
     acme, other = await submitter(house, ACME), await submitter(house, OTHER)
     foreign, own = await submit(house, other), await submit(house, acme)
     unknown = "019a85c2-0000-7000-8000-000000000000"
@@ -89,7 +89,9 @@ async def test_lists_show_a_tenant_its_own(house: InProcessServer) -> None:
     assert (stats["jobs"]["failed"], stats["submitted_total"]) == (2, 2)
 
 
-async def test_a_page_of_executions_that_looked_far_enough_leads_on(house: InProcessServer) -> None:
+async def test_a_page_of_executions_that_reaches_its_search_limit_has_a_cursor(
+    house: InProcessServer,
+) -> None:
     house.limit(read_at_once=2, executions_at_once=2, executions_scanned_max=4)
     worker, acme = await house.register(), await submitter(house, ACME)
     mine = await house.start(worker, tenant=ACME)
@@ -117,7 +119,7 @@ async def test_a_graph_ends_where_another_tenant_begins(house: InProcessServer) 
     assert foreign["job_id"] not in str(graph)
 
 
-async def test_the_stream_tells_a_tenant_of_its_own_jobs_only(house: InProcessServer) -> None:
+async def test_the_stream_shows_a_tenant_its_own_jobs_only(house: InProcessServer) -> None:
     worker = await house.register()
     early = await house.submit(tenant=ACME, run_at="2100-01-01T00:00:00Z")
     acme = await submitter(house, ACME)
@@ -135,7 +137,7 @@ async def test_the_stream_tells_a_tenant_of_its_own_jobs_only(house: InProcessSe
     assert [one["status"] for one in told if one["id"] == early["job_id"]] == ["cancelled"]
 
 
-async def test_the_same_idempotency_key_is_another_one_for_each_tenant(
+async def test_idempotency_keys_are_separate_for_each_tenant(
     house: InProcessServer,
 ) -> None:
     made = []

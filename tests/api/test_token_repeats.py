@@ -61,7 +61,7 @@ class SlowBook(MemoryTokenStore):
         await super().add_token(token)
 
 
-async def test_repeats_that_come_at_once_make_one_token() -> None:
+async def test_parallel_repeats_create_one_token() -> None:
     store = MemoryStore()
     store.access = SlowBook(expected=5)
     async with open_server(store=store) as house, asyncio.timeout(20):
@@ -89,13 +89,15 @@ async def test_a_repeat_on_another_server_of_the_cell_gets_the_same_token(
     assert (answer["token_id"], answer["token"]) == (token.id, text)
 
 
-async def test_a_key_is_that_of_the_token_it_was_sent_with(house: InProcessServer) -> None:
+async def test_an_idempotency_key_belongs_to_the_token_it_was_sent_with(
+    house: InProcessServer,
+) -> None:
     first = await ask(house, "k")
     alice = await key(house, Role.ADMIN, name="alice")
     assert (await ask(house, "k", as_=alice))["token"] != first["token"]
 
 
-async def test_the_same_caller_is_known_however_it_writes_its_header(
+async def test_the_same_caller_is_recognised_however_it_writes_its_header(
     house: InProcessServer,
 ) -> None:
     first = await ask(house, "k")
@@ -103,7 +105,7 @@ async def test_the_same_caller_is_known_however_it_writes_its_header(
         assert await ask(house, "k", as_={"authorization": header}) == first
 
 
-async def test_who_comes_by_a_session_is_not_known_by_the_header_beside_it(
+async def test_a_session_takes_no_identity_from_an_invalid_header_beside_it(
     house: InProcessServer,
 ) -> None:
     for header in ("undefined", "Bearer"):
@@ -117,13 +119,13 @@ async def test_who_comes_by_a_session_is_not_known_by_the_header_beside_it(
         assert [one["created_by"] for one in made] == [f"alice-{header}", f"bob-{header}"]
 
 
-async def test_without_access_control_a_key_is_everybodys() -> None:
+async def test_keys_are_shared_without_access_control() -> None:
     async with open_server(no_auth=True) as house:
         first = await ask(house, "k")
         assert await ask(house, "k", as_=bearer("another")) == first
 
 
-async def test_who_has_the_store_alone_cannot_make_out_a_token(house: InProcessServer) -> None:
+async def test_the_store_alone_does_not_reveal_a_token(house: InProcessServer) -> None:
     first = await ask(house, "k")
     secret, of = house.parts.access.tokens.secret, first["token_id"]
     known = ("", ADMIN.digest.hex(), ADMIN.digest.decode("latin-1"), ADMIN.id, ADMIN.name)
@@ -132,7 +134,7 @@ async def test_who_has_the_store_alone_cannot_make_out_a_token(house: InProcessS
     assert TokenSeed(b"another cell's", TOKEN, "k").token_of(of) != first["token"]
 
 
-async def test_what_proves_a_caller_is_not_written_where_the_caller_is(
+async def test_the_text_of_a_caller_contains_no_credential(
     house: InProcessServer,
 ) -> None:
     found = house.parts.access.tokens.find(TOKEN)

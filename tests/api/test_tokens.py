@@ -39,7 +39,7 @@ async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_token_has_a_front_that_scanners_know_and_is_never_the_same() -> None:
+def test_a_token_has_a_prefix_that_scanners_know_and_is_always_new() -> None:
     minted = [mint_token() for _ in range(200)]
     assert all(re.fullmatch(r"rota_[0-9A-Za-z]{43}", one) for one in minted)
     assert len(set(minted)) == 200
@@ -59,7 +59,7 @@ async def test_a_token_is_shown_once_and_kept_as_a_hash(house: InProcessServer) 
     assert [one.digest for one in kept if one.id == answer["token_id"]] == [token_digest(text)]
 
 
-async def test_a_revoked_token_is_turned_away_and_said_so(house: InProcessServer) -> None:
+async def test_a_revoked_token_is_refused_with_that_reason(house: InProcessServer) -> None:
     answer = await made(house)
     path, headers = f"/tokens/{answer['token_id']}", bearer(answer["token"])
     for _ in range(2):
@@ -95,7 +95,7 @@ async def test_a_token_ends_when_it_was_said_to(house: InProcessServer) -> None:
         ({"role": "viewer", "token": "mine"}, "token"),
     ],
 )
-async def test_a_token_that_makes_no_sense_is_not_made(
+async def test_an_invalid_token_request_is_refused(
     house: InProcessServer, spec: dict[str, object], field: str
 ) -> None:
     answer = await house.ask("POST", "/tokens", spec, expect=422)
@@ -132,7 +132,9 @@ async def test_another_server_honours_a_change_within_a_second(house: InProcessS
     assert TOKEN_REFRESH_S <= 0.5
 
 
-async def test_a_token_made_elsewhere_a_moment_ago_is_good_at_once(house: InProcessServer) -> None:
+async def test_a_token_just_created_on_another_server_is_valid_at_once(
+    house: InProcessServer,
+) -> None:
     token = replace(ADMIN, id="fresh", digest=token_digest("fresh"))
     await house.store.access.add_token(token)
     assert house.parts.access.tokens.find("fresh") is None
@@ -158,7 +160,9 @@ class AwayBook(MemoryTokenStore):
         return await super().revision()
 
 
-async def test_while_the_store_is_away_the_known_tokens_stay_good(house: InProcessServer) -> None:
+async def test_known_tokens_stay_valid_while_the_store_is_unavailable(
+    house: InProcessServer,
+) -> None:
     book = AwayBook()
     await book.add_token(ADMIN)
     roster = TokenCache(book, house.engine.clock, ApiLimits(token_refresh_s=0.01))
@@ -178,7 +182,7 @@ async def test_while_the_store_is_away_the_known_tokens_stay_good(house: InProce
         await roster.stop()
 
 
-async def test_a_session_is_that_of_its_token_on_every_server(house: InProcessServer) -> None:
+async def test_a_session_is_valid_on_every_server(house: InProcessServer) -> None:
     headers = await key(house, Role.VIEWER, tenant="acme")
     browser = await cookie(house, headers)
     assert (await house.http.get("/jobs", headers=browser)).status_code == 200
@@ -214,7 +218,7 @@ async def test_a_session_does_not_prolong_itself(house: InProcessServer) -> None
     assert "set-cookie" not in again.headers
 
 
-async def test_a_session_of_another_cell_is_worth_nothing(house: InProcessServer) -> None:
+async def test_a_session_of_another_cell_is_refused(house: InProcessServer) -> None:
     stranger = MemoryTokenStore()
     await stranger.add_token(ADMIN)
     roster = TokenCache(stranger, house.engine.clock)
@@ -223,7 +227,7 @@ async def test_a_session_of_another_cell_is_worth_nothing(house: InProcessServer
     assert read_session(house.parts.access.tokens, open_session(roster, ADMIN, now), now) is None
 
 
-async def test_an_open_stream_breaks_off_when_its_token_is_revoked(house: InProcessServer) -> None:
+async def test_an_open_stream_ends_when_its_token_is_revoked(house: InProcessServer) -> None:
     headers = await key(house, Role.VIEWER, name="v")
     async with StreamReader(house, "/stream", headers) as tap:
         await tap.read_until("retry")
@@ -231,7 +235,7 @@ async def test_an_open_stream_breaks_off_when_its_token_is_revoked(house: InProc
         await asyncio.wait_for(asyncio.shield(tap._task), 20)
 
 
-async def test_who_does_not_administer_sees_no_tokens(house: InProcessServer) -> None:
+async def test_only_an_admin_sees_tokens(house: InProcessServer) -> None:
     for path in ("/tokens", "/audit"):
         headers = await key(house, Role.OPERATOR, name=path)
         answer = await house.ask("GET", path, headers=headers, expect=403)

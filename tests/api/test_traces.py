@@ -103,7 +103,7 @@ async def test_a_job_is_traced_from_its_caller_to_its_end() -> None:
         assert whole.resource.attributes["service.instance.id"] == "node-a"
 
 
-async def test_a_retry_links_to_the_run_before_it() -> None:
+async def test_a_retry_links_to_the_execution_before_it() -> None:
     async with traced() as one:
         await one.submit(**RETRIED)
         worker_id = await one.house.register()
@@ -117,7 +117,7 @@ async def test_a_retry_links_to_the_run_before_it() -> None:
         assert len(await one.spans("job j")) == 1
 
 
-async def test_a_job_links_to_what_it_waited_for() -> None:
+async def test_a_job_links_to_its_dependencies() -> None:
     async with traced() as one:
         upstream = await one.submit("up")
         other = {"traceparent": GIVEN["traceparent"].replace(TRACE, "1" * 32)}
@@ -131,7 +131,7 @@ async def test_a_job_links_to_what_it_waited_for() -> None:
         assert f"{down.links[0].context.trace_id:032x}" == TRACE
 
 
-async def test_a_job_that_a_person_starts_over_has_a_span_for_each_life() -> None:
+async def test_a_manually_retried_job_has_a_span_for_each_retry() -> None:
     async with traced() as one:
         job = await one.submit()
         worker_id = await one.house.register()
@@ -166,7 +166,7 @@ async def test_a_job_that_never_ran_is_traced_too() -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"traceparent": f"00-{TRACE}-{CALLER}-00"}])
-async def test_what_is_not_sampled_makes_no_spans(headers: dict[str, str]) -> None:
+async def test_an_unsampled_trace_has_no_spans(headers: dict[str, str]) -> None:
     async with traced(sampler=lambda _: False) as one:
         await one.submit(headers=headers)
         given = await one.run(await one.house.register())
@@ -174,14 +174,14 @@ async def test_what_is_not_sampled_makes_no_spans(headers: dict[str, str]) -> No
         assert await one.spans() == []
 
 
-async def test_a_traceparent_that_makes_no_sense_is_passed_over() -> None:
+async def test_an_invalid_traceparent_is_ignored() -> None:
     async with traced() as one:
         await one.submit(headers={"traceparent": "nonsense"})
         await one.run(await one.house.register())
         assert ids(await one.span("job j"))[2] is None
 
 
-async def test_without_tracing_the_caller_s_trace_reaches_the_job_as_it_came(
+async def test_the_callers_trace_reaches_the_job_unchanged_without_tracing(
     house: InProcessServer,
 ) -> None:
     worker_id = await house.register()
@@ -202,7 +202,7 @@ async def test_a_patched_job_stays_in_its_trace(house: InProcessServer) -> None:
     assert order["traceparent"] == GIVEN["traceparent"]
 
 
-async def test_a_trace_comes_through_a_follower_and_through_a_time_without_a_leader() -> None:
+async def test_a_trace_passes_a_follower_and_a_time_without_a_leader() -> None:
     body = {"name": "j", "task": NOOP}
     async with a_cell(ttl_ms=1_000) as cell:
         leader, follower = await cell.pair()
@@ -216,7 +216,7 @@ async def test_a_trace_comes_through_a_follower_and_through_a_time_without_a_lea
         assert order["traceparent"] == GIVEN["traceparent"]
 
 
-async def test_the_leader_follows_its_journal_by_itself() -> None:
+async def test_the_leader_exports_traces_from_its_journal() -> None:
     async with traced() as one:
         one._follower.start()
         try:

@@ -25,7 +25,7 @@ async def test_a_worker_registers_and_is_shown(house: InProcessServer) -> None:
     assert worker["resources"]["gpu"]["capacity"] == 0.5
 
 
-async def test_a_lease_hands_out_work_with_all_that_is_needed_to_run_it(
+async def test_an_order_has_all_that_is_needed_to_run_the_job(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -41,7 +41,7 @@ async def test_a_lease_hands_out_work_with_all_that_is_needed_to_run_it(
     assert shown["resources"]["cpu"]["used"] == 1
 
 
-async def test_a_worker_that_can_hold_more_is_given_short_jobs_ahead(
+async def test_a_worker_with_spare_places_gets_short_jobs_prefetched(
     house: InProcessServer,
 ) -> None:
     worker = await house.register(cpu=1)
@@ -63,7 +63,9 @@ async def test_a_worker_that_can_hold_more_is_given_short_jobs_ahead(
     assert tries["items"][1]["behind"] == first["execution_id"]
 
 
-async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: InProcessServer) -> None:
+async def test_a_waiting_poll_is_answered_as_soon_as_there_is_an_order(
+    house: InProcessServer,
+) -> None:
     worker = await house.register()
     waiting = asyncio.create_task(house.lease(worker, wait="5s"))
     await asyncio.sleep(0)
@@ -71,7 +73,7 @@ async def test_a_waiting_lease_is_answered_as_soon_as_there_is_work(house: InPro
     assert len((await waiting)["executions"]) == 1
 
 
-async def test_a_patient_lease_takes_its_reports_at_once_and_waits_for_work(
+async def test_a_patient_poll_reports_at_once_and_waits_for_orders(
     house: InProcessServer,
 ) -> None:
     worker, waiting = await _held_with_a_report(house)
@@ -80,7 +82,7 @@ async def test_a_patient_lease_takes_its_reports_at_once_and_waits_for_work(
     assert (await house.ask("GET", f"/workers/{worker}"))["resources"]["cpu"]["used"] == 1
 
 
-async def test_a_shutdown_ends_a_patient_lease_whose_reports_were_heard(
+async def test_a_shutdown_ends_a_patient_poll_whose_reports_were_taken(
     house: InProcessServer,
 ) -> None:
     _, waiting = await _held_with_a_report(house)
@@ -107,7 +109,7 @@ async def _has_succeeded(house: InProcessServer, job_id: str) -> bool:
     return bool(job["status"] == "succeeded")
 
 
-async def test_a_lease_reports_what_ended_and_names_what_was_refused(
+async def test_a_poll_reports_completions_and_names_refused_ones(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -125,7 +127,7 @@ async def test_a_lease_reports_what_ended_and_names_what_was_refused(
     assert (job["status"], job["result"]) == ("succeeded", [1])
 
 
-async def test_a_worker_that_hangs_up_gets_no_work(house: InProcessServer) -> None:
+async def test_a_worker_that_disconnects_gets_no_orders(house: InProcessServer) -> None:
     worker = await house.register()
     left, watching = asyncio.Event(), asyncio.Event()
     sent: list[Any] = []
@@ -159,7 +161,7 @@ async def test_a_worker_that_hangs_up_gets_no_work(house: InProcessServer) -> No
     assert (await house.ask("GET", f"/jobs/{job['job_id']}"))["status"] == "queued"
 
 
-async def test_a_shutdown_ends_waiting_leases_and_keeps_no_report_back(
+async def test_a_shutdown_ends_waiting_polls_and_drops_no_report(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -178,7 +180,7 @@ async def test_a_shutdown_ends_waiting_leases_and_keeps_no_report_back(
     assert int(late.headers["retry-after"]) >= 1
 
 
-async def test_the_wait_is_capped_at_a_third_of_the_lease() -> None:
+async def test_a_polls_wait_is_at_most_a_third_of_the_lease() -> None:
     async with open_server(timing=Timing(lease_ttl_ms=150)) as house:
         worker = await house.register()
         answer = await asyncio.wait_for(house.lease(worker, wait="1h"), 5)
@@ -218,7 +220,7 @@ async def test_a_heartbeats_usage_is_shown(house: InProcessServer) -> None:
     assert 'rota_worker_usage{kind="cpu"} 1.5' in metrics
 
 
-async def test_a_draining_worker_gets_nothing_and_a_removed_one_loses_its_work(
+async def test_a_draining_worker_gets_no_orders_and_a_removed_one_loses_its_executions(
     house: InProcessServer,
 ) -> None:
     worker = await house.register()
@@ -233,7 +235,7 @@ async def test_a_draining_worker_gets_nothing_and_a_removed_one_loses_its_work(
     assert job["losses"] == 1
 
 
-async def test_a_drained_worker_is_put_back_to_work(house: InProcessServer) -> None:
+async def test_a_drained_worker_can_be_resumed(house: InProcessServer) -> None:
     worker = await house.register()
     await house.ask("POST", f"/workers/{worker}/drain", expect=200)
     await house.submit()
