@@ -1,4 +1,4 @@
-"""Whichever comes first: the answer, or the end of whoever wants it."""
+"""The result of work, or the first future that cancels it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.api.cancel_on_disconnect import first_of
 
 
 class Work:
-    """Takes until it is told its answer, and knows how it ended."""
+    """Work that waits for its result, and knows how it ended."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()

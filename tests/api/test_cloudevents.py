@@ -1,4 +1,4 @@
-"""Reading CloudEvents: whatever is sent is an event or a problem, never a fault."""
+"""Parsing of CloudEvents: whatever is sent is an event or a problem, never a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was sent becomes what the core keeps."""
+"""Conversion of submitted jobs, and the ids of batches and keys."""
 
 from __future__ import annotations
 

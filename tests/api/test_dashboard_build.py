@@ -1,4 +1,4 @@
-"""The dashboard's build: when it is due, what it does without Node.js, and that it says so."""
+"""Build of the dashboard: when it is due, and what it does without Node.js."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools import build_dashboard
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A project with sources, and nothing built from them: the program goes by where it lies."""
+    """Makes a project with sources, and nothing built from them."""
     (tmp_path / "dashboard" / "src").mkdir(parents=True)
     (tmp_path / "dashboard" / "src" / "main.tsx").write_text("export {};")
     (tmp_path / "tools").mkdir()
@@ -29,7 +29,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def build_by_hand(project: ModuleType) -> None:
-    """What a build leaves."""
+    """Writes what a build writes."""
     project.TARGET.mkdir(parents=True, exist_ok=True)
     (project.TARGET / "index.html").write_text("<!doctype html>")
     project.STAMP.write_text(project.fingerprint() + "\n")

@@ -1,4 +1,4 @@
-"""Provokes each English sentence of msgspec that Rota reads, so that a new wording is noticed."""
+"""Provokes each error text of msgspec that the parser reads, so that a new wording is noticed."""
 
 from __future__ import annotations
 

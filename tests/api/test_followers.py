@@ -1,4 +1,4 @@
-"""Servers that do not lead: what they answer themselves, and what they pass on to the leader."""
+"""Followers: what they answer themselves, and what they forward to the leader."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_a_poll_stays_with_the_next_leader() -> None:
         await until(lambda: third.engine.standing().address == leader.url)
         poll = third.lease(await third.register())
         await leader.polled()
-        succession = third.parts.forwarder._succession
+        succession = third.deps.forwarder._succession
         await succession.stop()  # as if all its looks came late
         await leader.crash()
         await second.polled()
@@ -108,7 +108,7 @@ async def test_a_poll_stays_with_the_next_leader() -> None:
 
 
 async def test_a_leader_that_is_frozen_does_not_hold_a_call_that_may_be_repeated() -> None:
-    async with a_cell(SILENT_TTL_MS) as cell, a_silent_leader(cell) as heard:
+    async with a_cell(SILENT_TTL_MS) as cell, silent_leader(cell) as heard:
         follower = await cell.start("b")
         asking = asyncio.create_task(follower.ask("GET", "/queues", expect=200))
         keyed = {"Idempotency-Key": "once"}
@@ -122,8 +122,8 @@ async def test_a_leader_that_is_frozen_does_not_hold_a_call_that_may_be_repeated
 
 
 @asynccontextmanager
-async def a_silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
-    """One that holds the seat, takes calls and says nothing; answers what it heard."""
+async def silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
+    """Starts a leader that accepts requests and answers nothing; yields what it received."""
     heard: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -131,13 +131,13 @@ async def a_silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
         await reader.read()
         writer.close()
 
-    door = await asyncio.start_server(listen, "127.0.0.1", 0)
-    port = door.sockets[0].getsockname()[1]
+    listener = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
     await cell.store.ledger.claim("ghost", None, f"http://127.0.0.1:{port}")
     try:
         yield heard
     finally:
-        door.close()
+        listener.close()
 
 
 async def test_an_unanswered_write_without_a_key_is_not_sent_again() -> None:
@@ -170,7 +170,7 @@ async def test_a_submission_that_the_leader_did_not_answer_is_accepted_once() ->
 
 
 async def test_a_submission_with_a_key_may_be_sent_to_two_servers_at_once() -> None:
-    """As our clients do when one server does not answer: their keys say when they were made."""
+    """Our clients do so when one server does not answer: their keys contain their time."""
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         leader.store.ledger.shut()
@@ -189,7 +189,7 @@ async def test_a_submission_with_a_key_may_be_sent_to_two_servers_at_once() -> N
 
 
 async def test_only_the_first_submission_waits_for_a_leader_that_accepts_nothing() -> None:
-    async with a_cell() as cell, a_silent_leader(cell) as heard:
+    async with a_cell() as cell, silent_leader(cell) as heard:
         follower = await cell.start("f")
         await follower.submit()
         await follower.submit()
@@ -221,7 +221,7 @@ async def test_a_leader_that_no_other_server_reaches_steps_down() -> None:
         leader, follower = await cell.pair()
         third = await cell.start("third")
         for other in (follower, third):
-            await until(lambda other=other: other.company.reach.met == leader.engine.epoch)
+            await until(lambda other=other: other.cluster.reach.met == leader.engine.epoch)
         leader.go_deaf()
         await until(lambda: not leader.engine.ready)
         await until(lambda: follower.engine.ready or third.engine.ready)
@@ -231,8 +231,8 @@ async def test_a_leader_that_one_server_reaches_continues_to_lead() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         await cell.start("third")
-        await follower.company.membership.report_unreachable(leader.engine.epoch)
-        await leader.company.membership.check_reachability()
+        await follower.cluster.membership.report_unreachable(leader.engine.epoch)
+        await leader.cluster.membership.check_reachability()
         await follower.submit()
         assert leader.engine.ready
 
@@ -240,7 +240,7 @@ async def test_a_leader_that_one_server_reaches_continues_to_lead() -> None:
 async def test_a_stopping_server_does_not_wait_for_a_new_leader() -> None:
     async with a_cell() as cell:
         leader, _ = await cell.pair()
-        leader.parts.closing.set()
+        leader.deps.closing.set()
         await leader.engine.stop()
         keyed = {"Idempotency-Key": "once"}
         async with asyncio.timeout(FORWARD_PATIENCE_MS / 1000 / 2):
@@ -343,8 +343,8 @@ async def test_leader_and_follower_are_ready_and_show_their_role() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         assert (await leader.ask("GET", "/readyz", expect=200))["role"] == "leader"
-        told = await follower.ask("GET", "/readyz", expect=200)
-        assert (told["role"], told["detail"]) == ("follower", "a leads")
+        shown = await follower.ask("GET", "/readyz", expect=200)
+        assert (shown["role"], shown["detail"]) == ("follower", "a leads")
 
 
 async def test_every_server_shows_the_same_cluster() -> None:
@@ -352,7 +352,7 @@ async def test_every_server_shows_the_same_cluster() -> None:
         leader, follower = await cell.pair()
         await leader.submit()
         for server in (leader, follower):
-            await server.parts.membership.announce()  # type: ignore[union-attr]
+            await server.deps.membership.announce()  # type: ignore[union-attr]
         views = [await server.ask("GET", "/cluster", expect=200) for server in cell.servers]
         for view in views:
             assert (view["leader"], view["durability"], view["warnings"]) == ("a", "single", [])
@@ -365,9 +365,9 @@ async def test_a_follower_does_not_expose_the_cells_metrics() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         await follower.submit()
-        told, others = [(await one.http.get("/metrics")).text for one in (leader, follower)]
-        assert "rota_jobs_submitted_total 1.0" in told
-        assert "rota_leader 1.0" in told
+        shown, others = [(await one.http.get("/metrics")).text for one in (leader, follower)]
+        assert "rota_jobs_submitted_total 1.0" in shown
+        assert "rota_leader 1.0" in shown
         for name in ("rota_jobs_submitted_total", "rota_jobs{", "rota_workers", "rota_fold_lag"):
             assert name not in others
         assert "rota_leader 0.0" in others

@@ -1,4 +1,4 @@
-"""While nobody leads: what is accepted all the same, what it looks like, and what becomes of it."""
+"""Submissions while no server leads: what is accepted, how it is shown, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ JOB = {"name": "j", "task": NOOP}
 
 
 async def nobody_leads(cell: Cell, *nodes: str) -> list[Server]:
-    """Servers of which none can have the seat."""
+    """Starts servers of which none can lead."""
     return [await cell.start(node, leads=False) for node in nodes]
 
 
 async def somebody_leads(server: Server) -> None:
-    """From now on it can."""
+    """Lets a server lead from now on."""
     server.store.ledger.may_claim = True
     await until(lambda: server.engine.ready)
 
 
 async def key_used(server: Server, key: str, **fields: Any) -> Any:
-    """A submission under a key."""
+    """Submits a job with a key."""
     return await server.http.post("/jobs", json=JOB | fields, headers={"Idempotency-Key": key})
 
 
@@ -159,7 +159,7 @@ async def test_a_key_that_a_leader_answered_before_is_not_taken_again() -> None:
 
 
 class LateCatalog:
-    """The catalog of a server that something overtakes between its two looks for a key."""
+    """Query store of a server whose key is used between its two lookups."""
 
     def __init__(self, server: Server, meanwhile: Callable[[], Awaitable[None]]) -> None:
         self._catalog = server.store.catalog
@@ -167,7 +167,7 @@ class LateCatalog:
         self._looks = 0
 
     async def key(self, key: str) -> KeyRecord | None:
-        """What a leader answered to it."""
+        """Returns what a leader answered to the key."""
         self._looks += 1
         if self._looks == 2:
             await self._meanwhile()
@@ -189,8 +189,8 @@ async def test_ids_answered_without_a_leader_exist_whatever_the_last_leader_acce
             await first
 
         late = LateCatalog(one, another_server_answers_then_the_leader)
-        mailbox = LeaderlessInbox(stand_in(one.store, catalog=late), one.clock)
-        app = create_app(replace(one.parts, leaderless_inbox=mailbox))
+        inbox = LeaderlessInbox(stand_in(one.store, catalog=late), one.clock)
+        app = create_app(replace(one.deps, leaderless_inbox=inbox))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(
             transport=transport, base_url=one.url, headers=one.http.headers
@@ -260,8 +260,8 @@ async def test_no_job_is_accepted_below_the_required_durability() -> None:
         assert any("gives single" in one for one in (await one.ask("GET", "/cluster"))["warnings"])
 
 
-async def reign_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -> None:
-    """Its memory is thrown away; something happens before it leads once more."""
+async def lead_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -> None:
+    """Reloads the scheduler; `meanwhile` happens before it leads again."""
     ledger = server.store.ledger
     ledger.is_away, ledger.may_claim = True, False
     assert (await server.http.post("/jobs", json=JOB)).status_code != 201
@@ -272,16 +272,16 @@ async def reign_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -
 
 
 async def alone(server: Server) -> None:
-    """It leads, has seen that nobody else is there, and would know a new key for one."""
+    """Waits until the server leads, has seen no other server, and recognises a new key."""
     await until(lambda: server.engine.ready)
-    assert server.company.membership is not None
-    await server.company.membership.check_reachability()
-    assert server.company.membership.is_alone
+    assert server.cluster.membership is not None
+    await server.cluster.membership.check_reachability()
+    assert server.cluster.membership.is_alone
     await until(lambda: server.engine.is_new_key("never used"))
 
 
 async def test_a_server_that_leads_again_alone_knows_the_key_it_answered() -> None:
-    """The promise was still on its way into the store when the inbox was gone through."""
+    """The entry was still on its way into the store when the inbox was read."""
     async with a_cell(durable_inbox_look_s_min=60) as cell:
         server = await cell.start("a")
         await alone(server)
@@ -299,7 +299,7 @@ async def test_a_server_that_leads_again_alone_knows_the_key_it_answered() -> No
             promise.append(asyncio.create_task(key_used(server, "k")))
             await arrived.wait()
 
-        await reign_again(server, promised)
+        await lead_again(server, promised)
         await alone(server)
         may_go.set()
         first = (await promise[0]).json()
@@ -329,8 +329,8 @@ async def test_a_leader_knows_the_key_answered_by_a_stopped_server_before_it_tak
         server.store.ledger.inner = stand_in(inner, take_inbox=slowly)
         await somebody_leads(server)
         await until(lambda: takes > 1)
-        assert server.company.membership is not None
-        await server.company.membership.check_reachability()
+        assert server.cluster.membership is not None
+        await server.cluster.membership.check_reachability()
         await asyncio.sleep(0.05)  # in which the keys in the tables are read
         assert (await key_used(server, "k")).json()["job_id"] == first
         may_go.set()
@@ -341,9 +341,9 @@ async def test_a_new_leader_checks_again_whether_it_is_alone() -> None:
     async with a_cell() as cell:
         server = await cell.start("a")
         await alone(server)
-        assert server.company.membership is not None
-        await reign_again(server, lambda: asyncio.sleep(0))
-        assert not server.company.membership.is_alone
+        assert server.cluster.membership is not None
+        await lead_again(server, lambda: asyncio.sleep(0))
+        assert not server.cluster.membership.is_alone
         await alone(server)
 
 
@@ -355,8 +355,8 @@ async def test_a_new_server_answers_no_key_before_a_lone_leader_has_seen_it() ->
         other = await cell.start("b")
         assert (await key_used(other, mint_key())).json()["reason"] == "leaderless", "at once"
         first = asyncio.create_task(key_used(other, "k"))
-        assert leader.company.membership is not None
-        await until(lambda: not leader.company.membership.is_alone)
+        assert leader.cluster.membership is not None
+        await until(lambda: not leader.cluster.membership.is_alone)
         assert not first.done()
         leader.store.ledger.shut()
         promised = (await first).json()
@@ -377,7 +377,7 @@ async def test_a_server_with_an_inbox_and_no_membership_does_not_count_as_alone(
             return await look(key)
 
         cell.store.catalog.key_at_once = noted  # type: ignore[method-assign]
-        await look_up_key(server.parts, "k", waits=False)
+        await look_up_key(server.deps, "k", waits=False)
         assert looked_for == []
-        await look_up_key(replace(server.parts, membership=None), "k", waits=False)
+        await look_up_key(replace(server.deps, membership=None), "k", waits=False)
         assert looked_for == ["k"]

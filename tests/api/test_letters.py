@@ -1,4 +1,4 @@
-"""A worker's answer is ready before it may leave, and leaves before the rest is done."""
+"""Answers to a worker's poll are encoded before they are durable, and sent as soon as they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stand_in import stand_in
 
 
 class Counter:
-    """A connection that keeps what is posted."""
+    """Connection that keeps what is posted."""
 
     def __init__(self, head: bytes = b"HTTP/1.1 200 OK\r\n") -> None:
         self.posted: list[bytes] = []
@@ -31,18 +31,18 @@ class Counter:
         self.posted.append(answer)
 
 
-def letter_to(house: InProcessServer, counter: Counter) -> Letter:
+def letter_to(server: InProcessServer, counter: Counter) -> Letter:
     scope: dict[str, Any] = {}
     note_line(scope, weakref.ref(counter))
-    return Letter(house.parts, scope)
+    return Letter(server.deps, scope)
 
 
 ANSWER = PollAnswer(poll_id=PollId(1))
 
 
-async def test_a_posted_answer_equals_the_usual_answer(house: InProcessServer) -> None:
+async def test_a_posted_answer_equals_the_usual_answer(server: InProcessServer) -> None:
     counter = Counter()
-    letter = letter_to(house, counter)
+    letter = letter_to(server, counter)
     letter.write(ANSWER)
     assert not counter.posted
     letter.post(ANSWER)
@@ -50,16 +50,16 @@ async def test_a_posted_answer_equals_the_usual_answer(house: InProcessServer) -
     assert body == letter.text_of(ANSWER)
     posted = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
     assert int(posted.pop("content-length")) == len(body)
-    worker = await house.register()
-    usual = await house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "0s"})
+    worker = await server.register()
+    usual = await server.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "0s"})
     assert usual.status_code == 200
     assert posted == {name: value for name, value in usual.headers.items() if name in posted}
     assert set(usual.headers) - set(posted) == {"content-length"}
 
 
-async def test_only_an_encoded_answer_is_posted(house: InProcessServer) -> None:
+async def test_only_an_encoded_answer_is_posted(server: InProcessServer) -> None:
     counter = Counter()
-    letter = letter_to(house, counter)
+    letter = letter_to(server, counter)
     letter.post(ANSWER)
     letter.write(ANSWER)
     letter.post(PollAnswer(poll_id=PollId(1)))
@@ -67,12 +67,12 @@ async def test_only_an_encoded_answer_is_posted(house: InProcessServer) -> None:
 
 
 async def test_an_answer_that_cannot_be_posted_goes_through_the_framework(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
     closing, large = Counter(head=b""), Counter()
     for counter, limit in ((closing, 1_000_000), (large, 10)):
-        house.limit(answer_piece_bytes=limit)
-        letter = letter_to(house, counter)
+        server.limit(answer_piece_bytes=limit)
+        letter = letter_to(server, counter)
         letter.write(ANSWER)
         letter.post(ANSWER)
         assert not counter.posted
@@ -80,10 +80,10 @@ async def test_an_answer_that_cannot_be_posted_goes_through_the_framework(
 
 
 async def test_a_closed_connection_is_not_kept_alive_by_its_request(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
     counter = Counter()
-    letter = letter_to(house, counter)
+    letter = letter_to(server, counter)
     letter.write(ANSWER)
     del counter
     gc.collect()
@@ -99,8 +99,8 @@ async def test_a_waiting_worker_with_an_older_registration_gets_409() -> None:
         await append(*record)
 
     store.ledger = stand_in(store.ledger, append=slowly)
-    async with open_server(store=store) as house:
-        worker = await house.register()
+    async with open_server(store=store) as server:
+        worker = await server.register()
 
         def connected(app: ASGIApp) -> ASGIApp:
             async def call(scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,11 +109,11 @@ async def test_a_waiting_worker_with_an_older_registration_gets_409() -> None:
 
             return call
 
-        house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
-        lease = house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "5s"})
+        server.http._transport.app = connected(server.app)  # type: ignore[attr-defined]  # in place of sockets
+        lease = server.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "5s"})
         waiting = asyncio.create_task(lease)
         await asyncio.sleep(0.05)
-        await house.register(worker_id=worker)
+        await server.register(worker_id=worker)
         assert (await waiting).status_code == 409
         assert not counter.posted, "it was told that all is well"
 
@@ -128,26 +128,26 @@ async def test_a_posted_answer_arrives_before_the_call_has_returned() -> None:
         await append(*record)
 
     store.ledger = stand_in(store.ledger, append=slowly)
-    async with open_server(store=store) as house:
-        worker = await house.register()
-        told: list[int] = []
+    async with open_server(store=store) as server:
+        worker = await server.register()
+        shown: list[int] = []
 
         def connected(app: ASGIApp) -> ASGIApp:
             async def call(scope: Scope, receive: Receive, send: Send) -> None:
                 note_line(scope, weakref.ref(counter))
 
                 async def noted(message: Any) -> None:
-                    told.append(len(counter.posted))
+                    shown.append(len(counter.posted))
                     await send(message)
 
                 await app(scope, receive, noted if scope["path"].endswith("/lease") else send)
 
             return call
 
-        house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
-        waiting = asyncio.create_task(house.lease(worker, wait="5s"))
+        server.http._transport.app = connected(server.app)  # type: ignore[attr-defined]  # in place of sockets
+        waiting = asyncio.create_task(server.lease(worker, wait="5s"))
         await asyncio.sleep(0.05)
-        await house.submit()
+        await server.submit()
         (order,) = (await waiting)["executions"]
         assert order["execution_id"].encode() in counter.posted[0]
-        assert told == [1, 1]
+        assert shown == [1, 1]

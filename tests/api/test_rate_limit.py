@@ -72,40 +72,40 @@ def test_addresses_of_one_machine_are_one_group() -> None:
 
 async def test_an_address_that_guesses_has_to_wait_and_a_valid_token_still_works() -> None:
     free = limits.WRONG_TOKENS_FREE
-    async with open_server(limits=ApiLimits(token_refresh_soon_s=0)) as house:
+    async with open_server(limits=ApiLimits(token_refresh_soon_s=0)) as server:
         answers = [
-            await house.http.get("/jobs", headers=bearer(f"guess {number}"))
+            await server.http.get("/jobs", headers=bearer(f"guess {number}"))
             for number in range(free + 2)
         ]
         assert [one.status_code for one in answers] == [401] * free + [429] * 2
         assert answers[-1].headers["retry-after"] == "1"
         assert answers[-1].json()["type"].endswith(":too_many_tries")
-        assert (await house.http.get("/jobs")).status_code == 200
-        nobody = await house.http.get("/jobs", headers={"Authorization": ""})
+        assert (await server.http.get("/jobs")).status_code == 200
+        nobody = await server.http.get("/jobs", headers={"Authorization": ""})
         assert nobody.status_code == 401
 
 
 async def test_a_token_over_its_rate_limit_gets_429() -> None:
     throttle = Throttle(by_token=RateLimiter(Rate(3, 60_000)))
-    async with open_server(throttle=throttle) as house:
-        statuses = [(await house.http.get("/queues")).status_code for _ in range(4)]
+    async with open_server(throttle=throttle) as server:
+        statuses = [(await server.http.get("/queues")).status_code for _ in range(4)]
         assert statuses == [200, 200, 200, 429]
-        refused = await house.http.post("/jobs", json={})
+        refused = await server.http.post("/jobs", json={})
         assert refused.json()["type"].endswith(":rate_limited")
         assert 1 <= int(refused.headers["retry-after"]) <= 20
-        await house.parts.audit.flush()
-        assert await house.store.access.audit(AuditQuery()) == [], "a flood leaves no entries"
-        assert (await house.http.get("/healthz")).status_code == 200
-        beat = await house.http.post("/workers/x/heartbeat", json={})
+        await server.deps.audit.flush()
+        assert await server.store.access.audit(AuditQuery()) == [], "a flood leaves no entries"
+        assert (await server.http.get("/healthz")).status_code == 200
+        beat = await server.http.post("/workers/x/heartbeat", json={})
         assert beat.status_code == 404, "what workers send is not counted"
 
 
 async def test_an_address_over_its_rate_limit_gets_429() -> None:
     throttle = Throttle(by_address=RateLimiter(Rate(2, 60_000)))
-    async with open_server(throttle=throttle) as house:
+    async with open_server(throttle=throttle) as server:
         for _ in range(5):
-            assert (await house.http.get("/queues")).status_code == 200
-        house.http._transport.client = ("10.0.0.7", 5)  # type: ignore[attr-defined]
-        statuses = [(await house.http.get("/healthz")).status_code for _ in range(3)]
+            assert (await server.http.get("/queues")).status_code == 200
+        server.http._transport.client = ("10.0.0.7", 5)  # type: ignore[attr-defined]
+        statuses = [(await server.http.get("/healthz")).status_code for _ in range(3)]
         assert statuses == [200, 200, 429]
         assert TOKEN

@@ -1,4 +1,4 @@
-"""Calls are found by their paths as the framework's own routes would find them."""
+"""Operations are found by their paths as Starlette's own routes would find them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATHS = list(dict.fromkeys(operation.path for operation in OPERATIONS))
 
 
 class Named:
-    """A call that does nothing."""
+    """Application that does nothing."""
 
     def __init__(self, path: str) -> None:
         self.path = path

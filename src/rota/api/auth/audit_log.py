@@ -1,4 +1,4 @@
-"""The audit log: collects who changed what, and writes it in batches off the request's path."""
+"""Audit log: collects who changed what, and writes it in batches off the request's path."""
 
 from __future__ import annotations
 

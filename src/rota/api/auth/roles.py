@@ -1,4 +1,5 @@
-"""RBAC: each call names the permission it asks for, and each permission the roles that have it."""
+"""RBAC: each operation names the permission it needs, and each permission the roles that have
+it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token cache: all tokens in memory, refreshed when the store's revision changes."""
+"""Token cache: all tokens in memory, refreshed when the store's revision changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""All operations of the API, in the order of the OpenAPI document; each is declared at its
-function."""
+"""Operations of the API, in the order of the OpenAPI document; each is declared at its function."""
 
 from __future__ import annotations
 
