@@ -88,7 +88,7 @@ class TestCell:
     async def restart_as(self, name: str) -> None:
         """The same server and jobs, with another name for the cell."""
         await self.listening.stop()
-        self.listening.app = create_cell_app(replace(self.house.parts, cell=name))
+        self.listening.app = create_cell_app(replace(self.house.deps, cell=name))
         await self.listening.start()
 
 
@@ -105,7 +105,7 @@ class TestFleet:
     async def add_cell(self, name: str, called: str | None = None) -> TestCell:
         """A cell that listens; `called` is what its server says it is."""
         house = await self._stack.enter_async_context(open_server())
-        parts = replace(house.parts, cell=name if called is None else called)
+        parts = replace(house.deps, cell=name if called is None else called)
         app = create_cell_app(parts)
         house.http._transport = httpx2.ASGITransport(app=app)
         listening = await self._listen(app)
