@@ -34,9 +34,11 @@ class BackfillTime:
 
     __slots__ = ("_fleet", "_kept", "_known", "_reservations", "free", "longest")
 
-    def __init__(self, fleet: Fleet, places: Mapping[WorkerId, Reservation], now: Instant) -> None:
+    def __init__(
+        self, fleet: Fleet, reservations: Mapping[WorkerId, Reservation], now: Instant
+    ) -> None:
         self._fleet = fleet
-        self._reservations = places
+        self._reservations = reservations
         self._kept: list[tuple[int, Millis]] = []
         """(classes, how long they may run) where somebody has a place."""
         self._known: dict[int, bool] | None = None
@@ -47,19 +49,19 @@ class BackfillTime:
                 self._look_at(worker, now)
             return
         self._known, self.longest = {}, NEVER
-        for worker_id in places:
+        for worker_id in reservations:
             if worker_id in fleet.open:
                 self._look_at(fleet.open[worker_id], now)
 
     def _look_at(self, worker: WorkerEntry, now: Instant) -> None:
-        fleet, place = self._fleet, self._reservations.get(worker.worker.id)
+        fleet, reservation = self._fleet, self._reservations.get(worker.worker.id)
         fitting = fleet.fitting(worker)
-        if place is None:
+        if reservation is None:
             self.free |= fitting
         else:
-            self.free |= fitting & fleet.fitting_into(worker.machine, place.left)
-            self._kept.append((fitting, place.at - now))
-            self.longest = max(self.longest, place.at - now)
+            self.free |= fitting & fleet.fitting_into(worker.machine, reservation.left)
+            self._kept.append((fitting, reservation.at - now))
+            self.longest = max(self.longest, reservation.at - now)
 
     def time_for(self, job_class: JobClass) -> Millis:
         """How long a job of the class may run where it fits."""
@@ -106,29 +108,33 @@ class BackfillScan:
     def next(self) -> Candidate | None:
         """The next job to start; None: nothing more can start now."""
         t = self._t
-        fleet, lines = t.fleet, t.ready_queue
+        fleet, ready_queue = t.fleet, t.ready_queue
         for worker_id, job_id in t.being_preempted.items():
             found = self._preempting_candidate(worker_id, job_id)
             if found is not None:
                 return found
-        first, head = lines.order.first, lines.head
+        first, head = ready_queue.order.first, ready_queue.head
         while fleet.open:
             # To take bits out of so long a number costs more than to see that there are none.
-            rest = ready = lines.ready
-            hopes = fleet.placeable_classes() & ready
-            if out := t.blocked_classes | self.unplaceable:
-                hopes &= ~out
-            if not hopes:
+            candidates = ready = ready_queue.ready
+            placeable = fleet.placeable_classes() & ready
+            if excluded := t.blocked_classes | self.unplaceable:
+                placeable &= ~excluded
+            if not placeable:
                 return None
-            if out := t.blocked_classes | self.behind_reservations | self._left_out:
-                rest = ready & ~out
-            line = first(rest, head)
-            if line is not None and not line.bit & hopes and self._may_be_passed(line):
-                rest &= hopes
-                line = first(rest, head)
-            if line is None:
-                return self._behind(hopes)
-            found = self._try_head(line, hopes, rest)
+            if excluded := t.blocked_classes | self.behind_reservations | self._left_out:
+                candidates = ready & ~excluded
+            class_queue = first(candidates, head)
+            if (
+                class_queue is not None
+                and not class_queue.bit & placeable
+                and self._may_be_passed(class_queue)
+            ):
+                candidates &= placeable
+                class_queue = first(candidates, head)
+            if class_queue is None:
+                return self._behind(placeable)
+            found = self._try_head(class_queue, placeable, candidates)
             if found is not None:
                 return found
             self._pass_over()
@@ -146,47 +152,51 @@ class BackfillScan:
         del self._t.being_preempted[worker_id]
         return Candidate(job, worker)
 
-    def _try_head(self, line: ClassQueue, hopes: int, rest: int) -> Candidate | None:
+    def _try_head(
+        self, class_queue: ClassQueue, placeable: int, candidates: int
+    ) -> Candidate | None:
         """The head of the line goes if it fits; if not, a place is kept for it."""
-        t, job_class = self._t, line.job_class
-        head = line.first or t.ready_queue.head(line)
-        if hopes & job_class.bit:
+        t, job_class = self._t, class_queue.job_class
+        head = class_queue.first or t.ready_queue.head(class_queue)
+        if placeable & job_class.bit:
             job = t.jobs.get(head[2])  # none: a mark
-            may, picky = None, job_class.has_preference
+            admits, has_preference = None, job_class.has_preference
             if self.reservations.nearby & job_class.bit:
-                may = self._admits(job_class, 0 if job is None else job.estimate)
+                admits = self._admits(job_class, 0 if job is None else job.estimate)
             worker = (
-                pick_worker(t, line, self._now, may) if picky else t.fleet.choose(job_class, may)
+                pick_worker(t, class_queue, self._now, admits)
+                if has_preference
+                else t.fleet.choose(job_class, admits)
             )
             if worker is not None and job is not None:
-                is_plain = may is None and not picky and not t.being_preempted
-                return Candidate(job, worker, rest if is_plain else 0)
+                is_plain = admits is None and not has_preference and not t.being_preempted
+                return Candidate(job, worker, candidates if is_plain else 0)
             if worker is not None:
                 # It goes first, and the store is asked for it: whoever else went now overtook it.
                 t.ready_queue.note_empty(head)
                 self._left_out = -1
                 self.behind_reservations = 0
                 return None
-            if picky and t.affinity.waits_until(job_class, self._now) is not None:
+            if has_preference and t.affinity.waits_until(job_class, self._now) is not None:
                 self._left_out |= job_class.bit  # it has room, but would rather wait
                 return None
             # Where places are kept, whoever is hoped for decides for whom the next one is.
-            if may is None and not picky and not self.reservations.by_worker:
+            if admits is None and not has_preference and not self.reservations.by_worker:
                 t.fleet.mark_unplaceable(job_class.bit)
             self.unplaceable |= job_class.bit
-        self._hold_back(line, head)
+        self._hold_back(class_queue, head)
         return None
 
-    def _may_be_passed(self, line: ClassQueue) -> bool:
+    def _may_be_passed(self, class_queue: ClassQueue) -> bool:
         """Whether nothing is kept for the head yet: in a large fleet room for it comes soon."""
         if not self._may_wait:
             return self._is_greedy
-        if line.job_class.needs.copies > 1:
+        if class_queue.job_class.needs.copies > 1:
             return False
-        head = self._t.ready_queue.head(line)
-        if line.stuck != head:
-            line.stuck, line.stuck_since = head, self._now
-        return self._now < line.stuck_since + RESERVE_AFTER_MS
+        head = self._t.ready_queue.head(class_queue)
+        if class_queue.stuck != head:
+            class_queue.stuck, class_queue.stuck_since = head, self._now
+        return self._now < class_queue.stuck_since + RESERVE_AFTER_MS
 
     def _pass_over(self) -> None:
         """Where no open worker has room for anybody, who would be tried in vain is passed at once.
@@ -198,27 +208,29 @@ class BackfillScan:
             return
         if self.reservations.nearby or self.reservations.by_worker:
             return
-        hopes = (
+        placeable = (
             t.fleet.placeable_classes()
             & t.ready_queue.ready
             & ~(t.blocked_classes | self.unplaceable)
         )
-        passed, is_hopeless_met = 0, False
-        for line in self._in_order(
+        passed, is_unplaceable_met = 0, False
+        for class_queue in self._in_order(
             t.ready_queue.ready & ~(t.blocked_classes | self.behind_reservations | self._left_out)
         ):
-            if passed == hopes:
+            if passed == placeable:
                 break
-            if not line.bit & hopes:
+            if not class_queue.bit & placeable:
                 # Of those who are not hoped for only the first is looked at, each time anew.
-                if not is_hopeless_met and not self._may_be_passed(line):
+                if not is_unplaceable_met and not self._may_be_passed(class_queue):
                     break
-                is_hopeless_met = True
-            elif not line.bit & passed:
-                is_there = bool(t.fleet.machines_for(line.job_class).machine_classes)
-                if line.job_class.has_preference or (is_there and not self._may_be_passed(line)):
+                is_unplaceable_met = True
+            elif not class_queue.bit & passed:
+                has_machines = bool(t.fleet.machines_for(class_queue.job_class).machine_classes)
+                if class_queue.job_class.has_preference or (
+                    has_machines and not self._may_be_passed(class_queue)
+                ):
                     break
-                passed |= line.bit
+                passed |= class_queue.bit
         # Where many are not to be passed it breaks off again and again, each time after all those
         # before: then it costs more than to try each.
         self._walks = self._walks - 1 if passed.bit_count() >= PASSED_MIN else 0
@@ -231,20 +243,20 @@ class BackfillScan:
 
         Nobody may start or be seated meanwhile.
         """
-        for parties in self._t.ready_queue.order.in_turn(mask):
-            if len(parties) > 1:
+        for accounts in self._t.ready_queue.order.in_turn(mask):
+            if len(accounts) > 1:
                 return
-            bits = mask & parties[0].ready
-            for _, key, _, line in parties[0].heads:
-                if line.bit & bits:
-                    if line.first is not key:
+            bits = mask & accounts[0].ready
+            for _, key, _, class_queue in accounts[0].heads:
+                if class_queue.bit & bits:
+                    if class_queue.first is not key:
                         return
-                    yield line
+                    yield class_queue
 
-    def _hold_back(self, line: ClassQueue, head: OrderKey) -> None:
-        job_class, backfill = line.job_class, self._t.policy.backfill
+    def _hold_back(self, class_queue: ClassQueue, head: OrderKey) -> None:
+        job_class, backfill = class_queue.job_class, self._t.policy.backfill
         machines = self._t.fleet.machines_for(job_class)
-        if not machines.machine_classes or self._may_be_passed(line):
+        if not machines.machine_classes or self._may_be_passed(class_queue):
             self._left_out |= job_class.bit  # it waits for a worker that is not there, or is passed
         elif backfill is BackfillKind.NONE:
             self._left_out |= machines.rivals
@@ -255,78 +267,84 @@ class BackfillScan:
 
     # Those behind
 
-    def _behind(self, hopes: int) -> Candidate | None:
+    def _behind(self, placeable: int) -> Candidate | None:
         """The best of the jobs that may pass, of whoever goes first among those who have one."""
-        t, mask, limits = self._t, hopes & self.behind_reservations, self._time_left()
-        for parties in islice(t.ready_queue.order.in_turn(mask), ACCOUNTS_TRIED):
-            found = [one for party in parties if (one := self._pick(party, mask, limits))]
+        t, mask, limits = self._t, placeable & self.behind_reservations, self._time_left()
+        for accounts in islice(t.ready_queue.order.in_turn(mask), ACCOUNTS_TRIED):
+            found = [one for account in accounts if (one := self._pick(account, mask, limits))]
             if found:
-                _, key, _, line = min(found)
+                _, key, _, class_queue = min(found)
                 job = t.jobs[key[2]]
-                worker = self._worker_for(line, key, job.estimate)
+                worker = self._worker_for(class_queue, key, job.estimate)
                 if worker is not None:
                     return Candidate(job, worker)
-                self.unplaceable |= line.bit  # it would rather wait for another worker
-                return self._behind(hopes & ~line.bit)
+                self.unplaceable |= class_queue.bit  # it would rather wait for another worker
+                return self._behind(placeable & ~class_queue.bit)
         self.unplaceable |= mask  # nor will a later one: room and time only shrink
         return None
 
     def _time_left(self) -> BackfillTime:
         return BackfillTime(self._t.fleet, self.reservations.by_worker, self._now)
 
-    def _pick(self, party: Account, mask: int, limits: BackfillTime) -> QueueHead | None:
+    def _pick(self, account: Account, mask: int, limits: BackfillTime) -> QueueHead | None:
         """The party's first job, or its shortest, that is no longer than its class may be."""
-        lines = self._t.ready_queue
+        ready_queue = self._t.ready_queue
         if self._t.policy.candidates is CandidateKind.SHORTEST:
-            return party.shortest(mask, limits, lines.shortest)
+            return account.shortest(mask, limits, ready_queue.shortest)
         best: QueueHead | None = None
-        for seat in list(party.heads):
-            line = seat[3]
-            if best is not None and best[:2] < seat[:2]:
+        for head in list(account.heads):
+            class_queue = head[3]
+            if best is not None and best[:2] < head[:2]:
                 break
-            if line.bit & mask & party.ready:
-                key = self._first_within(line, limits.time_for(line.job_class))
-                found = None if key is None else (line.rank, key, line.number, line)
+            if class_queue.bit & mask & account.ready:
+                key = self._first_within(class_queue, limits.time_for(class_queue.job_class))
+                found = (
+                    None
+                    if key is None
+                    else (class_queue.rank, key, class_queue.number, class_queue)
+                )
                 if found is not None and (best is None or found[:2] < best[:2]):
                     best = found
         return best
 
-    def _first_within(self, line: ClassQueue, limit: Millis) -> OrderKey | None:
+    def _first_within(self, class_queue: ClassQueue, limit: Millis) -> OrderKey | None:
         """The first job in memory that is no longer than this."""
         t = self._t
-        if limit >= NEVER or not line.is_mixed:
-            head = t.ready_queue.head(line)
-            return head if line.estimate <= limit and not is_spill_marker(head) else None
+        if limit >= NEVER or not class_queue.is_mixed:
+            head = t.ready_queue.head(class_queue)
+            return head if class_queue.estimate <= limit and not is_spill_marker(head) else None
         short = (
             entry
-            for entry in islice(line.jobs.in_order(), BACKFILL_LOOK)
+            for entry in islice(class_queue.jobs.in_order(), BACKFILL_LOOK)
             if not is_spill_marker(entry)
-            and t.ready_queue.is_current(entry, line)
+            and t.ready_queue.is_current(entry, class_queue)
             and t.jobs[entry[2]].estimate <= limit
         )
         return next(short, None)
 
-    def _worker_for(self, line: ClassQueue, key: OrderKey, estimate: Millis) -> WorkerEntry | None:
+    def _worker_for(
+        self, class_queue: ClassQueue, key: OrderKey, estimate: Millis
+    ) -> WorkerEntry | None:
         """The best worker where a job of this length is in nobody's way."""
-        job_class = line.job_class
+        job_class = class_queue.job_class
         admits = self._admits(job_class, estimate)
         if job_class.has_preference:
-            return pick_worker(self._t, line, self._now, admits, key)
+            return pick_worker(self._t, class_queue, self._now, admits, key)
         worker = self._t.fleet.choose(job_class, admits)
         assert worker is not None, "a job that may start has a worker where it may"
         return worker
 
     def _admits(self, job_class: JobClass, estimate: Millis) -> WorkerFilter:
-        places, needs, now = self.reservations.by_worker, job_class.needs.resources, self._now
+        reservations, needs, now = self.reservations.by_worker, job_class.needs.resources, self._now
 
         def admits(worker: WorkerEntry) -> bool:
-            place = places.get(worker.worker.id)
-            return place is None or place.admits(needs, estimate, now)
+            reservation = reservations.get(worker.worker.id)
+            return reservation is None or reservation.admits(needs, estimate, now)
 
         return admits
 
     def note_started(self, candidate: Candidate, job_class: JobClass) -> None:
         """The candidate has its worker: what is reserved there has less to spare."""
-        place = self.reservations.by_worker.get(candidate.worker.worker.id)
-        if place is not None:
-            place.take(job_class.needs.resources, candidate.job.estimate, self._now)
+        reservation = self.reservations.by_worker.get(candidate.worker.worker.id)
+        if reservation is not None:
+            reservation.take(job_class.needs.resources, candidate.job.estimate, self._now)

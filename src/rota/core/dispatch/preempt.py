@@ -37,8 +37,8 @@ def preempt(t: SchedulerState, now: Instant) -> None:
     if best is not None:
         _, worker, victims = best
         t.being_preempted[worker.worker.id] = job.id
-        for cell in victims:
-            request_stop(t, cell, Stop.PREEMPT, now)
+        for entry in victims:
+            request_stop(t, entry, Stop.PREEMPT, now)
         stop_gangs_of(t, victims, now)
 
 
@@ -50,8 +50,8 @@ def _first(t: SchedulerState) -> JobEntry | None:
     """
     passed = t.blocked_classes
     for _ in range(PREEMPT_LOOK):
-        line = t.ready_queue.first(~passed)
-        head = None if line is None else t.ready_queue.head(line)
+        class_queue = t.ready_queue.first(~passed)
+        head = None if class_queue is None else t.ready_queue.head(class_queue)
         if head is None or is_spill_marker(head):
             return None
         job = t.jobs[head[2]]
@@ -90,18 +90,18 @@ def _victims(
 ) -> list[ExecutionEntry] | None:
     """The fewest executions whose end makes room, the youngest first; None: none would do."""
     needs, ceiling = job.spec.terms.needs.resources, job.spec.terms.priority - gap
-    weak = [
+    candidates = [
         t.executions[execution_id]
         for execution_id in worker.held
         if execution_id in t.preemptible and _priority(t, execution_id) <= ceiling
     ]
-    weak.sort(key=lambda cell: (-cell.since, cell.execution.id))
-    for cell in weak:  # one alone is the least that can be
-        if fits(needs, _free_without(worker, [cell])):
-            return [cell]
+    candidates.sort(key=lambda entry: (-entry.since, entry.execution.id))
+    for entry in candidates:  # one alone is the least that can be
+        if fits(needs, _free_without(worker, [entry])):
+            return [entry]
     chosen: list[ExecutionEntry] = []
-    for cell in weak:
-        chosen.append(cell)
+    for entry in candidates:
+        chosen.append(entry)
         if fits(needs, _free_without(worker, chosen)):
             return _fewest(worker, needs, chosen)
     return None
@@ -112,20 +112,20 @@ def _fewest(
 ) -> list[ExecutionEntry]:
     """Without those that need not go after all, the oldest first."""
     kept = chosen
-    for cell in reversed(chosen):
-        rest = [one for one in kept if one is not cell]
+    for entry in reversed(chosen):
+        rest = [one for one in kept if one is not entry]
         if fits(needs, _free_without(worker, rest)):
             kept = rest
     return kept
 
 
-def _free_without(worker: WorkerEntry, without: list[ExecutionEntry]) -> Resources:
-    room = worker.free
-    for cell in without:
-        room = plus(room, worker.held[cell.execution.id])
-    return room
+def _free_without(worker: WorkerEntry, entries: list[ExecutionEntry]) -> Resources:
+    free = worker.free
+    for entry in entries:
+        free = plus(free, worker.held[entry.execution.id])
+    return free
 
 
 def _priority(t: SchedulerState, execution_id: ExecutionId) -> int:
-    cell = t.executions[execution_id]
-    return t.jobs[cell.execution.job_id].spec.terms.priority
+    entry = t.executions[execution_id]
+    return t.jobs[entry.execution.job_id].spec.terms.priority

@@ -66,18 +66,18 @@ class Prefetcher:
             worker_id = next(iter(spare))
             worker = t.fleet.workers[worker_id]
             job = self._job_for(worker)
-            place = None if job is None else self._take_slot(worker, job)
+            slot = None if job is None else self._take_slot(worker, job)
             del spare[worker_id]
-            if job is not None and place is not None:
-                return PrefetchChoice(job, worker, place)
+            if job is not None and slot is not None:
+                return PrefetchChoice(job, worker, slot)
         return None
 
-    def note_given(self, choice: PrefetchChoice, cell: ExecutionEntry) -> None:
+    def note_given(self, choice: PrefetchChoice, entry: ExecutionEntry) -> None:
         """It is its worker's now, the last at its place."""
-        terms, place = choice.job.spec.terms, choice.slot
+        terms, slot = choice.job.spec.terms, choice.slot
         length = self._length(terms)
         grown = PrefetchSlot(
-            place.work + length, place.orders + 1, cell.execution.id, terms.needs.resources
+            slot.work + length, slot.orders + 1, entry.execution.id, terms.needs.resources
         )
         heappush(self._slots[choice.worker.worker.id], grown)
 
@@ -86,19 +86,19 @@ class Prefetcher:
         t = self._t
         if worker.worker.id in t.being_preempted or not t.fleet.is_online(worker.worker.id):
             return None
-        line = t.ready_queue.first(t.fleet.able(worker.machine) & ~t.blocked_classes)
+        class_queue = t.ready_queue.first(t.fleet.able(worker.machine) & ~t.blocked_classes)
         if (
-            line is None
-            or line.job_class.has_preference
-            or line.job_class.needs.affinity is not None
+            class_queue is None
+            or class_queue.job_class.has_preference
+            or class_queue.job_class.needs.affinity is not None
         ):
             return None
-        head = t.ready_queue.head(line)
+        head = t.ready_queue.head(class_queue)
         if is_spill_marker(head):
             t.ready_queue.note_empty(head)  # it is next: the store is asked for it
             return None
         job = t.jobs[head[2]]
-        if not self._may_wait_there(job) or t.fleet.choose(line.job_class) is not None:
+        if not self._may_wait_there(job) or t.fleet.choose(class_queue.job_class) is not None:
             return None
         return job
 
@@ -113,42 +113,42 @@ class Prefetcher:
 
     def _take_slot(self, worker: WorkerEntry, job: JobEntry) -> PrefetchSlot | None:
         """The place with the least to do that is large enough; it is the caller's."""
-        places = self._slots.get(worker.worker.id)
-        if places is None:
-            places = self._slots[worker.worker.id] = self._slots_of(worker)
+        slots = self._slots.get(worker.worker.id)
+        if slots is None:
+            slots = self._slots[worker.worker.id] = self._slots_of(worker)
         small: list[PrefetchSlot] = []
         found: PrefetchSlot | None = None
-        while places and found is None:
-            place = heappop(places)
-            if fits(job.spec.terms.needs.resources, place.free):
-                found = place
+        while slots and found is None:
+            slot = heappop(slots)
+            if fits(job.spec.terms.needs.resources, slot.free):
+                found = slot
             else:
-                small.append(place)
-        for place in small:
-            heappush(places, place)
+                small.append(slot)
+        for slot in small:
+            heappush(slots, slot)
         if found is None or found.work > PREFETCH_MS or found.orders >= PREFETCH_CHAIN:
             return None
         return found
 
     def _slots_of(self, worker: WorkerEntry) -> list[PrefetchSlot]:
         t = self._t
-        places = []
-        for execution_id, room in worker.held.items():
-            cell = t.executions[execution_id]
-            if not worker.is_prefetched(cell.execution):
-                work = self._work_left(cell)
+        slots = []
+        for execution_id, free in worker.held.items():
+            entry = t.executions[execution_id]
+            if not worker.is_prefetched(entry.execution):
+                work = self._work_left(entry)
                 if work is not None:
-                    places.append(
-                        self._with_prefetched(worker, PrefetchSlot(work, 0, execution_id, room))
+                    slots.append(
+                        self._with_prefetched(worker, PrefetchSlot(work, 0, execution_id, free))
                     )
-        heapify(places)
-        return places
+        heapify(slots)
+        return slots
 
-    def _work_left(self, cell: ExecutionEntry) -> Millis | None:
+    def _work_left(self, entry: ExecutionEntry) -> Millis | None:
         """How long it takes, if it will be over soon."""
-        job = self._t.jobs[cell.execution.job_id]
-        is_late = self._now - cell.since > SHORT_MS
-        if is_late or cell.execution.stop is not None or job.spec.group is not None:
+        job = self._t.jobs[entry.execution.job_id]
+        is_late = self._now - entry.since > SHORT_MS
+        if is_late or entry.execution.stop is not None or job.spec.group is not None:
             return None
         return self._t.runtime_estimates.short_runtime(job.spec.terms)
 
@@ -157,11 +157,11 @@ class Prefetcher:
         length = self._t.runtime_estimates.short_runtime(terms)
         return SHORT_MS if length is None else length
 
-    def _with_prefetched(self, worker: WorkerEntry, place: PrefetchSlot) -> PrefetchSlot:
+    def _with_prefetched(self, worker: WorkerEntry, slot: PrefetchSlot) -> PrefetchSlot:
         t = self._t
-        while place.last in worker.prefetched:
-            prefetched_id, room = worker.prefetched[place.last]
+        while slot.last in worker.prefetched:
+            prefetched_id, free = worker.prefetched[slot.last]
             terms = t.jobs[t.executions[prefetched_id].execution.job_id].spec.terms
             length = self._length(terms)
-            place = PrefetchSlot(place.work + length, place.orders + 1, prefetched_id, room)
-        return place
+            slot = PrefetchSlot(slot.work + length, slot.orders + 1, prefetched_id, free)
+        return slot

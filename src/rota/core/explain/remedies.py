@@ -73,24 +73,24 @@ def remedies(
     t: SchedulerState, job_id: JobId, causes: Sequence[Cause], now: Instant
 ) -> tuple[Remedy, ...]:
     """For each cause that somebody, or time, could lift: how."""
-    cell = t.jobs.get(job_id)
-    if cell is None:
+    job = t.jobs.get(job_id)
+    if job is None:
         return ()
     found: list[Remedy] = []
     for cause in causes:
-        ask = _FINDERS.get(cause.code)
-        if ask is not None:
-            found.extend(ask(t, cell, cause, now))
+        find = _FINDERS.get(cause.code)
+        if find is not None:
+            found.extend(find(t, job, cause, now))
     return tuple(found)
 
 
-def _with_spec(cell: JobEntry, spec: Spec) -> tuple[AnyInput, ...]:
-    return (Update(job_id=cell.id, spec=spec),)
+def _with_spec(job: JobEntry, spec: Spec) -> tuple[AnyInput, ...]:
+    return (Update(job_id=job.id, spec=spec),)
 
 
-def _with_resources(cell: JobEntry, resources: Resources) -> tuple[AnyInput, ...]:
-    needs = replace(cell.spec.terms.needs, resources=resources)
-    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+def _with_resources(job: JobEntry, resources: Resources) -> tuple[AnyInput, ...]:
+    needs = replace(job.spec.terms.needs, resources=resources)
+    return _with_spec(job, replace(job.spec, terms=replace(job.spec.terms, needs=needs)))
 
 
 def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
@@ -109,30 +109,28 @@ def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInp
 # Times, jobs, people
 
 
-def _time(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    change = _with_spec(cell, replace(cell.spec, run_at=now))
+def _time(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    change = _with_spec(job, replace(job.spec, run_at=now))
     text = "if it did not have to wait for its time"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _upstream(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _upstream(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     jobs = [one["job_id"] for one in cause.figures["jobs"]]
     count = cause.figures["waiting_for"]
     who = f"job {jobs[0]}" if count == 1 else f"these {count} jobs"
-    change = _with_spec(cell, replace(cell.spec, dependencies=()))
+    change = _with_spec(job, replace(job.spec, dependencies=()))
     yield Remedy(cause.code, f"if {who} ended as it waits for", {"jobs": jobs}, change)
 
 
-def _resume(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _resume(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, paused=False),)
     yield Remedy(cause.code, f"if queue {name} were resumed", {"queue": name}, change)
 
 
-def _more_at_once(
-    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
-) -> Iterator[Remedy]:
-    queue = t.queues[cell.spec.terms.queue]
+def _more_at_once(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    queue = t.queues[job.spec.terms.queue]
     name, most = queue.queue.name, cause.figures["max_workers"] + 1
     first = islice(queue.runs, EXPLAINED_MAX)
     holders = [t.executions[execution_id].execution.job_id for execution_id in first]
@@ -142,14 +140,14 @@ def _more_at_once(
     yield Remedy(cause.code, f"{text} or it might run {most} at once", figures, change)
 
 
-def _token(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _token(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, cleared=("rate_limit",)),)
     text = f"if queue {name} had no rate limit; else when it allows the next start"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _key_holder(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _key_holder(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     holders, key = cause.figures["holders"], cause.figures["key"]
     one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
     execution = t.jobs[holders[0]].life.execution_id
@@ -159,7 +157,7 @@ def _key_holder(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -
     yield Remedy(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
 
 
-def _quota(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _quota(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     figures = cause.figures
     tenant = t.tenants.entries[figures["tenant"]]
     needed = figures["running"] + 1 if "running" in figures else figures["used"] + figures["asked"]
@@ -173,15 +171,15 @@ def _quota(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Ite
     yield Remedy(cause.code, text, {"quota": needed, "jobs": jobs}, change)
 
 
-def _cell_cap(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _cell_cap(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     most = cause.figures["max_running"] + 1
     change = (SetPolicy(policy=replace(t.policy, max_running=most)),)
     text = f"if the cell might run {most} at once, or one ended"
     yield Remedy(cause.code, text, {"max_running": most}, change)
 
 
-def _worker(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    terms = cell.spec.terms
+def _worker(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    terms = job.spec.terms
     new = _worker_for(terms.needs)
     asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
     asked += [f"capability {one}" for one in new.capabilities]
@@ -201,8 +199,8 @@ def _worker_for(needs: Needs) -> Register:
     )
 
 
-def _come_back(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    terms = cell.spec.terms
+def _come_back(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    terms = job.spec.terms
     able = [
         one.worker
         for one in t.fleet.workers.values()
@@ -225,46 +223,46 @@ def _come_back(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) ->
 
 
 def _smaller_request(
-    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
 ) -> Iterator[Remedy]:
     """The nearest worker that would do if it asked for less of one thing."""
-    terms = cell.spec.terms
+    terms = job.spec.terms
     best: tuple[float, Shortfall, WorkerEntry] | None = None
     for worker in t.fleet.online_first():
         reasons = infeasible_reasons(terms.queue, terms.needs, worker.machine)
-        lack = reasons[0] if len(reasons) == 1 else None
-        if isinstance(lack, Shortfall) and lack.there > 0:
-            over = lack.asked / lack.there
-            if best is None or over < best[0]:
-                best = (over, lack, worker)
+        shortfall = reasons[0] if len(reasons) == 1 else None
+        if isinstance(shortfall, Shortfall) and shortfall.there > 0:
+            ratio = shortfall.asked / shortfall.there
+            if best is None or ratio < best[0]:
+                best = (ratio, shortfall, worker)
     if best is not None:
-        _, lack, worker = best
-        text = f"if it asked for no more than {amount_text(lack.kind, lack.there)}"
+        _, shortfall, worker = best
+        text = f"if it asked for no more than {amount_text(shortfall.kind, shortfall.there)}"
         figures = {
-            "kind": lack.kind,
-            "at_most": plain_amount(lack.kind, lack.there),
+            "kind": shortfall.kind,
+            "at_most": plain_amount(shortfall.kind, shortfall.there),
             "worker_id": worker.worker.id,
         }
-        less = _less(terms.needs.resources, lack.kind, lack.asked - lack.there)
-        yield Remedy(cause.code, text, figures, _with_resources(cell, less))
-    wish = affinity_alternative(t, cell)
-    if wish is not None:
-        text, other = wish
-        yield Remedy(cause.code, text, {"worker_id": other[0]}, _with_affinity(cell, other[1]))
-    yield from _worker(t, cell, cause, now)
+        less = _less(terms.needs.resources, shortfall.kind, shortfall.asked - shortfall.there)
+        yield Remedy(cause.code, text, figures, _with_resources(job, less))
+    alternative = affinity_alternative(t, job)
+    if alternative is not None:
+        text, other = alternative
+        yield Remedy(cause.code, text, {"worker_id": other[0]}, _with_affinity(job, other[1]))
+    yield from _worker(t, job, cause, now)
 
 
-def _with_affinity(cell: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
-    needs = replace(cell.spec.terms.needs, affinity=affinity)
-    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+def _with_affinity(job: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
+    needs = replace(job.spec.terms.needs, affinity=affinity)
+    return _with_spec(job, replace(job.spec, terms=replace(job.spec.terms, needs=needs)))
 
 
-def _anywhere(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    affinity, worker_id = cell.spec.terms.needs.affinity, cause.figures["instead"]
+def _anywhere(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    affinity, worker_id = job.spec.terms.needs.affinity, cause.figures["instead"]
     text = f"if it did not wait for what it prefers: worker {worker_id} has room"
     figures = {"worker_id": worker_id, "until": cause.figures["at"]}
-    patient = replace(affinity or Affinity(), wait_ms=0)
-    yield Remedy(cause.code, text, figures, _with_affinity(cell, patient))
+    without_wait = replace(affinity or Affinity(), wait_ms=0)
+    yield Remedy(cause.code, text, figures, _with_affinity(job, without_wait))
 
 
 def _less(resources: Resources, kind: str, by: int) -> Resources:
@@ -276,10 +274,10 @@ def _less(resources: Resources, kind: str, by: int) -> Resources:
 
 
 def _free_capacity(
-    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
 ) -> Iterator[Remedy]:
     """Less of what is short, or the soonest end that makes room."""
-    terms = cell.spec.terms
+    terms = job.spec.terms
     needs = terms.needs.resources
     able = [
         worker
@@ -289,15 +287,15 @@ def _free_capacity(
     ]
     smaller = _nearest_fit(able, needs)
     if smaller is not None:
-        lack, worker = smaller
-        short = lack.asked - lack.there
-        text = f"with {amount_text(lack.kind, short)} less it would fit on worker"
+        shortfall, worker = smaller
+        short = shortfall.asked - shortfall.there
+        text = f"with {amount_text(shortfall.kind, short)} less it would fit on worker"
         figures = {
-            "kind": lack.kind,
-            "less": plain_amount(lack.kind, short),
+            "kind": shortfall.kind,
+            "less": plain_amount(shortfall.kind, short),
             "worker_id": worker.worker.id,
         }
-        change = _with_resources(cell, _less(needs, lack.kind, short))
+        change = _with_resources(job, _less(needs, shortfall.kind, short))
         yield Remedy(cause.code, f"{text} {worker.worker.id}", figures, change)
     soonest = min(
         ((earliest_fit(one, needs, now)[0], one) for one in able),
@@ -334,34 +332,34 @@ def _ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Rem
 # Order
 
 
-def _shorter(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _shorter(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     time = max(0, cause.figures["until"] - now)
     if time:
         text = (
             f"if it were expected to run no longer than {duration_text(time)} (it is taken to run"
         )
-        terms = replace(cell.spec.terms, expected_runtime_ms=time)
+        terms = replace(job.spec.terms, expected_runtime_ms=time)
         yield Remedy(
             cause.code,
-            f"{text} {duration_text(cell.estimate)})",
+            f"{text} {duration_text(job.estimate)})",
             {"expected_runtime": time / 1000},
-            _with_spec(cell, replace(cell.spec, terms=terms)),
+            _with_spec(job, replace(job.spec, terms=terms)),
         )
 
 
-def _sooner(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    line = t.ready_queue.queue_of_job(cell)
-    head = None if line is None else t.jobs.get(t.ready_queue.head(line)[2])
-    if head is not None and head.id != cell.id:
-        priority = max(head.spec.terms.priority, cell.spec.terms.priority) + 1
-        terms = replace(cell.spec.terms, priority=priority)
+def _sooner(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    class_queue = t.ready_queue.queue_of_job(job)
+    head = None if class_queue is None else t.jobs.get(t.ready_queue.head(class_queue)[2])
+    if head is not None and head.id != job.id:
+        priority = max(head.spec.terms.priority, job.spec.terms.priority) + 1
+        terms = replace(job.spec.terms, priority=priority)
         text = f"with priority {priority} it would go sooner"
-        change = _with_spec(cell, replace(cell.spec, terms=terms))
+        change = _with_spec(job, replace(job.spec, terms=terms))
         yield Remedy(cause.code, text, {"priority": priority, "first": head.id}, change)
 
 
-def _heavier(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    name = cell.spec.terms.tenant
+def _heavier(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    name = job.spec.terms.tenant
     weight = t.tenants.weight_of(name)
     text = f"if tenant {name} had a larger weight than {weight:g}"
     yield Remedy(cause.code, text, {"tenant": name, "weight": weight})

@@ -21,31 +21,31 @@ def update_groups(t: SchedulerState, now: Instant) -> None:
                 update_group(t, t.jobs[parent], now)
 
 
-def update_group(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
+def update_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """The band goes on, or ends, as its members say; one that has not begun has none."""
-    t.groups.due.pop(cell.id, None)
-    if cell.life.state not in (JobState.RUNNING, JobState.CANCELLING):
+    t.groups.due.pop(job.id, None)
+    if job.life.state not in (JobState.RUNNING, JobState.CANCELLING):
         return
-    if isinstance(cell.spec.group, Array):
-        arrays.update_array(t, cell, now)
+    if isinstance(job.spec.group, Array):
+        arrays.update_array(t, job, now)
     else:
-        gangs.update_gang(t, cell, now)
+        gangs.update_gang(t, job, now)
 
 
 def write_all_progress(t: SchedulerState) -> None:
     """At a turn's end: how far each band is that has come further goes into its row."""
     for parent in t.groups.changed:
-        cell = t.jobs.get(parent)
-        if cell is not None:
-            write_progress(t, cell)
+        job = t.jobs.get(parent)
+        if job is not None:
+            write_progress(t, job)
     t.groups.changed.clear()
 
 
-def write_progress(t: SchedulerState, cell: JobEntry) -> None:
+def write_progress(t: SchedulerState, job: JobEntry) -> None:
     """How far the band is goes into its row."""
-    mine = t.groups.entries[cell.id]
+    group = t.groups.entries[job.id]
     t.set_life(
-        cell, replace(cell.life, group_progress=mine.progress(), progress=mine.ended / mine.size)
+        job, replace(job.life, group_progress=group.progress(), progress=group.ended / group.size)
     )
 
 
@@ -53,29 +53,29 @@ def member_order(
     t: SchedulerState, execution: Execution, spec: Spec, limits: JobLimits | None
 ) -> Order:
     """What a member's worker is told: the band's own payload, and whom it runs with."""
-    band = spec.group
-    assert isinstance(band, GroupMember)
-    parent = t.jobs[JobId(band.parent)]
-    mine = t.groups.entries[parent.id]
-    company = GroupContext(band.parent, band.index, mine.size, band.in_gang, mine.hosts)
-    return Order(execution, replace(spec, payload=parent.spec.payload), limits, company)
+    member = spec.group
+    assert isinstance(member, GroupMember)
+    parent = t.jobs[JobId(member.parent)]
+    group = t.groups.entries[parent.id]
+    context = GroupContext(member.parent, member.index, group.size, member.in_gang, group.hosts)
+    return Order(execution, replace(spec, payload=parent.spec.payload), limits, context)
 
 
-def requeue_array(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
+def requeue_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """After a load: an array that has begun stands in line for its next member."""
-    if isinstance(cell.spec.group, Array):
-        arrays.requeue(t, cell, now)
+    if isinstance(job.spec.group, Array):
+        arrays.requeue(t, job, now)
 
 
 def restore_slots(t: SchedulerState) -> None:
     """After a load: bands that hold a slot of a key as a whole have it before others line up."""
     for job_id in t.groups.entries:
-        cell = t.jobs[job_id]
-        runs = cell.life.state in (JobState.RUNNING, JobState.CANCELLING)
-        if runs and arrays.holds_slot_itself(cell):
-            t.concurrency_keys.restore_holder(cell)
+        job = t.jobs[job_id]
+        runs = job.life.state in (JobState.RUNNING, JobState.CANCELLING)
+        if runs and arrays.holds_slot_itself(job):
+            t.concurrency_keys.restore_holder(job)
 
 
-def is_group(cell: JobEntry) -> bool:
+def is_group(job: JobEntry) -> bool:
     """Whether the job stands for others."""
-    return isinstance(cell.spec.group, Array | Gang)
+    return isinstance(job.spec.group, Array | Gang)

@@ -45,14 +45,14 @@ def error_json(message: str) -> bytes:
     return msgspec.json.encode({"message": message})
 
 
-def finish_job(t: SchedulerState, cell: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
+def finish_job(t: SchedulerState, job: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
     """The job ends by `verb` with `life`; what it held comes back, its dependents go on or not.
 
     Iterative, because skipping may run down a chain of any length.
     """
-    dequeue(t, cell, now)
-    t.finish(cell, verb, life, now)
-    ended = [cell]
+    dequeue(t, job, now)
+    t.finish(job, verb, life, now)
+    ended = [job]
     while ended:
         upstream = ended.pop()
         for child_id, lives, when in t.dependencies.take(upstream.id):
@@ -82,10 +82,10 @@ def describe_end(state: JobState) -> str:
     return state.value if state in (JobState.SUCCEEDED, JobState.FAILED) else f"was {state.value}"
 
 
-def expire_job(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
+def expire_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """The job waited past its `expires_at`."""
-    life = replace(cell.life, reason="expires_at", error=error_json("it had not started in time"))
-    finish_job(t, cell, JobVerb.EXPIRE, life, now)
+    life = replace(job.life, reason="expires_at", error=error_json("it had not started in time"))
+    finish_job(t, job, JobVerb.EXPIRE, life, now)
 
 
 GANG_RETRY = "retry"
@@ -104,8 +104,8 @@ GANG_CANCELLED = "cancelled"
 
 def is_in_gang(job: JobEntry) -> bool:
     """Whether its end is its gang's to decide on."""
-    band = job.spec.group
-    return isinstance(band, GroupMember) and band.in_gang
+    group = job.spec.group
+    return isinstance(group, GroupMember) and group.in_gang
 
 
 def group_id_of(job: JobEntry) -> JobId:
@@ -118,7 +118,7 @@ def finish_gang_member(
     t: SchedulerState,
     job: JobEntry,
     execution: Execution,
-    verdict: tuple[str, Millis, str],
+    outcome: tuple[str, Millis, str],
     now: Instant,
 ) -> None:
     """The member ends for good, as far as it is concerned; the gang is looked after this turn.
@@ -126,7 +126,7 @@ def finish_gang_member(
     `verdict` is what its end means for the gang, how long that waits before another try (-1: as its
     policy says), and why in a word.
     """
-    cause, delay, reason = verdict
+    cause, delay, reason = outcome
     life = replace(job.life, result=execution.result, error=execution.error, reason=reason)
     if execution.state is ExecutionState.SUCCEEDED:
         _note_gang_result(t, job, execution)
@@ -152,14 +152,14 @@ def _note_gang_result(t: SchedulerState, job: JobEntry, execution: Execution) ->
 
 def _note_gang_cause(t: SchedulerState, job: JobEntry, cause: str, delay: Millis) -> None:
     """The first member that does not end well says what becomes of the gang."""
-    band, mine = job.spec.group, t.groups.of(job)
-    assert isinstance(band, GroupMember)
-    if mine.cause:
+    member, group = job.spec.group, t.groups.of(job)
+    assert isinstance(member, GroupMember)
+    if group.cause:
         return
-    mine.cause, mine.delay_ms = cause, delay
+    group.cause, group.delay_ms = cause, delay
     gang = t.jobs[group_id_of(job)]
     error = error_json(
-        f"member {band.index} of {mine.size} {_GANG_CAUSE_TEXTS[cause]}: see job {job.id}"
+        f"member {member.index} of {group.size} {_GANG_CAUSE_TEXTS[cause]}: see job {job.id}"
     )
     t.set_life(gang, replace(gang.life, reason="stopping", error=error))
 
@@ -175,22 +175,22 @@ _GANG_CAUSE_TEXTS = {
 
 
 def end_execution(
-    t: SchedulerState, cell: ExecutionEntry, execution: Execution, now: Instant
+    t: SchedulerState, entry: ExecutionEntry, execution: Execution, now: Instant
 ) -> JobEntry:
     """The execution has ended, as given; who was behind it moves up. Answers with its job."""
     worker = t.fleet.workers[execution.worker_id]
-    was_prefetched = worker.is_prefetched(cell.execution)
+    was_prefetched = worker.is_prefetched(entry.execution)
     follower = worker.prefetched.pop(execution.id, None)
-    if was_prefetched and cell.execution.behind is not None:
-        del worker.prefetched[cell.execution.behind]
-    job = t.end_execution(cell, execution, now)
+    if was_prefetched and entry.execution.behind is not None:
+        del worker.prefetched[entry.execution.behind]
+    job = t.end_execution(entry, execution, now)
     if follower is None:
         return job
     prefetched_id, amount = follower
     behind = t.executions[prefetched_id]
-    if was_prefetched and cell.execution.behind is not None:
-        worker.prefetched[cell.execution.behind] = follower
-        t.put_execution(behind, replace(behind.execution, behind=cell.execution.behind))
+    if was_prefetched and entry.execution.behind is not None:
+        worker.prefetched[entry.execution.behind] = follower
+        t.put_execution(behind, replace(behind.execution, behind=entry.execution.behind))
     else:
         worker.take_over(prefetched_id, amount)
         t.fleet.offer(worker)
@@ -198,12 +198,12 @@ def end_execution(
     return job
 
 
-def began_at(cell: ExecutionEntry) -> Instant:
+def began_at(entry: ExecutionEntry) -> Instant:
     """When its worker began it, as far as is known here."""
-    execution = cell.execution
+    execution = entry.execution
     if execution.started_at is not None:
         return execution.started_at
-    return execution.claimed_at if execution.behind is None else cell.since
+    return execution.claimed_at if execution.behind is None else entry.since
 
 
 _MIB = 1 << 20
@@ -229,12 +229,12 @@ def learn_runtimes(
 
 
 def learn_one_runtime(
-    t: SchedulerState, kind: TermsEntry, execution: Execution, now: Instant
+    t: SchedulerState, terms_entry: TermsEntry, execution: Execution, now: Instant
 ) -> None:
     """The same of one that went well, was not measured, and did not say how long it would run."""
     ran = now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
-    if t.runtime_estimates.learn_one(kind.name, ran):
-        _write_runtime(t, kind.terms)
+    if t.runtime_estimates.learn_one(terms_entry.name, ran):
+        _write_runtime(t, terms_entry.terms)
 
 
 def _runtime_of(execution: Execution, now: Instant) -> Millis:
@@ -322,25 +322,25 @@ RETURNED = "its worker gave it back before it began"
 
 def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Execution:
     """The worker says how it ended. A repeat changes nothing; a stale one is refused."""
-    cell = t.executions.get(done.execution_id)
-    if cell is None:
+    entry = t.executions.get(done.execution_id)
+    if entry is None:
         return _repeated(t, done)
-    if cell.execution.fence != done.fence:
+    if entry.execution.fence != done.fence:
         raise StaleFence(
-            f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
+            f"execution {done.execution_id} has fence {entry.execution.fence}, not {done.fence}"
         )
-    verb, before = _VERB_OF[done.state], cell.execution
+    verb, before = _VERB_OF[done.state], entry.execution
     if before.stop is not None and verb is ExecutionVerb.CANCEL:
         verb = _STOPPED[before.stop]  # all its worker knows is that it was told to stop
     is_returned = done.state is ExecutionState.PREEMPTED
     if is_returned and before.state is not _CLAIMED:
         raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
     execution = ended_as_reported(
-        cell, done, move_execution(done.execution_id, before.state, verb), now
+        entry, done, move_execution(done.execution_id, before.state, verb), now
     )
     if is_returned:
         execution = replace(execution, started_at=None, reason=RETURNED)
-    job = end_execution(t, cell, execution, now)
+    job = end_execution(t, entry, execution, now)
     t.recently_finished.remember_execution(execution, done.state, now)
     learn_runtimes(t, job.spec.terms, [(execution, done)], now)
     _decide_job(t, job, execution, done, now)
@@ -348,13 +348,13 @@ def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Exe
 
 
 def ended_as_reported(
-    cell: ExecutionEntry, done: Completion, state: ExecutionState, now: Instant
+    entry: ExecutionEntry, done: Completion, state: ExecutionState, now: Instant
 ) -> Execution:
     """The execution as it has ended, by what its worker says."""
     return replace(
-        cell.execution,
+        entry.execution,
         state=state,
-        started_at=began_at(cell),
+        started_at=began_at(entry),
         ended_at=now,
         result=done.result,
         error=done.error,
@@ -455,20 +455,20 @@ def _retry(t: SchedulerState, job: JobEntry, ended: Life, delay: Millis, now: In
     requeue_or_expire(t, job, now)
 
 
-def lose_execution(t: SchedulerState, cell: ExecutionEntry, now: Instant, why: str) -> None:
+def lose_execution(t: SchedulerState, entry: ExecutionEntry, now: Instant, why: str) -> None:
     """The execution's lease is over and its worker has not said how it ended."""
-    before = cell.execution
+    before = entry.execution
     job = t.jobs[before.job_id]
     verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
     state = move_execution(before.id, before.state, verb)
     execution = replace(before, state=state, ended_at=now, error=error_json(why), reason=why)
-    end_execution(t, cell, execution, now)
+    end_execution(t, entry, execution, now)
     if state is not ExecutionState.LOST:
         _decide_job(t, job, execution, None, now)
     elif job.spec.group is not None and is_in_gang(job):
-        cause = GANG_LOST if cell.delivered else GANG_UNDELIVERED
+        cause = GANG_LOST if entry.delivered else GANG_UNDELIVERED
         finish_gang_member(t, job, execution, (cause, -1, "lost"), now)
-    elif not cell.delivered:
+    elif not entry.delivered:
         _requeue(t, job, job.life.losses, "lost", now)
     else:
         _count_loss(t, job, execution, now)
@@ -511,13 +511,13 @@ def requeue_or_expire(t: SchedulerState, job: JobEntry, now: Instant) -> None:
         enter_wait_state(t, job, now)
 
 
-def request_stop(t: SchedulerState, cell: ExecutionEntry, kind: Stop, now: Instant) -> None:
+def request_stop(t: SchedulerState, entry: ExecutionEntry, kind: Stop, now: Instant) -> None:
     """The worker is told with every answer until it says that it has."""
-    if cell.execution.stop is None:
-        t.put_execution(cell, replace(cell.execution, stop=kind, stop_at=now))
-        cell.stop_until = now + STOP_WINDOW_MS
-    cell.stop_delivered = False
-    worker = t.fleet.workers[cell.execution.worker_id]
-    worker.stops[cell.execution.id] = None
+    if entry.execution.stop is None:
+        t.put_execution(entry, replace(entry.execution, stop=kind, stop_at=now))
+        entry.stop_until = now + STOP_WINDOW_MS
+    entry.stop_delivered = False
+    worker = t.fleet.workers[entry.execution.worker_id]
+    worker.stops[entry.execution.id] = None
     if worker.poll is not None:
         t.answer_now[worker.worker.id] = None

@@ -63,103 +63,103 @@ from rota.core.state import SchedulerState
 
 def cancel(t: SchedulerState, event: Cancel, now: Instant) -> JobAnswer:
     """A waiting job ends at once; a running one when its worker has stopped it."""
-    memory = JobLookup(t, event.preloaded, now)
-    cell = memory.live(event.job_id)
-    if cell is None:
-        record = memory.require_ended(event.job_id)
+    lookup = JobLookup(t, event.preloaded, now)
+    job = lookup.live(event.job_id)
+    if job is None:
+        record = lookup.require_ended(event.job_id)
         raise IllegalTransition("job", record.id, record.life.state, JobVerb.CANCEL)
-    cancel_job(t, cell, now)
-    return JobAnswer(cell.record())
+    cancel_job(t, job, now)
+    return JobAnswer(job.record())
 
 
-def cancel_job(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
+def cancel_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """The job is cancelled, or on the way to it; a gang as a whole, whichever member is meant."""
-    if cell.spec.group is not None:
-        if is_in_gang(cell):
-            cell = t.jobs[group_id_of(cell)]
-        if members.is_group(cell):
-            _cancel_group(t, cell, now)
+    if job.spec.group is not None:
+        if is_in_gang(job):
+            job = t.jobs[group_id_of(job)]
+        if members.is_group(job):
+            _cancel_group(t, job, now)
             return
-    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    state = move_job(job.id, job.life.state, JobVerb.CANCEL)
     if state is JobState.CANCELLED:
-        finish_job(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        finish_job(t, job, JobVerb.CANCEL, replace(job.life, reason="cancelled"), now)
         return
-    if cell.life.state is not JobState.CANCELLING:
-        _stop_running(t, cell, now)
+    if job.life.state is not JobState.CANCELLING:
+        _stop_running(t, job, now)
 
 
-def _stop_running(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
+def _stop_running(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """A running job is to be stopped by its worker, or at once where no worker has it yet."""
-    assert cell.life.execution_id is not None
-    execution = t.executions[cell.life.execution_id]
-    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
-    t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
+    assert job.life.execution_id is not None
+    execution = t.executions[job.life.execution_id]
+    state = move_job(job.id, job.life.state, JobVerb.CANCEL)
+    t.set_life(job, replace(job.life, state=state, reason="cancelled"))
     request_stop(t, execution, Stop.CANCEL, now)
     if not execution.delivered:
         lose_execution(t, execution, now, "called off before its worker collected it")
 
 
-def _cancel_group(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
+def _cancel_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """A band with all its members: those that wait end at once, the others are stopped."""
-    state = move_job(cell.id, cell.life.state, JobVerb.CANCEL)
+    state = move_job(job.id, job.life.state, JobVerb.CANCEL)
     if state is JobState.CANCELLED:
-        finish_job(t, cell, JobVerb.CANCEL, replace(cell.life, reason="cancelled"), now)
+        finish_job(t, job, JobVerb.CANCEL, replace(job.life, reason="cancelled"), now)
         return
-    if cell.life.state is JobState.CANCELLING:
+    if job.life.state is JobState.CANCELLING:
         return
-    t.set_life(cell, replace(cell.life, state=state, reason="cancelled"))
-    arrays.stop_starting(t, cell, now)
-    t.groups.cancel_waiting(cell)
-    for job_id in list(t.groups.entries[cell.id].live):
+    t.set_life(job, replace(job.life, state=state, reason="cancelled"))
+    arrays.stop_starting(t, job, now)
+    t.groups.cancel_waiting(job)
+    for job_id in list(t.groups.entries[job.id].live):
         member = t.jobs[job_id]
-        if cell.life.delete_when_finished:
+        if job.life.delete_when_finished:
             t.set_life(member, replace(member.life, delete_when_finished=True))
         if member.life.state is JobState.RUNNING:
             _stop_running(t, member, now)
         elif member.life.state is not JobState.CANCELLING:
             finish_job(t, member, JobVerb.CANCEL, replace(member.life, reason="cancelled"), now)
-    members.update_group(t, cell, now)
-    if cell.id in t.jobs:
-        members.write_progress(t, cell)
+    members.update_group(t, job, now)
+    if job.id in t.jobs:
+        members.write_progress(t, job)
 
 
 def delete(t: SchedulerState, event: Delete, now: Instant) -> JobGone | JobAnswer:
     """An ended job is removed; a live one only by force, which cancels it first."""
-    memory = JobLookup(t, event.preloaded, now)
-    cell = memory.live(event.job_id)
-    if cell is None:
-        record = memory.require_ended(event.job_id)
+    lookup = JobLookup(t, event.preloaded, now)
+    job = lookup.live(event.job_id)
+    if job is None:
+        record = lookup.require_ended(event.job_id)
         _refuse_member(t, record)
         t.changeset.dropped[record.id] = None
         t.recently_finished.remember_job(record.id, now)
         return JobGone(record.id)
     if not event.force:
         raise Conflict(
-            f"job {cell.id} is {cell.life.state}: cancel it first, or delete it with force"
+            f"job {job.id} is {job.life.state}: cancel it first, or delete it with force"
         )
-    _refuse_member(t, cell.record())
-    cell.life = replace(cell.life, delete_when_finished=True)
-    cancel_job(t, cell, now)
-    if cell.id in t.jobs:
-        t.set_life(cell, replace(cell.life, delete_when_finished=True))
-        return JobAnswer(cell.record())
-    return JobGone(cell.id)
+    _refuse_member(t, job.record())
+    job.life = replace(job.life, delete_when_finished=True)
+    cancel_job(t, job, now)
+    if job.id in t.jobs:
+        t.set_life(job, replace(job.life, delete_when_finished=True))
+        return JobAnswer(job.record())
+    return JobGone(job.id)
 
 
 def _refuse_member(t: SchedulerState, record: JobRecord) -> None:
     """A member of a live array or gang goes with it, or that could not say what became of it."""
-    band = record.spec.group
-    parent = t.jobs.get(JobId(band.parent)) if isinstance(band, GroupMember) else None
+    member = record.spec.group
+    parent = t.jobs.get(JobId(member.parent)) if isinstance(member, GroupMember) else None
     if parent is not None and not parent.life.delete_when_finished:
         raise Conflict(member_delete_refusal(record.id, parent.id, parent.life.state))
 
 
 def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
     """This job on that worker now: past time, order and pause, but not past limits or room."""
-    memory = JobLookup(t, event.preloaded, now)
-    job = memory.live(event.job_id)
+    lookup = JobLookup(t, event.preloaded, now)
+    job = lookup.live(event.job_id)
     if job is None:
-        record = memory.require_ended(event.job_id)
+        record = lookup.require_ended(event.job_id)
         raise IllegalTransition("job", record.id, record.life.state, "run")
     if job.life.state not in JOB_WAITING:
         raise IllegalTransition("job", job.id, job.life.state, "run")
@@ -181,14 +181,14 @@ def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
     if weaker is not None:
         t.ready_queue.remove(weaker)
     t.ready_queue.remove(job)
-    cell = claim(t, job, worker, now)
+    entry = claim(t, job, worker, now)
     if worker.poll is not None and worker.poll.free_slots > 0:
-        add_order(t, worker, cell)
+        add_order(t, worker, entry)
     else:
-        cell.delivered = False
-        cell.lease_until = now + t.timing.lease_ttl_ms
-        worker.undelivered[cell.execution.id] = None
-    return ExecutionAnswer(cell.execution)
+        entry.delivered = False
+        entry.lease_until = now + t.timing.lease_ttl_ms
+        worker.undelivered[entry.execution.id] = None
+    return ExecutionAnswer(entry.execution)
 
 
 def _refuse_unfit(job: JobEntry, worker: WorkerEntry) -> None:
@@ -218,38 +218,34 @@ def purge(t: SchedulerState, event: Purge, now: Instant) -> CountReceipt:
     if event.name not in t.queues:
         raise NotFound("queue", event.name)
     brought = () if event.preloaded is None else event.preloaded.jobs
-    memory = JobLookup(t, event.preloaded, now)
+    lookup = JobLookup(t, event.preloaded, now)
     count = event.before
     end = sys.maxsize if event.most is None else count + event.most
     for job_id in [record.id for record in brought] or list(t.jobs):
         try:
-            cell = memory.live(job_id)
+            job = lookup.live(job_id)
         except StalePreload:
             continue  # it has moved on: one of those in memory, or ended
-        if (
-            cell is not None
-            and cell.spec.terms.queue == event.name
-            and cell.life.state in JOB_WAITING
-        ):
-            count += t.groups.of(cell).waiting if members.is_group(cell) else 1
-            cancel_job(t, cell, now)
-        elif cell is not None and _is_begun_array(cell, event.name):
-            count += arrays.cancel_unstarted(t, cell, now)
+        if job is not None and job.spec.terms.queue == event.name and job.life.state in JOB_WAITING:
+            count += t.groups.of(job).waiting if members.is_group(job) else 1
+            cancel_job(t, job, now)
+        elif job is not None and _is_begun_array(job, event.name):
+            count += arrays.cancel_unstarted(t, job, now)
         if count >= end:
             break
     return CountReceipt(count)
 
 
-def _is_begun_array(cell: JobEntry, queue: str) -> bool:
+def _is_begun_array(job: JobEntry, queue: str) -> bool:
     """Whether it may have members that wait, though it runs itself."""
-    is_array = isinstance(cell.spec.group, Array) and cell.life.state is JobState.RUNNING
-    return is_array and cell.spec.terms.queue == queue
+    is_array = isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
+    return is_array and job.spec.terms.queue == queue
 
 
 def set_queue(t: SchedulerState, event: PutQueueSettings, now: Instant) -> QueueAnswer:
     """The queue's settings, made if it is new."""
-    cell = t.queue(event.name, now)
-    before = Queue(event.name, created_at=cell.queue.created_at) if event.replace else cell.queue
+    entry = t.queue(event.name, now)
+    before = Queue(event.name, created_at=entry.queue.created_at) if event.replace else entry.queue
     default = Queue(event.name)
     changes = {name: getattr(default, name) for name in event.cleared}
     for name in ("priority", "weight", "max_workers", "rate_limit", "paused"):
@@ -260,17 +256,17 @@ def set_queue(t: SchedulerState, event: PutQueueSettings, now: Instant) -> Queue
         limits = replace(before.limits or JobLimits(), **dict(event.limits))
         changes["limits"] = None if limits == JobLimits() else limits
     queue = replace(before, **changes)
-    if queue.rate_limit != cell.queue.rate_limit:
-        _restart_rate(cell)
-    if (queue.max_workers is None) != (cell.queue.max_workers is None):
-        cell.runs = {} if queue.max_workers is None else _executions_of(t, queue.name)
-    t.put_queue(cell, queue, now)
+    if queue.rate_limit != entry.queue.rate_limit:
+        _restart_rate(entry)
+    if (queue.max_workers is None) != (entry.queue.max_workers is None):
+        entry.runs = {} if queue.max_workers is None else _executions_of(t, queue.name)
+    t.put_queue(entry, queue, now)
     return QueueAnswer(queue)
 
 
 def _executions_of(t: SchedulerState, queue: str) -> dict[ExecutionId, None]:
     """Executions of the queue, looked for among all: once, when it gets a limit."""
-    jobs = ((one, t.jobs[cell.execution.job_id]) for one, cell in t.executions.items())
+    jobs = ((one, t.jobs[entry.execution.job_id]) for one, entry in t.executions.items())
     return {one: None for one, job in jobs if job.spec.terms.queue == queue}
 
 
@@ -290,12 +286,12 @@ def set_tenant(t: SchedulerState, event: PutTenantSettings, now: Instant) -> Ten
     t.note_usage(now)
     had_quota = known is not None and has_quota(known)
     before = t.tenants.entry(event.name).tenant
-    cell = t.put_tenant(replace(before, weight=event.weight, quota=event.quota))
-    if has_quota(cell) or had_quota or before.weight != event.weight:
+    tenant = t.put_tenant(replace(before, weight=event.weight, quota=event.quota))
+    if has_quota(tenant) or had_quota or before.weight != event.weight:
         # Another quota may make it a party of its own, or make it one no longer.
         t.use_policy(t.policy, now)
-    return TenantAnswer(cell.tenant)
+    return TenantAnswer(tenant.tenant)
 
 
-def _restart_rate(cell: QueueEntry) -> None:
-    cell.next_start = 0
+def _restart_rate(queue: QueueEntry) -> None:
+    queue.next_start = 0

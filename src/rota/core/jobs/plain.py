@@ -34,37 +34,47 @@ Report: TypeAlias = tuple[ExecutionEntry, JobEntry, TermsEntry, Completion]
 
 
 def start_alone(
-    t: SchedulerState, job: JobEntry, kind: TermsEntry, worker: WorkerEntry, now: Instant
+    t: SchedulerState, job: JobEntry, terms_entry: TermsEntry, worker: WorkerEntry, now: Instant
 ) -> None:
     """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
-    before, draft, lines, order = job.life, t.changeset, t.ready_queue, t.ready_queue.order
-    resources, queue, tenant, poll = kind.resources, kind.queue, kind.tenant, worker.poll
+    before, changeset, ready_queue, order = (
+        job.life,
+        t.changeset,
+        t.ready_queue,
+        t.ready_queue.order,
+    )
+    resources, queue, tenant, poll = (
+        terms_entry.resources,
+        terms_entry.queue,
+        terms_entry.tenant,
+        worker.poll,
+    )
     assert before.state is _QUEUED
     assert poll is not None
     job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
     run_id, whose = execution_id(job_id, fence, now), worker.worker.id
     attempt, memory = before.attempt + 1, resources.memory
     execution = Execution(run_id, job_id, whose, attempt, fence, _CLAIMED, now, memory=memory)
-    ends_at = now + kind.estimate(t.runtime_estimates)
+    ends_at = now + terms_entry.estimate(t.runtime_estimates)
     if ends_at <= now:
-        ends_at = probable_end(t, kind.terms, now, now)
-    share = share_of(lines.classes[job.class_index], t.fleet.capacity)
-    stand = kind.handle
-    if stand is not None and stand.leave_first(job):
-        payer = stand.account
+        ends_at = probable_end(t, terms_entry.terms, now, now)
+    share = share_of(ready_queue.classes[job.class_index], t.fleet.capacity)
+    handle = terms_entry.handle
+    if handle is not None and handle.leave_first(job):
+        account = handle.account
     else:
-        lines.remove(job)
-        payer = kind.account(order)
-    rate = order.charge(payer, share, (now, ends_at))
-    cell = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
-    t.executions[run_id] = cell
-    draft.executions[run_id] = execution
-    draft.waits.append(0 if ready_at is None else now - ready_at)
+        ready_queue.remove(job)
+        account = terms_entry.account(order)
+    rate = order.charge(account, share, (now, ends_at))
+    entry = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
+    t.executions[run_id] = entry
+    changeset.executions[run_id] = execution
+    changeset.waits.append(0 if ready_at is None else now - ready_at)
     if before.line:
         t.leave_spill_queue(job)
     job.life = running_life(before, execution)
-    draft.moved[job_id] = job
-    kind.count_started()
+    changeset.moved[job_id] = job
+    terms_entry.count_started()
     worker.hold(run_id, resources, ends_at)
     queue.running += 1
     tenant.held[run_id] = resources
@@ -86,10 +96,10 @@ def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: 
 
 def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Report | None:
     """What the worker reports, if it is its own, went well and is nobody else's business."""
-    cell = t.executions.get(done.execution_id)
-    if cell is None or done.state is not _GONE_WELL:
+    entry = t.executions.get(done.execution_id)
+    if entry is None or done.state is not _GONE_WELL:
         return None
-    execution = cell.execution
+    execution = entry.execution
     if (
         execution.fence != done.fence
         or execution.worker_id != worker.worker.id
@@ -109,34 +119,34 @@ def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Re
         or job.id in t.dependencies.downstream
     ):
         return None
-    kind = t.terms.of(spec.terms)
-    return (cell, job, kind, done) if kind.is_plain else None
+    terms_entry = t.terms.of(spec.terms)
+    return (entry, job, terms_entry, done) if terms_entry.is_plain else None
 
 
 def end_alone(t: SchedulerState, worker: WorkerEntry, report: Report, now: Instant) -> None:
     """A plain job has ended well, and leaves memory; nothing is prefetched behind it."""
-    (cell, job, kind, done), draft = report, t.changeset
-    terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
-    execution = ended_as_reported(cell, done, _GONE_WELL, now)
+    (entry, job, terms_entry, done), changeset = report, t.changeset
+    terms, rate, ends_at, job_id = terms_entry.terms, entry.rate, entry.ends_at, job.id
+    execution = ended_as_reported(entry, done, _GONE_WELL, now)
     run_id = execution.id
-    draft.executions[run_id] = execution
+    changeset.executions[run_id] = execution
     del t.executions[run_id]
     worker.release(run_id, ends_at)
-    kind.queue.running -= 1
-    del kind.tenant.held[run_id]
+    terms_entry.queue.running -= 1
+    del terms_entry.tenant.held[run_id]
     if rate:
         order = t.ready_queue.order
-        order.settle_charge(kind.account(order), rate, (now, ends_at))
+        order.settle_charge(terms_entry.account(order), rate, (now, ends_at))
     if done.used is not None:
         learn_runtimes(t, terms, ((execution, done),), now)
     elif terms.expected_runtime_ms is None:
-        learn_one_runtime(t, kind, execution, now)
+        learn_one_runtime(t, terms_entry, execution, now)
     life = job.life = ended_well(job.life, execution, now)
-    draft.moved[job_id] = job
-    draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
+    changeset.moved[job_id] = job
+    changeset.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
     del t.jobs[job_id]
     t.recently_finished.remember_execution_and_job(execution, job_id, now)
-    kind.count_ended()
+    terms_entry.count_ended()
 
 
 def ended_well(life: Life, execution: Execution, now: Instant) -> Life:

@@ -71,8 +71,8 @@ class _Alike:
 
     def take(self, report: Report) -> None:
         """The report is one of them, or the first of others: then those before it have ended."""
-        cell, job, _, _ = report
-        execution_id = cell.execution.id
+        entry, job, _, _ = report
+        execution_id = entry.execution.id
         if job.spec.terms is not self._terms:
             self.end()
             self._terms = job.spec.terms
@@ -96,7 +96,7 @@ class _Alike:
             return
         self._give_back(terms, reports)
         ended = [
-            (ended_as_reported(cell, done, _GONE_WELL, now), done) for cell, _, _, done in reports
+            (ended_as_reported(entry, done, _GONE_WELL, now), done) for entry, _, _, done in reports
         ]
         recent, executions = self._t.recently_finished, self._t.changeset.executions
         for execution, done in ended:
@@ -111,19 +111,19 @@ class _Alike:
         t, now = self._t, self._now
         queue, tenant = t.queues[terms.queue], t.tenants.entries[terms.tenant]
         ends: dict[ExecutionId, Instant] = {}
-        for cell, _, _, _ in reports:
-            execution_id = cell.execution.id
-            ends[execution_id] = cell.ends_at
+        for entry, _, _, _ in reports:
+            execution_id = entry.execution.id
+            ends[execution_id] = entry.ends_at
             del t.executions[execution_id], tenant.held[execution_id]
         queue.running -= len(reports)
         self._worker.release_together(ends, self._taken_over)
         self._taken_over = []
         order = t.ready_queue.order
-        charged = ((cell.rate, cell.ends_at) for cell, _, _, _ in reports)
+        charged = ((entry.rate, entry.ends_at) for entry, _, _, _ in reports)
         for (rate, ends_at), same in groupby(charged):
             if rate:
-                payer = t.terms.of(terms).account(order)
-                order.settle_charge(payer, rate, (now, ends_at), sum(1 for _ in same))
+                account = t.terms.of(terms).account(order)
+                order.settle_charge(account, rate, (now, ends_at), sum(1 for _ in same))
 
     def _finish(
         self, terms: Terms, jobs: Sequence[JobEntry], executions: Sequence[Execution]

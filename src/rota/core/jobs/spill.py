@@ -45,9 +45,9 @@ def enqueue_or_spill(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant)
     """A new job that only waits for a worker: stands in line, or is put on the shelf."""
     terms, window = spec.terms, t.timing.window
     if t.ready_queue.spilled_groups or len(t.jobs) >= window.jobs:
-        lane = t.ready_queue.fifo_group(terms)
-        if lane is not None and _must_spill(t, lane):
-            return _spill(t, lane, JobEntry(job_id, spec, NEW_LIFE), now)
+        fifo_group = t.ready_queue.fifo_group(terms)
+        if fifo_group is not None and _must_spill(t, fifo_group):
+            return _spill(t, fifo_group, JobEntry(job_id, spec, NEW_LIFE), now)
     return add_ready_job(t, job_id, spec, now)
 
 
@@ -60,12 +60,12 @@ def enqueue_or_spill_together(
     return add_ready_jobs(t, ids, specs, now)
 
 
-def _must_spill(t: SchedulerState, lane: FifoGroup) -> bool:
+def _must_spill(t: SchedulerState, fifo_group: FifoGroup) -> bool:
     window = t.timing.window
-    if not lane.spilled:
-        return len(t.jobs) >= window.jobs and lane.in_memory >= window.fifo_group
+    if not fifo_group.spilled:
+        return len(t.jobs) >= window.jobs and fifo_group.in_memory >= window.fifo_group
     # The last few of a shelf come back all at once: who arrives meanwhile need not follow them.
-    return lane.spilled > window.refill or lane.in_memory >= _refill_level(t)
+    return fifo_group.spilled > window.refill or fifo_group.in_memory >= _refill_level(t)
 
 
 def _refill_level(t: SchedulerState) -> int:
@@ -74,51 +74,55 @@ def _refill_level(t: SchedulerState) -> int:
     return max(window.fifo_group, window.jobs // (2 * max(1, t.ready_queue.spilled_groups)))
 
 
-def _spill(t: SchedulerState, lane: FifoGroup, cell: JobEntry, now: Instant) -> JobEntry:
-    t.ready_queue.spill(lane, cell.spec, cell.spec.arrival_number)
-    lane.spilled_since_request += 1
-    job_class = t.ready_queue.classes[lane.class_index]
+def _spill(t: SchedulerState, fifo_group: FifoGroup, job: JobEntry, now: Instant) -> JobEntry:
+    t.ready_queue.spill(fifo_group, job.spec, job.spec.arrival_number)
+    fifo_group.spilled_since_request += 1
+    job_class = t.ready_queue.classes[fifo_group.class_index]
     job_class.arrived += 1
-    job_class.arrived_work += t.runtime_estimates.estimate(cell.spec.terms)
-    if lane.spilled_life is None or lane.spilled_life.ready_at != now:
-        lane.spilled_life = Life(
-            JobState.QUEUED, reason="ready", ready_at=now, line=lane.spill_queue
+    job_class.arrived_work += t.runtime_estimates.estimate(job.spec.terms)
+    if fifo_group.spilled_life is None or fifo_group.spilled_life.ready_at != now:
+        fifo_group.spilled_life = Life(
+            JobState.QUEUED, reason="ready", ready_at=now, line=fifo_group.spill_queue
         )
-    cell.life = lane.spilled_life
-    t.count_spilled(lane, 1)
-    t.put_job(cell)
-    return cell
+    job.life = fifo_group.spilled_life
+    t.count_spilled(fifo_group, 1)
+    t.put_job(job)
+    return job
 
 
 def recall(t: SchedulerState, record: JobRecord, now: Instant) -> JobEntry:
     """One job of the shelf, wherever in its line it is; nothing is written yet."""
-    lane = t.ready_queue.by_spill_queue.get(record.life.line)
-    if lane is None or not lane.spilled or t.recently_finished.departed_at(record.id) is not None:
+    fifo_group = t.ready_queue.by_spill_queue.get(record.life.line)
+    if (
+        fifo_group is None
+        or not fifo_group.spilled
+        or t.recently_finished.departed_at(record.id) is not None
+    ):
         raise StalePreload(f"job {record.id} has moved since it was read")
     t.recalled[record.id] = None
-    cell = _load(t, lane, record)
-    enqueue(t, cell, now)
-    t.ready_queue.take_back(lane, 1)
-    return cell
+    job = _load(t, fifo_group, record)
+    enqueue(t, job, now)
+    t.ready_queue.take_back(fifo_group, 1)
+    return job
 
 
-def _load(t: SchedulerState, lane: FifoGroup, record: JobRecord) -> JobEntry:
+def _load(t: SchedulerState, fifo_group: FifoGroup, record: JobRecord) -> JobEntry:
     """Into memory, from where it was counted as queued already.
 
     The store has seen to it that it shares its terms with others.
     """
     spec = record.spec
-    if not _is_counted_with(lane, spec):
-        t.count_spilled(lane, -1)
+    if not _is_counted_with(fifo_group, spec):
+        t.count_spilled(fifo_group, -1)
         return t.add_job(record.id, spec, record.life)
-    place = t.ready_queue.order.sort_key(spec)
-    cell = t.jobs[record.id] = JobEntry(record.id, spec, record.life, sort_key=place)
-    return cell
+    sort_key = t.ready_queue.order.sort_key(spec)
+    job = t.jobs[record.id] = JobEntry(record.id, spec, record.life, sort_key=sort_key)
+    return job
 
 
-def _is_counted_with(lane: FifoGroup, spec: Spec) -> bool:
+def _is_counted_with(fifo_group: FifoGroup, spec: Spec) -> bool:
     """Whether it is counted with its lane: a line of an earlier program has several tenants."""
-    return spec.terms.tenant == lane.key[0]
+    return spec.terms.tenant == fifo_group.key[0]
 
 
 def spill_untouched(t: SchedulerState) -> None:
@@ -127,76 +131,80 @@ def spill_untouched(t: SchedulerState) -> None:
     Or else memory would fill up with jobs that were asked for something which was refused.
     """
     for job_id in t.recalled:
-        cell = t.jobs.get(job_id)
-        lane = None if cell is None else t.ready_queue.by_spill_queue.get(cell.life.line)
+        job = t.jobs.get(job_id)
+        fifo_group = None if job is None else t.ready_queue.by_spill_queue.get(job.life.line)
         # One before the edge would not be found there any more.
-        if cell is not None and lane is not None and cell.spec.arrival_number >= lane.boundary:
-            t.ready_queue.spill(lane, cell.spec, cell.spec.arrival_number)
-            t.ready_queue.remove(cell)
-            t.forget_job(cell)
-            t.count_spilled(lane, 1)
+        if (
+            job is not None
+            and fifo_group is not None
+            and job.spec.arrival_number >= fifo_group.boundary
+        ):
+            t.ready_queue.spill(fifo_group, job.spec, job.spec.arrival_number)
+            t.ready_queue.remove(job)
+            t.forget_job(job)
+            t.count_spilled(fifo_group, 1)
     t.recalled.clear()
 
 
 def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
     """The next jobs of a line come back, but for those that came, or came and went, meanwhile."""
-    lane = t.ready_queue.by_spill_queue.get(event.refill.spill_queue)
-    if lane is None or lane.request_id != event.refill.request_id:
+    fifo_group = t.ready_queue.by_spill_queue.get(event.refill.spill_queue)
+    if fifo_group is None or fifo_group.request_id != event.refill.request_id:
         return CountReceipt(0)
-    may_lack = lane.spilled_since_request or not event.refill.exact
-    assert event.jobs or may_lack or not lane.spilled, (
-        f"line {lane.spill_queue} is not in the store"
+    may_lack = fifo_group.spilled_since_request or not event.refill.exact
+    assert event.jobs or may_lack or not fifo_group.spilled, (
+        f"line {fifo_group.spill_queue} is not in the store"
     )
-    jobs, gone = t.jobs, lane.left_since_request
-    back: Sequence[JobRecord] = event.jobs
-    if gone or not jobs.keys().isdisjoint([one.id for one in back]):
-        back = [one for one in back if one.id not in jobs and one.id not in gone]
-    _enqueue_loaded(t, lane, back, now)
-    if back:
-        t.ready_queue.take_back(lane, len(back))
-    if event.jobs and lane.spilled:
+    jobs, departed = t.jobs, fifo_group.left_since_request
+    records: Sequence[JobRecord] = event.jobs
+    if departed or not jobs.keys().isdisjoint([one.id for one in records]):
+        records = [one for one in records if one.id not in jobs and one.id not in departed]
+    _enqueue_loaded(t, fifo_group, records, now)
+    if records:
+        t.ready_queue.take_back(fifo_group, len(records))
+    if event.jobs and fifo_group.spilled:
         last = event.jobs[-1].spec
-        t.ready_queue.move_boundary(lane, last, last.arrival_number + 1)
-    lane.request_id, lane.empty, lane.urgent = 0, False, False
+        t.ready_queue.move_boundary(fifo_group, last, last.arrival_number + 1)
+    fifo_group.request_id, fifo_group.empty, fifo_group.urgent = 0, False, False
     # Where there were fewer than asked for, more may be on their way into the tables.
-    lane.complete = not gone and len(event.jobs) == event.refill.limit
-    gone.clear()
-    if lane.spilled:
-        t.ready_queue.refill_candidates[lane.spill_queue] = lane
-    return CountReceipt(len(back))
+    fifo_group.complete = not departed and len(event.jobs) == event.refill.limit
+    departed.clear()
+    if fifo_group.spilled:
+        t.ready_queue.refill_candidates[fifo_group.spill_queue] = fifo_group
+    return CountReceipt(len(records))
 
 
 def _enqueue_loaded(
-    t: SchedulerState, lane: FifoGroup, back: Sequence[JobRecord], now: Instant
+    t: SchedulerState, fifo_group: FifoGroup, records: Sequence[JobRecord], now: Instant
 ) -> None:
     """In line; alike jobs that follow each other, as mostly all of a shelf do, stand as one."""
     first: JobEntry | None = None
     behind: list[JobEntry] = []
-    stretch_jobs = t.limits.refill_chunk_jobs
-    for stretch in _alike_in_sequence(back, stretch_jobs):
+    chunk_jobs = t.limits.refill_chunk_jobs
+    for alike in _alike_in_sequence(records, chunk_jobs):
         last = behind[-1] if behind else first
-        cell = _load(t, lane, stretch[0])
-        if first is not None and last is not None and _follows(cell, last):
-            behind.append(cell)
+        job = _load(t, fifo_group, alike[0])
+        if first is not None and last is not None and _follows(job, last):
+            behind.append(job)
         else:
             if first is not None and behind:
                 t.ready_queue.add_behind(first, behind, now)
-            enqueue(t, cell, now)
-            first, behind = cell, []
-        behind += _load_alike(t, lane, cell, stretch)
-        if len(behind) >= stretch_jobs:
+            enqueue(t, job, now)
+            first, behind = job, []
+        behind += _load_alike(t, fifo_group, job, alike)
+        if len(behind) >= chunk_jobs:
             t.ready_queue.add_behind(first, behind, now)
             first, behind = behind[-1], []
     if first is not None and behind:
         t.ready_queue.add_behind(first, behind, now)
 
 
-def _alike_in_sequence(back: Sequence[JobRecord], most: int) -> Iterator[Sequence[JobRecord]]:
+def _alike_in_sequence(records: Sequence[JobRecord], most: int) -> Iterator[Sequence[JobRecord]]:
     """So many at most that follow each other, and are alike in all that places are made of."""
-    begun = 0
-    for number, (before, one) in enumerate(pairwise(back), 1):
+    start = 0
+    for number, (before, one) in enumerate(pairwise(records), 1):
         ahead, spec = before.spec, one.spec
-        if number - begun == most or not (
+        if number - start == most or not (
             spec.terms is ahead.terms
             and spec.created_at == ahead.created_at
             and spec.arrival_number > ahead.arrival_number
@@ -205,33 +213,33 @@ def _alike_in_sequence(back: Sequence[JobRecord], most: int) -> Iterator[Sequenc
             and spec.graph_ms is ahead.graph_ms is None
             and spec.concurrency is ahead.concurrency is None
         ):
-            yield back[begun:number]
-            begun = number
-    if back:
-        yield back[begun:]
+            yield records[start:number]
+            start = number
+    if records:
+        yield records[start:]
 
 
 def _load_alike(
-    t: SchedulerState, lane: FifoGroup, first: JobEntry, together: Sequence[JobRecord]
+    t: SchedulerState, fifo_group: FifoGroup, first: JobEntry, together: Sequence[JobRecord]
 ) -> Collection[JobEntry]:
     """The others of those that came together; the first is in memory already."""
     if len(together) == 1:
         return ()
-    if not _is_counted_with(lane, first.spec):
-        return [_load(t, lane, one) for one in together[1:]]
-    place = first.sort_key
-    cells = {one.id: JobEntry(one.id, one.spec, one.life, sort_key=place) for one in together[1:]}
-    t.jobs.update(cells)
-    return cells.values()
+    if not _is_counted_with(fifo_group, first.spec):
+        return [_load(t, fifo_group, one) for one in together[1:]]
+    sort_key = first.sort_key
+    jobs = {one.id: JobEntry(one.id, one.spec, one.life, sort_key=sort_key) for one in together[1:]}
+    t.jobs.update(jobs)
+    return jobs.values()
 
 
-def _follows(cell: JobEntry, before: JobEntry) -> bool:
+def _follows(job: JobEntry, before: JobEntry) -> bool:
     """Whether they are alike, and the one is behind the other in line. Neither has a key."""
-    spec, ahead = cell.spec, before.spec
+    spec, ahead = job.spec, before.spec
     return (
         spec.terms is ahead.terms
         and spec.concurrency is ahead.concurrency is None
-        and (cell.sort_key, spec.arrival_number) > (before.sort_key, ahead.arrival_number)
+        and (job.sort_key, spec.arrival_number) > (before.sort_key, ahead.arrival_number)
     )
 
 
@@ -243,34 +251,39 @@ def wanted_refills(t: SchedulerState) -> list[Refill]:
     the front of a shelf, which is not asked for, and by what has come to its end.
     """
     wanted: list[Refill] = []
-    lines = t.ready_queue
-    if not lines.refill_candidates:
+    ready_queue = t.ready_queue
+    if not ready_queue.refill_candidates:
         return wanted
     level = _refill_level(t)
-    for lane in lines.refill_candidates.values():
-        if _wants_refill(lane, level):
+    for fifo_group in ready_queue.refill_candidates.values():
+        if _wants_refill(fifo_group, level):
             t.refill_requests += 1
-            exact = not lane.complete or bool(lane.left_since_request)
-            lane.request_id, lane.urgent, lane.spilled_since_request = (
+            exact = not fifo_group.complete or bool(fifo_group.left_since_request)
+            fifo_group.request_id, fifo_group.urgent, fifo_group.spilled_since_request = (
                 t.refill_requests,
-                lane.empty or not exact,
+                fifo_group.empty or not exact,
                 0,
             )
-            lane.left_since_request.clear()
+            fifo_group.left_since_request.clear()
             limit = min(t.timing.window.refill, level)
             wanted.append(
                 Refill(
-                    lane.spill_queue, lane.boundary - 1, limit, lane.request_id, lane.empty, exact
+                    fifo_group.spill_queue,
+                    fifo_group.boundary - 1,
+                    limit,
+                    fifo_group.request_id,
+                    fifo_group.empty,
+                    exact,
                 )
             )
-    lines.refill_candidates.clear()
+    ready_queue.refill_candidates.clear()
     return wanted
 
 
-def _wants_refill(lane: FifoGroup, level: int) -> bool:
-    if lane.request_id:
-        return lane.spilled > 0 and lane.empty and not lane.urgent
-    return lane.spilled > 0 and (lane.empty or lane.in_memory < level)
+def _wants_refill(fifo_group: FifoGroup, level: int) -> bool:
+    if fifo_group.request_id:
+        return fifo_group.spilled > 0 and fifo_group.empty and not fifo_group.urgent
+    return fifo_group.spilled > 0 and (fifo_group.empty or fifo_group.in_memory < level)
 
 
 def restore_spill_queues(t: SchedulerState, counts: Mapping[int, int]) -> None:
@@ -279,23 +292,23 @@ def restore_spill_queues(t: SchedulerState, counts: Mapping[int, int]) -> None:
     `counts` has how many jobs the store has in each line, those that were loaded among them.
     """
     loaded: dict[int, list[JobEntry]] = {}
-    for cell in t.jobs.values():
-        if cell.life.line:
-            loaded.setdefault(cell.life.line, []).append(cell)
-    for number, cells in loaded.items():
-        last = cells[-1]
-        lane = t.ready_queue.fifo_group(last.spec.terms)
-        assert lane is not None
-        if t.ready_queue.spill_queue_of(lane) == number:
-            lane.spill_queue = number
+    for job in t.jobs.values():
+        if job.life.line:
+            loaded.setdefault(job.life.line, []).append(job)
+    for number, jobs in loaded.items():
+        last = jobs[-1]
+        fifo_group = t.ready_queue.fifo_group(last.spec.terms)
+        assert fifo_group is not None
+        if t.ready_queue.spill_queue_of(fifo_group) == number:
+            fifo_group.spill_queue = number
         else:
-            lane = t.ready_queue.fifo_group_of_old_number(lane, number)
-        t.ready_queue.by_spill_queue[number] = lane
-        rest = counts[number] - len(cells)
-        if rest:
-            t.ready_queue.spill(lane, last.spec, last.spec.arrival_number + 1, rest)
-            t.count_spilled(lane, rest)
-            t.ready_queue.refill_candidates[number] = lane
+            fifo_group = t.ready_queue.fifo_group_of_old_number(fifo_group, number)
+        t.ready_queue.by_spill_queue[number] = fifo_group
+        spilled = counts[number] - len(jobs)
+        if spilled:
+            t.ready_queue.spill(fifo_group, last.spec, last.spec.arrival_number + 1, spilled)
+            t.count_spilled(fifo_group, spilled)
+            t.ready_queue.refill_candidates[number] = fifo_group
 
 
 class JobLookup:
@@ -314,19 +327,19 @@ class JobLookup:
 
     def live(self, job_id: JobId) -> JobEntry | None:
         """The job in memory; one on the shelf is brought back. None: it is not live."""
-        cell = self._t.jobs.get(job_id)
+        job = self._t.jobs.get(job_id)
         record = self._records.get(job_id)
-        if cell is not None or record is None or not record.life.line or self._is_read_only:
-            return cell
+        if job is not None or record is None or not record.life.line or self._is_read_only:
+            return job
         if self._t.recently_finished.is_stale(self._at, self._now):
             raise StalePreload(f"it was too long ago that job {job_id} was read")
         return recall(self._t, record, self._now)
 
     def state(self, job_id: JobId) -> JobState | None:
         """The state of a job wherever it is; None if there is no such job."""
-        cell = self.live(job_id)
-        if cell is not None:
-            return cell.life.state
+        job = self.live(job_id)
+        if job is not None:
+            return job.life.state
         # Where jobs end by the thousand, those that a caller read of are never all up to date.
         just_now = self._t.recently_finished.final_state(job_id)
         if just_now is not None:

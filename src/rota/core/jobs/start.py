@@ -58,7 +58,7 @@ def claim(
     execution = new_execution(job, worker.worker.id, now, behind)
     if behind is not None:
         worker.prefetched[behind] = (execution.id, terms.needs.resources)
-    cell = t.executions[execution.id] = ExecutionEntry(execution, lease_until(t, now), now)
+    entry = t.executions[execution.id] = ExecutionEntry(execution, lease_until(t, now), now)
     t.changeset.executions[execution.id] = execution
     if job.class_index == NO_CLASS:
         share = t.dominant_share_of(terms)  # an array's or gang's member, or put there by hand
@@ -68,12 +68,12 @@ def claim(
     t.changeset.waits.append(0 if life.ready_at is None else now - life.ready_at)
     move_job(job.id, life.state, _CLAIM)
     t.set_life(job, running_life(life, execution))
-    occupy(t, cell, terms, share, now)
+    occupy(t, entry, terms, share, now)
     queue = t.queues[terms.queue]
     if has_limits(queue):
         spend_start(queue, now)
         t.check_queue_limits(queue, now)
-    return cell
+    return entry
 
 
 def new_execution(
@@ -111,14 +111,14 @@ def running_life(life: Life, execution: Execution) -> Life:
 
 
 def occupy(
-    t: SchedulerState, cell: ExecutionEntry, terms: Terms, share: float, now: Instant
+    t: SchedulerState, entry: ExecutionEntry, terms: Terms, share: float, now: Instant
 ) -> None:
     """What the execution holds is held: of its worker, its queue, its tenant."""
-    execution, resources = cell.execution, terms.needs.resources
-    cell.ends_at = probable_end(t, terms, cell.since, now)
+    execution, resources = entry.execution, terms.needs.resources
+    entry.ends_at = probable_end(t, terms, entry.since, now)
     worker = t.fleet.workers[execution.worker_id]
     worker.hold(
-        execution.id, NOTHING if worker.is_prefetched(execution) else resources, cell.ends_at
+        execution.id, NOTHING if worker.is_prefetched(execution) else resources, entry.ends_at
     )
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
     queue.begin(execution.id)
@@ -128,8 +128,8 @@ def occupy(
         t.affinity.note_start(execution.id, terms, worker)
     tenant = t.tenants.entries.get(terms.tenant) or t.tenants.entry(terms.tenant)
     tenant.hold(execution.id, resources)
-    payer = t.ready_queue.order.account(terms.tenant, queue)
-    cell.rate = t.ready_queue.order.charge(payer, share, (now, cell.ends_at))
+    account = t.ready_queue.order.account(terms.tenant, queue)
+    entry.rate = t.ready_queue.order.charge(account, share, (now, entry.ends_at))
     if has_quota(tenant):
         t.check_quota(tenant, now)
     t.note_start(tenant, now)
@@ -141,15 +141,15 @@ def probable_end(t: SchedulerState, terms: Terms, since: Instant, now: Instant) 
     return ends_at if ends_at > now else next_estimate(since, terms.timeout_ms, now)
 
 
-def extend_estimate(t: SchedulerState, cell: ExecutionEntry, now: Instant) -> None:
+def extend_estimate(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> None:
     """If it runs longer than was thought, another end is guessed, and charged for."""
-    if cell.ends_at > now:
+    if entry.ends_at > now:
         return
-    terms = t.jobs[cell.execution.job_id].spec.terms
-    ends_at = next_estimate(cell.since, terms.timeout_ms, now)
-    if cell.rate:
-        payer = t.ready_queue.order.account(terms.tenant, t.queues[terms.queue])
-        t.ready_queue.order.charge_more(payer, cell.rate, ends_at - cell.ends_at)
-    worker = t.fleet.workers[cell.execution.worker_id]
-    worker.move_end(cell.execution.id, cell.ends_at, ends_at)
-    cell.ends_at = ends_at
+    terms = t.jobs[entry.execution.job_id].spec.terms
+    ends_at = next_estimate(entry.since, terms.timeout_ms, now)
+    if entry.rate:
+        account = t.ready_queue.order.account(terms.tenant, t.queues[terms.queue])
+        t.ready_queue.order.charge_more(account, entry.rate, ends_at - entry.ends_at)
+    worker = t.fleet.workers[entry.execution.worker_id]
+    worker.move_end(entry.execution.id, entry.ends_at, ends_at)
+    entry.ends_at = ends_at

@@ -34,14 +34,14 @@ def stretch(t: SchedulerState, job: JobEntry, worker: WorkerEntry, mask: int) ->
     terms = job.spec.terms
     if not mask:
         return (job,)
-    most = _room(t, terms, worker)
-    party = t.ready_queue.order.only(mask & t.ready_queue.ready) if most > 1 else None
-    if party is None:
+    limit = _room(t, terms, worker)
+    account = t.ready_queue.order.only(mask & t.ready_queue.ready) if limit > 1 else None
+    if account is None:
         return (job,)
-    line = party.class_queues[job.class_index]
-    rival = party.heads.first(mask & party.ready & ~line.bit)
+    class_queue = account.class_queues[job.class_index]
+    rival = account.heads.first(mask & account.ready & ~class_queue.bit)
     until = None if rival is None else (rival[0], rival[1])
-    return _take(t, line, terms, (most, until)) or (job,)
+    return _take(t, class_queue, terms, (limit, until)) or (job,)
 
 
 def _room(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
@@ -56,12 +56,12 @@ def _room(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
 
 def _take(
     t: SchedulerState,
-    line: ClassQueue,
+    class_queue: ClassQueue,
     terms: Terms,
     limit: tuple[int, tuple[int, OrderKey] | None],
 ) -> list[JobEntry]:
     """The first of the line as far as they are alike; their entries are taken out of its row."""
-    found = line.jobs.first_run()
+    found = class_queue.jobs.first_run()
     if found is None:
         return []
     (run, rest), (most, until) = found, limit
@@ -70,16 +70,16 @@ def _take(
     for entry in run:
         if len(jobs) == most or (rest is not None and rest < entry):
             break
-        if until is not None and until < (line.rank, entry):
+        if until is not None and until < (class_queue.rank, entry):
             break
-        if t.ready_queue.is_current(entry, line):
+        if t.ready_queue.is_current(entry, class_queue):
             job = t.jobs[entry[2]]
             if job.spec.terms is not terms or job.spec.group is not None:
                 break
             jobs.append(job)
         passed += 1
-    line.jobs.drop_from_first_run(passed)
-    line.first = None
+    class_queue.jobs.drop_from_first_run(passed)
+    class_queue.first = None
     return jobs
 
 
@@ -91,11 +91,11 @@ def start_together(
     ends_at = probable_end(t, terms, now, now)
     share = share_of(t.ready_queue.classes[jobs[0].class_index], t.fleet.capacity)
     # The last one leaves an empty line behind, and is charged after that like any other.
-    order, kind = t.ready_queue.order, t.terms.of(terms)
-    payer = kind.account(order)
-    rate = order.charge(payer, share, (now, ends_at), len(jobs) - 1)
+    order, terms_entry = t.ready_queue.order, t.terms.of(terms)
+    account = terms_entry.account(order)
+    rate = order.charge(account, share, (now, ends_at), len(jobs) - 1)
     t.ready_queue.remove_together(jobs)
-    order.charge(payer, share, (now, ends_at))
+    order.charge(account, share, (now, ends_at))
     lease = lease_until(t, now)
     begun = [
         ExecutionEntry(
@@ -113,10 +113,10 @@ def _hold_together(
 ) -> None:
     """What they hold is held: of their worker, their queue, their tenant."""
     ids: list[ExecutionId] = []
-    for cell in begun:
-        execution = cell.execution
+    for entry in begun:
+        execution = entry.execution
         ids.append(execution.id)
-        t.executions[execution.id] = cell
+        t.executions[execution.id] = entry
         t.changeset.executions[execution.id] = execution
     each, tenant = terms.needs.resources, t.tenants.entries[terms.tenant]
     worker.hold_together(ids, each, begun[0].ends_at)
@@ -129,13 +129,13 @@ def _move_together(
     t: SchedulerState, jobs: Sequence[JobEntry], begun: Sequence[ExecutionEntry], now: Instant
 ) -> None:
     waits, moved = t.changeset.waits, t.changeset.moved
-    for job, cell in zip(jobs, begun, strict=True):
+    for job, entry in zip(jobs, begun, strict=True):
         before = job.life
         assert before.state is _QUEUED
         waits.append(0 if before.ready_at is None else now - before.ready_at)
         if before.line:
             t.leave_spill_queue(job)
-        job.life = running_life(before, cell.execution)
+        job.life = running_life(before, entry.execution)
         moved[job.id] = job
     t.terms.of(jobs[0].spec.terms).count_started(len(jobs))
 
@@ -149,6 +149,6 @@ def _hand_over_together(
     limits, poll = t.queues[jobs[0].spec.terms.queue].queue.limits, worker.poll
     assert poll is not None
     poll.orders += [
-        Order(cell.execution, job.spec, limits) for job, cell in zip(jobs, begun, strict=True)
+        Order(entry.execution, job.spec, limits) for job, entry in zip(jobs, begun, strict=True)
     ]
     took_room(t, worker, poll, len(jobs))

@@ -126,35 +126,35 @@ def submit(t: SchedulerState, event: Submit, now: Instant) -> JobsAccepted:
     named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
     specs = _ranked_specs(t, event.jobs, linked=bool(named))
     if named:
-        cells = [
+        entries = [
             _accept(t, new.id, spec, now, named=new.id in named)
             for new, spec in zip(event.jobs, specs, strict=True)
         ]
     else:
-        cells = _accept_all(t, event.jobs, specs, now)
-    entangled = [cell for cell in cells if cell.life is NEW_LIFE]
-    for cell in entangled:
-        count_unmet(t, cell)
-    for cell in entangled:
-        _enter_first_state(t, cell, ended, now)
-    t.changeset.submitted += len(cells)
-    ids = tuple([cell.id for cell in cells])
-    return JobsAccepted(ids, cells[0].record() if len(cells) == 1 else None)
+        entries = _accept_all(t, event.jobs, specs, now)
+    entangled = [job for job in entries if job.life is NEW_LIFE]
+    for job in entangled:
+        count_unmet(t, job)
+    for job in entangled:
+        _enter_first_state(t, job, ended, now)
+    t.changeset.submitted += len(entries)
+    ids = tuple([job.id for job in entries])
+    return JobsAccepted(ids, entries[0].record() if len(entries) == 1 else None)
 
 
 def _submit_one(t: SchedulerState, jobs: Sequence[NewJob], now: Instant) -> JobsAccepted:
     """The same for a job that comes alone and depends on nobody, as most do."""
     _refuse_known_ids(t, jobs, {jobs[0].id: jobs[0]})
     _refuse_too_many(t, jobs)
-    cell = submit_independent(t, jobs[0], now)
-    return JobsAccepted((cell.id,), cell.record())
+    job = submit_independent(t, jobs[0], now)
+    return JobsAccepted((job.id,), job.record())
 
 
-def check_submit(t: SchedulerState, event: Submit, memory: JobLookup) -> dict[JobId, JobState]:
+def check_submit(t: SchedulerState, event: Submit, lookup: JobLookup) -> dict[JobId, JobState]:
     """The states of the jobs that these wait for; raises what they would be refused for."""
     batch = {new.id: new for new in event.jobs}
     _refuse_known_ids(t, event.jobs, batch)
-    ended = _check_dependencies(event.jobs, batch, memory)
+    ended = _check_dependencies(event.jobs, batch, lookup)
     _refuse_too_many(t, event.jobs)
     return ended
 
@@ -174,13 +174,13 @@ def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
         tenant = new.spec.terms.tenant
         asked[tenant] = asked.get(tenant, 0) + copies_of(new.spec.group)
     for name, count in asked.items():
-        cell = t.tenants.entries.get(name)
-        quota = None if cell is None else cell.tenant.quota
-        if cell is None or quota is None or quota.queued is None:
+        entry = t.tenants.entries.get(name)
+        quota = None if entry is None else entry.tenant.quota
+        if entry is None or quota is None or quota.queued is None:
             continue
-        if cell.waiting + count > quota.queued:
+        if entry.waiting + count > quota.queued:
             raise OverQuota(
-                f"tenant {name} has {cell.waiting} waiting jobs of at most {quota.queued};"
+                f"tenant {name} has {entry.waiting} waiting jobs of at most {quota.queued};"
                 f" {count} more came"
             )
 
@@ -192,12 +192,12 @@ def reject(t: SchedulerState, event: Reject, now: Instant) -> JobsAccepted:
         t.queue(new.spec.terms.queue, now)
         # As one that others depend on: it must not be in any line, for it ends here.
         (spec,) = _ranked_specs(t, [new], linked=False)
-        cell = _accept(t, new.id, spec, now, named=True)
+        job = _accept(t, new.id, spec, now, named=True)
         verb, reason = JobVerb.REJECT, INVALID
         if event.duplicate:
             verb, reason = JobVerb.SKIP, DUPLICATE
-        life = replace(cell.life, reason=reason, error=error_json(event.why))
-        finish_job(t, cell, verb, life, now)
+        life = replace(job.life, reason=reason, error=error_json(event.why))
+        finish_job(t, job, verb, life, now)
     t.changeset.submitted += len(event.jobs)
     return JobsAccepted(tuple(new.id for new in event.jobs))
 
@@ -209,11 +209,11 @@ def submit_independent(t: SchedulerState, new: NewJob, now: Instant) -> JobEntry
         t.queue(terms.queue, now)
     spec = replace(new.spec, terms=t.interned_terms(terms), arrival_number=t.next_arrival_number)
     t.next_arrival_number += 1
-    cell = _accept(t, new.id, spec, now, named=False)
-    if cell.life is NEW_LIFE:
-        _enter_first_state(t, cell, {}, now)
+    job = _accept(t, new.id, spec, now, named=False)
+    if job.life is NEW_LIFE:
+        _enter_first_state(t, job, {}, now)
     t.changeset.submitted += 1
-    return cell
+    return job
 
 
 def _refuse_known_ids(
@@ -232,7 +232,7 @@ def _refuse_known_ids(
 
 
 def _check_dependencies(
-    jobs: Sequence[NewJob], batch: dict[JobId, NewJob], memory: JobLookup
+    jobs: Sequence[NewJob], batch: dict[JobId, NewJob], lookup: JobLookup
 ) -> dict[JobId, JobState]:
     """The states of all upstream jobs outside the batch; refuses unknown ones and circles."""
     states: dict[JobId, JobState] = {}
@@ -243,15 +243,15 @@ def _check_dependencies(
                 inside.setdefault(new.id, []).append(dependency.job_id)
             elif dependency.job_id not in states:
                 states[dependency.job_id] = _state_of_upstream(
-                    memory, dependency.job_id, index, len(jobs)
+                    lookup, dependency.job_id, index, len(jobs)
                 )
     if inside and (path := find_cycle(inside)) is not None:
         raise DependencyCycle([batch[job_id].ref or job_id for job_id in path])
     return states
 
 
-def _state_of_upstream(memory: JobLookup, job_id: JobId, index: int, count: int) -> JobState:
-    state = memory.state(job_id)
+def _state_of_upstream(lookup: JobLookup, job_id: JobId, index: int, count: int) -> JobState:
+    state = lookup.state(job_id)
     if state is None:
         field = "dependencies" if count == 1 else f"jobs[{index}].dependencies"
         raise UnknownDependency(f"there is no job {job_id} to depend on", field)
@@ -275,10 +275,10 @@ def _ranked_specs(t: SchedulerState, jobs: Sequence[NewJob], *, linked: bool) ->
         replace(
             new.spec,
             terms=t.interned_terms(new.spec.terms),
-            arrival_number=first + task.turn,
-            graph_ms=task.graph_ms,
+            arrival_number=first + rank.turn,
+            graph_ms=rank.graph_ms,
         )
-        for new, task in zip(jobs, rank_jobs(jobs, measure), strict=True)
+        for new, rank in zip(jobs, rank_jobs(jobs, measure), strict=True)
     ]
 
 
@@ -286,36 +286,36 @@ def _accept(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, named
     """The job is known; one that only waits for a worker has begun to."""
     if not named and waits_for_worker_only(spec, now):
         return enqueue_or_spill(t, job_id, spec, now)
-    cell = t.add_job(job_id, spec, NEW_LIFE)
-    t.put_job(cell)
-    return cell
+    job = t.add_job(job_id, spec, NEW_LIFE)
+    t.put_job(job)
+    return job
 
 
 def _accept_all(
     t: SchedulerState, jobs: Sequence[NewJob], specs: Sequence[Spec], now: Instant
 ) -> list[JobEntry]:
     """The same for a batch in which nobody waits for another."""
-    cells: list[JobEntry] = []
+    entries: list[JobEntry] = []
     first, count = 0, len(jobs)
     # Nobody is put on the shelf: not every one of them has to ask.
-    is_room = not t.ready_queue.spilled_groups and len(t.jobs) + count <= t.timing.window.jobs
+    has_capacity = not t.ready_queue.spilled_groups and len(t.jobs) + count <= t.timing.window.jobs
     while first < count:
         spec, after = specs[first], first + 1
         if not waits_for_worker_only(spec, now):
-            cells.append(_accept(t, jobs[first].id, spec, now, named=True))
+            entries.append(_accept(t, jobs[first].id, spec, now, named=True))
             first = after
             continue
         while after < count and specs[after].terms is spec.terms and _is_alike(specs, after, now):
             after += 1
         if after - first > 1:
             ids = [new.id for new in jobs[first:after]]
-            cells += enqueue_or_spill_together(t, ids, specs[first:after], now)
-        elif is_room:
-            cells.append(add_ready_job(t, jobs[first].id, spec, now))
+            entries += enqueue_or_spill_together(t, ids, specs[first:after], now)
+        elif has_capacity:
+            entries.append(add_ready_job(t, jobs[first].id, spec, now))
         else:
-            cells.append(enqueue_or_spill(t, jobs[first].id, spec, now))
+            entries.append(enqueue_or_spill(t, jobs[first].id, spec, now))
         first = after
-    return cells
+    return entries
 
 
 def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
@@ -329,35 +329,35 @@ def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
     )
 
 
-def count_unmet(t: SchedulerState, cell: JobEntry) -> None:
+def count_unmet(t: SchedulerState, job: JobEntry) -> None:
     """Counts the upstream jobs that have yet to end."""
-    for dependency in cell.spec.dependencies:
+    for dependency in job.spec.dependencies:
         upstream = t.jobs.get(dependency.job_id)
         if upstream is not None:
             if upstream.life.line:
                 t.set_life(upstream, upstream.life)  # off the shelf: a load must find it
-            cell.unmet += 1
-            t.dependencies.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
+            job.unmet += 1
+            t.dependencies.add(dependency.job_id, job.id, job.life.lives, dependency.when)
 
 
 def _enter_first_state(
-    t: SchedulerState, cell: JobEntry, ended: dict[JobId, JobState], now: Instant
+    t: SchedulerState, job: JobEntry, ended: dict[JobId, JobState], now: Instant
 ) -> None:
     """The job is skipped, expired, or waits where it has to."""
-    if cell.id not in t.jobs:
+    if job.id not in t.jobs:
         return  # an earlier one of the batch was skipped, and this with it
-    refused = _skipped_by(cell.spec.dependencies, ended, t)
+    refused = _skipped_by(job.spec.dependencies, ended, t)
     if refused is not None:
-        skip_because(t, cell, refused, ended[refused], now)
+        skip_because(t, job, refused, ended[refused], now)
         return
-    expires = cell.spec.expires_at
+    expires = job.spec.expires_at
     if expires is not None:
         if expires <= now:
-            expire_job(t, cell, now)
+            expire_job(t, job, now)
             return
-        t.timers.set(expires, TimerKind.JOB, cell.id)
-    deadline_watch.watch_deadline(t, cell, now)
-    enter_wait_state(t, cell, now)
+        t.timers.set(expires, TimerKind.JOB, job.id)
+    deadline_watch.watch_deadline(t, job, now)
+    enter_wait_state(t, job, now)
 
 
 def _skipped_by(
@@ -373,29 +373,29 @@ def _skipped_by(
 
 
 def skip_because(
-    t: SchedulerState, cell: JobEntry, upstream: JobId, state: JobState, now: Instant
+    t: SchedulerState, job: JobEntry, upstream: JobId, state: JobState, now: Instant
 ) -> None:
     """The job cannot run any more, because of how an upstream job ended."""
-    if cell.life.state is JobState.QUEUED:
-        held = move_job(cell.id, cell.life.state, JobVerb.HOLD)
-        t.set_life(cell, replace(cell.life, state=held))
+    if job.life.state is JobState.QUEUED:
+        state_held = move_job(job.id, job.life.state, JobVerb.HOLD)
+        t.set_life(job, replace(job.life, state=state_held))
     error = error_json(f"job {upstream}, which it depends on, {describe_end(state)}")
-    finish_job(t, cell, JobVerb.SKIP, replace(cell.life, reason="upstream", error=error), now)
+    finish_job(t, job, JobVerb.SKIP, replace(job.life, reason="upstream", error=error), now)
 
 
 def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
     """Another spec for a job that waits; it goes to the place it would have had with it."""
-    memory = JobLookup(t, event.preloaded, now)
-    cell = memory.live(event.job_id)
-    if cell is None:
-        record = memory.require_ended(event.job_id)
+    lookup = JobLookup(t, event.preloaded, now)
+    job = lookup.live(event.job_id)
+    if job is None:
+        record = lookup.require_ended(event.job_id)
         move_job(event.job_id, record.life.state, JobVerb.UPDATE)
         raise AssertionError("an ended job has no update")
-    before, is_begun = cell.spec, _is_begun_array(cell)
+    before, is_begun = job.spec, _is_begun_array(job)
     if not is_begun:
-        move_job(cell.id, cell.life.state, JobVerb.UPDATE)
+        move_job(job.id, job.life.state, JobVerb.UPDATE)
     if event.spec.revision != before.revision:
-        raise StalePreload(f"job {cell.id} was updated meanwhile")
+        raise StalePreload(f"job {job.id} was updated meanwhile")
     spec = replace(
         event.spec,
         arrival_number=before.arrival_number,
@@ -403,36 +403,36 @@ def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
         revision=before.revision + 1,
     )
     if before.group is not None or spec.group is not None:
-        spec = checked_update(cell, spec)
+        spec = checked_update(job, spec)
     if is_begun:
         t.queue(spec.terms.queue, now)
-        apply_update(t, cell, spec, now)
-        return JobAnswer(cell.record())
+        apply_update(t, job, spec, now)
+        return JobAnswer(job.record())
     ended: dict[JobId, JobState] = {}
     if spec.dependencies != before.dependencies:
-        ended = _check_new_dependencies(t, cell, spec.dependencies, memory)
+        ended = _check_new_dependencies(t, job, spec.dependencies, lookup)
     t.queue(spec.terms.queue, now)
-    dequeue(t, cell, now)
-    t.set_spec(cell, spec)
-    if spec.run_at != before.run_at and cell.life.due_at is not None:
-        t.set_life(cell, replace(cell.life, due_at=None))
-    deadline_watch.reset_deadline(t, cell, before.finish_by)
+    dequeue(t, job, now)
+    t.set_spec(job, spec)
+    if spec.run_at != before.run_at and job.life.due_at is not None:
+        t.set_life(job, replace(job.life, due_at=None))
+    deadline_watch.reset_deadline(t, job, before.finish_by)
     if spec.dependencies != before.dependencies:
-        _replace_dependencies(t, cell, before.dependencies)
-    _enter_first_state(t, cell, ended, now)
-    return JobAnswer(cell.record())
+        _replace_dependencies(t, job, before.dependencies)
+    _enter_first_state(t, job, ended, now)
+    return JobAnswer(job.record())
 
 
-def _is_begun_array(cell: JobEntry) -> bool:
-    return isinstance(cell.spec.group, Array) and cell.life.state is JobState.RUNNING
+def _is_begun_array(job: JobEntry) -> bool:
+    return isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
 
 
 def _check_new_dependencies(
-    t: SchedulerState, cell: JobEntry, dependencies: Sequence[Dependency], memory: JobLookup
+    t: SchedulerState, job: JobEntry, dependencies: Sequence[Dependency], lookup: JobLookup
 ) -> dict[JobId, JobState]:
-    states = {d.job_id: _state_of_upstream(memory, d.job_id, 0, 1) for d in dependencies}
-    upstreams: dict[JobId, list[JobId]] = {cell.id: [d.job_id for d in dependencies]}
-    to_visit = list(upstreams[cell.id])
+    states = {d.job_id: _state_of_upstream(lookup, d.job_id, 0, 1) for d in dependencies}
+    upstreams: dict[JobId, list[JobId]] = {job.id: [d.job_id for d in dependencies]}
+    to_visit = list(upstreams[job.id])
     while to_visit:
         job_id = to_visit.pop()
         upstream = t.jobs.get(job_id)
@@ -445,8 +445,8 @@ def _check_new_dependencies(
     return states
 
 
-def _replace_dependencies(t: SchedulerState, cell: JobEntry, before: Sequence[Dependency]) -> None:
+def _replace_dependencies(t: SchedulerState, job: JobEntry, before: Sequence[Dependency]) -> None:
     for dependency in before:
-        t.dependencies.remove(dependency.job_id, cell.id)
-    cell.unmet = 0
-    count_unmet(t, cell)
+        t.dependencies.remove(dependency.job_id, job.id)
+    job.unmet = 0
+    count_unmet(t, job)

@@ -130,33 +130,33 @@ class ConservativePlan:
             if not t.fleet.machines_for(job_class).machine_classes:
                 continue
             rank = -job_class.queue.queue.priority if by_queue else 0
-            for line in job_class.class_queues.values():
-                party = t.ready_queue.order.account(line.tenant, job_class.queue)
-                for entry in line.jobs if party.ready & job_class.bit else ():
-                    if not is_spill_marker(entry) and t.ready_queue.is_current(entry, line):
+            for class_queue in job_class.class_queues.values():
+                account = t.ready_queue.order.account(class_queue.tenant, job_class.queue)
+                for entry in class_queue.jobs if account.ready & job_class.bit else ():
+                    if not is_spill_marker(entry) and t.ready_queue.is_current(entry, class_queue):
                         yield rank, entry
 
     def _profile(self, worker_id: WorkerId) -> Availability:
-        profile = self._profiles.get(worker_id)
-        if profile is None:
+        availability = self._profiles.get(worker_id)
+        if availability is None:
             worker = self._t.fleet.workers[worker_id]
             self._reservations.extend_overdue(worker)
             planned = self._planned.pop(worker_id, ())
-            profile = self._profiles[worker_id] = Availability(worker, self._now, planned)
-        return profile
+            availability = self._profiles[worker_id] = Availability(worker, self._now, planned)
+        return availability
 
     def _enter(self, job: JobEntry) -> None:
         """The place a job had stays taken; one that has passed is now."""
-        place = self._t.conservative_plan.get(job.id)
-        if place is None:
+        planned = self._t.conservative_plan.get(job.id)
+        if planned is None:
             return
-        if not self._t.fleet.is_online(place[0]):
+        if not self._t.fleet.is_online(planned[0]):
             del self._t.conservative_plan[job.id]
             return
-        start = max(self._now, place[1])
-        self._t.conservative_plan[job.id] = (place[0], start)
-        stay = (start, start + job.estimate, job.spec.terms.needs.resources)
-        self._planned.setdefault(place[0], []).append(stay)
+        start = max(self._now, planned[1])
+        self._t.conservative_plan[job.id] = (planned[0], start)
+        use = (start, start + job.estimate, job.spec.terms.needs.resources)
+        self._planned.setdefault(planned[0], []).append(use)
 
     def candidates(self) -> Iterator[Candidate]:
         """Jobs whose time is now, in order; each has started when the next is asked for."""
@@ -194,9 +194,9 @@ class ConservativePlan:
             return
         if self._reservations.reserve(job_class, job.id) is None:
             return
-        for place in self._reservations.by_worker.values():
-            for _ in range(place.copies if place.job_id == job.id else 0):
-                self._profile(place.worker_id).take(place.at, job.estimate, needs)
+        for reservation in self._reservations.by_worker.values():
+            for _ in range(reservation.copies if reservation.job_id == job.id else 0):
+                self._profile(reservation.worker_id).take(reservation.at, job.estimate, needs)
 
     def _replan(self, job: JobEntry) -> WorkerEntry | None:
         """Moves the job to its earliest place; the worker, if that is now."""
@@ -233,8 +233,8 @@ class ConservativePlan:
 
     def _workers_for(self, job: JobEntry) -> Iterator[WorkerId]:
         job_class = self._t.ready_queue.classes[job.class_index]
-        kinds = self._t.fleet.machines_for(job_class).machine_classes
-        able = (worker_id for machine in kinds for worker_id in machine.workers)
-        there = (one for one in able if self._t.fleet.is_online(one))
-        liked = self._t.affinity.sorted(job, there) if job_class.has_preference else there
-        yield from islice(liked, RESERVE_LOOK)
+        machines = self._t.fleet.machines_for(job_class).machine_classes
+        able = (worker_id for machine in machines for worker_id in machine.workers)
+        online = (one for one in able if self._t.fleet.is_online(one))
+        preferred = self._t.affinity.sorted(job, online) if job_class.has_preference else online
+        yield from islice(preferred, RESERVE_LOOK)

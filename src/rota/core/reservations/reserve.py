@@ -54,12 +54,12 @@ class Reservations:
             del t.being_preempted[worker_id]
             return
         worker, job_class = t.fleet.workers[worker_id], t.ready_queue.classes[job.class_index]
-        at, room = earliest_fit(worker, job_class.needs.resources, self._now)
-        self._keep(Reservation((worker_id, at, room), job_class, job.id))
+        at, free = earliest_fit(worker, job_class.needs.resources, self._now)
+        self._keep(Reservation((worker_id, at, free), job_class, job.id))
 
-    def _keep(self, place: Reservation) -> None:
-        worker = self._t.fleet.workers[place.worker_id]
-        self.by_worker[place.worker_id] = place
+    def _keep(self, reservation: Reservation) -> None:
+        worker = self._t.fleet.workers[reservation.worker_id]
+        self.by_worker[reservation.worker_id] = reservation
         self.nearby |= self._t.fleet.able(worker.machine)
 
     def reserve(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
@@ -71,13 +71,13 @@ class Reservations:
             return None
         if job_class.needs.copies > 1:
             return self._reserve_for_gang(job_class, job_id)
-        place = self._earliest_place(job_class, self._kept_place(job_class, job_id), job_id)
-        if place is None:
+        reservation = self._earliest_place(job_class, self._kept_place(job_class, job_id), job_id)
+        if reservation is None:
             return None
-        self._keep(place)
-        place.stamp = self._t.fleet.workers[place.worker_id].stamp
-        self._t.reservations[job_class.index] = place
-        return place
+        self._keep(reservation)
+        reservation.stamp = self._t.fleet.workers[reservation.worker_id].stamp
+        self._t.reservations[job_class.index] = reservation
+        return reservation
 
     def _earliest_place(
         self, job_class: JobClass, kept: Reservation | None, job_id: JobId
@@ -96,59 +96,61 @@ class Reservations:
             ends = worker.ends
             if ends and ends[0][0] <= now:
                 self.extend_overdue(worker)
-            at, room = now, worker.free_capacity.free
-            if not fits(needs, room):
-                for at, room in worker.expected_free():
-                    if at >= before or fits(needs, room):
+            at, free = now, worker.free_capacity.free
+            if not fits(needs, free):
+                for at, free in worker.expected_free():
+                    if at >= before or fits(needs, free):
                         break
                 if at >= before:
                     continue
-            best, before = (record.id, at, room), at
+            best, before = (record.id, at, free), at
             if at <= now:
                 break
         return kept if best is None else Reservation(best, job_class, job_id)
 
     def _reserve_for_gang(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
         """A place on each of several workers, all for one time; the last of them."""
-        kinds = self._t.fleet.machines_for(job_class).machine_classes
-        able = chain.from_iterable(machine.workers for machine in kinds)
-        cells = (self._t.fleet.workers[worker_id] for worker_id in able)
-        usable = [cell for cell in islice(cells, GANG_LOOK) if self._may_use(cell, job_class)]
-        for cell in usable:
-            self.extend_overdue(cell)
-        kept = reserve_gang(self._t, usable, (job_class, job_id), self._now)
-        for place in kept:
-            self._keep(place)
-            self._t.reservations[job_class.index] = place
-        return kept[-1] if kept else None
+        machines = self._t.fleet.machines_for(job_class).machine_classes
+        able = chain.from_iterable(machine.workers for machine in machines)
+        workers = (self._t.fleet.workers[worker_id] for worker_id in able)
+        usable = [
+            worker for worker in islice(workers, GANG_LOOK) if self._may_use(worker, job_class)
+        ]
+        for worker in usable:
+            self.extend_overdue(worker)
+        reservations = reserve_gang(self._t, usable, (job_class, job_id), self._now)
+        for reservation in reservations:
+            self._keep(reservation)
+            self._t.reservations[job_class.index] = reservation
+        return reservations[-1] if reservations else None
 
     def _kept_place(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
         """The place that the job had, looked at anew if anything has changed there."""
-        place = self._t.reservations.get(job_class.index)
-        if place is None or place.job_id != job_id:
+        reservation = self._t.reservations.get(job_class.index)
+        if reservation is None or reservation.job_id != job_id:
             return None
-        worker = self._t.fleet.workers.get(place.worker_id)
+        worker = self._t.fleet.workers.get(reservation.worker_id)
         if worker is None or not self._may_use(worker, job_class):
             return None
         ends = worker.ends
         has_outlived = ends and ends[0][0] <= self._now
         # A class of that number may be another since.
-        is_same = worker.stamp == place.stamp and place.job_class is job_class
+        is_same = worker.stamp == reservation.stamp and reservation.job_class is job_class
         if is_same and not has_outlived:
-            place.reset()
-            return place
+            reservation.reset()
+            return reservation
         self.extend_overdue(worker)
-        at, room = earliest_fit(worker, job_class.needs.resources, self._now)
-        return Reservation((place.worker_id, at, room), job_class, job_id)
+        at, free = earliest_fit(worker, job_class.needs.resources, self._now)
+        return Reservation((reservation.worker_id, at, free), job_class, job_id)
 
-    def _candidates(self, job_class: JobClass, has_place: bool) -> Iterable[WorkerEntry]:
+    def _candidates(self, job_class: JobClass, has_reservation: bool) -> Iterable[WorkerEntry]:
         """Those that wait for work; in a small fleet all, unless the job has a place already."""
         fleet = self._t.fleet
         waiting = islice(fleet.open.values(), RESERVE_LOOK)
-        if has_place or len(fleet.workers) > RESERVE_LOOK:
+        if has_reservation or len(fleet.workers) > RESERVE_LOOK:
             return waiting
-        kinds = fleet.machines_for(job_class).machine_classes
-        able = chain.from_iterable(machine.workers for machine in kinds)
+        machines = fleet.machines_for(job_class).machine_classes
+        able = chain.from_iterable(machine.workers for machine in machines)
         return chain(waiting, map(fleet.workers.__getitem__, able))
 
     def _may_use(self, worker: WorkerEntry, job_class: JobClass) -> bool:
@@ -172,8 +174,8 @@ def restore_reservation(
     job, worker = t.jobs.get(job_id), t.fleet.workers.get(worker_id)
     if job is not None and worker is not None and job.class_index != NO_CLASS:
         job_class = t.ready_queue.classes[job.class_index]
-        at, room = earliest_fit(worker, job_class.needs.resources, now)
-        t.reservations[job_class.index] = Reservation((worker_id, at, room), job_class, job_id)
+        at, free = earliest_fit(worker, job_class.needs.resources, now)
+        t.reservations[job_class.index] = Reservation((worker_id, at, free), job_class, job_id)
 
 
 def earliest_fit(worker: WorkerEntry, needs: Resources, now: Instant) -> tuple[Instant, Resources]:
@@ -181,7 +183,7 @@ def earliest_fit(worker: WorkerEntry, needs: Resources, now: Instant) -> tuple[I
 
     The worker could run it when empty, so the time comes by the last of the ends at the latest.
     """
-    for at, room in (found := [(now, worker.free_capacity.free), *worker.expected_free()]):
-        if fits(needs, room):
-            return at, room
+    for at, free in (found := [(now, worker.free_capacity.free), *worker.expected_free()]):
+        if fits(needs, free):
+            return at, free
     return found[-1]

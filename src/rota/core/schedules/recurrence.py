@@ -114,44 +114,44 @@ class Recurrence:
             return None
         for year in range(year_of(start), YEAR_MAX + 1):
             first, end = year_bounds(year)
-            for stretch in self.zone.periods(year):
-                low, high = max(start, first, stretch.start), min(end, stretch.end)
-                found = self._first_in(cron, stretch, low, high) if low < high else None
+            for period in self.zone.periods(year):
+                low, high = max(start, first, period.start), min(end, period.end)
+                found = self._first_in(cron, period, low, high) if low < high else None
                 if found is not None:
                     return found
         return None
 
-    def _first_in(self, cron: Cron, stretch: OffsetPeriod, low: int, high: int) -> int | None:
+    def _first_in(self, cron: Cron, period: OffsetPeriod, low: int, high: int) -> int | None:
         """The first instant of [low, high), which lies within the stretch."""
-        offset = stretch.offset
-        if stretch.before > offset and self._fold is RepeatedTime.FIRST:
+        offset = period.offset
+        if period.before > offset and self._fold is RepeatedTime.FIRST:
             # The clock was set back: what it shows until then it has shown before.
-            low_shown = max(low + offset, stretch.start + stretch.before)
+            low_shown = max(low + offset, period.start + period.before)
         else:
             low_shown = low + offset
         high_shown = high + offset
-        if stretch.after < offset and self._fold is RepeatedTime.SECOND:
-            high_shown = min(high_shown, stretch.end + stretch.after)
+        if period.after < offset and self._fold is RepeatedTime.SECOND:
+            high_shown = min(high_shown, period.end + period.after)
         shown = self._next_local(cron, low_shown)
         plain = None if shown is None or shown >= high_shown else shown - offset
-        left_out = self._left_out(cron, stretch, low, high)
+        left_out = self._left_out(cron, period, low, high)
         if plain is None or (left_out is not None and left_out < plain):
             return left_out
         return plain
 
-    def _left_out(self, cron: Cron, stretch: OffsetPeriod, low: int, high: int) -> int | None:
+    def _left_out(self, cron: Cron, period: OffsetPeriod, low: int, high: int) -> int | None:
         """The first instant in place of a local time that the change before it left out."""
-        if stretch.before >= stretch.offset or self._gap is Gap.SKIP:
+        if period.before >= period.offset or self._gap is Gap.SKIP:
             return None
-        first, end = stretch.start + stretch.before, stretch.start + stretch.offset
+        first, end = period.start + period.before, period.start + period.offset
         if self._gap is Gap.SHIFT:
-            first = max(first, low + stretch.before)
-        elif low > stretch.start:
+            first = max(first, low + period.before)
+        elif low > period.start:
             return None
         shown = self._next_local(cron, first)
         if shown is None or shown >= end:
             return None
-        found = stretch.start if self._gap is Gap.JUMP else shown - stretch.before
+        found = period.start if self._gap is Gap.JUMP else shown - period.before
         return found if found < high else None
 
     def _next_local(self, cron: Cron, shown: int) -> int | None:
@@ -218,27 +218,29 @@ class PreviewedInstant(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def preview(ways: Recurrence, after: Instant, count: int) -> list[PreviewedInstant]:
+def preview(recurrence: Recurrence, after: Instant, count: int) -> list[PreviewedInstant]:
     """The next `count` instants; each says what clocks or calendars have to do with it."""
     found: list[PreviewedInstant] = []
-    before, at = after, ways.next_after(after)
+    before, at = after, recurrence.next_after(after)
     while at is not None and len(found) < count:
-        found.append(PreviewedInstant(at, local_text(ways.zone, at), _note(ways, before, at)))
-        before, at = at, ways.next_after(at)
+        found.append(
+            PreviewedInstant(at, local_text(recurrence.zone, at), _note(recurrence, before, at))
+        )
+        before, at = at, recurrence.next_after(at)
     return found
 
 
-def _note(ways: Recurrence, before: Instant, at: Instant) -> str:
-    listed = ways.holiday(at)
+def _note(recurrence: Recurrence, before: Instant, at: Instant) -> str:
+    listed = recurrence.holiday(at)
     if listed is not None:
         return f"skipped: a holiday of {listed}"
-    if not ways.timetable.cron:
+    if not recurrence.timetable.cron:
         return ""
     second = at // 1000
-    changes = ways.zone.changes_between(before // 1000, second)
+    changes = recurrence.zone.changes_between(before // 1000, second)
     if changes:
         return _note_of_change(changes[-1], second)
-    around = ways.zone.changes_between(second, second + 24 * 3600)
+    around = recurrence.zone.changes_between(second, second + 24 * 3600)
     if around and around[0].after < around[0].before:
         change = around[0]
         if second >= change.at - (change.before - change.after):

@@ -27,9 +27,9 @@ class ScheduleEntry:
 
     __slots__ = ("due_at", "next_at", "recurrence", "schedule")
 
-    def __init__(self, schedule: Schedule, ways: Recurrence | None) -> None:
+    def __init__(self, schedule: Schedule, recurrence: Recurrence | None) -> None:
         self.schedule = schedule
-        self.recurrence = ways
+        self.recurrence = recurrence
         """None: its time zone is not known here, so it waits for a program that knows it."""
         self.next_at: Instant | None = None
         """The first nominal instant that is not decided yet."""
@@ -40,7 +40,7 @@ class ScheduleEntry:
 class ScheduleIndex:
     """Whatever is to happen again and again."""
 
-    def __init__(self, atlas: ZoneLookup, timers: Timers) -> None:
+    def __init__(self, zones: ZoneLookup, timers: Timers) -> None:
         self.changeset = Changeset()
         self.entries: dict[ScheduleId, ScheduleEntry] = {}
         """In order of creation."""
@@ -56,17 +56,17 @@ class ScheduleIndex:
         self._holidays: dict[tuple[str, ...], Holidays] = {}
         """Merged once for all schedules that name the same calendars."""
         self._names: dict[tuple[str, str], ScheduleId] = {}
-        self._atlas = atlas
+        self._atlas = zones
         self._timers = timers
 
     # Looking up
 
     def entry(self, schedule_id: ScheduleId) -> ScheduleEntry:
         """The schedule, or the refusal."""
-        cell = self.entries.get(schedule_id)
-        if cell is None:
+        entry = self.entries.get(schedule_id)
+        if entry is None:
             raise NotFound("schedule", schedule_id)
-        return cell
+        return entry
 
     def by_name(self, tenant: str, name: str) -> ScheduleEntry | None:
         """The schedule of that name."""
@@ -77,9 +77,9 @@ class ScheduleIndex:
         """The zone of that name, if there is one."""
         return self._atlas(name)
 
-    def recurrence(self, plan: ScheduleDefinition, anchor: Instant) -> Recurrence | None:
+    def recurrence(self, definition: ScheduleDefinition, anchor: Instant) -> Recurrence | None:
         """The plan's timetable, ready to be asked; None: nobody here knows its time zone."""
-        table = plan.timetable
+        table = definition.timetable
         zone = self.zone(table.timezone)
         return (
             None
@@ -107,65 +107,67 @@ class ScheduleIndex:
         if before is not None:
             self._names.pop(_name(before.schedule), None)
         schedule = replace(schedule, state=self._with_offset(schedule.definition, schedule.state))
-        cell = self.restore(schedule)
+        entry = self.restore(schedule)
         self.changeset.schedules[schedule.id] = schedule
         self.changeset.schedule_states.pop(schedule.id, None)
         self.changeset.dropped_schedules.pop(schedule.id, None)
-        return cell
+        return entry
 
     def restore(self, schedule: Schedule) -> ScheduleEntry:
         """The same, without writing: it was loaded."""
-        cell = self.entries.get(schedule.id)
-        if cell is None:
-            cell = self.entries[schedule.id] = ScheduleEntry(schedule, None)
-        cell.schedule = schedule
-        cell.recurrence = self.recurrence(schedule.definition, anchor_of(schedule))
+        entry = self.entries.get(schedule.id)
+        if entry is None:
+            entry = self.entries[schedule.id] = ScheduleEntry(schedule, None)
+        entry.schedule = schedule
+        entry.recurrence = self.recurrence(schedule.definition, anchor_of(schedule))
         self._names[_name(schedule)] = schedule.id
-        self.set_timer(cell)
-        return cell
+        self.set_timer(entry)
+        return entry
 
-    def set_state(self, cell: ScheduleEntry, course: ScheduleState) -> None:
+    def set_state(self, entry: ScheduleEntry, state: ScheduleState) -> None:
         """The schedule has come this far."""
-        before = cell.schedule
-        assert course.watermark >= before.state.watermark, "a watermark went back"
-        if course.watermark > before.state.watermark:
-            course = self._with_offset(before.definition, course)
-        cell.schedule = replace(before, state=course)
-        if course.anchor != before.state.anchor:
-            cell.recurrence = self.recurrence(before.definition, anchor_of(cell.schedule))
+        before = entry.schedule
+        assert state.watermark >= before.state.watermark, "a watermark went back"
+        if state.watermark > before.state.watermark:
+            state = self._with_offset(before.definition, state)
+        entry.schedule = replace(before, state=state)
+        if state.anchor != before.state.anchor:
+            entry.recurrence = self.recurrence(before.definition, anchor_of(entry.schedule))
         if before.id in self.changeset.schedules:
-            self.changeset.schedules[before.id] = cell.schedule
+            self.changeset.schedules[before.id] = entry.schedule
         else:
-            self.changeset.schedule_states[before.id] = course
+            self.changeset.schedule_states[before.id] = state
 
-    def _with_offset(self, plan: ScheduleDefinition, course: ScheduleState) -> ScheduleState:
+    def _with_offset(self, definition: ScheduleDefinition, state: ScheduleState) -> ScheduleState:
         """With the offset that its watermark is to be read by."""
-        zone = self.zone(plan.timetable.timezone)
+        zone = self.zone(definition.timetable.timezone)
         if zone is None:
-            return course
-        return replace(course, offset_s=zone.offset(course.watermark // 1000))
+            return state
+        return replace(state, offset_s=zone.offset(state.watermark // 1000))
 
-    def find_next(self, cell: ScheduleEntry) -> None:
+    def find_next(self, entry: ScheduleEntry) -> None:
         """Finds out when it is due next."""
-        schedule, ways, course = cell.schedule, cell.recurrence, cell.schedule.state
-        cell.next_at = cell.due_at = None
-        if ways is None or course.awaits_finish:
+        schedule, recurrence, state = entry.schedule, entry.recurrence, entry.schedule.state
+        entry.next_at = entry.due_at = None
+        if recurrence is None or state.awaits_finish:
             return
-        cell.next_at = ways.next_after(ways.resume_from(course.watermark, course.offset_s))
-        if cell.next_at is not None:
-            cell.due_at = cell.next_at + ways.jitter(schedule.id, cell.next_at)
+        entry.next_at = recurrence.next_after(
+            recurrence.resume_from(state.watermark, state.offset_s)
+        )
+        if entry.next_at is not None:
+            entry.due_at = entry.next_at + recurrence.jitter(schedule.id, entry.next_at)
 
-    def set_timer(self, cell: ScheduleEntry) -> None:
+    def set_timer(self, entry: ScheduleEntry) -> None:
         """The same, and has itself woken then."""
-        self.find_next(cell)
-        if cell.due_at is not None:
-            self._timers.set(cell.due_at, TimerKind.SCHEDULE, cell.schedule.id)
+        self.find_next(entry)
+        if entry.due_at is not None:
+            self._timers.set(entry.due_at, TimerKind.SCHEDULE, entry.schedule.id)
 
-    def drop(self, cell: ScheduleEntry) -> None:
+    def drop(self, entry: ScheduleEntry) -> None:
         """The schedule is gone; its runs go on."""
-        schedule_id = cell.schedule.id
+        schedule_id = entry.schedule.id
         del self.entries[schedule_id]
-        del self._names[_name(cell.schedule)]
+        del self._names[_name(entry.schedule)]
         self.live_jobs.pop(schedule_id, None)
         self.due.pop(schedule_id, None)
         self.schedule_backfills.pop(schedule_id, None)
@@ -206,9 +208,9 @@ class ScheduleIndex:
         self.calendars[calendar.name] = calendar
         self._holidays.clear()
         self.changeset.calendars[calendar.name] = calendar
-        for cell in self.schedules_using(calendar.name):
-            cell.recurrence = self.recurrence(cell.schedule.definition, anchor_of(cell.schedule))
-            self.set_timer(cell)
+        for entry in self.schedules_using(calendar.name):
+            entry.recurrence = self.recurrence(entry.schedule.definition, anchor_of(entry.schedule))
+            self.set_timer(entry)
 
     def drop_calendar(self, name: str) -> None:
         """The calendar is gone; nobody names it."""
@@ -222,26 +224,26 @@ class ScheduleIndex:
             c for c in self.entries.values() if name in c.schedule.definition.timetable.calendars
         ]
 
-    def check_definition(self, plan: ScheduleDefinition, anchor: Instant) -> Recurrence:
+    def check_definition(self, definition: ScheduleDefinition, anchor: Instant) -> Recurrence:
         """The plan's timetable; refuses names that nobody knows."""
-        table = plan.timetable
+        table = definition.timetable
         for name in table.calendars:
             if name not in self.calendars:
                 hint = f"make it first (PUT /calendars/{name}, or rota calendars set {name})"
                 raise Invalid(f"there is no calendar {name!r}: {hint}", "calendars")
-        ways = self.recurrence(plan, anchor)
-        if ways is None:
+        recurrence = self.recurrence(definition, anchor)
+        if recurrence is None:
             raise Invalid(
                 f"there is no time zone {table.timezone!r}: write it like Europe/Berlin", "timezone"
             )
-        return ways
+        return recurrence
 
 
 def anchor_of(schedule: Schedule) -> Instant:
     """What its intervals count from; where they count from a finish, the next run itself."""
-    table, course = schedule.definition.timetable, schedule.state
-    if course.anchor is not None:
-        return course.anchor
+    table, state = schedule.definition.timetable, schedule.state
+    if state.anchor is not None:
+        return state.anchor
     return schedule.created_at if table.starts_at is None else table.starts_at
 
 

@@ -48,10 +48,10 @@ class OpenWindow:
         self.closes_at: Instant = opened_at
         """Timers set for another time are void."""
 
-    def add(self, held: BufferedEvent) -> None:
+    def add(self, buffered: BufferedEvent) -> None:
         """One more."""
-        self.events[held.id] = held
-        self.data_bytes += len(held.event.data)
+        self.events[buffered.id] = buffered
+        self.data_bytes += len(buffered.event.data)
 
     def is_full(self, size_max: int) -> bool:
         """Whether one job can carry no more."""
@@ -105,10 +105,10 @@ class TriggerIndex:
 
     def entry(self, trigger_id: TriggerId) -> TriggerEntry:
         """The trigger, or the refusal."""
-        cell = self.entries.get(trigger_id)
-        if cell is None:
+        entry = self.entries.get(trigger_id)
+        if entry is None:
             raise NotFound("trigger", trigger_id)
-        return cell
+        return entry
 
     def by_name(self, tenant: str, name: str) -> TriggerEntry | None:
         """The trigger of that name."""
@@ -120,8 +120,8 @@ class TriggerIndex:
         found: dict[TriggerId, None] = {}
         for pattern in _patterns(event.type):
             found |= self._by_event.get(pattern, {})
-        cells = [self.entries[trigger_id] for trigger_id in sorted(found)]
-        return [cell for cell in cells if event.tenant in ("", _name(cell.trigger)[0])]
+        entries = [self.entries[trigger_id] for trigger_id in sorted(found)]
+        return [entry for entry in entries if event.tenant in ("", _name(entry.trigger)[0])]
 
     def wants_end(self, state: JobState) -> bool:
         """Whether anybody wants to know of jobs that end so; asked at every end."""
@@ -131,8 +131,10 @@ class TriggerIndex:
 
     def wants_deadline(self, word: str) -> bool:
         """Whether anybody wants to know of deadlines that come to this."""
-        kind = DEADLINE_EVENTS.get(word)
-        return kind is not None and any(one in self._by_event for one in _patterns(kind))
+        event_type = DEADLINE_EVENTS.get(word)
+        return event_type is not None and any(
+            one in self._by_event for one in _patterns(event_type)
+        )
 
     def accepted(self, key: str) -> AcceptedEvent | None:
         """An event that was accepted just now."""
@@ -142,28 +144,28 @@ class TriggerIndex:
 
     def put(self, trigger: Trigger) -> TriggerEntry:
         """A trigger as given: new, or in place of the one with its id."""
-        cell = self.restore(trigger)
+        entry = self.restore(trigger)
         self.changeset.triggers[trigger.id] = trigger
-        return cell
+        return entry
 
     def restore(self, trigger: Trigger) -> TriggerEntry:
         """The same, without writing: it was loaded."""
-        cell = self.entries.get(trigger.id)
-        if cell is None:
-            cell = self.entries[trigger.id] = TriggerEntry(trigger)
+        entry = self.entries.get(trigger.id)
+        if entry is None:
+            entry = self.entries[trigger.id] = TriggerEntry(trigger)
         else:
-            self._unlist(cell.trigger)
-            cell.set(trigger)
+            self._unlist(entry.trigger)
+            entry.set(trigger)
         self._names[_name(trigger)] = trigger.id
         self._by_event.setdefault(trigger.definition.event, {})[trigger.id] = None
-        return cell
+        return entry
 
-    def drop(self, cell: TriggerEntry) -> None:
+    def drop(self, entry: TriggerEntry) -> None:
         """The trigger is gone; its windows must be empty."""
-        assert not cell.windows, "a trigger went and left events behind"
-        self._unlist(cell.trigger)
-        del self.entries[cell.trigger.id]
-        self.changeset.triggers[cell.trigger.id] = None
+        assert not entry.windows, "a trigger went and left events behind"
+        self._unlist(entry.trigger)
+        del self.entries[entry.trigger.id]
+        self.changeset.triggers[entry.trigger.id] = None
 
     def _unlist(self, trigger: Trigger) -> None:
         self._names.pop(_name(trigger), None)
@@ -174,15 +176,15 @@ class TriggerIndex:
 
     # Events
 
-    def remember(self, told: AcceptedEvent, now: Instant) -> None:
+    def remember(self, accepted: AcceptedEvent, now: Instant) -> None:
         """An event was accepted, or came again."""
-        self.changeset.accepted.append(told)
-        self._accepted[told.key] = told
-        self._accepted_order.append((now, told.key))
+        self.changeset.accepted.append(accepted)
+        self._accepted[accepted.key] = accepted
+        self._accepted_order.append((now, accepted.key))
 
-    def record(self, arrival: TriggerDecision) -> None:
+    def record(self, decision: TriggerDecision) -> None:
         """What a trigger made of an event."""
-        self.changeset.decisions[arrival.id] = arrival
+        self.changeset.decisions[decision.id] = decision
 
     def forget(self, now: Instant) -> None:
         """Drops what no record in flight can need any more: twice the window, to be safe."""
@@ -191,74 +193,74 @@ class TriggerIndex:
 
     # Windows
 
-    def buffer(self, cell: TriggerEntry, held: BufferedEvent) -> OpenWindow:
+    def buffer(self, entry: TriggerEntry, buffered: BufferedEvent) -> OpenWindow:
         """An event joins its window, which is opened for it if need be."""
-        window = self.restore_buffered(cell, held)
-        self.changeset.buffered[held.id] = held
+        window = self.restore_buffered(entry, buffered)
+        self.changeset.buffered[buffered.id] = buffered
         return window
 
-    def restore_buffered(self, cell: TriggerEntry, held: BufferedEvent) -> OpenWindow:
+    def restore_buffered(self, entry: TriggerEntry, buffered: BufferedEvent) -> OpenWindow:
         """The same, without writing: it was loaded."""
-        window = cell.windows.get(held.key)
+        window = entry.windows.get(buffered.key)
         if window is None:
-            window = cell.windows[held.key] = OpenWindow(held.opened_at)
+            window = entry.windows[buffered.key] = OpenWindow(buffered.opened_at)
             self.open_windows += 1
-        window.add(held)
-        self.buffered_bytes += len(held.event.data)
+        window.add(buffered)
+        self.buffered_bytes += len(buffered.event.data)
         return window
 
-    def release(self, window: OpenWindow, held: BufferedEvent) -> None:
+    def release(self, window: OpenWindow, buffered: BufferedEvent) -> None:
         """An event waits no more."""
-        del window.events[held.id]
-        window.data_bytes -= len(held.event.data)
-        self.buffered_bytes -= len(held.event.data)
-        if self.changeset.buffered.pop(held.id, None) is None:
-            self.changeset.released.append(held.id)
+        del window.events[buffered.id]
+        window.data_bytes -= len(buffered.event.data)
+        self.buffered_bytes -= len(buffered.event.data)
+        if self.changeset.buffered.pop(buffered.id, None) is None:
+            self.changeset.released.append(buffered.id)
 
-    def close(self, cell: TriggerEntry, key: str) -> list[BufferedEvent]:
+    def close(self, entry: TriggerEntry, key: str) -> list[BufferedEvent]:
         """The window is gone; what was in it."""
-        window = cell.windows.pop(key)
+        window = entry.windows.pop(key)
         self.open_windows -= 1
-        held = list(window.events.values())
-        for one in held:
+        events = list(window.events.values())
+        for one in events:
             self.release(window, one)
-        return held
+        return events
 
-    def set_window_timer(self, cell: TriggerEntry, key: str, closes_at: Instant) -> None:
+    def set_window_timer(self, entry: TriggerEntry, key: str, closes_at: Instant) -> None:
         """The window closes then, unless it is told otherwise."""
-        cell.windows[key].closes_at = closes_at
-        self._timers.set(closes_at, TimerKind.WINDOW, f"{cell.trigger.id}{_KEY_BEGINS}{key}")
+        entry.windows[key].closes_at = closes_at
+        self._timers.set(closes_at, TimerKind.WINDOW, f"{entry.trigger.id}{_KEY_BEGINS}{key}")
 
     def window_of_timer(self, name: str) -> tuple[TriggerEntry, str, OpenWindow] | None:
         """The window that a timer was set for, if it is open still."""
         trigger_id, _, key = name.partition(_KEY_BEGINS)
-        cell = self.entries.get(TriggerId(trigger_id))
-        window = None if cell is None else cell.windows.get(key)
-        return None if cell is None or window is None else (cell, key, window)
+        entry = self.entries.get(TriggerId(trigger_id))
+        window = None if entry is None else entry.windows.get(key)
+        return None if entry is None or window is None else (entry, key, window)
 
     def follow_clock(self, by: Millis) -> None:
         """The clock was set by so much: what is to wait for seconds waits for seconds."""
         self._accepted_order = deque((at + by, key) for at, key in self._accepted_order)
-        for cell in self.entries.values():
-            rate = cell.trigger.definition.rate
-            cell.next_start += 0 if rate is None else by * rate.count
-            for key, window in cell.windows.items():
+        for entry in self.entries.values():
+            rate = entry.trigger.definition.rate
+            entry.next_start += 0 if rate is None else by * rate.count
+            for key, window in entry.windows.items():
                 window.opened_at += by
-                self.set_window_timer(cell, key, window.closes_at + by)
+                self.set_window_timer(entry, key, window.closes_at + by)
 
 
-def _patterns(kind: str) -> Iterator[str]:
+def _patterns(event_type: str) -> Iterator[str]:
     """Everything a trigger may say to mean this type, among others.
 
     `*` alone means all events that come from outside: a trigger for everything must not be set off
     by the end of the jobs it makes.
     """
-    yield kind
-    end = kind.rfind(".")
+    yield event_type
+    end = event_type.rfind(".")
     while end > 0:
-        yield f"{kind[:end]}.*"
-        end = kind.rfind(".", 0, end)
-    if not kind.startswith(OWN_PREFIX):
+        yield f"{event_type[:end]}.*"
+        end = event_type.rfind(".", 0, end)
+    if not event_type.startswith(OWN_PREFIX):
         yield "*"
 
 
