@@ -41,7 +41,7 @@ FUNCTIONS = {
     "lower": 1,
     "len": 1,
 }
-"""By name: how many arguments each takes."""
+"""Number of arguments of each function."""
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 CONSTANTS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 KEYWORDS = ("and", "or", "not", "in", *CONSTANTS)
@@ -58,42 +58,42 @@ _TOKEN = re.compile(
 
 
 class ExpressionNode(msgspec.Struct, frozen=True, tag=True):
-    """The base of what a filter is made of."""
+    """Node of an expression; the base class."""
 
 
 class Literal(ExpressionNode, frozen=True):
-    """A value that was written down."""
+    """Literal value."""
 
     value: Scalar
 
 
 class Path(ExpressionNode, frozen=True):
-    """A place in the event."""
+    """Path to a place in the event."""
 
     steps: tuple[str | int, ...]
 
 
 class Named(ExpressionNode, frozen=True):
-    """What an object's name stands for: a place in the data, else one in the event itself."""
+    """Name in an object filter: a place in the event's data, else in the event itself."""
 
     steps: tuple[str | int, ...]
 
 
 class ListOf(ExpressionNode, frozen=True):
-    """Values side by side."""
+    """List of values."""
 
     items: tuple[AnyNode, ...]
 
 
 class FunctionCall(ExpressionNode, frozen=True):
-    """One of the FUNCTIONS."""
+    """Call of one of the FUNCTIONS."""
 
     name: str
     args: tuple[AnyNode, ...]
 
 
 class Compare(ExpressionNode, frozen=True):
-    """One of the COMPARISONS, or `in`."""
+    """Comparison by one of the COMPARISONS, or `in`."""
 
     sign: str
     left: AnyNode
@@ -101,19 +101,19 @@ class Compare(ExpressionNode, frozen=True):
 
 
 class Not(ExpressionNode, frozen=True):
-    """The opposite."""
+    """Negation."""
 
     inner: AnyNode
 
 
 class AllOf(ExpressionNode, frozen=True):
-    """All of them, looked at in order until one says no."""
+    """Conjunction, evaluated in order up to the first that is not true."""
 
     parts: tuple[AnyNode, ...]
 
 
 class AnyOf(ExpressionNode, frozen=True):
-    """Any of them, looked at in order until one says yes."""
+    """Disjunction, evaluated in order up to the first that is true."""
 
     parts: tuple[AnyNode, ...]
 
@@ -122,7 +122,7 @@ AnyNode: TypeAlias = Literal | Path | Named | ListOf | FunctionCall | Compare | 
 
 
 class ExpressionToken(msgspec.Struct, frozen=True):
-    """A word or sign of the text, and where it begins (from 1, as people count)."""
+    """Token of an expression, with its position, counted from 1."""
 
     kind: str
     text: str
@@ -130,7 +130,7 @@ class ExpressionToken(msgspec.Struct, frozen=True):
 
 
 def parse_filter(text: str) -> AnyNode:
-    """The tree; raises Invalid that says what is wrong and where."""
+    """Parses a filter; raises Invalid with what is wrong and where."""
     if len(text) > FILTER_CHARS_MAX:
         raise Invalid(f"longer than {FILTER_CHARS_MAX} characters", "filter")
     parser = _Parser(_tokens(text))
@@ -140,7 +140,7 @@ def parse_filter(text: str) -> AnyNode:
 
 
 def parse_path(text: str) -> Path:
-    """A path alone, such as `data.customer.id`."""
+    """Parses a path alone, such as `data.customer.id`."""
     if len(text) > FILTER_CHARS_MAX:
         raise Invalid(f"longer than {FILTER_CHARS_MAX} characters", "key")
     try:
@@ -177,7 +177,7 @@ def _syntax_error(what: str, place: int) -> Invalid:
 
 
 class _Parser:
-    """Goes through the tokens once, from left to right."""
+    """Recursive-descent parser over the tokens of one expression."""
 
     def __init__(self, tokens: list[ExpressionToken]) -> None:
         self._tokens = tokens
@@ -206,7 +206,6 @@ class _Parser:
         return repr(self._token.text[:40]) if self._token.kind != "end" else "the end"
 
     def expect_end(self) -> None:
-        """Nothing may be left over."""
         if self._token.kind != "end":
             raise _syntax_error(f"{self._shown()} makes no sense here", self._token.place)
 
@@ -216,7 +215,6 @@ class _Parser:
             raise Invalid(f"more than {FILTER_NODES_MAX} parts", "filter")
 
     def expression(self) -> AnyNode:
-        """Alternatives."""
         self._depth += 1
         if self._depth > FILTER_DEPTH_MAX:
             raise Invalid(f"nested deeper than {FILTER_DEPTH_MAX}", "filter")
@@ -261,7 +259,6 @@ class _Parser:
         return left
 
     def value(self) -> AnyNode:
-        """The smallest whole."""
         self._count()
         token = self._take()
         if token.kind == "number":
@@ -322,7 +319,8 @@ class _Parser:
         while self._is(".", "["):
             self._count()
             steps.append(self._step(self._take().text))
-        # `event.data` and `data` are the same: templates need the first, filters read better so.
+        # `event.data` and `data` are the same: templates need the first, filters read better with
+        # the second.
         return Path(tuple(steps[1:] if steps[0] == "event" and len(steps) > 1 else steps))
 
     def _step(self, sign: str) -> str | int:
@@ -352,15 +350,15 @@ def _unquoted(token: ExpressionToken) -> str:
 
 
 MISSING: Any = msgspec.UNSET
-"""What a path that leads nowhere comes to; it counts as null, except for `has`."""
+"""Value of a path that leads nowhere; counts as null, except for `has`."""
 
 
 class StepLimitError(Exception):
-    """The filter would take more steps than it may."""
+    """Filter that takes more steps than it may."""
 
 
 def read_filter(given: bytes) -> AnyNode | None:
-    """The tree of a filter as it was given; None: everything passes."""
+    """Parses a filter as given: an expression, or an object; None: every event passes."""
     if not given:
         return None
     value = msgspec.json.decode(given)
@@ -377,7 +375,7 @@ def read_filter(given: bytes) -> AnyNode | None:
 
 
 def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[AnyNode]:
-    """An object stands for the places that must be as it says."""
+    """Comparisons that an object filter stands for."""
     parts: list[AnyNode] = []
     for name, value in wanted.items():
         place = (*at, *name.split("."))
@@ -395,12 +393,12 @@ def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[A
 
 
 def passes(tree: AnyNode | None, event: Mapping[str, Any]) -> bool:
-    """Whether the event passes; raises TooLong."""
+    """Whether the event passes; raises StepLimitError."""
     return tree is None or _truth(_Evaluation(event).value(tree))
 
 
 def look_up(path: Path, event: Mapping[str, Any]) -> Any:
-    """What is at a place of the event, or MISSING."""
+    """Value at a path of the event, or MISSING."""
     here: Any = event
     for step in path.steps:
         named = isinstance(step, str) and isinstance(here, Mapping) and step in here
@@ -412,13 +410,14 @@ def look_up(path: Path, event: Mapping[str, Any]) -> Any:
 
 
 def _look_up_name(name: Named, event: Mapping[str, Any]) -> Any:
-    """Data comes first: what it calls `source` or `data` itself is not taken for the event's."""
+    """Data comes first: a field of it named `source` or `data` must not be taken for the
+    event's."""
     found = look_up(Path(("data", *name.steps)), event)
     return look_up(Path(name.steps), event) if found is MISSING else found
 
 
 def _truth(value: Any) -> bool:
-    """Only true is true: a name alone asks whether it is set to that, not whether it is there."""
+    """Only `true` is true: a path alone asks whether it is set to true, not whether it exists."""
     return value is True
 
 
@@ -478,7 +477,7 @@ class _Evaluation:
         return any(self._equal(value, item) for item in items)
 
     def _equal(self, left: Any, right: Any) -> bool:
-        """Plain values of the same kind; objects and lists are equal to nothing."""
+        """Compares plain values of the same type; objects and lists are equal to nothing."""
         if isinstance(left, bool) or isinstance(right, bool):
             return left is right
         if isinstance(left, str) and isinstance(right, str):
@@ -489,7 +488,7 @@ class _Evaluation:
         return left is None and right is None
 
     def _ordered(self, sign: str, left: Any, right: Any) -> bool:
-        """Numbers with numbers, texts with texts; anything else is never in order."""
+        """Compares numbers with numbers and texts with texts; anything else is false."""
         if isinstance(left, bool) or isinstance(right, bool):
             return False
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
@@ -533,7 +532,7 @@ class _Evaluation:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the text is like the pattern, in which `*` stands for anything; takes linear time."""
+    """Whether the text matches the pattern, in which `*` stands for anything; takes linear time."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == pattern

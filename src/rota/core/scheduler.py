@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import assert_never
 
-from rota.core import workers
+from rota.core import settings, workers
 from rota.core.capacity import Demand, demand
 from rota.core.commands import (
     AnyInput,
@@ -246,11 +246,11 @@ class Scheduler:
             case Execute():
                 return job_commands.execute(t, event, now)
             case PutQueueSettings():
-                return job_commands.set_queue(t, event, now)
+                return settings.set_queue(t, event, now)
             case SetPolicy():
-                return job_commands.set_policy(t, event, now)
+                return settings.set_policy(t, event, now)
             case PutTenantSettings():
-                return job_commands.set_tenant(t, event, now)
+                return settings.set_tenant(t, event, now)
             case Purge():
                 return job_commands.purge(t, event, now)
             case Refilled():

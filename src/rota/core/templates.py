@@ -31,7 +31,7 @@ SCHEDULE_PLACEHOLDERS = (
 
 
 def schedule_values(schedule: tuple[str, str], zone: Zone, nominal: Instant) -> Mapping[str, bytes]:
-    """What the slots stand for; `schedule` is its id and name."""
+    """Values of the placeholders; `schedule` is its id and name."""
     local = local_text(zone, nominal)
     schedule_id, name = schedule
     plain = {
@@ -42,19 +42,18 @@ def schedule_values(schedule: tuple[str, str], zone: Zone, nominal: Instant) -> 
         "schedule_name": name,
         "schedule_id": schedule_id,
     }
-    # The texts are JSON, and slots can only stand within its strings: escaped, all stays JSON.
+    # The texts are JSON, and placeholders stand within its strings: escaped, the whole stays JSON.
     return {key: msgspec.json.encode(value)[1:-1] for key, value in plain.items()}
 
 
 def fill_schedule_template(text: bytes, known: Mapping[str, bytes]) -> bytes:
-    """The text with all its slots filled."""
     if b"{{" not in text:
         return text
     return _SCHEDULE_PLACEHOLDER.sub(lambda slot: known.get(slot[1].decode(), slot[0]), text)
 
 
 def unknown_schedule_placeholders(job: Spec) -> list[str]:
-    """Slots that nothing would fill: spelling mistakes, or another tool's."""
+    """Placeholders that are not known: spelling mistakes, or meant for another tool."""
     found = [
         slot.decode()
         for text in (job.task, job.payload)
@@ -70,7 +69,7 @@ _NULL = b"null"
 
 
 def check_event_placeholders(job: Spec) -> None:
-    """Refuses slots that nothing would fill: spelling mistakes, or another tool's."""
+    """Refuses placeholders that are not known: spelling mistakes, or meant for another tool."""
     for name in _placeholders_in(msgspec.json.decode(job.task)) + _placeholders_in(_payload(job)):
         path = _placeholder_path(name)
         if path.steps[0] not in EVENT_ROOTS:
@@ -103,13 +102,13 @@ def _placeholders_in(value: Any) -> list[str]:
 
 
 def fill_event_template(job: Spec, known: Mapping[str, Any]) -> tuple[bytes, bytes]:
-    """Task and payload for what happened. A job that asks for no payload gets the whole event."""
+    """Task and payload for these events. A job without a payload gets the whole event."""
     task, payload = job.task, job.payload
     if b"{{" in task:
         task = msgspec.json.encode(_walk(msgspec.json.decode(task), lambda t: _as_text(t, known)))
     if payload in _EMPTY:
         whole = known["event"] if known["count"] is None else {"events": known["events"]}
-        # Without a task the payload is a function's arguments: the event is the one it takes.
+        # Without a task the payload is a function's arguments, and the event is its only one.
         payload = msgspec.json.encode({"args": [whole]} if job.task == _NULL else whole)
     elif b"{{" in payload:
         walked = _walk(msgspec.json.decode(payload), lambda text: _as_value(text, known))

@@ -1,4 +1,9 @@
-"""Workers: registration, polls, heartbeats, leases and their loss, and reported progress."""
+"""Workers: registration, polls, heartbeats, leases and their loss, and reported progress.
+
+A lease is renewed for the executions that a worker names in a call. A worker that is silent for
+longer than its leases loses them, and their jobs run again
+(docs/decisions/0012-redelivery-losses-and-late-cancels.md).
+"""
 
 from __future__ import annotations
 
@@ -50,10 +55,10 @@ from rota.core.timers import TimerKind
 def confirm_running(
     t: SchedulerState, entry: ExecutionEntry, report: Running, now: Instant
 ) -> None:
-    """Its worker named it: it runs, if it did not before."""
+    """Marks an execution as running that its worker named, and notes its progress."""
     before = entry.execution
     worker = t.fleet.workers[before.worker_id]
-    # A prefetched one is there, and waits: it runs once the one before it has ended.
+    # A prefetched execution is named while it waits: it runs once the one before it has ended.
     if before.state is ExecutionState.CLAIMED and not worker.is_prefetched(before):
         state = move_execution(before.id, before.state, ExecutionVerb.START)
         t.put_execution(entry, replace(before, state=state, started_at=now))
@@ -63,7 +68,7 @@ def confirm_running(
 
 
 def report_progress(t: SchedulerState, report: Running, now: Instant) -> ExecutionAnswer:
-    """An execution says how far it is. This alone renews no lease."""
+    """Notes the progress of an execution. This alone renews no lease."""
     entry = t.executions.get(report.execution_id)
     if entry is None:
         raise NotFound("live execution", report.execution_id)
@@ -74,7 +79,7 @@ def report_progress(t: SchedulerState, report: Running, now: Instant) -> Executi
 
 
 def _note_progress(t: SchedulerState, entry: ExecutionEntry, report: Running, now: Instant) -> None:
-    """The first change is written at once, the following at most once a second."""
+    """Writes the first change at once, further ones at most once per PROGRESS_EVERY_MS."""
     value = entry.progress if report.progress is None else report.progress
     message = entry.message if report.message is None else report.message
     if (value, message) == (entry.progress, entry.message):
@@ -89,7 +94,7 @@ def _note_progress(t: SchedulerState, entry: ExecutionEntry, report: Running, no
 
 
 def progress_timer_fired(t: SchedulerState, execution_id: ExecutionId, now: Instant) -> None:
-    """Writes the newest progress that was held back."""
+    """Writes the newest progress that was delayed."""
     entry = t.executions.get(execution_id)
     if entry is not None and entry.progress_due:
         _write_progress(t, entry, now)
@@ -103,13 +108,13 @@ def _write_progress(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> N
 
 _OFFLINE = WorkerState.OFFLINE
 NO_SESSION = ""
-"""The session of a worker that has left: nobody speaks for it until it registers again."""
+"""Session of a worker that has left: no call is accepted until it registers again."""
 
 
 def register(t: SchedulerState, event: Register, now: Instant) -> WorkerAnswer:
-    """A worker comes, or comes again; the newer registration speaks for it."""
+    """Adds or updates a worker; from now on only the newer session may call for it."""
     known = t.fleet.workers.get(event.worker_id)
-    # Whose leases are looked at already must not put that off by registering again.
+    # Registering again must not postpone the check of leases that is already set.
     is_watched = known is not None and known.worker.state is not WorkerState.OFFLINE
     if known is None and len(t.fleet.workers) >= WORKERS_MAX:
         raise TooMuch(f"there are {WORKERS_MAX} workers already")
@@ -143,7 +148,7 @@ def register(t: SchedulerState, event: Register, now: Instant) -> WorkerAnswer:
 def _calling_worker(
     t: SchedulerState, worker_id: WorkerId, session: str | None, now: Instant
 ) -> WorkerEntry:
-    """The worker that calls; it is alive, whatever was thought of it."""
+    """The worker that calls, marked as alive; refuses calls of an older session."""
     worker = t.worker(worker_id)
     if worker.worker.session == NO_SESSION:
         raise NotFound("worker", worker_id, "it has left or was removed, so register again")
@@ -157,14 +162,15 @@ def _calling_worker(
 
 
 def heartbeat(t: SchedulerState, event: Heartbeat, now: Instant) -> HeartbeatReply:
-    """Renews the leases of what the worker names; without names, of all it has named before."""
+    """Renews the leases of executions that the worker names; without names, of all it named
+    before."""
     worker = _calling_worker(t, event.worker_id, event.session, now)
     lost = _renew(t, worker, event.executions, now)
     return HeartbeatReply(stops_for(t, worker), tuple(lost))
 
 
 def poll(t: SchedulerState, event: Poll, now: Instant) -> PollOpened:
-    """Takes the reports, renews, and leaves the worker waiting; this turn's end may answer it."""
+    """Takes reports, renews leases and opens the poll; the end of this turn may answer it."""
     worker = _calling_worker(t, event.worker_id, event.session, now)
     if worker.poll is not None:
         t.changeset.answers.append(
@@ -196,7 +202,7 @@ def _has_untold_stops(t: SchedulerState, worker: WorkerEntry) -> bool:
 def _renew(
     t: SchedulerState, worker: WorkerEntry, named: Iterable[Running] | None, now: Instant
 ) -> list[ExecutionId]:
-    """Renews, and lists what was named but is not the worker's."""
+    """Renews leases; returns what was named but is not the worker's."""
     if named is None:
         for execution_id in worker.named:
             _extend(t, t.executions[execution_id], now)
@@ -214,7 +220,7 @@ def _renew(
 
 
 def _extend(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> None:
-    """A lease goes on, unless the worker does not stop what it was told to stop."""
+    """Renews a lease, unless the worker has not stopped in time what it was asked to stop."""
     if entry.stop_until is None or now <= entry.stop_until:
         entry.lease_until = lease_until(t, now)
 
@@ -222,7 +228,7 @@ def _extend(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> None:
 def _redeliver(
     t: SchedulerState, worker: WorkerEntry, named: tuple[Running, ...] | None, now: Instant
 ) -> None:
-    """Hands out what the worker should have and, by its own word, has not."""
+    """Delivers orders again that the worker should have and, by its own report, has not."""
     missing = list(worker.undelivered)
     if named is not None:
         has = {report.execution_id: None for report in named}
@@ -234,15 +240,15 @@ def _redeliver(
     for execution_id in missing:
         entry = t.executions[execution_id]
         if entry.execution.state is ExecutionState.CLAIMED and _may_deliver(t, entry, now):
-            # The holder counts from sending the poll plus the time we held it: from now.
+            # The worker counts its lease from its poll plus the time until the answer: from now.
             entry.lease_until = lease_until(t, now)
             add_order(t, worker, entry)
 
 
 def _may_deliver(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> bool:
-    """An order that is never acknowledged must not be handed out for ever.
+    """Whether the order may be delivered again: not endlessly if it is never acknowledged.
 
-    Nor one that may start once only to a worker that has registered since: who was there before may
+    An at-most-once order goes only to a worker that has registered since: a process before that may
     have begun it.
     """
     execution = entry.execution
@@ -255,14 +261,15 @@ def _may_deliver(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> bool
 
 
 def cancel_poll(t: SchedulerState, event: ClosePoll) -> None:
-    """The caller has gone; work must not go to an answer that nobody reads."""
+    """Closes the poll of a caller that has gone, so that no order goes to an answer that nobody
+    reads."""
     worker = t.fleet.workers.get(event.worker_id)
     if worker is not None and worker.poll is not None and worker.poll.id == event.poll_id:
         close_poll(t, worker)
 
 
 def drain(t: SchedulerState, event: Drain, now: Instant) -> WorkerAnswer:
-    """The worker finishes what it has and gets nothing new."""
+    """Lets the worker finish what it has and gives it nothing new."""
     worker = t.worker(event.worker_id)
     if worker.worker.state is WorkerState.OFFLINE:
         raise Conflict(f"worker {event.worker_id} is offline")
@@ -273,7 +280,7 @@ def drain(t: SchedulerState, event: Drain, now: Instant) -> WorkerAnswer:
 
 
 def resume(t: SchedulerState, event: Resume, now: Instant) -> WorkerAnswer:
-    """A drained worker takes work again, in this turn if it waits for some."""
+    """Gives a drained worker work again; its open poll may be answered in this turn."""
     worker = t.worker(event.worker_id)
     if worker.worker.state is WorkerState.OFFLINE:
         raise Conflict(f"worker {event.worker_id} is offline: start it again")
@@ -284,7 +291,7 @@ def resume(t: SchedulerState, event: Resume, now: Instant) -> WorkerAnswer:
 
 
 def deregister(t: SchedulerState, event: Deregister, now: Instant) -> WorkerAnswer:
-    """The worker says that it is gone for good: what it still had is lost at once."""
+    """Takes a worker out that is gone for good: what it still held is lost at once."""
     worker = t.worker(event.worker_id)
     if worker.poll is not None:
         t.changeset.answers.append(PollAnswer(worker.poll.id))
@@ -313,7 +320,7 @@ def _watch(t: SchedulerState, worker: WorkerEntry, when: Instant) -> None:
 
 
 def watch_all_leases(t: SchedulerState, now: Instant) -> None:
-    """After a load: every worker gets a whole lease to be heard of again."""
+    """Gives every worker a whole lease to be heard from again, after a restore."""
     for worker in t.fleet.workers.values():
         if worker.worker.state is WorkerState.OFFLINE:
             _watch(t, worker, (worker.worker.gone_at or now) + OFFLINE_KEPT_MS)
@@ -322,7 +329,7 @@ def watch_all_leases(t: SchedulerState, now: Instant) -> None:
 
 
 def make_up_for_pause(t: SchedulerState, pause_ms: Millis, now: Instant) -> None:
-    """Workers were not answered for so long: they are late through no fault of their own."""
+    """Extends leases by a time in which the leader answered no worker."""
     for entry in t.executions.values():
         entry.lease_until += pause_ms
         if entry.stop_until is not None:
@@ -334,14 +341,14 @@ def make_up_for_pause(t: SchedulerState, pause_ms: Millis, now: Instant) -> None
 
 
 def poll_timer_fired(t: SchedulerState, worker_id: WorkerId, now: Instant) -> None:
-    """A poll has waited as long as it may."""
+    """Answers a poll that has waited as long as it may."""
     worker = t.fleet.workers.get(worker_id)
     if worker is not None and worker.poll is not None and worker.poll.until <= now:
         t.answer_now[worker_id] = None
 
 
 def check_leases(t: SchedulerState, worker_id: WorkerId, when: Instant, now: Instant) -> None:
-    """Takes back what the worker's leases no longer cover, and notes a worker that is silent."""
+    """Ends executions whose lease has expired, and marks a silent worker as offline."""
     worker = t.fleet.workers.get(worker_id)
     if worker is None or worker.check_at != when:
         return
@@ -375,7 +382,7 @@ def _loss_reason(entry: ExecutionEntry) -> str:
 
 
 def _enforce_timeout(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> Instant:
-    """Steps in where a worker lets a job run past its timeout; says when to look again."""
+    """Stops an execution that its worker lets run past its timeout; returns when to check again."""
     timeout = t.jobs[entry.execution.job_id].spec.terms.timeout_ms
     worker = t.fleet.workers[entry.execution.worker_id]
     if timeout is None or entry.execution.stop is not None or worker.is_prefetched(entry.execution):
@@ -388,9 +395,10 @@ def _enforce_timeout(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> 
 
 
 def follow_clock(t: SchedulerState, by: Millis, now: Instant) -> None:
-    """The clock was set by so much: whatever was to last for a while keeps the length it had left.
+    """Shifts all that measures a duration after the clock was set by `by` ms.
 
-    Times that people named stay as they were named. Costs the number of live jobs; it is rare.
+    Times that people named stay as they are (docs/decisions/0011-clock-changes-shift-leases.md).
+    Takes time proportional to the number of live jobs; it is rare.
     """
     for entry in t.executions.values():
         entry.lease_until += by

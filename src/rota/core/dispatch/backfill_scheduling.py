@@ -1,8 +1,10 @@
-"""Backfill scheduling: starts jobs around a reservation, those that do not delay it.
+"""Backfill scheduling: starts jobs around reservations, if they do not delay them.
 
-The first job in order that fits on no worker has a place reserved; so has the first of every other
-type of worker. Those behind it that could use the same workers are tried, in order or the shortest
-first, and start where they will have ended in time. A schedule's backfill is something else.
+The first job in order that fits on no worker gets a reservation; so does the first one for every
+other type of worker. Jobs behind it that could use the same workers are tried, in order or shortest
+first, and start where they will have ended in time
+(docs/decisions/0016-backfill-reserves-a-worker-and-a-time.md). The backfill of a schedule is
+something else (schedules/commands.py).
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ from rota.core.reservations.reserve import NEVER, Candidate, Reservations
 from rota.core.state import SchedulerState
 
 OPEN_LOOKED_AT = 64
-"""Open workers that are looked at one by one before those behind are tried."""
+"""Up to so many open workers, each is checked once; with more, only those with reservations."""
 PASSED_MIN = 8
-"""Classes that a walk over all who wait must have passed at once for another one to be worth it."""
+"""A walk that passes fewer classes than this costs more than it saves."""
 ACCOUNTS_TRIED = 32
-"""Tenants asked for a job that is short enough."""
+"""Accounts that are searched for a job that is short enough."""
 
 
 class BackfillTime:
-    """How long jobs may run that start now, behind those who have places."""
+    """Time limits for backfill: how long a job of each class may run beside the reservations."""
 
     __slots__ = ("_fleet", "_kept", "_known", "_reservations", "free", "longest")
 
@@ -40,7 +42,7 @@ class BackfillTime:
         self._fleet = fleet
         self._reservations = reservations
         self._kept: list[tuple[int, Millis]] = []
-        """(classes, how long they may run) where somebody has a place."""
+        """(bits of classes, how long they may run) for each reserved worker."""
         self._known: dict[int, bool] | None = None
         self.free = 0
         self.longest: Millis = -1
@@ -64,7 +66,7 @@ class BackfillTime:
             self.longest = max(self.longest, reservation.at - now)
 
     def time_for(self, job_class: JobClass) -> Millis:
-        """How long a job of the class may run where it fits."""
+        """How long a job of the class may run where it fits; -1: it fits nowhere."""
         bit = job_class.bit
         if self.free & bit or (self._known is not None and self._fits_elsewhere(job_class)):
             return NEVER
@@ -75,7 +77,7 @@ class BackfillTime:
         return longest
 
     def _fits_elsewhere(self, job_class: JobClass) -> bool:
-        """Whether it fits on any of the many open workers that nobody has a place on."""
+        """Whether it fits on an open worker without a reservation."""
         assert self._known is not None
         if job_class.index not in self._known:
             found = self._fleet.choose(job_class, self._is_nobodys)
@@ -87,23 +89,25 @@ class BackfillTime:
 
 
 class BackfillScan:
-    """One pass over what waits, in which places may be reserved."""
+    """Scan of the waiting jobs in one turn, which may make reservations."""
 
     def __init__(self, t: SchedulerState, now: Instant) -> None:
         self._t = t
         self._now = now
         self.reservations = Reservations(t, now)
         self.unplaceable = 0
-        """Classes that fit on no open worker: room only shrinks here, so they never will."""
+        """Bits of classes that fit on no open worker. Free capacity only shrinks here, so they
+        stay."""
         self.behind_reservations = 0
-        """Classes that could use a kind of worker on which somebody waits for a place."""
+        """Bits of classes that could use a type of worker on which another job has a
+        reservation."""
         self._left_out = 0
         backfill = t.policy.backfill
         self._is_greedy = backfill is BackfillKind.GREEDY
         self._may_wait = backfill is BackfillKind.EASY and len(t.fleet.workers) > RESERVE_LOOK
-        """Whether those who go first wait for a while before a place is kept for them."""
+        """Whether first jobs wait for a while before capacity is reserved for them."""
         self._walks = t.limits.walks_per_pass if self._may_wait else 0
-        """Walks over all who wait that may still be worth their while: none has soon broken off."""
+        """Walks that are still worth their cost; 0 after one that broke off early."""
 
     def next(self) -> Candidate | None:
         """The next job to start; None: nothing more can start now."""
@@ -115,7 +119,7 @@ class BackfillScan:
                 return found
         first, head = ready_queue.order.first, ready_queue.head
         while fleet.open:
-            # To take bits out of so long a number costs more than to see that there are none.
+            # Masks are long numbers: testing for bits to exclude is cheaper than excluding none.
             candidates = ready = ready_queue.ready
             placeable = fleet.placeable_classes() & ready
             if excluded := t.blocked_classes | self.unplaceable:
@@ -141,9 +145,12 @@ class BackfillScan:
         return None
 
     def _preempting_candidate(self, worker_id: WorkerId, job_id: JobId) -> Candidate | None:
-        """The job for which others were stopped there goes before all, once there is room."""
+        """The job for which executions of this worker were stopped: it goes first as soon as it
+        fits."""
         job, worker = self._t.jobs[job_id], self._t.fleet.open.get(worker_id)
-        if worker is None or job.class_index == NO_CLASS:  # it has found another in this pass
+        if (
+            worker is None or job.class_index == NO_CLASS
+        ):  # it has started on another worker in this pass
             return None
         job_class = self._t.ready_queue.classes[job.class_index]
         if not self._t.fleet.fitting(worker) & job_class.bit:
@@ -155,11 +162,11 @@ class BackfillScan:
     def _try_head(
         self, class_queue: ClassQueue, placeable: int, candidates: int
     ) -> Candidate | None:
-        """The head of the line goes if it fits; if not, a place is kept for it."""
+        """Starts the head of the class queue if it fits; if not, makes its reservation."""
         t, job_class = self._t, class_queue.job_class
         head = class_queue.first or t.ready_queue.head(class_queue)
         if placeable & job_class.bit:
-            job = t.jobs.get(head[2])  # none: a mark
+            job = t.jobs.get(head[2])  # none: a spill marker
             admits, has_preference = None, job_class.has_preference
             if self.reservations.nearby & job_class.bit:
                 admits = self._admits(job_class, 0 if job is None else job.estimate)
@@ -172,15 +179,16 @@ class BackfillScan:
                 is_plain = admits is None and not has_preference and not t.being_preempted
                 return Candidate(job, worker, candidates if is_plain else 0)
             if worker is not None:
-                # It goes first, and the store is asked for it: whoever else went now overtook it.
+                # The head is in the store and must be loaded first: any other job would overtake
+                # it.
                 t.ready_queue.note_empty(head)
                 self._left_out = -1
                 self.behind_reservations = 0
                 return None
             if has_preference and t.affinity.waits_until(job_class, self._now) is not None:
-                self._left_out |= job_class.bit  # it has room, but would rather wait
+                self._left_out |= job_class.bit  # it fits, but waits for a worker that it prefers
                 return None
-            # Where places are kept, whoever is hoped for decides for whom the next one is.
+            # Not beside reservations: what counts as placeable decides who gets the next one.
             if admits is None and not has_preference and not self.reservations.by_worker:
                 t.fleet.mark_unplaceable(job_class.bit)
             self.unplaceable |= job_class.bit
@@ -188,7 +196,8 @@ class BackfillScan:
         return None
 
     def _may_be_passed(self, class_queue: ClassQueue) -> bool:
-        """Whether nothing is kept for the head yet: in a large fleet room for it comes soon."""
+        """Whether nothing is reserved for the head yet: in a large fleet capacity comes free
+        soon."""
         if not self._may_wait:
             return self._is_greedy
         if class_queue.job_class.needs.copies > 1:
@@ -199,9 +208,10 @@ class BackfillScan:
         return self._now < class_queue.stuck_since + RESERVE_AFTER_MS
 
     def _pass_over(self) -> None:
-        """Where no open worker has room for anybody, who would be tried in vain is passed at once.
+        """Passes over many classes at once where no open worker has capacity for any of them.
 
-        In their order, up to the first of whom there is more to say than that it waits.
+        Goes in their order, up to the first head for which more is to be decided than that it waits
+        (docs/performance.md, "Classes that cannot start are passed over in one walk").
         """
         t = self._t
         if t.fleet.free_index.by_id or not self._walks:
@@ -220,7 +230,7 @@ class BackfillScan:
             if passed == placeable:
                 break
             if not class_queue.bit & placeable:
-                # Of those who are not hoped for only the first is looked at, each time anew.
+                # Only the first class that could not be placed anyway is checked, each time again.
                 if not is_unplaceable_met and not self._may_be_passed(class_queue):
                     break
                 is_unplaceable_met = True
@@ -231,17 +241,17 @@ class BackfillScan:
                 ):
                     break
                 passed |= class_queue.bit
-        # Where many are not to be passed it breaks off again and again, each time after all those
-        # before: then it costs more than to try each.
+        # A walk that keeps breaking off repeats all that came before: then trying each head is
+        # cheaper.
         self._walks = self._walks - 1 if passed.bit_count() >= PASSED_MIN else 0
         self.unplaceable |= passed
         self._left_out |= passed
         t.fleet.mark_unplaceable(passed)
 
     def _in_order(self, mask: int) -> Iterator[ClassQueue]:
-        """The lines of these classes, as they would go; as far as that is known without a search.
+        """Class queues in dispatch order, as far as it is known without a search.
 
-        Nobody may start or be seated meanwhile.
+        Nothing may start or be queued while this is iterated.
         """
         for accounts in self._t.ready_queue.order.in_turn(mask):
             if len(accounts) > 1:
@@ -257,7 +267,9 @@ class BackfillScan:
         job_class, backfill = class_queue.job_class, self._t.policy.backfill
         machines = self._t.fleet.machines_for(job_class)
         if not machines.machine_classes or self._may_be_passed(class_queue):
-            self._left_out |= job_class.bit  # it waits for a worker that is not there, or is passed
+            self._left_out |= (
+                job_class.bit
+            )  # it waits for a worker that is not there, or is passed over
         elif backfill is BackfillKind.NONE:
             self._left_out |= machines.rivals
         elif self.reservations.reserve(job_class, head[2]) is None:
@@ -265,10 +277,10 @@ class BackfillScan:
         else:
             self.behind_reservations |= machines.rivals
 
-    # Those behind
+    # Jobs behind the reservations
 
     def _behind(self, placeable: int) -> Candidate | None:
-        """The best of the jobs that may pass, of whoever goes first among those who have one."""
+        """The best job that may start before a reserved one, of the first account that has one."""
         t, mask, limits = self._t, placeable & self.behind_reservations, self._time_left()
         for accounts in islice(t.ready_queue.order.in_turn(mask), ACCOUNTS_TRIED):
             found = [one for account in accounts if (one := self._pick(account, mask, limits))]
@@ -278,16 +290,18 @@ class BackfillScan:
                 worker = self._worker_for(class_queue, key, job.estimate)
                 if worker is not None:
                     return Candidate(job, worker)
-                self.unplaceable |= class_queue.bit  # it would rather wait for another worker
+                self.unplaceable |= class_queue.bit  # it waits for another worker that it prefers
                 return self._behind(placeable & ~class_queue.bit)
-        self.unplaceable |= mask  # nor will a later one: room and time only shrink
+        self.unplaceable |= (
+            mask  # free capacity and time only shrink, so no later call finds one either
+        )
         return None
 
     def _time_left(self) -> BackfillTime:
         return BackfillTime(self._t.fleet, self.reservations.by_worker, self._now)
 
     def _pick(self, account: Account, mask: int, limits: BackfillTime) -> QueueHead | None:
-        """The party's first job, or its shortest, that is no longer than its class may be."""
+        """The account's first or shortest job that is no longer than its class may run."""
         ready_queue = self._t.ready_queue
         if self._t.policy.candidates is CandidateKind.SHORTEST:
             return account.shortest(mask, limits, ready_queue.shortest)
@@ -325,7 +339,7 @@ class BackfillScan:
     def _worker_for(
         self, class_queue: ClassQueue, key: OrderKey, estimate: Millis
     ) -> WorkerEntry | None:
-        """The best worker where a job of this length is in nobody's way."""
+        """The best worker on which a job of this length delays no reservation."""
         job_class = class_queue.job_class
         admits = self._admits(job_class, estimate)
         if job_class.has_preference:
@@ -344,7 +358,7 @@ class BackfillScan:
         return admits
 
     def note_started(self, candidate: Candidate, job_class: JobClass) -> None:
-        """The candidate has its worker: what is reserved there has less to spare."""
+        """Reduces what a reservation leaves free by a job that started on its worker."""
         reservation = self.reservations.by_worker.get(candidate.worker.worker.id)
         if reservation is not None:
             reservation.take(job_class.needs.resources, candidate.job.estimate, self._now)

@@ -1,11 +1,11 @@
 """Prefetch: gives a worker orders for short jobs before their place is free.
 
-Each waits behind an execution of the same worker, and takes its place when that has ended. A
-worker with free capacity for two short jobs would otherwise wait for a round trip after each.
-Without this, functions of a millisecond run at less than half the rate
-(docs/decisions/0013-prefetch-of-short-jobs.md). Only what is known to be short is prefetched, only
-behind what is, and only the job that goes next on that worker anyway. Whatever is prefetched is
-charged to its queue, key and tenant like any other execution.
+Each order waits behind an execution of the same worker and takes its place when that has ended. A
+worker with free capacity for two short jobs would otherwise wait for a round trip after each:
+functions of a millisecond would run at less than half the rate
+(docs/decisions/0013-prefetch-of-short-jobs.md). Only a job known to be short is prefetched, only
+behind a short one, and only the job that goes next on that worker anyway. A prefetched execution is
+charged to its queue, key and tenant like any other.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ from rota.core.state import SchedulerState
 
 
 class PrefetchSlot(NamedTuple):
-    """A place on a worker, and what is to be done there already; the least of that goes first."""
+    """Place on a worker, with the work that is before the next order there; the least goes
+    first."""
 
     work: Millis
     orders: int
-    """Prefetched."""
+    """How many orders are prefetched there."""
     last: ExecutionId
-    """The one behind which the next would wait."""
+    """Execution behind which the next order would wait."""
     free: Resources
 
 
 class PrefetchChoice(NamedTuple):
-    """A job to prefetch, and where."""
+    """Choice of a job to prefetch, its worker and its place."""
 
     job: JobEntry
     worker: WorkerEntry
@@ -49,7 +50,7 @@ class PrefetchChoice(NamedTuple):
 
 
 class Prefetcher:
-    """Prefetches jobs at the end of one turn."""
+    """Prefetcher of one turn: finds jobs that wait on a worker for a place that frees up soon."""
 
     def __init__(self, t: SchedulerState, now: Instant) -> None:
         self._t = t
@@ -57,9 +58,9 @@ class Prefetcher:
         self._slots: dict[WorkerId, list[PrefetchSlot]] = {}
 
     def next(self) -> PrefetchChoice | None:
-        """The next, each worker in turn; None: nothing more can be prefetched now.
+        """The next job to prefetch, each worker in turn; None: nothing more can be prefetched now.
 
-        A worker that is of no use is not looked at again before its next poll.
+        A worker for which nothing is found is not tried again before its next poll.
         """
         t, spare = self._t, self._t.fleet.spare
         while spare and t.ready_queue.ready & ~t.blocked_classes:
@@ -73,7 +74,7 @@ class Prefetcher:
         return None
 
     def note_given(self, choice: PrefetchChoice, entry: ExecutionEntry) -> None:
-        """It is its worker's now, the last at its place."""
+        """Adds the prefetched execution as the last at its place."""
         terms, slot = choice.job.spec.terms, choice.slot
         length = self._length(terms)
         grown = PrefetchSlot(
@@ -82,7 +83,7 @@ class Prefetcher:
         heappush(self._slots[choice.worker.worker.id], grown)
 
     def _job_for(self, worker: WorkerEntry) -> JobEntry | None:
-        """Who goes next on the worker, if it may be prefetched."""
+        """The next job for the worker, if it may be prefetched."""
         t = self._t
         if worker.worker.id in t.being_preempted or not t.fleet.is_online(worker.worker.id):
             return None
@@ -95,7 +96,7 @@ class Prefetcher:
             return None
         head = t.ready_queue.head(class_queue)
         if is_spill_marker(head):
-            t.ready_queue.note_empty(head)  # it is next: the store is asked for it
+            t.ready_queue.note_empty(head)  # the head is in the store and must be loaded first
             return None
         job = t.jobs[head[2]]
         if not self._may_wait_there(job) or t.fleet.choose(class_queue.job_class) is not None:
@@ -112,7 +113,7 @@ class Prefetcher:
         )
 
     def _take_slot(self, worker: WorkerEntry, job: JobEntry) -> PrefetchSlot | None:
-        """The place with the least to do that is large enough; it is the caller's."""
+        """Removes and returns the place with the least work that is large enough."""
         slots = self._slots.get(worker.worker.id)
         if slots is None:
             slots = self._slots[worker.worker.id] = self._slots_of(worker)
@@ -145,7 +146,7 @@ class Prefetcher:
         return slots
 
     def _work_left(self, entry: ExecutionEntry) -> Millis | None:
-        """How long it takes, if it will be over soon."""
+        """How long the execution takes, if it will end soon."""
         job = self._t.jobs[entry.execution.job_id]
         is_late = self._now - entry.since > SHORT_MS
         if is_late or entry.execution.stop is not None or job.spec.group is not None:
@@ -153,7 +154,7 @@ class Prefetcher:
         return self._t.runtime_estimates.short_runtime(job.spec.terms)
 
     def _length(self, terms: Terms) -> Millis:
-        """Of a prefetched one; it may not be known to be short any more."""
+        """Length of a prefetched job, whose estimate may have grown since."""
         length = self._t.runtime_estimates.short_runtime(terms)
         return SHORT_MS if length is None else length
 

@@ -28,7 +28,6 @@ from rota.core.state import SchedulerState
 
 
 def worker_info(t: SchedulerState, worker: WorkerEntry, now: Instant) -> WorkerInfo:
-    """A worker as it is now."""
     return WorkerInfo(
         worker.worker,
         worker.last_seen,
@@ -39,7 +38,7 @@ def worker_info(t: SchedulerState, worker: WorkerEntry, now: Instant) -> WorkerI
 
 
 def reservation_infos(t: SchedulerState, now: Instant) -> Iterator[ReservationInfo]:
-    """What is reserved, or planned where the policy plans all that waits."""
+    """Reservations, or the plan where the policy plans all waiting jobs."""
     reserved: Iterable[tuple[JobId, tuple[WorkerId, Instant]]] = ()
     if t.policy.backfill is BackfillKind.EASY:
         reserved = ((one.job_id, (one.worker_id, one.at)) for one in t.reservations.values())
@@ -47,7 +46,7 @@ def reservation_infos(t: SchedulerState, now: Instant) -> Iterator[ReservationIn
         reserved = t.conservative_plan.items()
     for job_id, (worker_id, at) in reserved:
         job = t.jobs.get(job_id)
-        # A place outlives its job's wait until the next pass looks at it.
+        # A reservation outlasts its job's wait until the next turn checks it.
         if job is None or job.life.state is not JobState.QUEUED:
             continue
         terms, start = job.spec.terms, max(now, at)
@@ -56,7 +55,6 @@ def reservation_infos(t: SchedulerState, now: Instant) -> Iterator[ReservationIn
 
 
 def tenant_info(t: SchedulerState, tenant: TenantEntry, now: Instant) -> TenantInfo:
-    """A tenant as it is now."""
     holds, order = tenant.holds(), t.ready_queue.order
     used = order.usage(tenant.tenant.name, now) if isinstance(order, FairOrder) else 0.0
     return TenantInfo(
@@ -70,20 +68,18 @@ def tenant_info(t: SchedulerState, tenant: TenantEntry, now: Instant) -> TenantI
 
 
 def entitlement(t: SchedulerState, tenant: TenantEntry) -> float:
-    """The part of the fleet that is the tenant's while those are active who are now."""
+    """Share of the fleet that is the tenant's, while the present tenants are active."""
     others = (one for one in t.tenants.entries.values() if one is not tenant)
     active = sum(one.tenant.weight for one in others if one.depth.by_state())
     return tenant.tenant.weight / (tenant.tenant.weight + active)
 
 
 def queue_info(t: SchedulerState, queue: QueueEntry) -> QueueInfo:
-    """A queue as it is now."""
     depth = t.depths.of(queue.queue.name).by_state()
     return QueueInfo(queue.queue, depth, t.ready_queue.spilled_of(queue))
 
 
 def schedule_info(t: SchedulerState, entry: ScheduleEntry) -> ScheduleInfo:
-    """A schedule as it is now."""
     zone = entry.schedule.definition.timetable.timezone
     return ScheduleInfo(
         entry.schedule,
@@ -95,7 +91,7 @@ def schedule_info(t: SchedulerState, entry: ScheduleEntry) -> ScheduleInfo:
 
 
 def position_of(t: SchedulerState, job_id: JobId, record: JobRecord | None) -> Position | None:
-    """Where it stands; on the shelf it is known by `record`."""
+    """Position of the job in its class queue; `record` is needed for a spilled one."""
     job = t.jobs.get(job_id)
     if job is not None:
         class_queue = t.ready_queue.queue_of_job(job)
@@ -104,7 +100,7 @@ def position_of(t: SchedulerState, job_id: JobId, record: JobRecord | None) -> P
     if record is None or fifo_group is None:
         return None
     class_queue = t.ready_queue.queue_of_group(fifo_group)
-    # Arrivals are numbered through: those on the shelf are taken to have come evenly.
+    # Spilled jobs are taken to have arrived evenly: only their count is known.
     part = (record.spec.arrival_number - fifo_group.boundary) / max(
         1, t.next_arrival_number - fifo_group.boundary
     )
@@ -140,7 +136,8 @@ def _tenants_ahead(t: SchedulerState, tenant: str) -> int:
 def fluid_start(
     t: SchedulerState, job_id: JobId, record: JobRecord | None, now: Instant
 ) -> Instant | None:
-    """Now, and the time that those before it take on the tenant's part of what could run them."""
+    """Estimated start: the jobs before it, on the tenant's share of the slots that could run
+    them."""
     position = position_of(t, job_id, record)
     job = t.jobs.get(job_id)
     spec = job.spec if job is not None else None if record is None else record.spec
@@ -155,12 +152,12 @@ def fluid_start(
     if not side_by_side:
         return None
     pace = max(1.0, side_by_side * entitled)
-    # Those that run now are half done on average.
+    # Running jobs are taken to be half done on average.
     return now + int((position.ahead + 0.5) * t.runtime_estimates.estimate(terms) / pace)
 
 
 def _slots(t: SchedulerState, queue: str, needs: Needs) -> int:
-    """How many such jobs the workers that are there could run side by side, were they empty."""
+    """How many such jobs the online workers could run at once if they were empty."""
     slots = 0
     asked = [(kind, amount) for kind, amount in amounts(needs.resources) if amount]
     for machine in t.fleet.machines.values():

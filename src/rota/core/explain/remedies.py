@@ -1,7 +1,7 @@
 """Remedies for a job that waits: for each cause, the one change that would lift it.
 
-Each remedy comes with the commands that would make it so. Whether that is enough is not decided
-here: the commands can be tried on a copy, by the real rules.
+Each remedy comes with the commands that would make the change. Whether it is enough is not decided
+here: the commands can be tried on a copy of the scheduler.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from rota.core.resources import Shortfall, amount_text, amounts, plain_amount, s
 from rota.core.state import SchedulerState
 
 NEW_WORKER = WorkerId("new")
-"""The worker that is not there."""
+"""Worker that a remedy would add."""
 MOMENTARY = "no_poll"
-"""The cause that goes by itself: a worker with room will ask."""
+"""Code of a cause that goes away by itself: a worker with free capacity will poll."""
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """Something that would help."""
+    """Remedy: a change that would lift one cause."""
 
     code: str
-    """The code of the cause that it lifts."""
+    """Code of the cause that it lifts."""
     message: str
     figures: Mapping[str, Any]
     change: tuple[AnyInput, ...] = ()
-    """What would make it so; none: it cannot be tried."""
+    """Commands that make the change; none: it cannot be tried."""
     is_enough: bool | None = None
-    """Whether the job would then start as soon as the workers ask; None: nobody tried."""
+    """Whether the job would then start as soon as the workers poll; None: not tried."""
 
 
 FindRemedies: TypeAlias = Callable[[SchedulerState, JobEntry, Cause, Instant], Iterator[Remedy]]
@@ -72,7 +72,7 @@ FindRemedies: TypeAlias = Callable[[SchedulerState, JobEntry, Cause, Instant], I
 def remedies(
     t: SchedulerState, job_id: JobId, causes: Sequence[Cause], now: Instant
 ) -> tuple[Remedy, ...]:
-    """For each cause that somebody, or time, could lift: how."""
+    """Remedies for each cause that a person, or time, could lift."""
     job = t.jobs.get(job_id)
     if job is None:
         return ()
@@ -106,7 +106,7 @@ def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInp
     )
 
 
-# Times, jobs, people
+# Times, dependencies and limits
 
 
 def _time(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
@@ -152,7 +152,7 @@ def _key_holder(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) ->
     one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
     execution = t.jobs[holders[0]].life.execution_id
     change: tuple[AnyInput, ...] = (Cancel(job_id=holders[0]),)
-    if execution in t.executions:  # it may wait to run again
+    if execution in t.executions:  # it may wait for a retry
         change = _ended(t, [execution])
     yield Remedy(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
 
@@ -219,13 +219,13 @@ def _come_back(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> 
         )
 
 
-# Room
+# Capacity
 
 
 def _smaller_request(
     t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
 ) -> Iterator[Remedy]:
-    """The nearest worker that would do if it asked for less of one thing."""
+    """The nearest worker that would do if the job requested less of one resource."""
     terms = job.spec.terms
     best: tuple[float, Shortfall, WorkerEntry] | None = None
     for worker in t.fleet.online_first():
@@ -276,7 +276,7 @@ def _less(resources: Resources, kind: str, by: int) -> Resources:
 def _free_capacity(
     t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
 ) -> Iterator[Remedy]:
-    """Less of what is short, or the soonest end that makes room."""
+    """A smaller request, or the next ends that free enough capacity."""
     terms = job.spec.terms
     needs = terms.needs.resources
     able = [
@@ -309,7 +309,7 @@ def _free_capacity(
 def _nearest_fit(
     able: Sequence[WorkerEntry], needs: Resources
 ) -> tuple[Shortfall, WorkerEntry] | None:
-    """The worker on which only one thing is short, and least of it."""
+    """The worker that is short of only one resource, and least of it."""
     best: tuple[float, Shortfall, WorkerEntry] | None = None
     for worker in able:
         short = shortfalls(needs, worker.free)

@@ -1,4 +1,4 @@
-"""Explains why a job is not running: asks the checks that decide, and names what they say.
+"""Explains why a job is not running: asks the checks that decide, and reports what they say.
 
 Covers time, dependencies, queue limits, quotas, concurrency keys, workers, affinity, reservations,
 fair share, arrays and gangs.
@@ -50,7 +50,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def duration_text(ms: Millis) -> str:
-    """Seconds below a minute, else the two largest units: 1 h 30 min."""
+    """Text of a duration: seconds below a minute, else the two largest units (1 h 30 min)."""
     if ms < 60_000:
         return f"{ms / 1000:g} s"
     parts: list[str] = []
@@ -64,13 +64,13 @@ def duration_text(ms: Millis) -> str:
 
 
 def has_members_to_start(t: SchedulerState, job: JobEntry) -> bool:
-    """Whether it is an array that has begun and has members that wait."""
+    """Whether the job is a started array with waiting members."""
     is_array = isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
     return is_array and t.groups.of(job).waiting > 0
 
 
 def progress_cause(t: SchedulerState, job: JobEntry) -> Cause:
-    """How many members run, of a band that has begun."""
+    """Cause for a started group: how many members run and wait."""
     group = t.groups.of(job)
     others = len(group.live) - group.running
     text = f"{group.running} of its {group.size} members run"
@@ -96,7 +96,7 @@ def progress_cause(t: SchedulerState, job: JobEntry) -> Cause:
 
 
 def max_parallel_cause(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
-    """As many members of an array are under way as may."""
+    """Cause for an array whose max_parallel is reached."""
     array = job.spec.group
     if not isinstance(array, Array) or array.max_parallel is None:
         return
@@ -110,7 +110,7 @@ def max_parallel_cause(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
 def gang_shortage(
     t: SchedulerState, job: JobEntry, online: Sequence[WorkerEntry]
 ) -> Iterator[Cause]:
-    """How many members of a gang find no room, on the workers that could run it."""
+    """Cause for a gang: how many members do not fit on the workers that could run it."""
     gang = job.spec.group
     if not isinstance(gang, Gang):
         return
@@ -156,11 +156,11 @@ def _asked_for(worker: WorkerEntry, free: int) -> int:
 
 
 AFFINITY_REASONS = ("label ", "only ")
-"""How the filter begins what it says of labels and of workers that are kept for others."""
+"""Prefixes of the reasons that `infeasible_reasons` gives for labels and dedicated workers."""
 
 
 def affinity_shortage(t: SchedulerState, job: JobEntry, reason: str) -> str:
-    """One such reason in words, and what would be without it."""
+    """Text for such a reason, with how many workers it alone excludes."""
     terms = job.spec.terms
     alone = 0
     for worker in t.fleet.workers.values():
@@ -176,9 +176,9 @@ def affinity_shortage(t: SchedulerState, job: JobEntry, reason: str) -> str:
 def affinity_alternative(
     t: SchedulerState, job: JobEntry
 ) -> tuple[str, tuple[WorkerId, Affinity]] | None:
-    """What to ask otherwise so that a worker could run it which nothing else keeps from it.
+    """A change of affinity that would let one worker run the job.
 
-    In words, the worker, and the affinity that it would take.
+    Returns its text, the worker, and the changed affinity.
     """
     terms = job.spec.terms
     affinity = terms.needs.affinity or Affinity()
@@ -201,12 +201,12 @@ def affinity_alternative(
 
 
 def labels_for(affinity: Affinity) -> Labels:
-    """What a worker would have to have that could run such a job."""
+    """Labels of a worker that would meet the requirements."""
     return tuple((label, values[0]) for label, values in affinity.require)
 
 
 def affinity_wait(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
-    """It has room somewhere and waits for a place that it likes better."""
+    """Cause for a job that fits somewhere and waits for a worker that it prefers."""
     affinity = job.spec.terms.needs.affinity
     if affinity is None or not has_preference(affinity) or job.class_index == NO_CLASS:
         return
@@ -247,7 +247,7 @@ def _label_pairs(wanted: LabelSelector) -> str:
 
 
 def promised_start(t: SchedulerState, job: JobEntry, now: Instant) -> tuple[Instant, str] | None:
-    """When a place that is kept for the job comes free, and how that is known."""
+    """When the job's reservation begins, and a text about it."""
     if job.class_index == NO_CLASS:
         return None
     reservation = t.reservations.get(job.class_index)
@@ -266,7 +266,7 @@ def promised_start(t: SchedulerState, job: JobEntry, now: Instant) -> tuple[Inst
 def held_back_by_reservations(
     t: SchedulerState, job: JobEntry, with_capacity: Sequence[WorkerEntry], now: Instant
 ) -> Iterator[Cause]:
-    """Whose places keep it off the workers that have room for it."""
+    """Cause for a job that fits, but is kept off those workers by reservations or the plan."""
     planned = t.conservative_plan.get(job.id)
     if t.policy.backfill is BackfillKind.GREEDY:
         return
@@ -306,14 +306,14 @@ def _is_current(t: SchedulerState, reservation: Reservation) -> bool:
 
 
 def _behind_first(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
-    """Who comes first and holds up those behind it."""
+    """Cause for a job behind a first one that does not fit yet."""
     class_queue = t.ready_queue.first(~t.blocked_classes)
     head = None if class_queue is None else t.ready_queue.head(class_queue)
     if head is None or is_spill_marker(head) or head[2] == job.id:
         return
     first = t.jobs[head[2]]
     if not t.fleet.machines_for(t.ready_queue.classes[first.class_index]).indexes:
-        return  # no worker there could run it, so nobody waits for it
+        return  # no worker there could run it, so it blocks nothing
     yield Cause(
         "behind",
         f"job {head[2]} ({first.spec.terms.name}) goes first and does not fit yet;"
@@ -323,7 +323,7 @@ def _behind_first(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
 
 
 def fair_share(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
-    """How the tenant stands with the others, if any of them goes before it."""
+    """Cause for a job whose tenant is behind others by fair share."""
     order, name = t.ready_queue.order, job.spec.terms.tenant
     tenant = t.tenants.entries.get(name)
     if not isinstance(order, FairOrder) or tenant is None:
@@ -349,18 +349,17 @@ def fair_share(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
 
 
 PREFETCHED = "ahead"
-"""Public: the code of its cause."""
-"""The code of a job that is on its worker already and waits for a place there."""
+"""Code of the cause for a prefetched job. Public, so it keeps an old word."""
 _FUNCTION = "capability fn:"
-"""How the filter names a function that a worker does not have."""
+"""Prefix of the reason that `infeasible_reasons` gives for a missing function."""
 
 
 def explain(
     t: SchedulerState, job_id: JobId, now: Instant, record: JobRecord | None = None
 ) -> Explanation | None:
-    """All causes, in the order in which they would have to be lifted.
+    """Explanation with all causes, in the order in which they would have to be lifted.
 
-    `record` is the job as the store has it: one that is on the shelf is explained from that.
+    `record` is the job as the store has it: a spilled one is explained from that.
     """
     job = t.jobs.get(job_id)
     if job is None and record is not None and record.life.line in t.ready_queue.by_spill_queue:
@@ -462,7 +461,7 @@ def _key(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
 
 
 def _limits(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
-    """What the tenant may have, and the cell as a whole."""
+    """Quotas of the tenant and the limit of the cell."""
     terms = job.spec.terms
     tenant = t.tenants.entries.get(terms.tenant)
     if tenant is not None:
@@ -474,7 +473,8 @@ def _limits(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
 
 
 def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
-    """No worker at all; none that ever could; none that may; none with room; or just the line."""
+    """Cause: no worker at all, none that ever could, none online, none with free capacity, or
+    order."""
     terms = job.spec.terms
     if not t.fleet.workers:
         yield Cause("no_workers", "no worker has registered; start one with: rota worker", {})
@@ -496,7 +496,7 @@ def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
 
 
 def _away(able: list[WorkerEntry]) -> Cause:
-    """How many of those that could are in which state; a drained one needs but a word."""
+    """Cause: all workers that could run it are drained or offline."""
     states = [w.worker.state for w in able]
     count = {str(state): states.count(state) for state in WorkerState if state in states}
     listed = ", ".join(f"{n} {state}" for state, n in count.items())
@@ -510,7 +510,7 @@ def _away(able: list[WorkerEntry]) -> Cause:
 def _never(
     t: SchedulerState, job: JobEntry, refusals: dict[int, tuple[str | Shortfall, ...]]
 ) -> Cause:
-    """Which requirement fails how many workers, and what the nearest worker lacks."""
+    """Cause: which requirement excludes how many workers, and what the nearest one lacks."""
     failing: dict[str, int] = {}
     nearest: tuple[int, WorkerEntry] | None = None
     for worker in t.fleet.online_first():
@@ -542,7 +542,7 @@ def _never(
 
 
 def _shortage(t: SchedulerState, job: JobEntry, kind: str) -> str:
-    """One requirement in words: what is asked, and the most that any worker has."""
+    """Text for one requirement: what is requested, and the most that any worker has."""
     if kind == "queue":
         return f"none serves queue {job.spec.terms.queue}"
     if kind.startswith("capability "):
@@ -582,7 +582,7 @@ def _many(count: int, noun: str) -> str:
 
 
 def _busy(job: JobEntry, online: list[WorkerEntry]) -> Cause:
-    """What is asked against what is free, in sum and in the largest piece."""
+    """Cause: the request against what is free, in sum and on the best worker."""
     needs = job.spec.terms.needs.resources
     kinds = [kind for kind, amount in amounts(needs) if amount]
     free = {k: [max(0, dict(amounts(w.free)).get(k, 0)) for w in online] for k in kinds}
@@ -610,7 +610,7 @@ def _busy(job: JobEntry, online: list[WorkerEntry]) -> Cause:
 
 
 def _queue_order(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
-    """Who goes before it: the line of its own class, as far as one explanation counts."""
+    """Cause: jobs of the same class queue before it."""
     class_queue = t.ready_queue.queue_of_job(job)
     fifo_group = t.ready_queue.by_spill_queue.get(job.life.line)
     if class_queue is None and fifo_group is not None:

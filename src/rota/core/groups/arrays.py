@@ -1,8 +1,8 @@
-"""Arrays: one job in the queue stands for many members, each of which becomes a job as it starts.
+"""Arrays: one job in the queue stands for many members; each becomes a job as it starts.
 
 The array keeps its place in the queue until its last member has started. A member is created when a
 worker has free capacity for it, and from then on is a job like any other: with its own attempts,
-timeout and slot of a concurrency key.
+timeout and slot of a concurrency key (docs/decisions/0017-an-array-or-gang-is-one-entry.md).
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from rota.core.model import Instant, JobRecord, JobState, Life, Spec
 from rota.core.state import SchedulerState
 
 RESERVED_KEY_PREFIX = "rota."
-"""Concurrency keys that begin so line up the runs of a schedule, each of them as a whole."""
+"""Prefix of the concurrency keys that queue the jobs of a schedule, each array as a whole."""
 
 
 def start_member(t: SchedulerState, job: JobEntry, now: Instant) -> JobEntry:
-    """The next member becomes a job, for a worker that has room; the array stays while it may."""
+    """Creates the next member as a job for a worker; the array leaves its queue if no more may
+    start."""
     group, array = t.groups.entries[job.id], job.spec.group
     assert isinstance(array, Array)
     index = group.member_order[group.drawn]
@@ -63,7 +64,7 @@ def _begin_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def _member_template(group: GroupEntry, spec: Spec) -> Spec:
-    """What every member asks for; the payload is the array's and is not repeated in each row."""
+    """Spec of every member. The payload stays with the array and is not repeated in each row."""
     if group.template is None:
         group.template = replace(
             spec,
@@ -87,7 +88,7 @@ def _shares_one_slot(spec: Spec) -> bool:
 
 def _stay_queued(t: SchedulerState, job: JobEntry, member: JobEntry, now: Instant) -> None:
     if member.spec.concurrency is not None:
-        # The slot that the array had goes to the member; for the next it lines up again.
+        # The member takes the array's slot; the array queues for another one.
         t.ready_queue.remove(job)
         t.concurrency_keys.hand_on(job, member)
         requeue(t, job, now)
@@ -98,13 +99,13 @@ def _stay_queued(t: SchedulerState, job: JobEntry, member: JobEntry, now: Instan
 def _may_start_member(t: SchedulerState, job: JobEntry) -> bool:
     group, array = t.groups.entries[job.id], job.spec.group
     assert isinstance(array, Array)
-    # A member that waits for another try is under way: or else more than the limit might run.
+    # A member that waits for a retry counts, otherwise more than the limit might run.
     is_below_limit = array.max_parallel is None or len(group.live) < array.max_parallel
     return group.waiting > 0 and is_below_limit
 
 
 def requeue(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """An array that has begun stands in line again, if it has members to draw and may."""
+    """Puts a started array back in its queue, if another member may start."""
     is_begun = job.life.state is JobState.RUNNING
     if (
         is_begun
@@ -116,7 +117,7 @@ def requeue(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def stop_starting(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """A band that has begun draws no more for now; a slot it has for all its members it keeps."""
+    """Takes a started group out of its queue; a slot that it holds for all members is kept."""
     if holds_slot_itself(job):
         t.ready_queue.remove(job)
     else:
@@ -124,7 +125,7 @@ def stop_starting(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def update_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """Members have ended: others may be drawn, or the array has ended too."""
+    """Queues the array for further members after some ended, or finishes it."""
     group = t.groups.entries[job.id]
     t.groups.changed[job.id] = None
     if group.live or group.waiting:
@@ -141,7 +142,7 @@ def update_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def cancel_unstarted(t: SchedulerState, job: JobEntry, now: Instant) -> int:
-    """Members of an array that has begun and that are no jobs yet are called off."""
+    """Cancels the members of a started array that are not jobs yet; returns how many."""
     count = t.groups.cancel_waiting(job)
     stop_starting(t, job, now)
     t.groups.due[job.id] = None
@@ -149,10 +150,11 @@ def cancel_unstarted(t: SchedulerState, job: JobEntry, now: Instant) -> int:
 
 
 def restarted(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, GroupProgress]:
-    """An ended array that starts over: those of its members that did not succeed are to run.
+    """Spec and progress of an ended array that is retried: the members that did not succeed run
+    again.
 
-    `failed` are the indices of those that ran; None: nobody has looked, which will do where it is
-    all that ran, or none.
+    `failed` are the indices of started members that did not succeed. None: the caller did not look,
+    which is enough if all or none of the started ones failed.
     """
     array, progress = record.spec.group, record.life.group_progress
     assert isinstance(array, Array)
@@ -164,7 +166,7 @@ def restarted(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Gr
         if missing not in (0, len(drawn)):
             raise Conflict(f"array {record.id}: nobody has looked which of its members failed")
     last = drawn[-1] if drawn else -1
-    # Of an earlier life there may be rows of members that this one has not come to.
+    # Rows of an earlier life may have members that this life did not reach.
     failed = [index for index in failed if index <= last]
     if len(failed) != missing:
         gone = missing - len(failed)
@@ -177,7 +179,11 @@ def restarted(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Gr
 
 
 def checked_update(job: JobEntry, spec: Spec) -> Spec:
-    """The spec as it may be: before a band begins all but its kind, afterwards how it goes on."""
+    """Checks an update of an array or gang and returns the spec to use.
+
+    A group never changes its kind. Once an array has started, only terms, labels and max_parallel
+    may change.
+    """
     before, after = job.spec.group, spec.group
     if isinstance(before, GroupMember):
         raise Conflict(f"job {job.id} is member {before.index} of {before.parent}: change that")
@@ -198,7 +204,6 @@ def checked_update(job: JobEntry, spec: Spec) -> Spec:
 
 
 def _differs_in_changeable_fields_only(before: Spec, after: Spec) -> bool:
-    """Whether they differ in nothing but what can be another for each member."""
     assert isinstance(before.group, Array)
     assert isinstance(after.group, Array)
     array = replace(after.group, max_parallel=before.group.max_parallel)
@@ -207,7 +212,7 @@ def _differs_in_changeable_fields_only(before: Spec, after: Spec) -> bool:
 
 
 def apply_update(t: SchedulerState, job: JobEntry, spec: Spec, now: Instant) -> None:
-    """An array that has begun goes on as `spec` says; what has started stays as it is."""
+    """Updates a started array and its waiting members; running members keep their spec."""
     stop_starting(t, job, now)
     t.set_spec(job, spec)
     for job_id in list(t.groups.entries[job.id].live):
@@ -220,5 +225,5 @@ def apply_update(t: SchedulerState, job: JobEntry, spec: Spec, now: Instant) -> 
 
 
 def holds_slot_itself(job: JobEntry) -> bool:
-    """Whether the band itself has a slot of its key while members of it run."""
+    """Whether the group itself holds a slot of its key while its members run."""
     return not isinstance(job.spec.group, Array) or _shares_one_slot(job.spec)

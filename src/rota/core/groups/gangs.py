@@ -1,8 +1,8 @@
-"""Gangs: all members start in one turn, and what happens to one of them happens to all.
+"""Gangs: all members start in one turn, and the end of one decides for all.
 
 When a member fails, is lost or preempted, the others are stopped. When all have stopped, the gang
-as a whole is retried, requeued, or has failed. Why it stops is part of its progress record, so that
-a restart in between forgets nothing.
+as a whole is retried, requeued, or fails. The cause is part of its stored progress, so that a
+restart in between loses nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from rota.core.state import SchedulerState
 def start_gang(
     t: SchedulerState, job: JobEntry, now: Instant
 ) -> Iterator[tuple[JobEntry, WorkerEntry]]:
-    """The gang starts: its members, each with the worker it goes to."""
+    """Starts the gang; yields each member with its worker."""
     group, life = t.groups.entries[job.id], job.life
     workers = [t.fleet.workers[worker_id] for worker_id in group.places]
     t.ready_queue.remove(job)
@@ -68,12 +68,12 @@ def start_gang(
 
 
 def _host_of(worker: Worker) -> str:
-    """Where the others find a member: the machine, if its worker names that, or the worker."""
+    """Host name by which the other members find this one: a worker's label `host`, or its name."""
     return dict(worker.labels).get(HOST) or worker.name
 
 
 def _member_template(spec: Spec) -> Spec:
-    """What every member asks for; the payload is the gang's and is not repeated in each row."""
+    """Spec of every member. The payload stays with the gang and is not repeated in each row."""
     needs = replace(spec.terms.needs, copies=1)
     return replace(
         spec,
@@ -107,7 +107,7 @@ def _new_member(t: SchedulerState, job: JobEntry, template: Spec, index: int) ->
 
 
 def update_gang(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """Members have ended: the others are to stop, or the gang has ended as a whole."""
+    """Stops the other members after one ended badly; decides on the gang when all have ended."""
     group = t.groups.entries[job.id]
     t.groups.changed[job.id] = None
     if group.cause and group.live:
@@ -117,7 +117,7 @@ def update_gang(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def stop_others(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """Whatever of the gang still runs is told to stop."""
+    """Asks the workers to stop all running members."""
     for job_id in list(t.groups.entries[job.id].live):
         member = t.jobs[job_id]
         if member.life.state is JobState.RUNNING:
@@ -131,7 +131,7 @@ def stop_others(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def stop_gangs_of(t: SchedulerState, victims: Sequence[ExecutionEntry], now: Instant) -> None:
-    """Executions are to make room: what runs with them in a gang stops at the same time."""
+    """Stops the rest of each gang that has a preempted member."""
     for victim in victims:
         job = t.jobs[victim.execution.job_id]
         if job.spec.group is None or not is_in_gang(job):
@@ -144,7 +144,7 @@ def stop_gangs_of(t: SchedulerState, victims: Sequence[ExecutionEntry], now: Ins
 
 
 def _decide(t: SchedulerState, job: JobEntry, group: GroupEntry, now: Instant) -> None:
-    """All members have stopped."""
+    """Finishes, retries or requeues a gang whose members have all ended."""
     life = replace(job.life, progress=None)
     if group.succeeded == group.size:
         finish_job(t, job, JobVerb.SUCCEED, replace(life, reason="", error=None), now)
@@ -159,7 +159,7 @@ def _decide(t: SchedulerState, job: JobEntry, group: GroupEntry, now: Instant) -
 
 
 def _decide_loss(t: SchedulerState, job: JobEntry, group: GroupEntry, now: Instant) -> None:
-    """A member was lost or preempted: the gang goes back in line, unless that is once too often."""
+    """Requeues a gang after a loss or preemption; fails it after too many losses."""
     losses = job.life.losses + (group.cause == GANG_LOST)
     life = replace(job.life, losses=losses, reason=group.cause, progress=None)
     if group.cause == GANG_LOST and job.spec.terms.semantics is Semantics.AT_MOST_ONCE:

@@ -1,4 +1,5 @@
-"""Members of arrays and gangs: updates groups whose members ended, and writes their progress."""
+"""Members of job groups: updates arrays and gangs whose members ended, and writes their
+progress."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from rota.core.state import SchedulerState
 
 
 def update_groups(t: SchedulerState, now: Instant) -> None:
-    """Bands whose members have ended go on, or end too. That may end others: until all is quiet."""
+    """Updates groups whose members ended. That may end other jobs, so it repeats until none is
+    left."""
     while t.groups.due:
         due, t.groups.due = t.groups.due, {}
         for parent in due:
@@ -22,7 +24,8 @@ def update_groups(t: SchedulerState, now: Instant) -> None:
 
 
 def update_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """The band goes on, or ends, as its members say; one that has not begun has none."""
+    """Starts further members, stops them, or finishes the group; does nothing before it has
+    started."""
     t.groups.due.pop(job.id, None)
     if job.life.state not in (JobState.RUNNING, JobState.CANCELLING):
         return
@@ -33,7 +36,7 @@ def update_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def write_all_progress(t: SchedulerState) -> None:
-    """At a turn's end: how far each band is that has come further goes into its row."""
+    """Writes the progress of all groups that changed, at the end of a turn."""
     for parent in t.groups.changed:
         job = t.jobs.get(parent)
         if job is not None:
@@ -42,7 +45,6 @@ def write_all_progress(t: SchedulerState) -> None:
 
 
 def write_progress(t: SchedulerState, job: JobEntry) -> None:
-    """How far the band is goes into its row."""
     group = t.groups.entries[job.id]
     t.set_life(
         job, replace(job.life, group_progress=group.progress(), progress=group.ended / group.size)
@@ -52,7 +54,7 @@ def write_progress(t: SchedulerState, job: JobEntry) -> None:
 def member_order(
     t: SchedulerState, execution: Execution, spec: Spec, limits: JobLimits | None
 ) -> Order:
-    """What a member's worker is told: the band's own payload, and whom it runs with."""
+    """Order for a member: with the payload of its group, and the context of its group."""
     member = spec.group
     assert isinstance(member, GroupMember)
     parent = t.jobs[JobId(member.parent)]
@@ -62,13 +64,14 @@ def member_order(
 
 
 def requeue_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """After a load: an array that has begun stands in line for its next member."""
+    """Puts a started array back in its queue after a restore."""
     if isinstance(job.spec.group, Array):
         arrays.requeue(t, job, now)
 
 
 def restore_slots(t: SchedulerState) -> None:
-    """After a load: bands that hold a slot of a key as a whole have it before others line up."""
+    """Gives slots back to groups that hold one, after a restore and before other jobs queue for
+    them."""
     for job_id in t.groups.entries:
         job = t.jobs[job_id]
         runs = job.life.state in (JobState.RUNNING, JobState.CANCELLING)
@@ -77,5 +80,5 @@ def restore_slots(t: SchedulerState) -> None:
 
 
 def is_group(job: JobEntry) -> bool:
-    """Whether the job stands for others."""
+    """Whether the job is an array or gang, which stands for its members."""
     return isinstance(job.spec.group, Array | Gang)

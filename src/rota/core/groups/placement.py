@@ -26,7 +26,8 @@ def pick_worker(
     may: WorkerFilter | None = None,
     key: OrderKey | None = None,
 ) -> WorkerEntry | None:
-    """The worker for the head of a line, or for another job of it; the first of a gang's."""
+    """Worker for the head of a class queue, or for the job with this key; for a gang, its first
+    one."""
     if class_queue.job_class.needs.copies == 1:
         return t.affinity.pick(class_queue, now, may, key)
     found = find_gang_workers(t, class_queue.job_class, key or t.ready_queue.head(class_queue), may)
@@ -36,9 +37,9 @@ def pick_worker(
 def find_gang_workers(
     t: SchedulerState, job_class: JobClass, key: OrderKey, may: WorkerFilter | None = None
 ) -> list[WorkerEntry]:
-    """A worker for each member of the gang, by index; empty: there are not enough.
+    """A worker for each member of the gang, by index; empty: they do not fit now.
 
-    Those that hold the most of them come first, so that members are on few machines.
+    Workers that hold the most members come first, so that a gang is on few machines.
     """
     assert not is_spill_marker(key), "a gang is never on the shelf"
     size, job = job_class.needs.copies, t.jobs[key[2]]
@@ -68,14 +69,14 @@ def _copies_now(worker: WorkerEntry, needs: Resources) -> int:
 
 
 def copies_in(needs: Resources, free: Resources) -> int:
-    """How many times the needs fit into the room."""
+    """How many times the needs fit into the free capacity."""
     available = dict(amounts(free))
     counts = (available.get(kind, 0) // amount for kind, amount in amounts(needs) if amount)
     return max(0, min(counts, default=GANG_LOOK))
 
 
 def starts_left(t: SchedulerState, job_class: JobClass) -> int:
-    """How many executions the limits of the queue and of the cell leave room for."""
+    """How many more executions the limits of the queue and of the cell allow."""
     queue, limits = job_class.queue, [GANG_LOOK]
     if queue.queue.max_workers is not None:
         limits.append(queue.queue.max_workers - queue.running)
@@ -87,10 +88,10 @@ def starts_left(t: SchedulerState, job_class: JobClass) -> int:
 def reserve_gang(
     t: SchedulerState, workers: Iterable[WorkerEntry], gang: tuple[JobClass, JobId], now: Instant
 ) -> list[Reservation]:
-    """The earliest set of workers on which the whole gang fits; empty: these are too few.
+    """Reserves the earliest set of workers on which the whole gang fits; empty: these are too few.
 
-    Room that stands idle for too long, because a worker does not ask for work, is let go for a
-    while: nobody else could use it meanwhile.
+    A reservation that stays idle for too long, because a worker does not poll, is released for a
+    while: nothing else could use the capacity meanwhile.
     """
     job_class, job_id = gang
     needs, size = job_class.needs.resources, job_class.needs.copies
@@ -116,7 +117,7 @@ def reserve_gang(
 
 
 def _earliest(workers: list[WorkerEntry], job_class: JobClass, now: Instant) -> Instant | None:
-    """When the workers will have room for the whole gang, by what is expected of what they run."""
+    """When the whole gang will fit, by the expected ends of what the workers run."""
     needs, size = job_class.needs.resources, job_class.needs.copies
     gains: list[tuple[Instant, int]] = []
     for worker in workers:
@@ -144,7 +145,8 @@ def _free_at(worker: WorkerEntry, at: Instant) -> Resources:
 
 
 def _is_hold_over(group: GroupEntry, at: Instant, now: Instant) -> bool:
-    """Whether it had room for long and did not start: then others have their turn for as long."""
+    """Whether its reservation was idle for too long; other jobs then get as much time without
+    it."""
     if at > now:
         group.idle_since = None
         return False

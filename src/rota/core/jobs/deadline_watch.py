@@ -1,4 +1,4 @@
-"""Watches the deadlines of live jobs: warns while there is time, and notes a missed deadline."""
+"""Watches the deadlines of live jobs: warns in time, and notes a missed deadline."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LATE = "late"
 
 
 def watch_deadline(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """A live job: it is looked at in time to warn, and when its time is over."""
+    """Sets the timers of a live job's deadline: one to warn in time, one for the deadline."""
     finish_by = job.spec.finish_by
     if finish_by is None or job.life.deadline == MISSED:
         return
     if job.life.lives > 1 and finish_by <= now:
-        return  # whoever started it over knows
+        return  # whoever retried it knows that the deadline is over
     if not job.life.deadline:
         warn = warn_at(job.spec, t.runtime_estimates.estimate(job.spec.terms))
         t.timers.set(max(now, warn), TimerKind.DEADLINE, job.id)
@@ -30,7 +30,7 @@ def watch_deadline(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def timer_fired(t: SchedulerState, job_id: JobId, now: Instant) -> None:
-    """The job's deadline is near, or here."""
+    """Notes that the job's deadline is at risk, or missed."""
     job = t.jobs.get(job_id)
     finish_by = None if job is None else job.spec.finish_by
     if job is None or finish_by is None:
@@ -44,7 +44,7 @@ def timer_fired(t: SchedulerState, job_id: JobId, now: Instant) -> None:
 
 
 def is_timer_current(t: SchedulerState, job_id: JobId, when: Instant) -> bool:
-    """Whether a timer that was set for a job's deadline may still tell something."""
+    """Whether a timer that was set for a job's deadline may still have something to note."""
     job = t.jobs.get(job_id)
     finish_by = None if job is None else job.spec.finish_by
     if job is None or finish_by is None:
@@ -55,9 +55,9 @@ def is_timer_current(t: SchedulerState, job_id: JobId, when: Instant) -> bool:
 def deadline_info(
     t: SchedulerState, job: JobRecord, start: Instant | None, now: Instant
 ) -> DeadlineInfo | None:
-    """How a job stands to its deadline; `start` is when it will probably start, if that is known.
+    """Describes a job's deadline; `start` is its expected start, if known.
 
-    Once it has started, or the time is over, nothing is left to guess.
+    Once the job has started, or the deadline is over, nothing has to be estimated.
     """
     spec, life = job.spec, job.life
     if spec.finish_by is None:
@@ -86,6 +86,6 @@ def _expected_end(t: SchedulerState, job: JobEntry) -> Instant | None:
 
 
 def reset_deadline(t: SchedulerState, job: JobEntry, before: Instant | None) -> None:
-    """The job was asked for with another deadline: what was said of the one before is void."""
+    """Clears the status of the deadline that the job had before an update."""
     if job.spec.finish_by != before and job.life.deadline:
         t.set_life(job, replace(job.life, deadline=""))

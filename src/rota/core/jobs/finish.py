@@ -1,8 +1,8 @@
-"""How executions and jobs finish: reported, lost, stopped, preempted, expired; then retried or not.
+"""Finishes executions and jobs: reported, lost, stopped, preempted, expired; then retried or not.
 
-Finishing a job releases or skips the jobs that depend on it, in the same turn. The execution
-prefetched behind an ended one takes its place. Ended executions update runtime estimates and usage;
-a job that ran out of memory may ask for more. What the end of a gang's member means is noted for
+Finishing a job releases or skips its downstream jobs in the same turn. The execution that was
+prefetched behind an ended one takes its place. Ended executions update the estimates of runtime and
+usage; a job that ran out of memory may request more. The end of a gang's member is only noted for
 the gang; `groups/gangs.py` decides on it.
 """
 
@@ -41,14 +41,14 @@ from rota.core.state import SchedulerState
 
 
 def error_json(message: str) -> bytes:
-    """An error of the scheduler's own, as JSON text."""
     return msgspec.json.encode({"message": message})
 
 
 def finish_job(t: SchedulerState, job: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
-    """The job ends by `verb` with `life`; what it held comes back, its dependents go on or not.
+    """Ends the job by `verb` with `life`: releases what it held, and releases or skips its
+    downstream jobs.
 
-    Iterative, because skipping may run down a chain of any length.
+    Iterative, because skipping may follow a chain of any length.
     """
     dequeue(t, job, now)
     t.finish(job, verb, life, now)
@@ -78,38 +78,35 @@ def _skip(t: SchedulerState, child: JobEntry, upstream: JobEntry, now: Instant) 
 
 
 def describe_end(state: JobState) -> str:
-    """How a job ended, as the end of a sentence."""
+    """Phrase for how a job ended, to complete a sentence."""
     return state.value if state in (JobState.SUCCEEDED, JobState.FAILED) else f"was {state.value}"
 
 
 def expire_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """The job waited past its `expires_at`."""
     life = replace(job.life, reason="expires_at", error=error_json("it had not started in time"))
     finish_job(t, job, JobVerb.EXPIRE, life, now)
 
 
 GANG_RETRY = "retry"
-"""A member failed, and the gang may be tried again."""
+"""A member failed, and the gang has another attempt."""
 GANG_FAILED = "failed"
-"""A member failed, and there is no further try."""
+"""A member failed, and the gang has no further attempt."""
 GANG_LOST = "lost"
-"""A member's worker was lost."""
 GANG_UNDELIVERED = "undelivered"
-"""A member's worker never collected it, so it was not tried."""
+"""A member's worker never collected it, so the attempt does not count."""
 GANG_PREEMPTED = "preempted"
-"""A member had to make room."""
 GANG_CANCELLED = "cancelled"
-"""A member's worker stopped it without being told to."""
+"""A member was stopped by its worker although nothing had asked for it."""
 
 
 def is_in_gang(job: JobEntry) -> bool:
-    """Whether its end is its gang's to decide on."""
+    """Whether the job is a member of a gang, so that the gang decides what its end means."""
     group = job.spec.group
     return isinstance(group, GroupMember) and group.in_gang
 
 
 def group_id_of(job: JobEntry) -> JobId:
-    """The band that a member is of."""
+    """Id of the array or gang that a member belongs to."""
     assert isinstance(job.spec.group, GroupMember)
     return JobId(job.spec.group.parent)
 
@@ -121,10 +118,10 @@ def finish_gang_member(
     outcome: tuple[str, Millis, str],
     now: Instant,
 ) -> None:
-    """The member ends for good, as far as it is concerned; the gang is looked after this turn.
+    """Ends the member; its gang is updated in this turn.
 
-    `verdict` is what its end means for the gang, how long that waits before another try (-1: as its
-    policy says), and why in a word.
+    `outcome` is (cause for the gang, delay before another attempt in ms, reason of the member); a
+    delay of -1 means that of the retry policy.
     """
     cause, delay, reason = outcome
     life = replace(job.life, result=execution.result, error=execution.error, reason=reason)
@@ -143,7 +140,7 @@ def finish_gang_member(
 
 
 def _note_gang_result(t: SchedulerState, job: JobEntry, execution: Execution) -> None:
-    """What the first member returns is what the gang returns."""
+    """Copies the result of the first member to the gang."""
     assert isinstance(job.spec.group, GroupMember)
     if job.spec.group.index == 0 and execution.result is not None:
         gang = t.jobs[group_id_of(job)]
@@ -151,7 +148,7 @@ def _note_gang_result(t: SchedulerState, job: JobEntry, execution: Execution) ->
 
 
 def _note_gang_cause(t: SchedulerState, job: JobEntry, cause: str, delay: Millis) -> None:
-    """The first member that does not end well says what becomes of the gang."""
+    """Notes why the gang stops: the first member that does not succeed decides."""
     member, group = job.spec.group, t.groups.of(job)
     assert isinstance(member, GroupMember)
     if group.cause:
@@ -177,7 +174,8 @@ _GANG_CAUSE_TEXTS = {
 def end_execution(
     t: SchedulerState, entry: ExecutionEntry, execution: Execution, now: Instant
 ) -> JobEntry:
-    """The execution has ended, as given; who was behind it moves up. Answers with its job."""
+    """Ends the execution as given, hands its place to the one prefetched behind it, returns its
+    job."""
     worker = t.fleet.workers[execution.worker_id]
     was_prefetched = worker.is_prefetched(entry.execution)
     follower = worker.prefetched.pop(execution.id, None)
@@ -199,7 +197,7 @@ def end_execution(
 
 
 def began_at(entry: ExecutionEntry) -> Instant:
-    """When its worker began it, as far as is known here."""
+    """Start of the execution as far as the scheduler knows."""
     execution = entry.execution
     if execution.started_at is not None:
         return execution.started_at
@@ -213,7 +211,7 @@ _EXECUTION_SUCCEEDED = ExecutionState.SUCCEEDED
 def learn_runtimes(
     t: SchedulerState, terms: Terms, ended: Sequence[tuple[Execution, Completion]], now: Instant
 ) -> None:
-    """Executions of such jobs were reported to have ended, one after the other."""
+    """Updates estimates of runtime and usage by ended executions with these terms."""
     runs: list[Millis] = []
     is_news = False
     for execution, done in ended:
@@ -231,14 +229,14 @@ def learn_runtimes(
 def learn_one_runtime(
     t: SchedulerState, terms_entry: TermsEntry, execution: Execution, now: Instant
 ) -> None:
-    """The same of one that went well, was not measured, and did not say how long it would run."""
+    """Like `learn_runtimes`, for one success without measured usage or a stated runtime."""
     ran = now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
     if t.runtime_estimates.learn_one(terms_entry.name, ran):
         _write_runtime(t, terms_entry.terms)
 
 
 def _runtime_of(execution: Execution, now: Instant) -> Millis:
-    """A prefetched one has waited on its worker, which teaches nothing."""
+    """A prefetched execution waited on its worker first; that time is not part of the runtime."""
     began_at = execution.claimed_at if execution.behind is None else execution.started_at
     return now - (execution.claimed_at if began_at is None else began_at)
 
@@ -251,7 +249,7 @@ def _write_runtime(t: SchedulerState, terms: Terms) -> None:
 
 
 def restore_runtime(t: SchedulerState, known: RuntimeStats, now: Instant) -> None:
-    """What was learned before a restart."""
+    """Restores what was learned before a restart."""
     if known.recent:
         t.runtime_estimates.restore(known)
     if known.usage is not None:
@@ -259,7 +257,7 @@ def restore_runtime(t: SchedulerState, known: RuntimeStats, now: Instant) -> Non
 
 
 def raise_memory_request(t: SchedulerState, job: JobEntry, done: Completion | None) -> None:
-    """A job that ran out of memory and is tried again asks for more, if it was told to."""
+    """Raises the memory request of a job that ran out of memory, where its retry policy says so."""
     terms = job.spec.terms
     if done is None or done.used is None or not done.used.out_of_memory:
         return
@@ -273,9 +271,9 @@ def raise_memory_request(t: SchedulerState, job: JobEntry, done: Completion | No
 
 
 def _more_memory(t: SchedulerState, terms: Terms, peak: int) -> int:
-    """So many times what it asked for, or took; no more than it may, nor than any worker has.
+    """The request or the peak times `memory_factor`, at most `memory_max` and the largest worker.
 
-    Asking for more than there is anywhere would be the end of it.
+    A job that requests more than any worker has would never run again.
     """
     asked = terms.needs.resources.memory
     wanted = -(-round((asked or peak) * terms.retry.memory_factor) // _MIB) * _MIB
@@ -287,7 +285,7 @@ def _more_memory(t: SchedulerState, terms: Terms, peak: int) -> int:
 
 
 def _largest_for(t: SchedulerState, terms: Terms) -> int:
-    """The most memory of a worker that could run it otherwise; 0: there is none."""
+    """Most memory of a worker that meets all other requirements; 0: there is none."""
     needs = terms.needs
     rest = replace(needs, resources=replace(needs.resources, memory=0))
     return max(
@@ -300,8 +298,8 @@ def _largest_for(t: SchedulerState, terms: Terms) -> int:
     )
 
 
-# A member of an enumeration costs several look-ups each time it is named: these are named for every
-# job that starts or ends.
+# Attributes of an enumeration cost several lookups each time; these are used for every job that
+# starts or ends.
 _CLAIMED, _SUCCEEDED = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _CLAIM, _SUCCEED = JobVerb.CLAIM, JobVerb.SUCCEED
 _VERB_OF = {
@@ -316,12 +314,13 @@ _STOPPED = {
     Stop.TIMEOUT: ExecutionVerb.TIME_OUT,
     Stop.PREEMPT: ExecutionVerb.PREEMPT,
 }
-"""How an execution ended that was stopped as told."""
+"""How an execution ended that was stopped on request."""
 RETURNED = "its worker gave it back before it began"
 
 
 def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Execution:
-    """The worker says how it ended. A repeat changes nothing; a stale one is refused."""
+    """Ends an execution as its worker reports. A repeated report changes nothing, a stale one is
+    refused."""
     entry = t.executions.get(done.execution_id)
     if entry is None:
         return _repeated(t, done)
@@ -331,7 +330,7 @@ def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Exe
         )
     verb, before = _VERB_OF[done.state], entry.execution
     if before.stop is not None and verb is ExecutionVerb.CANCEL:
-        verb = _STOPPED[before.stop]  # all its worker knows is that it was told to stop
+        verb = _STOPPED[before.stop]  # the worker knows only that it was asked to stop
     is_returned = done.state is ExecutionState.PREEMPTED
     if is_returned and before.state is not _CLAIMED:
         raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
@@ -350,7 +349,6 @@ def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Exe
 def ended_as_reported(
     entry: ExecutionEntry, done: Completion, state: ExecutionState, now: Instant
 ) -> Execution:
-    """The execution as it has ended, by what its worker says."""
     return replace(
         entry.execution,
         state=state,
@@ -377,7 +375,7 @@ def _repeated(t: SchedulerState, done: Completion) -> Execution:
 def _decide_job(
     t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
 ) -> None:
-    """What the end of its execution means for the job; `done` is what its worker said of it."""
+    """Finishes, requeues or retries the job; `done` is the worker's report, if it sent one."""
     retryable = done is None or done.retryable
     if job.spec.group is not None and is_in_gang(job):
         _decide_in_gang(t, job, execution, done, now)
@@ -401,7 +399,7 @@ def _decide_job(
 
 
 def _succeeded_life(life: Life, execution: Execution) -> Life:
-    """The life of a job whose execution went well, but for its state."""
+    """Life of a job whose execution succeeded, all but the state."""
     progress = None if life.progress is None else 1.0
     result, error = execution.result, execution.error
     started_at = started_at_of(life, execution)
@@ -411,14 +409,14 @@ def _succeeded_life(life: Life, execution: Execution) -> Life:
 
 
 def started_at_of(life: Life, execution: Execution) -> Instant | None:
-    """A prefetched one began later than it was given."""
+    """Start of the job: for a prefetched execution when it began, not when it was handed out."""
     return life.started_at if execution.behind is None else execution.started_at or life.started_at
 
 
 def _decide_in_gang(
     t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
 ) -> None:
-    """What the end of a member's execution means for its gang, which is tried again as a whole."""
+    """Notes the end of a member's execution for its gang, which is retried as a whole."""
     gang = t.jobs[group_id_of(job)]
     if execution.state is ExecutionState.PREEMPTED:
         finish_gang_member(t, job, execution, (GANG_PREEMPTED, -1, "preempted"), now)
@@ -432,7 +430,7 @@ def _decide_in_gang(
 
 
 def _has_another_attempt(job: JobEntry, execution: Execution, *, retryable: bool) -> bool:
-    """A job that may start at most once has started: its retry policy gives it no second start."""
+    """An at-most-once job has no second start, whatever its retry policy says."""
     terms = job.spec.terms
     if terms.semantics is Semantics.AT_MOST_ONCE:
         return False
@@ -441,7 +439,7 @@ def _has_another_attempt(job: JobEntry, execution: Execution, *, retryable: bool
 
 
 def _delay_before_retry_ms(job: JobEntry, execution: Execution, done: Completion | None) -> Millis:
-    """What the job itself asks for comes before its policy."""
+    """Delay before the next attempt: the job's own request comes before its retry policy."""
     if execution.exit_code == EXIT_RETRY_NOW:
         return 0
     if done is not None and done.delay_ms is not None:
@@ -456,7 +454,7 @@ def _retry(t: SchedulerState, job: JobEntry, ended: Life, delay: Millis, now: In
 
 
 def lose_execution(t: SchedulerState, entry: ExecutionEntry, now: Instant, why: str) -> None:
-    """The execution's lease is over and its worker has not said how it ended."""
+    """Ends an execution whose lease expired, or whose worker left, without a report."""
     before = entry.execution
     job = t.jobs[before.job_id]
     verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
@@ -488,7 +486,7 @@ def _count_loss(t: SchedulerState, job: JobEntry, execution: Execution, now: Ins
 
 
 def _requeue(t: SchedulerState, job: JobEntry, losses: int, reason: str, now: Instant) -> None:
-    """It runs again, and the try does not count."""
+    """Puts the job back in its queue; the attempt does not count."""
     life = replace(
         job.life,
         state=move_job(job.id, job.life.state, JobVerb.REQUEUE),
@@ -503,7 +501,7 @@ def _requeue(t: SchedulerState, job: JobEntry, losses: int, reason: str, now: In
 
 
 def requeue_or_expire(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
+    """Releases the job's slot and puts it where it has to wait; expires it if its time is over."""
     dequeue(t, job, now)
     if job.spec.expires_at is not None and job.spec.expires_at <= now:
         expire_job(t, job, now)
@@ -512,7 +510,7 @@ def requeue_or_expire(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def request_stop(t: SchedulerState, entry: ExecutionEntry, kind: Stop, now: Instant) -> None:
-    """The worker is told with every answer until it says that it has."""
+    """Asks the worker to stop the execution; every answer repeats it until the worker confirms."""
     if entry.execution.stop is None:
         t.put_execution(entry, replace(entry.execution, stop=kind, stop_at=now))
         entry.stop_until = now + STOP_WINDOW_MS

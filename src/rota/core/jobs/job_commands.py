@@ -1,7 +1,4 @@
-"""Commands on existing jobs: cancel, delete, execute on a worker, purge.
-
-Also sets queues, tenants and the policy.
-"""
+"""Job commands on existing jobs: cancel, delete, execute on a worker, purge."""
 
 from __future__ import annotations
 
@@ -14,19 +11,15 @@ from rota.core.commands import (
     Delete,
     Execute,
     Purge,
-    PutQueueSettings,
-    PutTenantSettings,
-    SetPolicy,
 )
 from rota.core.dispatch.dispatcher import add_order
-from rota.core.entries import JobEntry, QueueEntry, WorkerEntry
+from rota.core.entries import JobEntry, WorkerEntry
 from rota.core.errors import (
     Conflict,
     IllegalTransition,
     NoFreeCapacity,
     NotFound,
     StalePreload,
-    TooMuch,
 )
 from rota.core.group_model import Array, GroupMember, member_delete_refusal
 from rota.core.groups import arrays, members
@@ -34,15 +27,11 @@ from rota.core.jobs.finish import finish_job, group_id_of, is_in_gang, lose_exec
 from rota.core.jobs.spill import JobLookup
 from rota.core.jobs.start import claim
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
-from rota.core.limits import TENANTS_MAX
 from rota.core.model import (
-    ExecutionId,
     Instant,
     JobId,
-    JobLimits,
     JobRecord,
     JobState,
-    Queue,
     Stop,
     WorkerState,
 )
@@ -51,18 +40,15 @@ from rota.core.outcome import (
     ExecutionAnswer,
     JobAnswer,
     JobGone,
-    PolicyAnswer,
-    QueueAnswer,
-    TenantAnswer,
 )
 from rota.core.placement.feasibility import infeasible_reasons
-from rota.core.ready_queue.limits_and_quotas import has_quota, over_quota, queue_full
+from rota.core.ready_queue.limits_and_quotas import over_quota, queue_full
 from rota.core.resources import Shortfall, shortfall_text, shortfalls
 from rota.core.state import SchedulerState
 
 
 def cancel(t: SchedulerState, event: Cancel, now: Instant) -> JobAnswer:
-    """A waiting job ends at once; a running one when its worker has stopped it."""
+    """Cancels a waiting job at once; a running one ends when its worker has stopped it."""
     lookup = JobLookup(t, event.preloaded, now)
     job = lookup.live(event.job_id)
     if job is None:
@@ -73,7 +59,7 @@ def cancel(t: SchedulerState, event: Cancel, now: Instant) -> JobAnswer:
 
 
 def cancel_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """The job is cancelled, or on the way to it; a gang as a whole, whichever member is meant."""
+    """Cancels the job or begins to; a member of a gang cancels the whole gang."""
     if job.spec.group is not None:
         if is_in_gang(job):
             job = t.jobs[group_id_of(job)]
@@ -89,7 +75,7 @@ def cancel_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def _stop_running(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """A running job is to be stopped by its worker, or at once where no worker has it yet."""
+    """Asks the worker to stop a running job; without a worker that has it, ends it at once."""
     assert job.life.execution_id is not None
     execution = t.executions[job.life.execution_id]
     state = move_job(job.id, job.life.state, JobVerb.CANCEL)
@@ -100,7 +86,7 @@ def _stop_running(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def _cancel_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """A band with all its members: those that wait end at once, the others are stopped."""
+    """Cancels an array or gang: waiting members end at once, running ones are stopped."""
     state = move_job(job.id, job.life.state, JobVerb.CANCEL)
     if state is JobState.CANCELLED:
         finish_job(t, job, JobVerb.CANCEL, replace(job.life, reason="cancelled"), now)
@@ -124,7 +110,7 @@ def _cancel_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def delete(t: SchedulerState, event: Delete, now: Instant) -> JobGone | JobAnswer:
-    """An ended job is removed; a live one only by force, which cancels it first."""
+    """Deletes an ended job; with force also a live one, which is cancelled first."""
     lookup = JobLookup(t, event.preloaded, now)
     job = lookup.live(event.job_id)
     if job is None:
@@ -147,7 +133,7 @@ def delete(t: SchedulerState, event: Delete, now: Instant) -> JobGone | JobAnswe
 
 
 def _refuse_member(t: SchedulerState, record: JobRecord) -> None:
-    """A member of a live array or gang goes with it, or that could not say what became of it."""
+    """Refuses to delete a member of a live array or gang, which needs it for its progress."""
     member = record.spec.group
     parent = t.jobs.get(JobId(member.parent)) if isinstance(member, GroupMember) else None
     if parent is not None and not parent.life.delete_when_finished:
@@ -155,7 +141,8 @@ def _refuse_member(t: SchedulerState, record: JobRecord) -> None:
 
 
 def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
-    """This job on that worker now: past time, order and pause, but not past limits or room."""
+    """Executes this job on that worker now: past time, order and pause, not past limits or
+    capacity."""
     lookup = JobLookup(t, event.preloaded, now)
     job = lookup.live(event.job_id)
     if job is None:
@@ -192,7 +179,7 @@ def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
 
 
 def _refuse_unfit(job: JobEntry, worker: WorkerEntry) -> None:
-    """The same filters that placement asks, for one worker."""
+    """Refuses a worker that placement would not choose either."""
     name, terms = worker.worker.id, job.spec.terms
     if worker.worker.state is not WorkerState.ONLINE:
         raise NoFreeCapacity(f"worker {name} is {worker.worker.state}")
@@ -211,9 +198,10 @@ def _text(reason: str | Shortfall) -> str:
 
 
 def purge(t: SchedulerState, event: Purge, now: Instant) -> CountReceipt:
-    """All that waits in the queue, or the jobs brought along, are cancelled, or `most` of them.
+    """Cancels waiting jobs of a queue: the preloaded ones, or all in memory; `most` of them at
+    most.
 
-    Without any brought along it costs the number of live jobs; it is rare.
+    Without preloaded jobs it takes time proportional to the number of live jobs; it is rare.
     """
     if event.name not in t.queues:
         raise NotFound("queue", event.name)
@@ -225,7 +213,7 @@ def purge(t: SchedulerState, event: Purge, now: Instant) -> CountReceipt:
         try:
             job = lookup.live(job_id)
         except StalePreload:
-            continue  # it has moved on: one of those in memory, or ended
+            continue  # it has moved since it was read: loaded into memory, or ended
         if job is not None and job.spec.terms.queue == event.name and job.life.state in JOB_WAITING:
             count += t.groups.of(job).waiting if members.is_group(job) else 1
             cancel_job(t, job, now)
@@ -237,61 +225,6 @@ def purge(t: SchedulerState, event: Purge, now: Instant) -> CountReceipt:
 
 
 def _is_begun_array(job: JobEntry, queue: str) -> bool:
-    """Whether it may have members that wait, though it runs itself."""
+    """Whether it is a running array of the queue, which may have members that wait."""
     is_array = isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
     return is_array and job.spec.terms.queue == queue
-
-
-def set_queue(t: SchedulerState, event: PutQueueSettings, now: Instant) -> QueueAnswer:
-    """The queue's settings, made if it is new."""
-    entry = t.queue(event.name, now)
-    before = Queue(event.name, created_at=entry.queue.created_at) if event.replace else entry.queue
-    default = Queue(event.name)
-    changes = {name: getattr(default, name) for name in event.cleared}
-    for name in ("priority", "weight", "max_workers", "rate_limit", "paused"):
-        value = getattr(event, name)
-        if value is not None:
-            changes[name] = value
-    if event.limits:
-        limits = replace(before.limits or JobLimits(), **dict(event.limits))
-        changes["limits"] = None if limits == JobLimits() else limits
-    queue = replace(before, **changes)
-    if queue.rate_limit != entry.queue.rate_limit:
-        _restart_rate(entry)
-    if (queue.max_workers is None) != (entry.queue.max_workers is None):
-        entry.runs = {} if queue.max_workers is None else _executions_of(t, queue.name)
-    t.put_queue(entry, queue, now)
-    return QueueAnswer(queue)
-
-
-def _executions_of(t: SchedulerState, queue: str) -> dict[ExecutionId, None]:
-    """Executions of the queue, looked for among all: once, when it gets a limit."""
-    jobs = ((one, t.jobs[entry.execution.job_id]) for one, entry in t.executions.items())
-    return {one: None for one, job in jobs if job.spec.terms.queue == queue}
-
-
-def set_policy(t: SchedulerState, event: SetPolicy, now: Instant) -> PolicyAnswer:
-    """Another policy for all that waits and all that comes."""
-    t.set_policy(event.policy, now)
-    t.concurrency_keys.reorder()
-    return PolicyAnswer(event.policy)
-
-
-def set_tenant(t: SchedulerState, event: PutTenantSettings, now: Instant) -> TenantAnswer:
-    """The tenant's settings; what it has used counts on."""
-    known = t.tenants.entries.get(event.name)
-    is_new = known is None or t.tenants.is_plain(known)
-    if is_new and t.tenants.count_set() >= TENANTS_MAX:
-        raise TooMuch(f"there are {TENANTS_MAX} tenants with settings already")
-    t.note_usage(now)
-    had_quota = known is not None and has_quota(known)
-    before = t.tenants.entry(event.name).tenant
-    tenant = t.put_tenant(replace(before, weight=event.weight, quota=event.quota))
-    if has_quota(tenant) or had_quota or before.weight != event.weight:
-        # Another quota may make it a party of its own, or make it one no longer.
-        t.use_policy(t.policy, now)
-    return TenantAnswer(tenant.tenant)
-
-
-def _restart_rate(queue: QueueEntry) -> None:
-    queue.next_start = 0

@@ -22,9 +22,9 @@ from rota.core.timers import TimerKind
 
 
 def retry(t: SchedulerState, event: Retry, now: Instant) -> JobAnswer:
-    """An ended job starts over, and with it what was skipped because of it.
+    """Starts an ended job over, and the jobs that were skipped because of it.
 
-    Its own upstream jobs that have ended count as settled: a person has said to go on.
+    Its own upstream jobs that have ended count as satisfied: a person decided to go on.
     """
     lookup = JobLookup(t, event.preloaded, now)
     live = lookup.live(event.job_id)
@@ -60,7 +60,7 @@ def _start_over(
         group_progress=progress,
     )
     if spec.expires_at is not None and spec.expires_at <= now:
-        # Its time had run out; whoever starts it over wants it all the same.
+        # It had expired; whoever retries it wants it to run anyway.
         spec = replace(spec, expires_at=None, revision=spec.revision + 1)
     job = t.add_job(record.id, spec, life)
     t.recently_finished.returned(record.id)
@@ -72,9 +72,9 @@ def _start_over(
 
 
 def _start_skipped_over(t: SchedulerState, event: Retry, lookup: JobLookup, now: Instant) -> None:
-    """Downstream jobs that were skipped wait again, if nothing else rules them out.
+    """Starts skipped downstream jobs over, unless another upstream job still rules them out.
 
-    An upstream job that was deleted since counts as one that succeeded: it holds nobody back.
+    An upstream job that was deleted since counts as succeeded: it blocks nothing.
     """
     assert event.preloaded is not None
     skipped = {
@@ -82,7 +82,7 @@ def _start_skipped_over(t: SchedulerState, event: Retry, lookup: JobLookup, now:
         for record in event.preloaded.jobs
         if record.life.state is JobState.SKIPPED and record.id not in t.jobs
     }
-    # A job's upstream jobs must be back before it is looked at.
+    # Upstream first: each job is checked against upstream jobs that are live again.
     for job_id in upstream_first(
         {r.id: [d.job_id for d in r.spec.dependencies] for r in skipped.values()}
     ):

@@ -1,7 +1,8 @@
-"""Plain jobs: nobody but their worker has to do with them. Each starts, and ends well, in one go.
+"""Plain jobs, which concern nothing but their worker: starts and ends each in a single step.
 
-Most jobs are plain. The general way (executions.py) asks at every step whether anybody else has to
-hear of it; here that is asked once, before. It comes to the same.
+Most jobs are plain. The general path (`jobs/start.py`, `jobs/finish.py`) checks at every step who
+else is concerned; here that is checked once, before. Both come to the same result
+(docs/performance.md, "Plain jobs take one short path").
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ _CLAIMED, _GONE_WELL = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
 
 Report: TypeAlias = tuple[ExecutionEntry, JobEntry, TermsEntry, Completion]
-"""A report of a plain job that went well."""
+"""Report of a plain job that succeeded."""
 
 
 def start_alone(
     t: SchedulerState, job: JobEntry, terms_entry: TermsEntry, worker: WorkerEntry, now: Instant
 ) -> None:
-    """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
+    """Starts a queued plain job on the worker, whose open poll will be answered with it."""
     before, changeset, ready_queue, order = (
         job.life,
         t.changeset,
@@ -85,7 +86,7 @@ def start_alone(
 
 
 def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: int) -> None:
-    """So many orders will answer the worker's poll; it waits for more if it has room for them."""
+    """Counts the orders of an open poll; the worker stays open while it has slots left."""
     t.answer_now[worker.worker.id] = None
     poll.free_slots -= count
     if poll.free_slots > 0:
@@ -95,7 +96,7 @@ def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: 
 
 
 def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Report | None:
-    """What the worker reports, if it is its own, went well and is nobody else's business."""
+    """The report, if the execution is the worker's own, succeeded, and its job is plain."""
     entry = t.executions.get(done.execution_id)
     if entry is None or done.state is not _GONE_WELL:
         return None
@@ -124,7 +125,7 @@ def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Re
 
 
 def end_alone(t: SchedulerState, worker: WorkerEntry, report: Report, now: Instant) -> None:
-    """A plain job has ended well, and leaves memory; nothing is prefetched behind it."""
+    """Ends a plain job that succeeded; nothing may be prefetched behind it."""
     (entry, job, terms_entry, done), changeset = report, t.changeset
     terms, rate, ends_at, job_id = terms_entry.terms, entry.rate, entry.ends_at, job.id
     execution = ended_as_reported(entry, done, _GONE_WELL, now)
@@ -150,7 +151,7 @@ def end_alone(t: SchedulerState, worker: WorkerEntry, report: Report, now: Insta
 
 
 def ended_well(life: Life, execution: Execution, now: Instant) -> Life:
-    """The life of a job that has ended with this execution, which went well."""
+    """Life of a job that ended with this successful execution."""
     began = life.started_at if execution.behind is None else started_at_of(life, execution)
     return replace(
         life,

@@ -1,4 +1,4 @@
-"""Spill: jobs at the rear of long queues are kept in the store and come back before their turn.
+"""Spill: keeps jobs at the rear of long queues in the store, and loads them before their turn.
 
 Only jobs that wait for nothing but a worker are spilled, and only as they arrive. The row of such a
 job names its spill queue (`Life.line`) until the job moves. Loading one writes nothing: after a
@@ -23,12 +23,14 @@ from rota.core.state import NEW_LIFE, SchedulerState
 
 
 def waits_for_worker_only(spec: Spec, now: Instant) -> bool:
-    """Whether nothing but a worker is missing, and nothing but a worker can happen to it.
+    """Whether nothing but a worker is missing, and nothing but a worker can change the job.
 
-    What others depend on is not asked here; nor may a job with a key go, for it has to be there
-    when a slot of its key is free, whatever else waits. A schedule looks at its runs at every
-    instant, so a load must find them. One with a deadline does not go by arrival, and is watched.
-    An array is but one row, however many jobs it stands for.
+    - A job with a concurrency key must be in memory when a slot of its key is free.
+    - A schedule checks its live jobs at every instant, so a restore must find them.
+    - A job with a deadline is not sorted by arrival, and has timers.
+    - An array is one row, however many members it has.
+
+    Downstream jobs are not considered here: the caller knows them.
     """
     return (
         not spec.dependencies
@@ -42,7 +44,7 @@ def waits_for_worker_only(spec: Spec, now: Instant) -> bool:
 
 
 def enqueue_or_spill(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant) -> JobEntry:
-    """A new job that only waits for a worker: stands in line, or is put on the shelf."""
+    """Queues a new job that waits only for a worker, or spills it."""
     terms, window = spec.terms, t.timing.window
     if t.ready_queue.spilled_groups or len(t.jobs) >= window.jobs:
         fifo_group = t.ready_queue.fifo_group(terms)
@@ -54,7 +56,7 @@ def enqueue_or_spill(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant)
 def enqueue_or_spill_together(
     t: SchedulerState, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
 ) -> list[JobEntry]:
-    """The same for alike jobs, each behind the one before."""
+    """Queues or spills alike jobs, each behind the one before."""
     if t.ready_queue.spilled_groups or len(t.jobs) + len(ids) > t.timing.window.jobs:
         return [enqueue_or_spill(t, *job, now) for job in zip(ids, specs, strict=True)]
     return add_ready_jobs(t, ids, specs, now)
@@ -64,12 +66,12 @@ def _must_spill(t: SchedulerState, fifo_group: FifoGroup) -> bool:
     window = t.timing.window
     if not fifo_group.spilled:
         return len(t.jobs) >= window.jobs and fifo_group.in_memory >= window.fifo_group
-    # The last few of a shelf come back all at once: who arrives meanwhile need not follow them.
+    # The last refill brings all that is left: jobs that arrive meanwhile need not follow them.
     return fifo_group.spilled > window.refill or fifo_group.in_memory >= _refill_level(t)
 
 
 def _refill_level(t: SchedulerState) -> int:
-    """A lane with fewer jobs in memory is refilled: all of them share half of the window."""
+    """Groups with fewer jobs in memory are refilled; all of them share half of the window."""
     window = t.timing.window
     return max(window.fifo_group, window.jobs // (2 * max(1, t.ready_queue.spilled_groups)))
 
@@ -91,7 +93,7 @@ def _spill(t: SchedulerState, fifo_group: FifoGroup, job: JobEntry, now: Instant
 
 
 def recall(t: SchedulerState, record: JobRecord, now: Instant) -> JobEntry:
-    """One job of the shelf, wherever in its line it is; nothing is written yet."""
+    """Loads one spilled job from anywhere in its spill queue; nothing is written yet."""
     fifo_group = t.ready_queue.by_spill_queue.get(record.life.line)
     if (
         fifo_group is None
@@ -107,9 +109,9 @@ def recall(t: SchedulerState, record: JobRecord, now: Instant) -> JobEntry:
 
 
 def _load(t: SchedulerState, fifo_group: FifoGroup, record: JobRecord) -> JobEntry:
-    """Into memory, from where it was counted as queued already.
+    """Puts a spilled job into memory; it was counted as queued when it arrived.
 
-    The store has seen to it that it shares its terms with others.
+    The store has interned its terms.
     """
     spec = record.spec
     if not _is_counted_with(fifo_group, spec):
@@ -121,19 +123,20 @@ def _load(t: SchedulerState, fifo_group: FifoGroup, record: JobRecord) -> JobEnt
 
 
 def _is_counted_with(fifo_group: FifoGroup, spec: Spec) -> bool:
-    """Whether it is counted with its lane: a line of an earlier program has several tenants."""
+    """Whether the job counts with its group: a spill queue of an earlier version has several
+    tenants."""
     return spec.terms.tenant == fifo_group.key[0]
 
 
 def spill_untouched(t: SchedulerState) -> None:
-    """At a turn's end: jobs that were brought back by name and then left as they were go again.
+    """At a turn's end: spills jobs again that a command loaded by id and then did not change.
 
-    Or else memory would fill up with jobs that were asked for something which was refused.
+    Otherwise memory would fill with jobs whose commands were refused.
     """
     for job_id in t.recalled:
         job = t.jobs.get(job_id)
         fifo_group = None if job is None else t.ready_queue.by_spill_queue.get(job.life.line)
-        # One before the edge would not be found there any more.
+        # A refill would not find one in front of the boundary again.
         if (
             job is not None
             and fifo_group is not None
@@ -147,7 +150,7 @@ def spill_untouched(t: SchedulerState) -> None:
 
 
 def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
-    """The next jobs of a line come back, but for those that came, or came and went, meanwhile."""
+    """Queues the next jobs of a spill queue, except those that were loaded or ended meanwhile."""
     fifo_group = t.ready_queue.by_spill_queue.get(event.refill.spill_queue)
     if fifo_group is None or fifo_group.request_id != event.refill.request_id:
         return CountReceipt(0)
@@ -166,7 +169,7 @@ def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
         last = event.jobs[-1].spec
         t.ready_queue.move_boundary(fifo_group, last, last.arrival_number + 1)
     fifo_group.request_id, fifo_group.empty, fifo_group.urgent = 0, False, False
-    # Where there were fewer than asked for, more may be on their way into the tables.
+    # With fewer than requested, more may still be on their way into the tables.
     fifo_group.complete = not departed and len(event.jobs) == event.refill.limit
     departed.clear()
     if fifo_group.spilled:
@@ -177,7 +180,7 @@ def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
 def _enqueue_loaded(
     t: SchedulerState, fifo_group: FifoGroup, records: Sequence[JobRecord], now: Instant
 ) -> None:
-    """In line; alike jobs that follow each other, as mostly all of a shelf do, stand as one."""
+    """Queues loaded jobs; alike jobs that follow each other, as most do, are added as one run."""
     first: JobEntry | None = None
     behind: list[JobEntry] = []
     chunk_jobs = t.limits.refill_chunk_jobs
@@ -200,7 +203,7 @@ def _enqueue_loaded(
 
 
 def _alike_in_sequence(records: Sequence[JobRecord], most: int) -> Iterator[Sequence[JobRecord]]:
-    """So many at most that follow each other, and are alike in all that places are made of."""
+    """Splits into runs of at most `most` records that are alike in all that decides their order."""
     start = 0
     for number, (before, one) in enumerate(pairwise(records), 1):
         ahead, spec = before.spec, one.spec
@@ -222,7 +225,7 @@ def _alike_in_sequence(records: Sequence[JobRecord], most: int) -> Iterator[Sequ
 def _load_alike(
     t: SchedulerState, fifo_group: FifoGroup, first: JobEntry, together: Sequence[JobRecord]
 ) -> Collection[JobEntry]:
-    """The others of those that came together; the first is in memory already."""
+    """Puts the other jobs of a run into memory; the first is there already."""
     if len(together) == 1:
         return ()
     if not _is_counted_with(fifo_group, first.spec):
@@ -234,7 +237,7 @@ def _load_alike(
 
 
 def _follows(job: JobEntry, before: JobEntry) -> bool:
-    """Whether they are alike, and the one is behind the other in line. Neither has a key."""
+    """Whether the jobs are alike, one is behind the other, and neither has a concurrency key."""
     spec, ahead = job.spec, before.spec
     return (
         spec.terms is ahead.terms
@@ -244,11 +247,11 @@ def _follows(job: JobEntry, before: JobEntry) -> bool:
 
 
 def wanted_refills(t: SchedulerState) -> list[Refill]:
-    """What to ask of the store after this turn: one question a lane at a time.
+    """Refills to request from the store after this turn: at most one request for each group.
 
-    One that was asked in good time is asked again when it has become urgent; the first answer is
-    then ignored. The tables are waited for only where it matters: they are behind by what has left
-    the front of a shelf, which is not asked for, and by what has come to its end.
+    A request made early is repeated when it has become urgent; the first answer is then ignored.
+    Only an exact request waits for the projection. Its lag matters in two cases: jobs left the
+    spill queue out of turn, or the last refill reached the end of what the tables had.
     """
     wanted: list[Refill] = []
     ready_queue = t.ready_queue
@@ -287,9 +290,10 @@ def _wants_refill(fifo_group: FifoGroup, level: int) -> bool:
 
 
 def restore_spill_queues(t: SchedulerState, counts: Mapping[int, int]) -> None:
-    """After a load: the first jobs of each line are in memory and stand in theirs, the rest is not.
+    """After a restore: the first jobs of each spill queue are in memory, the rest stays in the
+    store.
 
-    `counts` has how many jobs the store has in each line, those that were loaded among them.
+    `counts` is how many jobs each spill queue has in the store, the loaded ones included.
     """
     loaded: dict[int, list[JobEntry]] = {}
     for job in t.jobs.values():
@@ -312,21 +316,22 @@ def restore_spill_queues(t: SchedulerState, counts: Mapping[int, int]) -> None:
 
 
 class JobLookup:
-    """Live jobs first, then what the tables said; refuses what may have changed since."""
+    """Finds jobs in memory, then among preloaded records; refuses records that may have changed
+    since."""
 
     def __init__(
         self, t: SchedulerState, recall: Preloaded | None, now: Instant, *, is_still: bool = False
     ) -> None:
         self._t = t
         self._is_read_only = is_still
-        """Only looks: what is on the shelf stays there."""
+        """Lookups only: spilled jobs stay in the store."""
         self._now = now
         self._at = now if recall is None else recall.at
         brought = () if recall is None else (*recall.upstream, *recall.jobs)
         self._records = {job.id: job for job in brought}
 
     def live(self, job_id: JobId) -> JobEntry | None:
-        """The job in memory; one on the shelf is brought back. None: it is not live."""
+        """The live job; a spilled one is loaded. None: it is not live."""
         job = self._t.jobs.get(job_id)
         record = self._records.get(job_id)
         if job is not None or record is None or not record.life.line or self._is_read_only:
@@ -336,11 +341,11 @@ class JobLookup:
         return recall(self._t, record, self._now)
 
     def state(self, job_id: JobId) -> JobState | None:
-        """The state of a job wherever it is; None if there is no such job."""
+        """State of a job wherever it is; None: there is no such job."""
         job = self.live(job_id)
         if job is not None:
             return job.life.state
-        # Where jobs end by the thousand, those that a caller read of are never all up to date.
+        # Where thousands of jobs end in a turn, a caller's preloaded records are never all current.
         just_now = self._t.recently_finished.final_state(job_id)
         if just_now is not None:
             return just_now
@@ -351,7 +356,7 @@ class JobLookup:
         return None if record is None else record.life.state
 
     def ended(self, job_id: JobId) -> JobRecord | None:
-        """A job that is not live, as the tables have it."""
+        """An ended job as the tables have it."""
         record = self._records.get(job_id)
         left_at = self._t.recently_finished.departed_at(job_id)
         if left_at is not None and left_at >= self._at:
@@ -365,7 +370,7 @@ class JobLookup:
         return record
 
     def require_ended(self, job_id: JobId) -> JobRecord:
-        """A job that is not live, or the refusal."""
+        """An ended job as the tables have it; raises NotFound."""
         record = self.ended(job_id)
         if record is None:
             raise NotFound("job", job_id)

@@ -1,4 +1,4 @@
-"""How an execution starts: its lease, what it holds, and when it will probably end."""
+"""Starts executions: lease, what they hold of worker, queue and tenant, and expected end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from rota.core.resources import NOTHING
 from rota.core.runtime_estimates import next_estimate
 from rota.core.state import SchedulerState
 
-# A member of an enumeration costs several look-ups each time it is named: these are named for every
-# job that starts.
+# Attributes of an enumeration cost several lookups each time; these are used for every job that
+# starts.
 _CLAIMED, _CLAIM = ExecutionState.CLAIMED, JobVerb.CLAIM
 STATE_WHEN_STARTED = JOB_TRANSITIONS[JobState.QUEUED, _CLAIM]
-"""The state of a job whose execution was made."""
+"""State of a job when its execution has been created."""
 
 
 def lease_until(t: SchedulerState, now: Instant) -> Instant:
-    """When a lease renewed now has surely ended, by whatever clock its holder has."""
+    """End of a lease that is renewed now, with the tolerance for different clocks."""
     return now + t.lease_ms
 
 
 def lease_until_after_failover(t: SchedulerState, now: Instant) -> Instant:
-    """The same for one found at a take-over: the leader before may have renewed it since."""
+    """End of a lease found at a failover: the leader before may have renewed it since it was
+    written."""
     return lease_until(t, now) + t.timing.handover_ms
 
 
@@ -48,9 +49,10 @@ def claim(
     now: Instant,
     behind: ExecutionId | None = None,
 ) -> ExecutionEntry:
-    """The job is the worker's: a new execution with a higher fence than any before.
+    """Claims the job for the worker: a new execution with a higher fence than any before.
 
-    At once, or prefetched: then it has nothing of the worker until the one it is behind has ended.
+    `behind` makes it a prefetched execution: it holds nothing of the worker until that one has
+    ended.
     """
     if job.spec.group is not None and isinstance(job.spec.group, Array):
         job = start_member(t, job, now)
@@ -61,7 +63,7 @@ def claim(
     entry = t.executions[execution.id] = ExecutionEntry(execution, lease_until(t, now), now)
     t.changeset.executions[execution.id] = execution
     if job.class_index == NO_CLASS:
-        share = t.dominant_share_of(terms)  # an array's or gang's member, or put there by hand
+        share = t.dominant_share_of(terms)  # a member of an array or gang
     else:
         share = share_of(t.ready_queue.classes[job.class_index], t.fleet.capacity)
     t.ready_queue.remove(job)
@@ -79,7 +81,6 @@ def claim(
 def new_execution(
     job: JobEntry, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
 ) -> Execution:
-    """The next execution of a job."""
     life, fence = job.life, job.life.fence + 1
     return Execution(
         execution_id(job.id, fence, now),
@@ -95,7 +96,7 @@ def new_execution(
 
 
 def running_life(life: Life, execution: Execution) -> Life:
-    """The life of a job that waited and whose execution this is."""
+    """State of a waiting job after `execution` was created for it."""
     return Life(
         STATE_WHEN_STARTED,
         attempt=execution.attempt,
@@ -113,7 +114,7 @@ def running_life(life: Life, execution: Execution) -> Life:
 def occupy(
     t: SchedulerState, entry: ExecutionEntry, terms: Terms, share: float, now: Instant
 ) -> None:
-    """What the execution holds is held: of its worker, its queue, its tenant."""
+    """Counts what the execution holds: of its worker, its queue, its tenant."""
     execution, resources = entry.execution, terms.needs.resources
     entry.ends_at = probable_end(t, terms, entry.since, now)
     worker = t.fleet.workers[execution.worker_id]
@@ -136,13 +137,13 @@ def occupy(
 
 
 def probable_end(t: SchedulerState, terms: Terms, since: Instant, now: Instant) -> Instant:
-    """When an execution will probably end that began then."""
+    """When an execution that began at `since` will probably end."""
     ends_at = since + t.runtime_estimates.estimate(terms)
     return ends_at if ends_at > now else next_estimate(since, terms.timeout_ms, now)
 
 
 def extend_estimate(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> None:
-    """If it runs longer than was thought, another end is guessed, and charged for."""
+    """Moves the expected end of an execution that runs longer than estimated; charges for it."""
     if entry.ends_at > now:
         return
     terms = t.jobs[entry.execution.job_id].spec.terms

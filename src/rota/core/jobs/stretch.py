@@ -1,8 +1,8 @@
-"""Alike jobs that start together: those whom one worker takes one after the other anyway.
+"""Starts alike jobs together: those that one worker would take one after the other anyway.
 
-A worker with room for hundreds of short jobs takes hundreds in one turn. Who goes first and where
-is then decided once for all of them, and what they would note one by one is noted once. It comes to
-the same.
+A worker with free capacity for hundreds of short jobs takes hundreds in one turn. Order and place
+are then decided once for all of them, and their bookkeeping is done once. The result is that of
+starting them one by one (docs/performance.md, "Alike jobs start and end together").
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from rota.core.resources import how_often_fits
 from rota.core.state import SchedulerState
 
 FEW = 8
-"""Jobs from which on it pays to start them together."""
+"""From this many jobs on it pays to start them together."""
 _QUEUED, _RUNNING = JobState.QUEUED, JobState.RUNNING
 
 
 def stretch(t: SchedulerState, job: JobEntry, worker: WorkerEntry, mask: int) -> Sequence[JobEntry]:
-    """The plain job that goes first among these classes, to this worker, and who follows it there.
+    """The plain job that goes first among these classes to this worker, and those that follow it
+    there.
 
-    The worker stays the best as long as it has room, for the fit becomes only tighter. The line
-    stays the first as long as no other party waits, and no other line of the same with an earlier
-    head. So nothing that starts meanwhile can come between them.
+    The worker stays the best one while it has capacity, because its fit only becomes tighter. The
+    class queue stays first while no other account waits and no other queue of the account has an
+    earlier head. So no other job can come between them.
     """
     terms = job.spec.terms
     if not mask:
@@ -45,7 +46,7 @@ def stretch(t: SchedulerState, job: JobEntry, worker: WorkerEntry, mask: int) ->
 
 
 def _room(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
-    """How many such jobs the worker takes at most before anything else has to be looked at."""
+    """How many such jobs the worker takes at most before anything else has to be checked."""
     poll, limit = worker.poll, t.policy.max_running
     assert poll is not None
     most = poll.free_slots if limit is None else min(poll.free_slots, limit - len(t.executions))
@@ -60,7 +61,7 @@ def _take(
     terms: Terms,
     limit: tuple[int, tuple[int, OrderKey] | None],
 ) -> list[JobEntry]:
-    """The first of the line as far as they are alike; their entries are taken out of its row."""
+    """Takes the first alike jobs of the queue; their keys are removed from it."""
     found = class_queue.jobs.first_run()
     if found is None:
         return []
@@ -86,11 +87,11 @@ def _take(
 def start_together(
     t: SchedulerState, jobs: Sequence[JobEntry], worker: WorkerEntry, now: Instant
 ) -> None:
-    """All of them start on the worker, whose open poll will be answered with them."""
+    """Starts all of them on the worker, whose open poll will be answered with them."""
     terms = jobs[0].spec.terms
     ends_at = probable_end(t, terms, now, now)
     share = share_of(t.ready_queue.classes[jobs[0].class_index], t.fleet.capacity)
-    # The last one leaves an empty line behind, and is charged after that like any other.
+    # The last one leaves the queue empty, so it is charged after the others, like any other job.
     order, terms_entry = t.ready_queue.order, t.terms.of(terms)
     account = terms_entry.account(order)
     rate = order.charge(account, share, (now, ends_at), len(jobs) - 1)
@@ -111,7 +112,7 @@ def start_together(
 def _hold_together(
     t: SchedulerState, terms: Terms, begun: Sequence[ExecutionEntry], worker: WorkerEntry
 ) -> None:
-    """What they hold is held: of their worker, their queue, their tenant."""
+    """Counts what they hold: of their worker, their queue, their tenant."""
     ids: list[ExecutionId] = []
     for entry in begun:
         execution = entry.execution

@@ -1,9 +1,9 @@
 """Submits and updates jobs: checks, dependencies, and ranks of a graph by its critical path.
 
-Jobs that are submitted together and depend on each other are one graph. All of them have the place
-of a job that is as long as the whole graph, so that graphs of different size compare as jobs do;
-inside the graph they are ordered by upward rank: the longest chain that begins with them. Ranks of
-different graphs never meet: that would let large graphs starve small ones.
+Jobs that are submitted together and depend on each other are one graph. Each of them is sorted as
+one job as long as the whole graph would be, so that graphs of different sizes compare as jobs do.
+Inside a graph jobs are ordered by upward rank: the longest chain that begins with the job. Ranks of
+different graphs are never compared, because large graphs would starve small ones.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from rota.core.timers import TimerKind
 
 
 class GraphRank(NamedTuple):
-    """Where one job of a batch stands."""
+    """Rank of one job within its batch and its graph."""
 
     turn: int
-    """Its place among the jobs of the batch."""
+    """Position among the jobs of the batch."""
     graph_ms: Millis | None
-    """How long the fleet will probably work on its graph; None: it is not part of one."""
+    """How long the fleet will probably work on the job's graph; None: it is not part of a graph."""
 
 
 MeasureTerms = Callable[[Terms], tuple[Millis, float]]
-"""(how long a job will probably run, the part of the fleet that it takes)."""
+"""Measures terms: (how long a job will probably run, the share of the fleet that it takes)."""
 
 
 def rank_jobs(jobs: Sequence[NewJob], measure: MeasureTerms) -> list[GraphRank]:
-    """The jobs of a batch, in the order given; its graphs have no circles."""
+    """Ranks the jobs of a batch, in the order given; the graphs must have no cycles."""
     position = {new.id: index for index, new in enumerate(jobs)}
     upstream = [
         [position[d.job_id] for d in new.spec.dependencies if d.job_id in position] for new in jobs
@@ -80,7 +80,7 @@ def rank_jobs(jobs: Sequence[NewJob], measure: MeasureTerms) -> list[GraphRank]:
 def _upward_ranks(
     upstream: Sequence[Sequence[int]], lengths: Sequence[Millis], jobs: Sequence[NewJob]
 ) -> list[Millis]:
-    """The longest chain that begins with each job, itself included."""
+    """Length of the longest chain that begins with each job, the job itself included."""
     ranks = list(lengths)
     ids = [new.id for new in jobs]
     position = {job_id: index for index, job_id in enumerate(ids)}
@@ -93,7 +93,7 @@ def _upward_ranks(
 
 
 def _graphs(upstream: Sequence[Sequence[int]]) -> list[int]:
-    """For each job the first one of its graph."""
+    """Index of the first job of its graph, for each job (union-find)."""
     root = list(range(len(upstream)))
 
     def find(index: int) -> int:
@@ -110,13 +110,13 @@ def _graphs(upstream: Sequence[Sequence[int]]) -> list[int]:
 
 
 INVALID = "invalid"
-"""The reason of a job that could never have run."""
+"""Reason of a job that failed at submission because it was invalid."""
 DUPLICATE = "duplicate"
-"""The reason of a job that is another one's second name."""
+"""Reason of a job that was skipped at submission because another id stands for the same job."""
 
 
 def submit(t: SchedulerState, event: Submit, now: Instant) -> JobsAccepted:
-    """All or none: everything is checked before anything changes."""
+    """Submits all jobs or none: everything is checked before anything changes."""
     if len(event.jobs) == 1 and not event.jobs[0].spec.dependencies:
         return _submit_one(t, event.jobs, now)
     ended = check_submit(t, event, JobLookup(t, event.preloaded, now))
@@ -143,7 +143,7 @@ def submit(t: SchedulerState, event: Submit, now: Instant) -> JobsAccepted:
 
 
 def _submit_one(t: SchedulerState, jobs: Sequence[NewJob], now: Instant) -> JobsAccepted:
-    """The same for a job that comes alone and depends on nobody, as most do."""
+    """Submits a job that comes alone and depends on nothing, as most do."""
     _refuse_known_ids(t, jobs, {jobs[0].id: jobs[0]})
     _refuse_too_many(t, jobs)
     job = submit_independent(t, jobs[0], now)
@@ -151,7 +151,8 @@ def _submit_one(t: SchedulerState, jobs: Sequence[NewJob], now: Instant) -> Jobs
 
 
 def check_submit(t: SchedulerState, event: Submit, lookup: JobLookup) -> dict[JobId, JobState]:
-    """The states of the jobs that these wait for; raises what they would be refused for."""
+    """Checks a submission; returns the states of upstream jobs outside the batch, or raises the
+    refusal."""
     batch = {new.id: new for new in event.jobs}
     _refuse_known_ids(t, event.jobs, batch)
     ended = _check_dependencies(event.jobs, batch, lookup)
@@ -160,7 +161,7 @@ def check_submit(t: SchedulerState, event: Submit, lookup: JobLookup) -> dict[Jo
 
 
 def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
-    """What a tenant's quota, or the cell's, leaves room for."""
+    """Refuses jobs beyond the queued quota of a tenant or of the cell."""
     most = t.policy.max_queued
     if most is not None:
         live = len(t.jobs) + t.ready_queue.spilled + t.groups.waiting
@@ -186,11 +187,12 @@ def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
 
 
 def reject(t: SchedulerState, event: Reject, now: Instant) -> JobsAccepted:
-    """Keeps what cannot run, as failed jobs that say why: somebody holds their ids."""
+    """Stores jobs that cannot run as failed or skipped, with the error, because callers hold their
+    ids."""
     _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
-        # As one that others depend on: it must not be in any line, for it ends here.
+        # Marked as named by others, so that it enters no queue: it ends here.
         (spec,) = _ranked_specs(t, [new], linked=False)
         job = _accept(t, new.id, spec, now, named=True)
         verb, reason = JobVerb.REJECT, INVALID
@@ -203,7 +205,7 @@ def reject(t: SchedulerState, event: Reject, now: Instant) -> JobsAccepted:
 
 
 def submit_independent(t: SchedulerState, new: NewJob, now: Instant) -> JobEntry:
-    """A job that comes alone, or that a schedule or a trigger makes; it depends on nobody."""
+    """Submits a job without dependencies: one alone, or one of a schedule or a trigger."""
     terms = new.spec.terms
     if terms.queue not in t.queues:
         t.queue(terms.queue, now)
@@ -221,7 +223,7 @@ def _refuse_known_ids(
 ) -> None:
     if len(batch) != len(jobs):
         raise Conflict("two jobs of the batch have the same id")
-    # Most ids have just been made, and come after all that have left memory: none is looked for.
+    # Most ids were just made and are later than all that have left memory: no lookup is needed.
     if not batch or (
         t.jobs.keys().isdisjoint(batch) and min(batch) > t.recently_finished.latest_id
     ):
@@ -234,7 +236,7 @@ def _refuse_known_ids(
 def _check_dependencies(
     jobs: Sequence[NewJob], batch: dict[JobId, NewJob], lookup: JobLookup
 ) -> dict[JobId, JobState]:
-    """The states of all upstream jobs outside the batch; refuses unknown ones and circles."""
+    """Returns the states of all upstream jobs outside the batch; refuses unknown ids and cycles."""
     states: dict[JobId, JobState] = {}
     inside: dict[JobId, list[JobId]] = {}
     for index, new in enumerate(jobs):
@@ -259,7 +261,7 @@ def _state_of_upstream(lookup: JobLookup, job_id: JobId, index: int, count: int)
 
 
 def _ranked_specs(t: SchedulerState, jobs: Sequence[NewJob], *, linked: bool) -> list[Spec]:
-    """What each asks for, and its place in line: as they came, or as their graph wants it."""
+    """Gives each job its arrival number: as submitted, or by rank within its graph."""
     first = t.next_arrival_number
     t.next_arrival_number += len(jobs)
     if not linked or not isinstance(t.ready_queue.order, FairOrder):
@@ -283,7 +285,7 @@ def _ranked_specs(t: SchedulerState, jobs: Sequence[NewJob], *, linked: bool) ->
 
 
 def _accept(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobEntry:
-    """The job is known; one that only waits for a worker has begun to."""
+    """Adds the job to memory; one that waits only for a worker is queued or spilled at once."""
     if not named and waits_for_worker_only(spec, now):
         return enqueue_or_spill(t, job_id, spec, now)
     job = t.add_job(job_id, spec, NEW_LIFE)
@@ -294,10 +296,10 @@ def _accept(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, named
 def _accept_all(
     t: SchedulerState, jobs: Sequence[NewJob], specs: Sequence[Spec], now: Instant
 ) -> list[JobEntry]:
-    """The same for a batch in which nobody waits for another."""
+    """Adds a batch in which no job depends on another; alike jobs are queued together."""
     entries: list[JobEntry] = []
     first, count = 0, len(jobs)
-    # Nobody is put on the shelf: not every one of them has to ask.
+    # Nothing can be spilled then, so the check is made once and not for each job.
     has_capacity = not t.ready_queue.spilled_groups and len(t.jobs) + count <= t.timing.window.jobs
     while first < count:
         spec, after = specs[first], first + 1
@@ -319,7 +321,7 @@ def _accept_all(
 
 
 def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
-    """Whether nothing but the task tells one from that before it, which has the same terms."""
+    """Whether the job differs from the one before it only in its task; both have the same terms."""
     spec, before = specs[index], specs[index - 1]
     return (
         spec.created_at == before.created_at
@@ -330,12 +332,14 @@ def _is_alike(specs: Sequence[Spec], index: int, now: Instant) -> bool:
 
 
 def count_unmet(t: SchedulerState, job: JobEntry) -> None:
-    """Counts the upstream jobs that have yet to end."""
+    """Counts the upstream jobs that have not ended yet."""
     for dependency in job.spec.dependencies:
         upstream = t.jobs.get(dependency.job_id)
         if upstream is not None:
             if upstream.life.line:
-                t.set_life(upstream, upstream.life)  # off the shelf: a load must find it
+                t.set_life(
+                    upstream, upstream.life
+                )  # leaves its spill queue: a restore must find it in memory
             job.unmet += 1
             t.dependencies.add(dependency.job_id, job.id, job.life.lives, dependency.when)
 
@@ -343,9 +347,9 @@ def count_unmet(t: SchedulerState, job: JobEntry) -> None:
 def _enter_first_state(
     t: SchedulerState, job: JobEntry, ended: dict[JobId, JobState], now: Instant
 ) -> None:
-    """The job is skipped, expired, or waits where it has to."""
+    """Skips or expires the job, or puts it where it has to wait."""
     if job.id not in t.jobs:
-        return  # an earlier one of the batch was skipped, and this with it
+        return  # an earlier job of the batch was skipped, and this one with it
     refused = _skipped_by(job.spec.dependencies, ended, t)
     if refused is not None:
         skip_because(t, job, refused, ended[refused], now)
@@ -375,7 +379,7 @@ def _skipped_by(
 def skip_because(
     t: SchedulerState, job: JobEntry, upstream: JobId, state: JobState, now: Instant
 ) -> None:
-    """The job cannot run any more, because of how an upstream job ended."""
+    """Skips the job because an upstream job ended otherwise than it requires."""
     if job.life.state is JobState.QUEUED:
         state_held = move_job(job.id, job.life.state, JobVerb.HOLD)
         t.set_life(job, replace(job.life, state=state_held))
@@ -384,7 +388,8 @@ def skip_because(
 
 
 def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
-    """Another spec for a job that waits; it goes to the place it would have had with it."""
+    """Changes the spec of a waiting job; the job moves to the queue position that the new spec
+    gives it."""
     lookup = JobLookup(t, event.preloaded, now)
     job = lookup.live(event.job_id)
     if job is None:

@@ -1,4 +1,4 @@
-"""Wait states of a job: waits for time, for other jobs, for a concurrency key, or for a worker."""
+"""Wait states of a job: it waits for time, other jobs, a concurrency key, or a worker."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from rota.core.timers import TimerKind
 
 _QUEUED = JobState.QUEUED
 WAITS_FOR_JOBS = "dependencies"
-"""Why a job is pending that waits for others; a load takes it at its word."""
+"""Reason of a job that waits for others; stored, and a restore relies on it."""
 
 
 def due_at(job: JobEntry) -> Instant | None:
-    """Not before this: the end of a retry's delay, or the time that was asked for."""
+    """Earliest start: the end of a retry's delay, or the requested time."""
     return job.life.due_at if job.life.due_at is not None else job.spec.run_at
 
 
 def enter_wait_state(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """Puts a job that is in no line where it has to wait."""
+    """Puts a job that is in no queue where it has to wait."""
     when = due_at(job)
     if job.unmet:
         _make_pending(t, job, WAITS_FOR_JOBS)
@@ -49,7 +49,7 @@ def _make_pending(t: SchedulerState, job: JobEntry, reason: str) -> None:
 
 
 def enqueue(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """A ready job joins the line of its class, or the line of its concurrency key before it."""
+    """Adds a ready job to the queue of its class, or to the waiters of its concurrency key."""
     has_slot, weaker = t.concurrency_keys.admit(job)
     if weaker is not None:
         t.ready_queue.remove(weaker)
@@ -59,9 +59,9 @@ def enqueue(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def add_ready_job(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant) -> JobEntry:
-    """A new job for which nothing but a worker is missing: accepted and released in one step.
+    """Adds a new job that waits only for a worker: accepted and queued in one step.
 
-    It shares its terms with others already, and its queue is there.
+    Its terms must be interned and its queue must exist.
     """
     ready_queue, terms = t.ready_queue, spec.terms
     terms_entry = t.terms.of(terms)
@@ -81,7 +81,7 @@ def add_ready_job(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant) ->
 def add_ready_jobs(
     t: SchedulerState, ids: Sequence[JobId], specs: Sequence[Spec], now: Instant
 ) -> list[JobEntry]:
-    """The same for alike jobs, each behind the one before."""
+    """Adds alike jobs, each behind the one before."""
     first = add_ready_job(t, ids[0], specs[0], now)
     rest = {
         job_id: JobEntry(job_id, spec, first.life, sort_key=first.sort_key)
@@ -103,7 +103,7 @@ def _join_class_queue(
 ) -> None:
     job.estimate = estimate = t.runtime_estimates.estimate(terms_entry.terms)
     job_class = t.ready_queue.add(job, terms_entry, now)
-    if not job.life.line:  # what was on the shelf came long ago
+    if not job.life.line:  # a spilled job was counted when it arrived
         job_class.arrived += 1
         job_class.arrived_work += estimate
     if job_class.waiting == 1:
@@ -113,8 +113,8 @@ def _join_class_queue(
 def _prepare_class(
     t: SchedulerState, job_class: JobClass, terms_entry: TermsEntry, now: Instant
 ) -> None:
-    """The first job of a class stands in line: what holds for all of them is asked once."""
-    if job_class.bit & t.ready_queue.new_classes:  # once, not for each of a load
+    """Checks what holds for all jobs of a class once, when its first job is queued."""
+    if job_class.bit & t.ready_queue.new_classes:  # once for a class, not for each refill
         t.fleet.track_labels(job_class.needs)
         t.check_queue_limits(terms_entry.queue, now)
         for tenant in t.tenants.limited():
@@ -122,7 +122,7 @@ def _prepare_class(
 
 
 def dequeue(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """The job neither waits for a worker nor holds a slot of its key any more."""
+    """Removes the job from its queue and releases its slot of a concurrency key."""
     t.ready_queue.remove(job)
     if job.spec.concurrency is not None:
         for admitted in t.concurrency_keys.release(job):
@@ -130,7 +130,7 @@ def dequeue(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def timer_fired(t: SchedulerState, job: JobEntry, now: Instant) -> bool:
-    """A job's timer rang: releases it if its time has come. True: it has expired instead."""
+    """Releases the job if its time has come. True: the job has expired instead."""
     expires = job.spec.expires_at
     if job.life.state not in (JobState.PENDING, JobState.QUEUED):
         return False

@@ -1,8 +1,8 @@
-"""Conservative backfill plan: every job has a worker and a time, and nobody delays another.
+"""Conservative backfill: plans a worker and a time for every job, so that no job delays another.
 
-The plan is kept from turn to turn. Each turn takes the jobs in order and moves each to the
-earliest place that the others leave free in the availability of a worker, which is never later
-than the one it had, as long as nobody runs longer than expected. A job whose time has come starts.
+The plan is kept from turn to turn. Each turn takes the jobs in order and moves each to the earliest
+place that the others leave free in the availability of a worker. That is never later than the place
+it had, as long as nothing runs longer than expected. A job whose time has come starts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from rota.core.resources import fits, minus, plus
 from rota.core.state import SchedulerState
 
 PlannedUse: TypeAlias = tuple[Instant, Instant, Resources]
-"""(from, until, how much)."""
+"""(from, until, amount)."""
 
 
 class Availability:
-    """Stretches of time, each with what is free in it; the last one never ends."""
+    """Availability of a worker: periods of time with what is free in each; the last one never
+    ends."""
 
     def __init__(
         self, worker: WorkerEntry, now: Instant, planned: Iterable[PlannedUse] = ()
@@ -47,7 +48,7 @@ class Availability:
             self._free[-1] = plus(before, amount) if sign > 0 else minus(before, amount)
 
     def earliest(self, needs: Resources, length: Millis) -> Instant:
-        """The first time from which on there is room for so long."""
+        """Earliest time from which on the needs fit for this length."""
         times, begin = self._times, self._times[0]
         for index, free in enumerate(self._free):
             if not fits(needs, free):
@@ -60,9 +61,10 @@ class Availability:
         raise AssertionError("a worker that could run it has room in the end")
 
     def earlier(self, needs: Resources, length: Millis, than: Instant) -> Instant | None:
-        """The first time for a job that has its place here already; None: not before that one.
+        """Earliest time before `than`, for a job whose planned use was given back; None: not before
+        it.
 
-        From its place on there is always room for it, since it is taken by itself.
+        From `than` on it always fits, because its own use is not counted.
         """
         times, begin = self._times, -1
         for index, free in enumerate(self._free):
@@ -78,11 +80,9 @@ class Availability:
         return None
 
     def take(self, start: Instant, length: Millis, needs: Resources) -> None:
-        """So much is taken from then on for so long."""
         self._change(start, start + length, needs, taken=True)
 
     def give(self, start: Instant, length: Millis, needs: Resources) -> None:
-        """What was taken is free again."""
         self._change(start, start + length, needs, taken=False)
 
     def _change(self, start: Instant, end: Instant, needs: Resources, *, taken: bool) -> None:
@@ -92,7 +92,7 @@ class Availability:
             self._free[index] = minus(free, needs) if taken else plus(free, needs)
 
     def _split(self, at: Instant) -> int:
-        """The index of the stretch that begins at this time."""
+        """Index of the period that begins at this time; splits one if necessary."""
         index = bisect_right(self._times, at) - 1
         if self._times[index] != at:
             index += 1
@@ -102,7 +102,7 @@ class Availability:
 
 
 class ConservativePlan:
-    """One pass over the plan."""
+    """Conservative plan of one turn: moves jobs to earlier places and yields those that start."""
 
     def __init__(self, t: SchedulerState, now: Instant) -> None:
         self._t = t
@@ -110,9 +110,9 @@ class ConservativePlan:
         self._reservations = Reservations(t, now)
         self._profiles: dict[WorkerId, Availability] = {}
         self._planned: dict[WorkerId, list[PlannedUse]] = {}
-        """What was planned before this pass, for profiles that are not made yet."""
+        """Use planned before this turn, for workers whose availability is not computed yet."""
         entries = nsmallest(PLANNED_MAX, self._waiting())
-        # One that left a line and came back to the same place stands there twice.
+        # A job that left a queue and came back to the same place has two keys there.
         self._jobs = [t.jobs[job_id] for job_id in dict.fromkeys(key[2] for _, key in entries)]
         kept = {job.id: None for job in self._jobs}
         t.conservative_plan = {
@@ -146,7 +146,7 @@ class ConservativePlan:
         return availability
 
     def _enter(self, job: JobEntry) -> None:
-        """The place a job had stays taken; one that has passed is now."""
+        """Keeps the place that the job had; one in the past begins now."""
         planned = self._t.conservative_plan.get(job.id)
         if planned is None:
             return
@@ -162,7 +162,7 @@ class ConservativePlan:
         """Jobs whose time is now, in order; each has started when the next is asked for."""
         for job in self._jobs:
             if job.class_index == NO_CLASS:
-                continue  # an array that went before it has taken its slot of their key
+                continue  # an array before it has taken its slot of their concurrency key
             if job.spec.terms.needs.copies > 1:
                 yield from self._gang(job)
                 continue
@@ -170,7 +170,7 @@ class ConservativePlan:
                 yield Candidate(job, worker)
                 if job.class_index == NO_CLASS:
                     break
-                # An array: what its member took stays taken, and the next one is planned for.
+                # An array: the use of its member stays, and the next member is planned.
                 del self._t.conservative_plan[job.id]
 
     def _fits_now(self, worker: WorkerEntry, job: JobEntry) -> bool:
@@ -178,7 +178,7 @@ class ConservativePlan:
         return is_open and fits(job.spec.terms.needs.resources, worker.free)
 
     def _gang(self, job: JobEntry) -> Iterator[Candidate]:
-        """A gang starts if all of it fits beside the plan, or else has its places kept in it."""
+        """Starts a gang if all of it fits beside the plan, else reserves its places."""
         t, needs = self._t, job.spec.terms.needs.resources
         job_class = t.ready_queue.classes[job.class_index]
 
@@ -199,7 +199,7 @@ class ConservativePlan:
                 self._profile(reservation.worker_id).take(reservation.at, job.estimate, needs)
 
     def _replan(self, job: JobEntry) -> WorkerEntry | None:
-        """Moves the job to its earliest place; the worker, if that is now."""
+        """Moves the job to its earliest place; returns the worker if that is now."""
         t, needs = self._t, job.spec.terms.needs.resources
         before = t.conservative_plan.get(job.id)
         best = self._earliest(job, before)
@@ -215,7 +215,8 @@ class ConservativePlan:
     def _earliest(
         self, job: JobEntry, before: tuple[WorkerId, Instant] | None
     ) -> tuple[Instant, WorkerId] | None:
-        """Its earliest place, or the one it has if its time has come; None: there is no earlier."""
+        """Earliest place, or the present one if its time has come; None: there is no earlier
+        one."""
         needs, best = job.spec.terms.needs.resources, None
         if before is not None:
             start = self._profile(before[0]).earlier(needs, job.estimate, before[1])

@@ -1,7 +1,7 @@
 """Reservations of one turn: where and when jobs that do not fit yet can start at the earliest.
 
-A reservation is a worker and a time. Only that worker is restricted: another job may start there
-if it will have ended by then, or fits beside what is reserved.
+A reservation is a worker and a time. Only that worker is restricted: another job may start there if
+it will have ended by then, or fits beside what is reserved.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _ONLINE = WorkerState.ONLINE
 
 
 class Candidate(msgspec.Struct, gc=False):
-    """A job that may start now, and where."""
+    """Candidate for a start: a job that may start now, and its worker."""
 
     job: JobEntry
     worker: WorkerEntry
     mask: int = 0
-    """Bits of the classes among which it goes first, where nothing else was looked at."""
+    """Bits of the classes among which it goes first; 0 if more was considered than order."""
 
 
 class Reservations:
-    """The places reserved in one pass over what waits."""
+    """Reservations made and kept in one turn, by worker."""
 
     def __init__(self, t: SchedulerState, now: Instant) -> None:
         self._t = t
         self._now = now
         self.by_worker: dict[WorkerId, Reservation] = {}
         self.nearby = 0
-        """Bits of the classes that could run where somebody has a place. No other has to ask."""
+        """Bits of the classes that could run on a reserved worker; only these must check."""
         for worker_id in list(t.being_preempted):
             self._keep_being_preempted(worker_id)
 
     def _keep_being_preempted(self, worker_id: WorkerId) -> None:
-        """A worker where others were stopped for a job is kept for it, as long as it waits."""
+        """Keeps a worker reserved for the job for which its executions were stopped."""
         t = self._t
         job = t.jobs.get(t.being_preempted[worker_id])
         if job is None or job.class_index == NO_CLASS or not t.fleet.is_online(worker_id):
@@ -63,9 +63,10 @@ class Reservations:
         self.nearby |= self._t.fleet.able(worker.machine)
 
     def reserve(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
-        """An early place for the first job of a class; None: all that could are taken.
+        """Reserves an early place for the first job of a class; None: all possible workers are
+        reserved.
 
-        A place that was found in an earlier pass is kept, unless a worker that waits is earlier.
+        A reservation of an earlier turn is kept, unless an open worker is earlier.
         """
         if len(self.by_worker) >= RESERVED_MAX:
             return None
@@ -82,13 +83,14 @@ class Reservations:
     def _earliest_place(
         self, job_class: JobClass, kept: Reservation | None, job_id: JobId
     ) -> Reservation | None:
-        """The earliest of the places that the job could have, that which it has among them."""
+        """The earliest place that the job could have, the present one included."""
         now, needs, bit, taken = self._now, job_class.needs.resources, job_class.bit, self.by_worker
         best: ReservedPlace | None = None
         before = NEVER if kept is None else kept.at
         for worker in self._candidates(job_class, kept is not None):
             record = worker.worker
-            # As `_may_use` says; in a small fleet this is asked of most of it in most turns.
+            # The same check as `_may_use`, inlined: most turns of a small fleet make it for most
+            # workers.
             if record.state is not _ONLINE or record.id in taken:
                 continue
             if not worker.machine.can_mask & bit:
@@ -109,7 +111,7 @@ class Reservations:
         return kept if best is None else Reservation(best, job_class, job_id)
 
     def _reserve_for_gang(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
-        """A place on each of several workers, all for one time; the last of them."""
+        """Reserves places on several workers for one time; returns the last reservation."""
         machines = self._t.fleet.machines_for(job_class).machine_classes
         able = chain.from_iterable(machine.workers for machine in machines)
         workers = (self._t.fleet.workers[worker_id] for worker_id in able)
@@ -125,7 +127,7 @@ class Reservations:
         return reservations[-1] if reservations else None
 
     def _kept_place(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
-        """The place that the job had, looked at anew if anything has changed there."""
+        """The job's present reservation, computed again if anything changed on its worker."""
         reservation = self._t.reservations.get(job_class.index)
         if reservation is None or reservation.job_id != job_id:
             return None
@@ -134,7 +136,7 @@ class Reservations:
             return None
         ends = worker.ends
         has_outlived = ends and ends[0][0] <= self._now
-        # A class of that number may be another since.
+        # The index may belong to another class since.
         is_same = worker.stamp == reservation.stamp and reservation.job_class is job_class
         if is_same and not has_outlived:
             reservation.reset()
@@ -144,7 +146,8 @@ class Reservations:
         return Reservation((reservation.worker_id, at, free), job_class, job_id)
 
     def _candidates(self, job_class: JobClass, has_reservation: bool) -> Iterable[WorkerEntry]:
-        """Those that wait for work; in a small fleet all, unless the job has a place already."""
+        """Open workers; in a small fleet all that could run it, unless the job has a
+        reservation."""
         fleet = self._t.fleet
         waiting = islice(fleet.open.values(), RESERVE_LOOK)
         if has_reservation or len(fleet.workers) > RESERVE_LOOK:
@@ -154,7 +157,7 @@ class Reservations:
         return chain(waiting, map(fleet.workers.__getitem__, able))
 
     def _may_use(self, worker: WorkerEntry, job_class: JobClass) -> bool:
-        """Whether it could run such a job, takes work, and keeps no place for anybody else."""
+        """Whether the worker could run such a job, takes work, and is not reserved."""
         return bool(
             worker.machine.can_mask & job_class.bit
             and worker.worker.state is _ONLINE
@@ -162,7 +165,7 @@ class Reservations:
         )
 
     def extend_overdue(self, worker: WorkerEntry) -> None:
-        """What runs longer than was thought gets another end."""
+        """Moves the expected ends of executions that run longer than estimated."""
         while worker.ends and worker.ends[0][0] <= self._now:
             extend_estimate(self._t, self._t.executions[worker.ends[0][1]], self._now)
 
@@ -170,7 +173,7 @@ class Reservations:
 def restore_reservation(
     t: SchedulerState, job_id: JobId, worker_id: WorkerId, now: Instant
 ) -> None:
-    """The job has a place on the worker, as it had before."""
+    """Restores the job's reservation on the worker."""
     job, worker = t.jobs.get(job_id), t.fleet.workers.get(worker_id)
     if job is not None and worker is not None and job.class_index != NO_CLASS:
         job_class = t.ready_queue.classes[job.class_index]
@@ -179,9 +182,9 @@ def restore_reservation(
 
 
 def earliest_fit(worker: WorkerEntry, needs: Resources, now: Instant) -> tuple[Instant, Resources]:
-    """When the worker will have room for this, and how much it will have free then.
+    """When the worker will have enough free capacity, and how much it will have free then.
 
-    The worker could run it when empty, so the time comes by the last of the ends at the latest.
+    The worker could run it when empty, so it fits after the last end at the latest.
     """
     for at, free in (found := [(now, worker.free_capacity.free), *worker.expected_free()]):
         if fits(needs, free):

@@ -1,4 +1,4 @@
-"""Commands on schedules and calendars: create, change, pause, delete, trigger, deploy, backfill."""
+"""Schedule commands: create, change, pause, delete, trigger, deploy, backfill; also calendars."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ from rota.core.templates import SCHEDULE_PLACEHOLDERS, unknown_schedule_placehol
 
 
 def handle(t: SchedulerState, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
-    """One input about schedules or calendars."""
     match event:
         case CreateSchedule():
             return create(t, event, now)
@@ -89,7 +88,7 @@ def handle(t: SchedulerState, event: AnyScheduleInput, now: Instant) -> AnyRecei
 
 
 def create(t: SchedulerState, event: CreateSchedule, now: Instant) -> ScheduleAnswer:
-    """A new schedule; its first instant is the first after now."""
+    """Creates a schedule; its first instant is the first after now."""
     _check_new(t, event.schedule, now)
     return ScheduleAnswer(_add(t, event.schedule, now).schedule)
 
@@ -102,8 +101,8 @@ def _check_new(t: SchedulerState, new: NewSchedule, now: Instant) -> None:
     existing = t.schedule_index.by_name(definition.job.terms.tenant, definition.name)
     if existing is not None:
         raise Conflict(
-            f"there is a schedule {definition.name!r} already: change it ({existing.schedule.id}), or take"
-            " another name"
+            f"there is a schedule {definition.name!r} already:"
+            f" change it ({existing.schedule.id}), or take another name"
         )
     if len(t.schedule_index.entries) >= SCHEDULES_MAX:
         raise TooMuch(f"there are {SCHEDULES_MAX} schedules already; delete some")
@@ -117,7 +116,7 @@ def _add(t: SchedulerState, new: NewSchedule, now: Instant) -> ScheduleEntry:
 def _initial_state(
     definition: ScheduleDefinition, state: ScheduleState, now: Instant
 ) -> ScheduleState:
-    """Where a schedule with this timetable begins."""
+    """State of a schedule that begins with this timetable now."""
     table = definition.timetable
     if not table.from_finish:
         return replace(state, anchor=None, awaits_finish=False)
@@ -129,7 +128,7 @@ def _initial_state(
 
 
 def check_definition(t: SchedulerState, definition: ScheduleDefinition, now: Instant) -> Recurrence:
-    """The plan's timetable; refuses what could never run, or not as it was meant."""
+    """Recurrence of the definition; refuses one that could never run, or not as it was meant."""
     table = definition.timetable
     check_timetable(table)
     anchor = _first_anchor(definition, now)
@@ -145,7 +144,7 @@ def check_definition(t: SchedulerState, definition: ScheduleDefinition, now: Ins
 
 
 def _first_anchor(definition: ScheduleDefinition, now: Instant) -> Instant:
-    """What the intervals of a schedule that is made now count from."""
+    """Instant that the intervals of a schedule created now count from."""
     anchor = _initial_state(definition, ScheduleState(now), now).anchor
     if anchor is not None:
         return anchor
@@ -168,7 +167,7 @@ def _check_job(definition: ScheduleDefinition) -> None:
 
 
 def update(t: SchedulerState, event: UpdateSchedule, now: Instant) -> ScheduleAnswer:
-    """Another plan; instants up to now stay decided as they are."""
+    """Changes the definition; instants up to now stay decided as they are."""
     entry = t.schedule_index.entry(event.schedule_id)
     if entry.schedule.revision != event.revision:
         raise StalePreload(f"schedule {event.schedule_id} was changed meanwhile")
@@ -214,13 +213,13 @@ def _change(
 
 
 def _skip_undecided(t: SchedulerState, entry: ScheduleEntry, why: SkipReason, now: Instant) -> None:
-    """Instants that have come but not been decided get their record before things change."""
+    """Records instants that were due but not decided, before things change."""
     if entry.next_at is not None and entry.next_at <= now:
         skip_until(t, entry, now, why, now)
 
 
 def delete(t: SchedulerState, event: DeleteSchedule, now: Instant) -> ScheduleGone:
-    """Nothing of it fires after this."""
+    """Deletes the schedule; it does not fire again."""
     entry = t.schedule_index.entry(event.schedule_id)
     _skip_undecided(t, entry, SkipReason.CHANGED, now)
     t.schedule_index.drop(entry)
@@ -228,7 +227,7 @@ def delete(t: SchedulerState, event: DeleteSchedule, now: Instant) -> ScheduleGo
 
 
 def pause(t: SchedulerState, event: PauseSchedule, now: Instant) -> ScheduleAnswer:
-    """While it is paused its instants are recorded as skipped."""
+    """Pauses or resumes; instants while paused are recorded as skipped."""
     entry = t.schedule_index.entry(event.schedule_id)
     state = entry.schedule.state
     if state.paused != event.paused:
@@ -240,7 +239,7 @@ def pause(t: SchedulerState, event: PauseSchedule, now: Instant) -> ScheduleAnsw
 
 
 def trigger(t: SchedulerState, event: TriggerSchedule, now: Instant) -> Triggered:
-    """One run now, beside the timetable; `overlap` holds for it too."""
+    """Runs the schedule once now, beside its timetable; `overlap` applies."""
     entry = t.schedule_index.entry(event.schedule_id)
     schedule = entry.schedule
     if entry.recurrence is None:
@@ -254,7 +253,7 @@ def trigger(t: SchedulerState, event: TriggerSchedule, now: Instant) -> Triggere
     while (
         nominal == schedule.state.watermark or entry.recurrence.next_after(nominal - 1) == nominal
     ):
-        nominal += 1  # that instant has a record of its own, or will have
+        nominal += 1  # this instant has a record of its own, or will have
     origin = Origin(schedule.id, nominal, RunCause.PERSON)
     job = run_now(t, entry, origin, now)
     occurrence = _occurrence_of(
@@ -281,7 +280,7 @@ def _occurrence_of(
 
 
 def schedule_backfill(t: SchedulerState, event: BackfillSchedule, now: Instant) -> Backfilled:
-    """Runs for the past, so many at once and behind others; all of them or none."""
+    """Submits runs for past instants, a limited number at once: all of them or none."""
     entry = t.schedule_index.entry(event.schedule_id)
     _check_schedule_backfill(t, entry, event, now)
     schedule = entry.schedule
@@ -321,7 +320,7 @@ def _check_schedule_backfill(
 def _split_skipped_ranges(
     t: SchedulerState, entry: ScheduleEntry, event: BackfillSchedule, now: Instant
 ) -> None:
-    """A record that stood for many instants goes on at the next of them that is not run."""
+    """Splits a record that stands for many skipped instants at those that run now."""
     assert entry.recurrence is not None
     run = dict.fromkeys(event.instants)
     for first, until in event.ranges:
@@ -345,7 +344,7 @@ def _split_skipped_ranges(
 def cancel_schedule_backfill(
     t: SchedulerState, event: CancelBackfill, now: Instant
 ) -> CountReceipt:
-    """What has not ended of it is called off."""
+    """Cancels the runs of a schedule_backfill that have not ended."""
     runs = t.schedule_index.live_jobs_of(t.schedule_index.entry(event.schedule_id).schedule.id)
     count = 0
     for job_id in list(runs):
@@ -358,7 +357,7 @@ def cancel_schedule_backfill(
 
 
 def deploy(t: SchedulerState, event: DeploySchedules, now: Instant) -> Deployed:
-    """A program's schedules become just these: all is checked before anything changes."""
+    """Replaces the schedules of an app by these: everything is checked before anything changes."""
     names = [_name(new.definition) for new in event.schedules]
     if len(dict.fromkeys(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -398,7 +397,7 @@ def _deploy_one(t: SchedulerState, new: NewSchedule, now: Instant) -> str:
         return "created"
     if existing.schedule.definition == new.definition:
         return "unchanged"
-    # Paused by a person, it stays so: a new version of a program must not undo that.
+    # A schedule that a person paused stays paused: a new version of the app must not undo that.
     _change(t, existing, new.definition, existing.schedule.state.paused, now)
     return "changed"
 
@@ -419,7 +418,7 @@ def _name(definition: ScheduleDefinition) -> tuple[str, str]:
 
 
 def set_calendar(t: SchedulerState, event: SetCalendar, now: Instant) -> CalendarAnswer:
-    """From now on these dates are holidays for the schedules that name it."""
+    """Sets the dates that are holidays for the schedules that name this calendar."""
     calendar = replace(event.calendar, updated_at=now)
     if (
         calendar.name not in t.schedule_index.calendars
@@ -431,7 +430,7 @@ def set_calendar(t: SchedulerState, event: SetCalendar, now: Instant) -> Calenda
 
 
 def delete_calendar(t: SchedulerState, event: DeleteCalendar, now: Instant) -> CountReceipt:
-    """Refused while a schedule names it."""
+    """Deletes a calendar that no schedule names."""
     if event.name not in t.schedule_index.calendars:
         raise NotFound("calendar", event.name)
     users = t.schedule_index.schedules_using(event.name)

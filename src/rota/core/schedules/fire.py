@@ -1,7 +1,8 @@
-"""Fires due schedules: decides each instant (fire, misfire, catch up, skip) and submits its job.
+"""Fires due schedules: decides each instant (fire, misfire, catch-up, skip) and submits its job.
 
-The job, the record of the instant and the watermark that says it is decided are written in the
-same turn, so that none of them is ever there without the others.
+The job, the record of the instant and the watermark that says it is decided are written in the same
+turn, so that none of them is ever there without the others
+(docs/decisions/0020-schedules-record-every-occurrence.md).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from rota.core.templates import fill_schedule_template, schedule_values
 
 
 class FireDecision(msgspec.Struct, frozen=True):
-    """What is to become of an instant."""
+    """Decision on an instant of a schedule."""
 
     decision: OccurrenceDecision
     reason: SkipReason = SkipReason.NOT
@@ -56,14 +57,14 @@ class FireDecision(msgspec.Struct, frozen=True):
 
 
 def timer_fired(t: SchedulerState, schedule_id: ScheduleId, when: Instant) -> None:
-    """A schedule's timer rang: it takes its turn among those that are due."""
+    """Adds a schedule whose timer fired to those that are due."""
     entry = t.schedule_index.entries.get(schedule_id)
     if entry is not None and entry.due_at == when:
         t.schedule_index.due[schedule_id] = when
 
 
 def fire_due(t: SchedulerState, now: Instant) -> None:
-    """Decides what is due, a bounded piece of it, everybody in turn."""
+    """Decides a bounded number of due instants, each schedule in turn."""
     due, left = t.schedule_index.due, FIRES_PER_TURN
     while due and left > 0:
         schedule_id = next(iter(due))
@@ -76,7 +77,7 @@ def fire_due(t: SchedulerState, now: Instant) -> None:
 
 
 def _decide_due(t: SchedulerState, entry: ScheduleEntry, limit: int, now: Instant) -> int:
-    """Decides the instants of one schedule in order; answers how many."""
+    """Decides instants of one schedule in order; returns how many."""
     for spent in range(limit):
         if entry.due_at is None or entry.due_at > now:
             return spent
@@ -129,7 +130,7 @@ def _decide_next(t: SchedulerState, entry: ScheduleEntry, due_at: Instant, now: 
 def _state_after(
     definition: ScheduleDefinition, state: ScheduleState, occurrence: Occurrence, now: Instant
 ) -> ScheduleState:
-    """How far the schedule has come with this instant decided."""
+    """State of the schedule after this instant was decided."""
     reached = max(state.watermark, occurrence.until or occurrence.nominal)
     moved = replace(
         state,
@@ -148,7 +149,8 @@ def _state_after(
 def skip_until(
     t: SchedulerState, entry: ScheduleEntry, until: Instant, why: SkipReason, now: Instant
 ) -> None:
-    """One record for all undecided instants up to `until`: nobody wants one each."""
+    """Writes one record for all undecided instants up to `until`, because one each would be of no
+    use."""
     schedule, first = entry.schedule, entry.next_at
     assert first is not None
     assert entry.recurrence is not None
@@ -171,10 +173,10 @@ def skip_until(
 
 
 def _is_misfire(entry: ScheduleEntry, nominal: Instant, late_ms: Millis) -> bool:
-    """Whether it is too late for it to be only late, so that `catch_up` is asked.
+    """Whether it is a misfire, too late to run as merely late, so that `catch_up` decides.
 
-    A schedule that comes often misses one sooner: what a few seconds have piled up is not to run
-    either where `none` or `latest` is said.
+    A frequent schedule misfires sooner: with `none` or `latest`, not even a few seconds of instants
+    may pile up.
     """
     if late_ms <= ON_TIME_MS:
         return False
@@ -201,7 +203,7 @@ def _fire_decision(
 
 
 def _catch_up_decision(entry: ScheduleEntry, nominal: Instant, now: Instant) -> FireDecision:
-    """Nobody was there when it was due."""
+    """Decision on a misfire, by the catch-up policy."""
     catch_up = entry.schedule.definition.catch_up
     if catch_up is CatchUp.NONE:
         return FireDecision(OccurrenceDecision.SKIPPED, SkipReason.MISSED)
@@ -216,7 +218,7 @@ def _catch_up_decision(entry: ScheduleEntry, nominal: Instant, now: Instant) -> 
 def apply_overlap_policy(
     t: SchedulerState, schedule_id: ScheduleId, definition: ScheduleDefinition, now: Instant
 ) -> FireDecision | None:
-    """Asks the runs that are not done whether there may be another; None: there may."""
+    """Applies `overlap` to the schedule's live jobs; None: another run may start."""
     everything = t.schedule_index.live_jobs_of(schedule_id)
     if len(everything) >= SCHEDULE_RUNS_MAX:
         return FireDecision(
@@ -237,7 +239,7 @@ def apply_overlap_policy(
 
 
 def _is_scheduled(job: JobEntry) -> bool:
-    """Runs of a backfill are beside the schedule, and in nobody's way."""
+    """Jobs of a schedule_backfill run beside the schedule and do not count for `overlap`."""
     return job.spec.origin is not None and job.spec.origin.cause is not RunCause.BACKFILL
 
 
@@ -246,7 +248,7 @@ def _new_job(entry: ScheduleEntry, origin: Origin, now: Instant) -> NewJob:
 
 
 def spec_for(entry: ScheduleEntry, origin: Origin, now: Instant) -> Spec:
-    """The schedule's job for one instant."""
+    """Spec of the schedule's job for one instant."""
     schedule, job = entry.schedule, entry.schedule.definition.job
     task, payload = job.task, job.payload
     if b"{{" in task or b"{{" in payload:
@@ -257,7 +259,7 @@ def spec_for(entry: ScheduleEntry, origin: Origin, now: Instant) -> Spec:
         task, payload = fill_schedule_template(task, known), fill_schedule_template(payload, known)
     concurrency = job.concurrency
     if schedule.definition.overlap in (Overlap.QUEUE, Overlap.REPLACE):
-        # The key lets one run after the other start, also while a replaced one is still stopping.
+        # The key makes runs start one after the other, even while a replaced one is still stopping.
         key = f"rota.schedule.{schedule.id}"
         concurrency = Concurrency(key, schedule.definition.max_concurrency)
     return replace(
@@ -273,18 +275,18 @@ def spec_for(entry: ScheduleEntry, origin: Origin, now: Instant) -> Spec:
 
 
 def run_now(t: SchedulerState, entry: ScheduleEntry, origin: Origin, now: Instant) -> JobEntry:
-    """A job for an instant that the schedule itself would not have come to now."""
+    """Submits a job for an instant outside the timetable."""
     return submit_independent(t, _new_job(entry, origin, now), now)
 
 
 def next_from_finish(definition: ScheduleDefinition, state: ScheduleState, now: Instant) -> Instant:
-    """When the next run is due whose interval begins now; never before what was decided."""
+    """When the next run is due if its interval begins now; never before a decided instant."""
     assert definition.timetable.interval_ms is not None
     return max(now, state.watermark) + definition.timetable.interval_ms
 
 
 def restart_intervals(t: SchedulerState, now: Instant) -> None:
-    """Schedules that count from the end of a run begin to count."""
+    """Starts the next interval of schedules that count from the end of a run."""
     ended, t.schedule_index.ended_origins = t.schedule_index.ended_origins, []
     for origin in ended:
         entry = t.schedule_index.entries.get(origin.schedule_id)

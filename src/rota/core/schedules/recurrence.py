@@ -1,10 +1,10 @@
-"""Recurrence of a schedule: which instants its timetable means, and a preview of the next ones.
+"""Recurrence of a schedule: the instants that its timetable stands for, and a preview of them.
 
-Between two changes of a zone's offset local and real time run alike, so the instants of a cron
-expression are found one such period after the other. A change of the clock:
+Between two changes of a zone's offset, local and real time run alike, so the instants of a cron
+expression are found in one such period after the other. A change of the clock:
 
-- skips local times: those of the expression run at the change, as much later as the clock moved,
-  or not at all;
+- skips local times: those of the expression run at the change, as much later as the clock moved, or
+  not at all;
 - repeats local times: those run the first time, the second time, or both.
 
 With a wildcard hour all that the wall clock shows counts, so every real hour is there once.
@@ -34,11 +34,11 @@ from rota.core.time_zones import (
 )
 
 Holidays = Mapping[int, str]
-"""Dates that are holidays, as `date.toordinal` counts them, and the calendar that says so."""
+"""Holidays by `date.toordinal`, each with the calendar that lists it."""
 
 
 class Recurrence:
-    """A timetable, ready to be asked."""
+    """Recurrence of a timetable in its zone: finds instants."""
 
     __slots__ = ("_anchor", "_cron", "_fold", "_gap", "_holidays", "timetable", "zone")
 
@@ -73,10 +73,10 @@ class Recurrence:
         return found
 
     def resume_from(self, decided: Instant, offset_s: int) -> Instant:
-        """Where to go on after an instant that was decided when the clock was so far from UTC.
+        """Where to continue after an instant that was decided with this offset from UTC.
 
-        New rules of a zone may show an instant a later local time than the one it was decided
-        for; that local time must not come again.
+        New rules of a zone may give an instant a later local time than the one it was decided for;
+        that local time must not come again.
         """
         if self._cron is None or self._cron.follows_real_time:
             return decided
@@ -90,13 +90,13 @@ class Recurrence:
             at = self.next_after(at)
 
     def holiday(self, at: Instant) -> str | None:
-        """The calendar that lists the date of this instant, if it is not to run on it."""
+        """The calendar that lists the date of this instant, if it is to be skipped."""
         if not self._holidays or self.timetable.on_holiday is not OnHoliday.SKIP:
             return None
         return self._holidays.get(self.zone.local(at // 1000) // DAY_S + EPOCH_DAY)
 
     def jitter(self, schedule_id: str, at: Instant) -> Millis:
-        """How much later it is to run: always the same for one instant."""
+        """Delay of this instant: a hash of schedule and instant, so it is always the same."""
         if not self.timetable.jitter_ms:
             return 0
         return int(self.timetable.jitter_ms * fraction(schedule_id, at))
@@ -122,10 +122,10 @@ class Recurrence:
         return None
 
     def _first_in(self, cron: Cron, period: OffsetPeriod, low: int, high: int) -> int | None:
-        """The first instant of [low, high), which lies within the stretch."""
+        """The first instant of [low, high), which lies within the period."""
         offset = period.offset
         if period.before > offset and self._fold is RepeatedTime.FIRST:
-            # The clock was set back: what it shows until then it has shown before.
+            # The clock was set back: local times until then were shown before.
             low_shown = max(low + offset, period.start + period.before)
         else:
             low_shown = low + offset
@@ -140,7 +140,7 @@ class Recurrence:
         return plain
 
     def _left_out(self, cron: Cron, period: OffsetPeriod, low: int, high: int) -> int | None:
-        """The first instant in place of a local time that the change before it left out."""
+        """The first instant in place of a local time that the change before the period skipped."""
         if period.before >= period.offset or self._gap is Gap.SKIP:
             return None
         first, end = period.start + period.before, period.start + period.offset
@@ -160,7 +160,7 @@ class Recurrence:
         return cron.next_local(shown, cron.next_day)
 
     def _next_working_day(self, cron: Cron, ordinal: int) -> int | None:
-        """Like `Cron.next_day`, where what falls on holidays moves to the day after them."""
+        """Like `Cron.next_day`, but days that are holidays move to the day after them."""
         first = self._past_holidays(ordinal)
         before = first - 1
         while before in self._holidays:
@@ -177,7 +177,7 @@ class Recurrence:
 
 
 def check_timetable(table: Timetable) -> None:
-    """Refuses what makes no sense whatever zone it is in; `field` names the culprit."""
+    """Refuses what is wrong in any zone; `field` of the refusal names the place."""
     if [bool(table.cron), table.interval_ms is not None, table.at is not None].count(True) != 1:
         raise Invalid("give exactly one of cron, interval and at", "cron")
     if table.cron:
@@ -206,12 +206,11 @@ def _check_interval(table: Timetable) -> None:
 
 
 def holidays_of(calendars: Iterable[tuple[str, Iterable[int]]]) -> Holidays:
-    """The dates of several calendars in one."""
     return {day: name for name, days in calendars for day in days}
 
 
 class PreviewedInstant(msgspec.Struct, frozen=True):
-    """One instant to come."""
+    """Instant to come, as shown in a preview."""
 
     at: Instant
     local: str
@@ -219,7 +218,7 @@ class PreviewedInstant(msgspec.Struct, frozen=True):
 
 
 def preview(recurrence: Recurrence, after: Instant, count: int) -> list[PreviewedInstant]:
-    """The next `count` instants; each says what clocks or calendars have to do with it."""
+    """The next `count` instants, with notes on clock changes and calendars."""
     found: list[PreviewedInstant] = []
     before, at = after, recurrence.next_after(after)
     while at is not None and len(found) < count:

@@ -23,22 +23,22 @@ from rota.core.timers import TimerKind, Timers
 
 
 class ScheduleEntry:
-    """A schedule, and when it is due next."""
+    """Entry of a schedule, with when it is due next."""
 
     __slots__ = ("due_at", "next_at", "recurrence", "schedule")
 
     def __init__(self, schedule: Schedule, recurrence: Recurrence | None) -> None:
         self.schedule = schedule
         self.recurrence = recurrence
-        """None: its time zone is not known here, so it waits for a program that knows it."""
+        """None: this server does not know the time zone; the schedule waits for one that does."""
         self.next_at: Instant | None = None
         """The first nominal instant that is not decided yet."""
         self.due_at: Instant | None = None
-        """The same with its jitter; timers set for another time are void."""
+        """`next_at` with its jitter; a timer set for another time is ignored."""
 
 
 class ScheduleIndex:
-    """Whatever is to happen again and again."""
+    """Index of schedules, their live jobs and calendars."""
 
     def __init__(self, zones: ZoneLookup, timers: Timers) -> None:
         self.changeset = Changeset()
@@ -47,11 +47,11 @@ class ScheduleIndex:
         self.live_jobs: dict[ScheduleId, dict[JobId, None]] = {}
         """Live jobs of each schedule that has any."""
         self.due: dict[ScheduleId, Instant] = {}
-        """Those whose time has come, in the order in which they take turns."""
+        """Schedules that are due, in the order in which they take turns."""
         self.ended_origins: list[Origin] = []
-        """Runs that ended in this turn."""
+        """Origins of jobs that ended in this turn."""
         self.schedule_backfills: dict[ScheduleId, Instant] = {}
-        """When each was last backfilled: what was read of its ledger before that is stale."""
+        """Time of each schedule's last schedule_backfill: occurrences read before are stale."""
         self.calendars: dict[str, Calendar] = {}
         self._holidays: dict[tuple[str, ...], Holidays] = {}
         """Merged once for all schedules that name the same calendars."""
@@ -59,26 +59,24 @@ class ScheduleIndex:
         self._atlas = zones
         self._timers = timers
 
-    # Looking up
+    # Lookups
 
     def entry(self, schedule_id: ScheduleId) -> ScheduleEntry:
-        """The schedule, or the refusal."""
+        """The schedule; raises NotFound."""
         entry = self.entries.get(schedule_id)
         if entry is None:
             raise NotFound("schedule", schedule_id)
         return entry
 
     def by_name(self, tenant: str, name: str) -> ScheduleEntry | None:
-        """The schedule of that name."""
         schedule_id = self._names.get((tenant, name))
         return None if schedule_id is None else self.entries[schedule_id]
 
     def zone(self, name: str) -> Zone | None:
-        """The zone of that name, if there is one."""
         return self._atlas(name)
 
     def recurrence(self, definition: ScheduleDefinition, anchor: Instant) -> Recurrence | None:
-        """The plan's timetable, ready to be asked; None: nobody here knows its time zone."""
+        """Recurrence of the definition; None: this server does not know its time zone."""
         table = definition.timetable
         zone = self.zone(table.timezone)
         return (
@@ -88,7 +86,7 @@ class ScheduleIndex:
         )
 
     def holidays(self, names: tuple[str, ...]) -> Holidays:
-        """The dates that these calendars list."""
+        """Dates that these calendars list."""
         found = self._holidays.get(names)
         if found is None:
             listed = [self.calendars[name] for name in names if name in self.calendars]
@@ -96,13 +94,13 @@ class ScheduleIndex:
         return found
 
     def live_jobs_of(self, schedule_id: ScheduleId) -> dict[JobId, None]:
-        """Its live jobs, the oldest first."""
+        """Live jobs of the schedule, the oldest first."""
         return self.live_jobs.get(schedule_id, {})
 
-    # Schedules come, change and go
+    # Schedules
 
     def put(self, schedule: Schedule) -> ScheduleEntry:
-        """A schedule as given: new, or in place of the one with its id. Written as a whole."""
+        """Adds or replaces a schedule, and writes it as a whole."""
         before = self.entries.get(schedule.id)
         if before is not None:
             self._names.pop(_name(before.schedule), None)
@@ -114,7 +112,7 @@ class ScheduleIndex:
         return entry
 
     def restore(self, schedule: Schedule) -> ScheduleEntry:
-        """The same, without writing: it was loaded."""
+        """Adds or replaces a schedule that was loaded, without writing it."""
         entry = self.entries.get(schedule.id)
         if entry is None:
             entry = self.entries[schedule.id] = ScheduleEntry(schedule, None)
@@ -125,7 +123,7 @@ class ScheduleIndex:
         return entry
 
     def set_state(self, entry: ScheduleEntry, state: ScheduleState) -> None:
-        """The schedule has come this far."""
+        """Sets how far the schedule has come, and writes that."""
         before = entry.schedule
         assert state.watermark >= before.state.watermark, "a watermark went back"
         if state.watermark > before.state.watermark:
@@ -139,14 +137,14 @@ class ScheduleIndex:
             self.changeset.schedule_states[before.id] = state
 
     def _with_offset(self, definition: ScheduleDefinition, state: ScheduleState) -> ScheduleState:
-        """With the offset that its watermark is to be read by."""
+        """Adds the zone's offset at the watermark, which `resume_from` needs."""
         zone = self.zone(definition.timetable.timezone)
         if zone is None:
             return state
         return replace(state, offset_s=zone.offset(state.watermark // 1000))
 
     def find_next(self, entry: ScheduleEntry) -> None:
-        """Finds out when it is due next."""
+        """Computes when the schedule is due next."""
         schedule, recurrence, state = entry.schedule, entry.recurrence, entry.schedule.state
         entry.next_at = entry.due_at = None
         if recurrence is None or state.awaits_finish:
@@ -158,13 +156,13 @@ class ScheduleIndex:
             entry.due_at = entry.next_at + recurrence.jitter(schedule.id, entry.next_at)
 
     def set_timer(self, entry: ScheduleEntry) -> None:
-        """The same, and has itself woken then."""
+        """Computes when the schedule is due next, and sets its timer."""
         self.find_next(entry)
         if entry.due_at is not None:
             self._timers.set(entry.due_at, TimerKind.SCHEDULE, entry.schedule.id)
 
     def drop(self, entry: ScheduleEntry) -> None:
-        """The schedule is gone; its runs go on."""
+        """Removes the schedule; its live jobs go on."""
         schedule_id = entry.schedule.id
         del self.entries[schedule_id]
         del self._names[_name(entry.schedule)]
@@ -175,15 +173,14 @@ class ScheduleIndex:
         self.changeset.schedule_states.pop(schedule_id, None)
         self.changeset.dropped_schedules[schedule_id] = None
 
-    # Runs
+    # Live jobs
 
     def job_begins(self, origin: Origin, job_id: JobId) -> None:
-        """A job of a schedule is live: new, started over, or loaded."""
+        """Notes a live job of a schedule: new, retried, or loaded."""
         if origin.schedule_id in self.entries:
             self.live_jobs.setdefault(origin.schedule_id, {})[job_id] = None
 
     def job_ended(self, origin: Origin, job_id: JobId) -> None:
-        """It has ended."""
         runs = self.live_jobs.get(origin.schedule_id)
         if runs is not None:
             runs.pop(job_id, None)
@@ -192,11 +189,10 @@ class ScheduleIndex:
         self.ended_origins.append(origin)
 
     def record(self, occurrence: Occurrence) -> None:
-        """What became of an instant."""
         self.changeset.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
 
     def follow_clock(self, by: Millis) -> None:
-        """The clock was set by so much. Timetables mean the clock as it is; only this does not."""
+        """Shifts times after the clock was set by `by` ms; timetables follow the clock as it is."""
         self.schedule_backfills = {
             schedule_id: at + by for schedule_id, at in self.schedule_backfills.items()
         }
@@ -204,7 +200,7 @@ class ScheduleIndex:
     # Calendars
 
     def put_calendar(self, calendar: Calendar) -> None:
-        """The calendar is as given; schedules that name it look again."""
+        """Sets a calendar; schedules that name it are computed again."""
         self.calendars[calendar.name] = calendar
         self._holidays.clear()
         self.changeset.calendars[calendar.name] = calendar
@@ -213,19 +209,19 @@ class ScheduleIndex:
             self.set_timer(entry)
 
     def drop_calendar(self, name: str) -> None:
-        """The calendar is gone; nobody names it."""
+        """Removes a calendar that no schedule names."""
         del self.calendars[name]
         self._holidays.clear()
         self.changeset.calendars[name] = None
 
     def schedules_using(self, name: str) -> list[ScheduleEntry]:
-        """Schedules that name a calendar. Costs their number; it is rare."""
+        """Schedules that name a calendar, by a scan of all; it is rare."""
         return [
             c for c in self.entries.values() if name in c.schedule.definition.timetable.calendars
         ]
 
     def check_definition(self, definition: ScheduleDefinition, anchor: Instant) -> Recurrence:
-        """The plan's timetable; refuses names that nobody knows."""
+        """Recurrence of the definition; refuses unknown calendars and time zones."""
         table = definition.timetable
         for name in table.calendars:
             if name not in self.calendars:
@@ -240,7 +236,7 @@ class ScheduleIndex:
 
 
 def anchor_of(schedule: Schedule) -> Instant:
-    """What its intervals count from; where they count from a finish, the next run itself."""
+    """Instant that intervals count from; with `from: finish`, the next run itself."""
     table, state = schedule.definition.timetable, schedule.state
     if state.anchor is not None:
         return state.anchor

@@ -1,4 +1,4 @@
-"""Commands on triggers: create, change, pause, delete, deploy, and dry runs of an event."""
+"""Trigger commands: create, change, pause, delete, deploy, and dry runs of an event."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from rota.core.triggers.trigger_index import TriggerEntry
 
 
 def handle(t: SchedulerState, event: AnyEventInput, now: Instant) -> AnyReceipt:
-    """Whatever happens to triggers."""
     match event:
         case ReceiveEvents():
             return accept_events(t, event, now)
@@ -55,7 +54,7 @@ def handle(t: SchedulerState, event: AnyEventInput, now: Instant) -> AnyReceipt:
 
 
 def create(t: SchedulerState, event: CreateTrigger, now: Instant) -> TriggerAnswer:
-    """A new trigger; it sees what comes after it."""
+    """Creates a trigger; it sees events that come after it."""
     _check_new(t, event.trigger)
     return TriggerAnswer(_add(t, event.trigger, now).trigger)
 
@@ -79,7 +78,7 @@ def _add(t: SchedulerState, new: NewTrigger, now: Instant) -> TriggerEntry:
 
 
 def check_rule(rule: TriggerDefinition) -> None:
-    """Refuses what could never fire, or not as it was meant."""
+    """Refuses a trigger that could never fire, or not as it was meant."""
     read_filter(rule.filter)
     check_event_placeholders(rule.job)
     if rule.job.dependencies:
@@ -94,7 +93,7 @@ def check_rule(rule: TriggerDefinition) -> None:
 
 
 def update(t: SchedulerState, event: UpdateTrigger, now: Instant) -> TriggerAnswer:
-    """Another rule; what waits already goes by it too."""
+    """Changes the definition; buffered events follow it too."""
     entry = t.trigger_index.entry(event.trigger_id)
     if entry.trigger.revision != event.revision:
         raise StalePreload(f"trigger {event.trigger_id} was changed meanwhile")
@@ -125,7 +124,7 @@ def _change(
 
 
 def delete(t: SchedulerState, event: DeleteTrigger, now: Instant) -> TriggerGone:
-    """Nothing fires after this, and what waits is dropped."""
+    """Deletes the trigger and drops its buffered events."""
     entry = t.trigger_index.entry(event.trigger_id)
     drop_windows(t, entry, now)
     t.trigger_index.drop(entry)
@@ -133,7 +132,7 @@ def delete(t: SchedulerState, event: DeleteTrigger, now: Instant) -> TriggerGone
 
 
 def pause(t: SchedulerState, event: PauseTrigger, now: Instant) -> TriggerAnswer:
-    """While it is paused events are recorded and make no jobs; what waits goes on waiting."""
+    """Pauses or resumes; while paused, events are recorded without jobs and windows stay open."""
     entry = t.trigger_index.entry(event.trigger_id)
     if entry.trigger.paused != event.paused:
         t.trigger_index.put(replace(entry.trigger, paused=event.paused, updated_at=now))
@@ -142,7 +141,7 @@ def pause(t: SchedulerState, event: PauseTrigger, now: Instant) -> TriggerAnswer
 
 
 def deploy(t: SchedulerState, event: DeployTriggers, now: Instant) -> Deployed:
-    """A program's triggers become just these: all is checked before anything changes."""
+    """Replaces the triggers of an app by these: everything is checked before anything changes."""
     names = [_name(new.definition) for new in event.triggers]
     if len(dict.fromkeys(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -180,7 +179,7 @@ def _deploy_one(t: SchedulerState, new: NewTrigger, now: Instant) -> str:
         return "created"
     if existing.trigger.definition == new.definition:
         return "unchanged"
-    # Paused by a person, it stays so: a new version of a program must not undo that.
+    # A trigger that a person paused stays paused: a new version of the app must not undo that.
     _change(t, existing, new.definition, existing.trigger.paused, now)
     return "changed"
 
@@ -198,13 +197,13 @@ def _name(rule: TriggerDefinition) -> tuple[str, str]:
     return (rule.job.terms.tenant, rule.name)
 
 
-# Trying out
+# Dry runs
 
 
 def try_event(
     t: SchedulerState, event: Event, only: TriggerId | None, now: Instant
 ) -> list[TriggerDryRun]:
-    """What triggers would make of an event; `only`: of one, whatever its type says."""
+    """Dry run of an event on all triggers that listen to it, or on one of them."""
     if only is None:
         entries = t.trigger_index.listening(event)
     else:
@@ -216,7 +215,7 @@ def try_event(
 
 
 def try_rule(rule: TriggerDefinition, event: Event, now: Instant) -> TriggerDryRun:
-    """What a trigger that nobody has made would make of it."""
+    """Dry run of an event on a trigger that does not exist."""
     check_rule(rule)
     return _try(TriggerEntry(Trigger(TriggerId(""), rule, now, now)), event, now)
 
@@ -229,7 +228,6 @@ def _try(entry: TriggerEntry, event: Event, now: Instant) -> TriggerDryRun:
 
 
 def trigger_info(entry: TriggerEntry) -> TriggerInfo:
-    """A trigger as it is now."""
     windows = entry.windows.values()
     closes_at = min((window.closes_at for window in windows), default=None)
     waiting = sum(len(window.events) for window in windows)

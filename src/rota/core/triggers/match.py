@@ -1,4 +1,8 @@
-"""Matches events with triggers: filters, rate limits, debounce windows, and the job submitted."""
+"""Matches events with triggers: filters, rate limits, debounce windows, and the job submitted.
+
+Events are matched within a turn, so that each has its effect exactly once
+(docs/decisions/0021-events-are-matched-in-the-core.md).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ from rota.core.triggers.trigger_index import DEADLINE_EVENTS, JOB_EVENTS, OpenWi
 
 
 class MatchResult(msgspec.Struct, frozen=True):
-    """What is to become of an event at a trigger."""
+    """Result of matching an event with a trigger."""
 
     decision: EventDecision
     detail: str = ""
@@ -52,7 +56,7 @@ FIRES = MatchResult(EventDecision.FIRED)
 
 
 def accept_events(t: SchedulerState, event: ReceiveEvents, now: Instant) -> EventsAccepted:
-    """Events from outside; each has its effect once, however often it is sent."""
+    """Accepts events from outside; each has its effect once, however often it is sent."""
     assert event.preloaded is not None, "events come with what the tables know of them"
     if t.recently_finished.is_stale(event.preloaded.at, now):
         raise StalePreload("too long since the events were looked up")
@@ -73,7 +77,7 @@ def accept_events(t: SchedulerState, event: ReceiveEvents, now: Instant) -> Even
 
 
 def match_job_events(t: SchedulerState, now: Instant) -> None:
-    """Jobs that ended are events too. The jobs they make may end at once: so until all is quiet."""
+    """Matches the ends of jobs as events. Jobs submitted by that may end at once, so it repeats."""
     warned, t.trigger_index.deadline_notices = t.trigger_index.deadline_notices, []
     for job, word in warned:
         event = deadline_event(job, word, now)
@@ -86,7 +90,7 @@ def match_job_events(t: SchedulerState, now: Instant) -> None:
 
 
 def deadline_event(job: JobEntry, word: str, now: Instant) -> Event:
-    """That a job's deadline is at risk, or was missed, as an event."""
+    """Event that a job's deadline is at risk or was missed."""
     assert job.spec.finish_by is not None
     plain = job_event(job, now)
     about = {
@@ -100,7 +104,7 @@ def deadline_event(job: JobEntry, word: str, now: Instant) -> Event:
 
 
 def job_event(job: JobEntry, now: Instant) -> Event:
-    """The end of a job, as an event."""
+    """Event that a job has ended."""
     spec, life, terms = job.spec, job.life, job.spec.terms
     about: dict[str, Any] = {
         "job_id": job.id,
@@ -121,7 +125,7 @@ def job_event(job: JobEntry, now: Instant) -> Event:
     if spec.trigger_origin is not None:
         about["trigger_id"] = spec.trigger_origin.trigger_id
         depth = spec.trigger_origin.depth
-    # A job that a person starts over ends again, and that is another event.
+    # A job that is retried by a person ends again, and that is another event.
     event = own_event((JOB_EVENTS[life.state], f"{job.id}/{life.lives}"), about, now, depth)
     return replace(event, tenant=terms.tenant)
 
@@ -176,7 +180,7 @@ def _decide(
 
 
 def evaluate(entry: TriggerEntry, event: tuple[Event, dict[str, Any]], now: Instant) -> MatchResult:
-    """What the trigger would make of the event now; changes nothing."""
+    """Dry evaluation of an event on a trigger; changes nothing."""
     received, value = event
     if entry.trigger.paused:
         return MatchResult(EventDecision.PAUSED)
@@ -194,7 +198,7 @@ def evaluate(entry: TriggerEntry, event: tuple[Event, dict[str, Any]], now: Inst
     return FIRES if _may_start(entry, now) else _limited(entry)
 
 
-# Rate limits: the same exact arithmetic that queues have
+# Rate limits: the GCRA of queues (docs/decisions/0014-gcra-rate-limits-and-concurrency-slots.md)
 
 
 def _may_start(entry: TriggerEntry, now: Instant) -> bool:
@@ -219,7 +223,7 @@ def _limited(entry: TriggerEntry) -> MatchResult:
     )
 
 
-# Making jobs
+# Jobs of triggers
 
 
 def _fire(
@@ -229,7 +233,7 @@ def _fire(
     decision_id: TriggerDecisionId,
     now: Instant,
 ) -> MatchResult:
-    """One job for the events; `arrival` is the one that set it off."""
+    """Submits one job for the events; `decision_id` is that of the event that caused it."""
     if not _may_start(entry, now):
         return _limited(entry)
     spec = spec_for(entry, events, now)
@@ -246,10 +250,10 @@ def _fire(
 
 
 def spec_for(entry: TriggerEntry, events: list[Event], now: Instant) -> Spec:
-    """The trigger's job for these events."""
+    """Spec of the trigger's job for these events."""
     trigger, job = entry.trigger, entry.trigger.definition.job
     last, buffering = events[-1], entry.trigger.definition.buffering
-    # Several may wait though the rule, changed since, gathers none or keeps the last.
+    # Several may be buffered though the definition, changed since, buffers none or keeps the last.
     together = len(events) > 1 or (buffering is not None and buffering.keep is DebounceKeep.ALL)
     values = [event_value(one) for one in events]
     known = {
@@ -271,7 +275,7 @@ def spec_for(entry: TriggerEntry, events: list[Event], now: Instant) -> Spec:
     )
 
 
-# Windows
+# Debounce windows
 
 
 def _buffer(
@@ -281,7 +285,7 @@ def _buffer(
     event: tuple[Event, dict[str, Any]],
     now: Instant,
 ) -> MatchResult:
-    """The event waits in its window, which closes now if it is full."""
+    """Adds the event to its window, which closes now if it is full."""
     received, value = event
     buffering = entry.trigger.definition.buffering
     assert buffering is not None
@@ -315,7 +319,7 @@ def _window_key(entry: TriggerEntry, value: dict[str, Any]) -> str:
 
 
 def closing_time(buffering: EventBuffering, opened_at: Instant, last_at: Instant) -> Instant:
-    """When a window that nobody joins any more makes its job."""
+    """When a window closes that gets no further event."""
     ends = []
     if buffering.quiet_ms is not None:
         ends.append(last_at + buffering.quiet_ms)
@@ -346,7 +350,7 @@ def _buffered_decision(buffered: BufferedEvent) -> TriggerDecision:
 
 
 def close_window(t: SchedulerState, entry: TriggerEntry, key: str, now: Instant) -> MatchResult:
-    """All that waits in the window makes one job."""
+    """Submits one job for all events of the window."""
     events = t.trigger_index.close(entry, key)
     result = _fire(t, entry, [one.event for one in events], events[-1].id, now)
     for one in events:
@@ -355,7 +359,7 @@ def close_window(t: SchedulerState, entry: TriggerEntry, key: str, now: Instant)
 
 
 def timer_fired(t: SchedulerState, name: str, when: Instant, now: Instant) -> None:
-    """A window's timer rang; while its trigger is paused the window stays open."""
+    """Closes the window of a timer; while its trigger is paused the window stays open."""
     found = t.trigger_index.window_of_timer(name)
     if found is None:
         return
@@ -365,13 +369,13 @@ def timer_fired(t: SchedulerState, name: str, when: Instant, now: Instant) -> No
 
 
 def is_timer_current(t: SchedulerState, name: str, when: Instant) -> bool:
-    """Whether a window's timer is still the one that counts."""
+    """Whether a window's timer is still valid."""
     found = t.trigger_index.window_of_timer(name)
     return found is not None and found[2].closes_at == when
 
 
 def drop_windows(t: SchedulerState, entry: TriggerEntry, now: Instant) -> None:
-    """What waits in the trigger's windows will make no job."""
+    """Drops all buffered events of the trigger."""
     for key in list(entry.windows):
         for buffered in t.trigger_index.close(entry, key):
             t.trigger_index.record(
@@ -380,13 +384,13 @@ def drop_windows(t: SchedulerState, entry: TriggerEntry, now: Instant) -> None:
 
 
 def set_window_timers(t: SchedulerState, entry: TriggerEntry, now: Instant) -> None:
-    """Sets the timers of all its windows: they were loaded, or the rule has changed."""
+    """Sets the timers of all windows of a trigger that was loaded or changed."""
     buffering = entry.trigger.definition.buffering
     for key, window in entry.windows.items():
         if buffering is None:
             t.trigger_index.set_window_timer(entry, key, now)
             continue
         last_at = max(one.at for one in window.events.values())
-        # Where the clock went back while nobody was there, the length counts, not the hour.
+        # If the clock was set back during a restart, durations count from now.
         closes_at = closing_time(buffering, min(window.opened_at, now), min(last_at, now))
         t.trigger_index.set_window_timer(entry, key, max(now, closes_at))
