@@ -96,7 +96,7 @@ def test_a_job_that_was_promised_and_cannot_be_is_kept_as_failed_with_the_reason
 def test_what_was_never_a_job_cannot_be_started_over() -> None:
     world = World()
     world.step(Reject(jobs=(job("x"),), why="no such zone"))
-    with pytest.raises(Conflict, match="submit it anew"):
+    with pytest.raises(Conflict, match="submit a corrected one"):
         world.retry("x")
 
 

@@ -162,7 +162,7 @@ def test_a_job_that_loses_every_worker_becomes_a_dead_letter() -> None:
     life = world.life("a")
     assert (life.state, life.reason, life.fence) == (JobState.FAILED, "lost", LOSSES_MAX)
     assert msgspec.json.decode(life.error or b"")["message"] == (
-        "its worker was lost 5 times: it may be what kills them"
+        "its worker was lost 5 times: the job itself may be what ends them"
     )
 
 

@@ -222,9 +222,9 @@ def test_two_triggers_may_not_have_one_name(world: Stirred) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"job": template(payload={"a": "{{scheduled_at}}"})}, "nothing would fill"),
+        ({"job": template(payload={"a": "{{scheduled_at}}"})}, "there is no placeholder"),
         ({"job": template(payload={"a": "{{event.data|upper}}"})}, "cannot read"),
-        ({"job": template(after=["j1"])}, "depends on the event alone"),
+        ({"job": template(after=["j1"])}, "cannot depend on other jobs"),
         ({"where": "open('x')"}, "no function 'open'"),
         ({"buffering": batch(BUFFERED_PER_JOB_MAX + 1)}, "at most"),
         ({"buffering": debounce(key="1 + 1")}, "key"),

@@ -78,11 +78,11 @@ def test_workers_that_are_away_are_counted() -> None:
     world.submit("a")
     assert first(world, "a") == (
         "workers_away",
-        "all workers that could run it are away: 1 draining, 2 offline;"
-        " give one work again with: rota workers resume w1",
+        "all workers that could run it are unavailable: 1 draining, 2 offline;"
+        " resume one with: rota workers resume w1",
     )
     world.step(Deregister(worker_id=WorkerId("w1")))
-    assert first(world, "a")[1] == "all workers that could run it are away: 3 offline"
+    assert first(world, "a")[1] == "all workers that could run it are unavailable: 3 offline"
 
 
 def test_a_drained_worker_would_help_if_it_were_resumed() -> None:
@@ -112,7 +112,7 @@ def test_busy_resources_are_named_with_the_largest_piece() -> None:
     assert code == "resources_busy"
     assert message == (
         "resources are busy: asks 3 cpu, the most free on one of 2 workers is 2 cpu"
-        " (4 cpu in all, but in pieces)"
+        " (4 cpu in total, but spread over several)"
     )
 
 
@@ -133,7 +133,7 @@ def test_a_retry_says_which_try_failed() -> None:
     world.submit("a", retry=retries(3, delay_ms=10 * SECOND))
     run(world, "a")
     world.complete("a", "failed")
-    assert first(world, "a") == ("retry", "try 1 failed; the next is in 10 s")
+    assert first(world, "a") == ("retry", "attempt 1 failed; the next is in 10 s")
 
 
 def test_dependencies_are_named_with_their_state() -> None:

@@ -207,7 +207,7 @@ class _Parser:
 
     def expect_end(self) -> None:
         if self._token.kind != "end":
-            raise _syntax_error(f"{self._shown()} makes no sense here", self._token.place)
+            raise _syntax_error(f"{self._shown()} is not expected here", self._token.place)
 
     def _count(self) -> None:
         self._nodes += 1
@@ -296,7 +296,9 @@ class _Parser:
         args = self._values(")")
         if len(args) != FUNCTIONS[token.text]:
             wanted = FUNCTIONS[token.text]
-            raise _syntax_error(f"{token.text}() takes {wanted} and got {len(args)}", token.place)
+            raise _syntax_error(
+                f"{token.text}() takes {wanted} arguments and got {len(args)}", token.place
+            )
         if token.text == "has" and not isinstance(args[0], Path):
             raise _syntax_error("has() takes a path such as data.size", token.place)
         return FunctionCall(token.text, args)
@@ -370,7 +372,7 @@ def read_filter(given: bytes) -> AnyNode | None:
             raise Invalid(f"more than {FILTER_NODES_MAX} parts", "filter")
         return AllOf(tuple(parts))
     raise Invalid(
-        "a filter is an expression in a text, or an object of what must be equal", "filter"
+        "a filter is a text with an expression, or an object of values that must be equal", "filter"
     )
 
 
@@ -385,7 +387,7 @@ def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[A
             parts += _equal_parts(value, place)
         elif isinstance(value, list):
             if any(isinstance(one, dict | list) for one in value):
-                raise Invalid(f"{name}: a list holds the plain values it may be", "filter")
+                raise Invalid(f"{name}: a list may hold only plain values", "filter")
             parts.append(Compare("in", Named(place), ListOf(tuple(Literal(one) for one in value))))
         else:
             parts.append(Compare("==", Named(place), Literal(value)))

@@ -74,7 +74,7 @@ def check_event_placeholders(job: Spec) -> None:
         path = _placeholder_path(name)
         if path.steps[0] not in EVENT_ROOTS:
             known = "{{event.data.…}}, {{event.id}}, {{events}}, {{count}}, {{trigger.name}}"
-            raise Invalid(f"nothing would fill {{{{{name}}}}}; there are {known}", "job")
+            raise Invalid(f"there is no placeholder {{{{{name}}}}}; there are {known}", "job")
 
 
 def _payload(job: Spec) -> Any:

@@ -134,7 +134,7 @@ def register(t: SchedulerState, event: Register, now: Instant) -> WorkerAnswer:
     else:
         entry = known
         if entry.poll is not None:
-            refusal = Superseded("a newer registration speaks for this worker")
+            refusal = Superseded("this worker has a newer registration")
             t.changeset.answers.append(PollAnswer(entry.poll.id, refusal=refusal))
             close_poll(t, entry)
         t.fleet.update(entry, worker)
@@ -151,9 +151,9 @@ def _calling_worker(
     """The worker that calls, marked as alive; refuses calls of an older session."""
     worker = t.worker(worker_id)
     if worker.worker.session == NO_SESSION:
-        raise NotFound("worker", worker_id, "it has left or was removed, so register again")
+        raise NotFound("worker", worker_id, "it has left or was removed: register again")
     if session is not None and session != worker.worker.session:
-        raise Superseded(f"a newer registration speaks for worker {worker_id}")
+        raise Superseded(f"worker {worker_id} has a newer registration")
     worker.last_seen = now
     if worker.worker.state is _OFFLINE:
         t.put_worker(worker, replace(worker.worker, state=WorkerState.ONLINE, gone_at=None))
@@ -378,7 +378,7 @@ def _loss_reason(entry: ExecutionEntry) -> str:
         return "its worker did not collect it"
     if entry.execution.stop is not None:
         return "its worker did not confirm that it stopped"
-    return "its lease ran out: nothing was heard of it from its worker"
+    return "its lease expired: its worker did not renew it"
 
 
 def _enforce_timeout(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> Instant:

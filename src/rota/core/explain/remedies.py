@@ -111,7 +111,7 @@ def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInp
 
 def _time(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     change = _with_spec(job, replace(job.spec, run_at=now))
-    text = "if it did not have to wait for its time"
+    text = "if its start time were now"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
@@ -120,7 +120,7 @@ def _upstream(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> I
     count = cause.figures["waiting_for"]
     who = f"job {jobs[0]}" if count == 1 else f"these {count} jobs"
     change = _with_spec(job, replace(job.spec, dependencies=()))
-    yield Remedy(cause.code, f"if {who} ended as it waits for", {"jobs": jobs}, change)
+    yield Remedy(cause.code, f"if {who} ended as required", {"jobs": jobs}, change)
 
 
 def _resume(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
@@ -137,13 +137,13 @@ def _more_at_once(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) 
     text = f"if one of the {queue.running} running jobs of queue {name} ended,"
     change = (PutQueueSettings(name=name, max_workers=most),)
     figures = {"max_workers": most, "jobs": holders}
-    yield Remedy(cause.code, f"{text} or it might run {most} at once", figures, change)
+    yield Remedy(cause.code, f"{text} or if it might run {most} at once", figures, change)
 
 
 def _token(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, cleared=("rate_limit",)),)
-    text = f"if queue {name} had no rate limit; else when it allows the next start"
+    text = f"if queue {name} had no rate limit, or when it allows the next start"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
@@ -184,7 +184,9 @@ def _worker(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Ite
     asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
     asked += [f"capability {one}" for one in new.capabilities]
     asked += [f"label {label}={value}" for label, value in new.labels]
-    text = f"if a worker with {', '.join(asked) or 'room'} came for queue {terms.queue}"
+    text = (
+        f"if a worker with {', '.join(asked) or 'free capacity'} registered for queue {terms.queue}"
+    )
     yield Remedy(cause.code, text, {}, (new,))
 
 
@@ -213,7 +215,7 @@ def _come_back(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> 
         yield Remedy(cause.code, text, {"workers": drained[:EXPLAINED_MAX]}, change)
     gone = [one.id for one in able if one.state is not WorkerState.DRAINING]
     if gone:
-        text = "if one of the workers that are away came back"
+        text = "if one of the offline workers came back"
         yield Remedy(
             cause.code, text, {"workers": gone[:EXPLAINED_MAX]}, (_worker_for(terms.needs),)
         )
@@ -237,7 +239,7 @@ def _smaller_request(
                 best = (ratio, shortfall, worker)
     if best is not None:
         _, shortfall, worker = best
-        text = f"if it asked for no more than {amount_text(shortfall.kind, shortfall.there)}"
+        text = f"if it requested no more than {amount_text(shortfall.kind, shortfall.there)}"
         figures = {
             "kind": shortfall.kind,
             "at_most": plain_amount(shortfall.kind, shortfall.there),
@@ -259,7 +261,7 @@ def _with_affinity(job: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
 
 def _anywhere(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     affinity, worker_id = job.spec.terms.needs.affinity, cause.figures["instead"]
-    text = f"if it did not wait for what it prefers: worker {worker_id} has room"
+    text = f"if it did not wait for a preferred worker: worker {worker_id} has enough free"
     figures = {"worker_id": worker_id, "until": cause.figures["at"]}
     without_wait = replace(affinity or Affinity(), wait_ms=0)
     yield Remedy(cause.code, text, figures, _with_affinity(job, without_wait))
@@ -324,7 +326,7 @@ def _ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Rem
     ending = [one for end, one in worker.ends if end <= at]
     jobs = [t.executions[one].execution.job_id for one in ending]
     who = f"job {jobs[0]} ends" if len(jobs) == 1 else f"{len(jobs)} jobs end"
-    text = f"when {who} on worker {worker.worker.id}, there will be room"
+    text = f"when {who} on worker {worker.worker.id}, enough will be free"
     figures = {"worker_id": worker.worker.id, "jobs": jobs[:EXPLAINED_MAX], "at": at}
     return Remedy(code, text, figures, _ended(t, ending))
 
@@ -335,9 +337,7 @@ def _ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Rem
 def _shorter(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     time = max(0, cause.figures["until"] - now)
     if time:
-        text = (
-            f"if it were expected to run no longer than {duration_text(time)} (it is taken to run"
-        )
+        text = f"if it were expected to run no longer than {duration_text(time)} (the estimate is"
         terms = replace(job.spec.terms, expected_runtime_ms=time)
         yield Remedy(
             cause.code,
@@ -353,7 +353,7 @@ def _sooner(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Ite
     if head is not None and head.id != job.id:
         priority = max(head.spec.terms.priority, job.spec.terms.priority) + 1
         terms = replace(job.spec.terms, priority=priority)
-        text = f"with priority {priority} it would go sooner"
+        text = f"with priority {priority} it would start sooner"
         change = _with_spec(job, replace(job.spec, terms=terms))
         yield Remedy(cause.code, text, {"priority": priority, "first": head.id}, change)
 

@@ -77,9 +77,9 @@ def progress_cause(t: SchedulerState, job: JobEntry) -> Cause:
     if group.waiting:
         text += f", {group.waiting} wait to start"
     if others:
-        text += f", {others} for another try"
+        text += f", {others} for a retry"
     if group.cause:
-        text += "; they are being stopped, because one of them did not end well"
+        text += "; they are being stopped, because one of them did not succeed"
     return Cause(
         "members" if group.waiting else job.life.state,
         text,
@@ -102,7 +102,7 @@ def max_parallel_cause(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
         return
     under_way = len(t.groups.of(job).live)
     if under_way >= array.max_parallel:
-        text = f"{under_way} of its members are under way, and at most {array.max_parallel} may be"
+        text = f"{under_way} of its members are started, as many as max_parallel allows"
         figures = {"under_way": under_way, "max_parallel": array.max_parallel}
         yield Cause("max_parallel", text, figures)
 
@@ -141,10 +141,10 @@ def _short_text(figures: dict[str, int], left: int) -> str:
     if most < size:
         return f"{head}: {where} could run {most} of its {size} at once, even if they were empty"
     if free < size:
-        return f"{head}: there is room for {free} of its {size} on {where}"
+        return f"{head}: {where} have free capacity for {free} of its {size}"
     if left < size:
-        return f"{head}: limits leave {left} of its {size} executions"
-    return f"{head}: there is room on {where}, but they ask for {figures['asking']} jobs now"
+        return f"{head}: limits allow {left} of its {size} executions"
+    return f"{head}: {where} have free capacity, but poll for only {figures['asking']} jobs now"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -166,11 +166,11 @@ def affinity_shortage(t: SchedulerState, job: JobEntry, reason: str) -> str:
     for worker in t.fleet.workers.values():
         alone += infeasible_reasons(terms.queue, terms.needs, worker.machine) == (reason,)
     count = f"{alone} worker{'' if alone == 1 else 's'}"
-    without = f"; without that {count} could" if alone else ""
+    without = f"; without that {count} could run it" if alone else ""
     if reason.startswith("label "):
         return f"none has the {reason}{without}"
     kept = reason.removeprefix("only ")
-    return f"the workers that could are kept for jobs that ask for {kept}{without}"
+    return f"the workers that could run it take only jobs that ask for {kept}{without}"
 
 
 def affinity_alternative(
@@ -194,7 +194,7 @@ def affinity_alternative(
             text = f"if it did not require the {reason}: worker {worker_id} lacks nothing else"
             return text, (worker_id, replace(affinity, require=rest))
         kept = worker.worker.only[0]
-        text = f"if it asked for {kept}, or tolerated it: worker {worker_id} is kept for that"
+        text = f"if it asked for {kept}, or tolerated it: worker {worker_id} takes only such jobs"
         tolerant = tuple(sorted((*affinity.tolerate, kept)))
         return text, (worker_id, replace(affinity, tolerate=tolerant))
     return None
@@ -221,7 +221,7 @@ def affinity_wait(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Ca
     yield Cause(
         "affinity",
         f"it waits up to {duration_text(until - now)} more for a worker that it prefers ({wanted});"
-        f" without that it would start on worker {best.worker.id} now",
+        f" otherwise it would start on worker {best.worker.id} now",
         {
             "at": until,
             "wanted": wanted,
@@ -256,10 +256,10 @@ def promised_start(t: SchedulerState, job: JobEntry, now: Instant) -> tuple[Inst
         and reservation.job_id == job.id
         and t.policy.backfill is BackfillKind.EASY
     ):
-        return max(now, reservation.at), f"a place is kept on worker {reservation.worker_id}"
+        return max(now, reservation.at), f"capacity is reserved on worker {reservation.worker_id}"
     planned = t.conservative_plan.get(job.id)
     if planned is not None and t.policy.backfill is BackfillKind.CONSERVATIVE:
-        return max(now, planned[1]), f"the plan has it start on worker {planned[0]}"
+        return max(now, planned[1]), f"it is planned to start on worker {planned[0]}"
     return None
 
 
@@ -273,7 +273,7 @@ def held_back_by_reservations(
     if t.policy.backfill is BackfillKind.CONSERVATIVE:
         if planned is not None and with_capacity:
             worker_id, at = planned
-            text = f"it would delay jobs before it; the plan has it start on worker {worker_id}"
+            text = f"it would delay jobs before it; it is planned to start on worker {worker_id}"
             yield Cause("planned", text, {"worker_id": worker_id, "until": at})
         return
     by_worker = {
@@ -286,7 +286,7 @@ def held_back_by_reservations(
     for reservation in reservations[:1]:
         yield Cause(
             "reserved",
-            f"worker {reservation.worker_id} keeps a place for job {reservation.job_id},"
+            f"worker {reservation.worker_id} is reserved for job {reservation.job_id},"
             f" which starts in about {max(0, reservation.at - now) / 1000:g} s",
             {
                 "job_id": reservation.job_id,
@@ -316,8 +316,8 @@ def _behind_first(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
         return  # no worker there could run it, so it blocks nothing
     yield Cause(
         "behind",
-        f"job {head[2]} ({first.spec.terms.name}) goes first and does not fit yet;"
-        " it is not passed",
+        f"job {head[2]} ({first.spec.terms.name}) is first and does not fit yet;"
+        " jobs behind it wait",
         {"job_id": head[2]},
     )
 
@@ -336,7 +336,7 @@ def fair_share(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
     who = f"{ahead} tenants go" if ahead > 1 else f"tenant {order.rival(name)} goes"
     yield Cause(
         "fair_share",
-        f"tenant {name} holds {share:.0%} of the fleet, its part is {entitled:.0%};"
+        f"tenant {name} holds {share:.0%} of the fleet and is entitled to {entitled:.0%};"
         f" {who} before it",
         {
             "tenant": name,
@@ -409,7 +409,7 @@ def _time(job: JobEntry, now: Instant) -> Iterator[Cause]:
         yield Cause("run_at", f"it is to run {wait}", {"at": when})
     else:
         figures = {"at": when, "attempt": job.life.attempt}
-        yield Cause("retry", f"try {job.life.attempt} failed; the next is {wait}", figures)
+        yield Cause("retry", f"attempt {job.life.attempt} failed; the next is {wait}", figures)
 
 
 def _dependencies(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
@@ -469,7 +469,7 @@ def _limits(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
     most = t.policy.max_running
     if most is not None and len(t.executions) >= most:
         figures = {"running": len(t.executions), "max_running": most}
-        yield Cause("cell_full", f"the cell runs {most} executions, as many as it may", figures)
+        yield Cause("cell_full", f"the cell runs {most} executions, its limit", figures)
 
 
 def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
@@ -500,10 +500,10 @@ def _away(able: list[WorkerEntry]) -> Cause:
     states = [w.worker.state for w in able]
     count = {str(state): states.count(state) for state in WorkerState if state in states}
     listed = ", ".join(f"{n} {state}" for state, n in count.items())
-    message = f"all workers that could run it are away: {listed}"
+    message = f"all workers that could run it are unavailable: {listed}"
     drained = [w.worker.id for w in able if w.worker.state is WorkerState.DRAINING]
     if drained:
-        message += f"; give one work again with: rota workers resume {drained[0]}"
+        message += f"; resume one with: rota workers resume {drained[0]}"
     return Cause("workers_away", message, count)
 
 
@@ -567,7 +567,7 @@ def _capacity(
         count = len(with_capacity)
         yield Cause(
             "no_poll",
-            f"{_many(count, 'worker')} with room, but none is asking for work right now",
+            f"{_many(count, 'worker')} with enough free, but none is polling for work right now",
             {"workers": count},
         )
     if job.life.state is JobState.QUEUED:
@@ -596,7 +596,7 @@ def _busy(job: JobEntry, online: list[WorkerEntry]) -> Cause:
         f" is {amount_text(kind, max(free[kind]))}"
     )
     if fragmented:
-        message += f" ({amount_text(kind, sum(free[kind]))} in all, but in pieces)"
+        message += f" ({amount_text(kind, sum(free[kind]))} in total, but spread over several)"
     wanted = dict(amounts(needs))
     figures: dict[str, object] = {
         k: {
@@ -620,4 +620,4 @@ def _queue_order(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
     alike = class_queue.waiting + class_queue.spilled - 1
     figures = {"alike": alike, "priority": job.spec.terms.priority}
     message = f"{_many(alike, 'other job')} like it in queue {job.spec.terms.queue}"
-    yield Cause("order", f"{message}, some of them before it", figures)
+    yield Cause("order", f"{message} wait, some of them before it", figures)

@@ -164,13 +164,13 @@ def restarted(record: JobRecord, failed: Sequence[int] | None) -> tuple[Spec, Gr
     if failed is None:
         failed = drawn if missing else ()
         if missing not in (0, len(drawn)):
-            raise Conflict(f"array {record.id}: nobody has looked which of its members failed")
+            raise Conflict(f"array {record.id}: its failed members must be read first")
     last = drawn[-1] if drawn else -1
     # Rows of an earlier life may have members that this life did not reach.
     failed = [index for index in failed if index <= last]
     if len(failed) != missing:
         gone = missing - len(failed)
-        raise Conflict(f"{gone} of the members of {record.id} that failed are not kept any more")
+        raise Conflict(f"{gone} failed members of {record.id} were deleted by retention")
     todo = [*failed, *order[progress.drawn :]]
     born = max(array.born, max(drawn, default=-1) + 1)
     is_all = len(todo) == array.count
@@ -186,14 +186,18 @@ def checked_update(job: JobEntry, spec: Spec) -> Spec:
     """
     before, after = job.spec.group, spec.group
     if isinstance(before, GroupMember):
-        raise Conflict(f"job {job.id} is member {before.index} of {before.parent}: change that")
+        raise Conflict(
+            f"job {job.id} is member {before.index} of {before.parent}: change that job instead"
+        )
     if type(before) is not type(after):
         field = "gang" if isinstance(before, Gang) or isinstance(after, Gang) else "count"
-        raise Invalid("a job does not become another kind of one: submit a new one", field)
+        raise Invalid(
+            "a job cannot become or cease to be an array or a gang: submit a new one", field
+        )
     if not isinstance(before, Array) or not isinstance(after, Array):
         return spec
     if before.todo and after.count != before.count:
-        raise Conflict(f"array {job.id} was started over: its count is what it is")
+        raise Conflict(f"array {job.id} was retried: its count cannot change any more")
     spec = replace(spec, group=replace(after, todo=before.todo, born=before.born))
     if job.life.state not in JOB_WAITING and not _differs_in_changeable_fields_only(job.spec, spec):
         raise Conflict(

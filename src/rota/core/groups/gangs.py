@@ -166,11 +166,13 @@ def _decide_loss(t: SchedulerState, job: JobEntry, group: GroupEntry, now: Insta
         error = error_json("a worker was lost while it ran, and it may start at most once")
         finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     elif group.cause == GANG_LOST and losses >= LOSSES_MAX:
-        error = error_json(f"workers of it were lost {losses} times: it may be what kills them")
+        error = error_json(
+            f"its workers were lost {losses} times: the job itself may be what ends them"
+        )
         finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     else:
         assert group.cause in (GANG_LOST, GANG_UNDELIVERED, GANG_PREEMPTED), (
-            f"it stopped because of {group.cause!r}"
+            f"a gang stopped because of {group.cause!r}"
         )
         reason = GANG_PREEMPTED if group.cause == GANG_PREEMPTED else GANG_LOST
         state = move_job(job.id, life.state, JobVerb.REQUEUE)

@@ -41,7 +41,7 @@ def find_gang_workers(
 
     Workers that hold the most members come first, so that a gang is on few machines.
     """
-    assert not is_spill_marker(key), "a gang is never on the shelf"
+    assert not is_spill_marker(key), "a gang is never spilled"
     size, job = job_class.needs.copies, t.jobs[key[2]]
     if starts_left(t, job_class) < size:
         return []
@@ -112,7 +112,7 @@ def reserve_gang(
             reservation.copies = count
             reservations.append(reservation)
         left -= count
-    assert not left, "a time was found at which they fit"
+    assert not left, "they fit at the time that was found"
     return reservations
 
 

@@ -83,7 +83,9 @@ def describe_end(state: JobState) -> str:
 
 
 def expire_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    life = replace(job.life, reason="expires_at", error=error_json("it had not started in time"))
+    life = replace(
+        job.life, reason="expires_at", error=error_json("it had not started by expires_at")
+    )
     finish_job(t, job, JobVerb.EXPIRE, life, now)
 
 
@@ -315,7 +317,7 @@ _STOPPED = {
     Stop.PREEMPT: ExecutionVerb.PREEMPT,
 }
 """How an execution ended that was stopped on request."""
-RETURNED = "its worker gave it back before it began"
+RETURNED = "its worker returned it before it began"
 
 
 def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Execution:
@@ -333,7 +335,7 @@ def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Exe
         verb = _STOPPED[before.stop]  # the worker knows only that it was asked to stop
     is_returned = done.state is ExecutionState.PREEMPTED
     if is_returned and before.state is not _CLAIMED:
-        raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
+        raise Conflict(f"execution {done.execution_id} has begun: it cannot be returned")
     execution = ended_as_reported(
         entry, done, move_execution(done.execution_id, before.state, verb), now
     )
@@ -479,7 +481,9 @@ def _count_loss(t: SchedulerState, job: JobEntry, execution: Execution, now: Ins
         error = error_json("its worker was lost while it ran, and it may start at most once")
         finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     elif losses >= LOSSES_MAX:
-        error = error_json(f"its worker was lost {losses} times: it may be what kills them")
+        error = error_json(
+            f"its worker was lost {losses} times: the job itself may be what ends them"
+        )
         finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     else:
         _requeue(t, job, losses, "lost", now)

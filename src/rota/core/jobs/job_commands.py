@@ -82,7 +82,7 @@ def _stop_running(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     t.set_life(job, replace(job.life, state=state, reason="cancelled"))
     request_stop(t, execution, Stop.CANCEL, now)
     if not execution.delivered:
-        lose_execution(t, execution, now, "called off before its worker collected it")
+        lose_execution(t, execution, now, "cancelled before its worker collected it")
 
 
 def _cancel_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
@@ -151,7 +151,7 @@ def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
     if job.life.state not in JOB_WAITING:
         raise IllegalTransition("job", job.id, job.life.state, "run")
     if members.is_group(job):
-        raise Conflict(f"job {job.id} stands for {t.groups.of(job).size} jobs: it starts by itself")
+        raise Conflict(f"job {job.id} stands for {t.groups.of(job).size} jobs: execute one of them")
     if job.unmet:
         raise Conflict(f"job {job.id} waits for {job.unmet} other jobs")
     worker = t.worker(event.worker_id)
@@ -164,7 +164,7 @@ def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
         raise Conflict(exceeded.message)
     has_slot, weaker = t.concurrency_keys.force(job)
     if not has_slot:
-        raise Conflict("as many jobs of its concurrency key as may are running")
+        raise Conflict(f"job {job.id} waits for a slot of its concurrency key")
     if weaker is not None:
         t.ready_queue.remove(weaker)
     t.ready_queue.remove(job)

@@ -32,12 +32,14 @@ def retry(t: SchedulerState, event: Retry, now: Instant) -> JobAnswer:
         move_job(live.id, live.life.state, JobVerb.REVIVE)
     record = lookup.require_ended(event.job_id)
     if record.life.reason == INVALID:
-        raise Conflict(f"job {event.job_id} was never a valid one: submit it anew, corrected")
+        raise Conflict(
+            f"job {event.job_id} was invalid when it was submitted: submit a corrected one"
+        )
     if record.life.reason == DUPLICATE:
-        raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
+        raise Conflict(f"job {event.job_id} is a duplicate of another job: see its error")
     move_job(record.id, record.life.state, JobVerb.REVIVE)
     if isinstance(record.spec.group, GroupMember):
-        raise Conflict(f"job {record.id} is a member of {record.spec.group.parent}: retry that")
+        raise Conflict(f"job {record.id} is a member of {record.spec.group.parent}: retry that job")
     job = _start_over(t, record, now, event.failed)
     count_unmet(t, job)
     _start_skipped_over(t, event, lookup, now)

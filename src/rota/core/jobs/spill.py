@@ -156,7 +156,7 @@ def refill(t: SchedulerState, event: Refilled, now: Instant) -> CountReceipt:
         return CountReceipt(0)
     may_lack = fifo_group.spilled_since_request or not event.refill.exact
     assert event.jobs or may_lack or not fifo_group.spilled, (
-        f"line {fifo_group.spill_queue} is not in the store"
+        f"spill queue {fifo_group.spill_queue} is not in the store"
     )
     jobs, departed = t.jobs, fifo_group.left_since_request
     records: Sequence[JobRecord] = event.jobs
@@ -337,7 +337,7 @@ class JobLookup:
         if job is not None or record is None or not record.life.line or self._is_read_only:
             return job
         if self._t.recently_finished.is_stale(self._at, self._now):
-            raise StalePreload(f"it was too long ago that job {job_id} was read")
+            raise StalePreload(f"job {job_id} was read too long ago")
         return recall(self._t, record, self._now)
 
     def state(self, job_id: JobId) -> JobState | None:

@@ -167,7 +167,9 @@ def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
         live = len(t.jobs) + t.ready_queue.spilled + t.groups.waiting
         came = sum(copies_of(new.spec.group) for new in jobs)
         if live + came > most:
-            raise OverQuota(f"the cell has {live} live jobs of at most {most}; {came} more came")
+            raise OverQuota(
+                f"the cell has {live} live jobs of at most {most}; {came} more were submitted"
+            )
     if not t.tenants.capped_count:
         return
     asked: dict[str, int] = {}
@@ -182,7 +184,7 @@ def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
         if entry.waiting + count > quota.queued:
             raise OverQuota(
                 f"tenant {name} has {entry.waiting} waiting jobs of at most {quota.queued};"
-                f" {count} more came"
+                f" {count} more were submitted"
             )
 
 
@@ -400,7 +402,7 @@ def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
     if not is_begun:
         move_job(job.id, job.life.state, JobVerb.UPDATE)
     if event.spec.revision != before.revision:
-        raise StalePreload(f"job {job.id} was updated meanwhile")
+        raise StalePreload(f"job {job.id} was changed since it was read")
     spec = replace(
         event.spec,
         arrival_number=before.arrival_number,

@@ -58,7 +58,7 @@ class Availability:
                 begin = times[index]
             if index + 1 == len(times) or times[index + 1] >= begin + length:
                 return begin
-        raise AssertionError("a worker that could run it has room in the end")
+        raise AssertionError("a worker that could run it has the capacity in the end")
 
     def earlier(self, needs: Resources, length: Millis, than: Instant) -> Instant | None:
         """Earliest time before `than`, for a job whose planned use was given back; None: not before

@@ -139,7 +139,7 @@ def check_definition(t: SchedulerState, definition: ScheduleDefinition, now: Ins
     if table.ends_at is not None and table.ends_at <= now:
         raise Invalid("that is in the past: it would never run", "ends_at")
     if recurrence.next_after(now) is None:
-        raise Invalid("nothing of it is due between starts_at and ends_at", "ends_at")
+        raise Invalid("no instant is due between starts_at and ends_at", "ends_at")
     return recurrence
 
 
@@ -155,13 +155,13 @@ def _check_job(definition: ScheduleDefinition) -> None:
     unknown = unknown_schedule_placeholders(definition.job)
     if unknown:
         known = ", ".join("{{" + name + "}}" for name in SCHEDULE_PLACEHOLDERS)
-        raise Invalid(f"nothing would fill {{{{{unknown[0]}}}}}; there are {known}", "job")
+        raise Invalid(f"there is no placeholder {{{{{unknown[0]}}}}}; there are {known}", "job")
     if (
         definition.overlap in (Overlap.QUEUE, Overlap.REPLACE)
         and definition.job.concurrency is not None
     ):
         raise Invalid(
-            f"overlap {definition.overlap} lines runs up by a key of its own: leave the job's out",
+            f"overlap {definition.overlap} uses a concurrency key of its own: leave out the job's",
             "job.concurrency",
         )
 
@@ -170,7 +170,7 @@ def update(t: SchedulerState, event: UpdateSchedule, now: Instant) -> ScheduleAn
     """Changes the definition; instants up to now stay decided as they are."""
     entry = t.schedule_index.entry(event.schedule_id)
     if entry.schedule.revision != event.revision:
-        raise StalePreload(f"schedule {event.schedule_id} was changed meanwhile")
+        raise StalePreload(f"schedule {event.schedule_id} was changed since it was read")
     _check_change(t, entry, event.definition, now)
     return ScheduleAnswer(_change(t, entry, event.definition, event.paused, now).schedule)
 
@@ -184,7 +184,10 @@ def _check_change(
         _check_job(definition)
     existing = t.schedule_index.by_name(definition.job.terms.tenant, definition.name)
     if existing is not None and existing is not entry:
-        raise Conflict(f"there is a schedule {definition.name!r} already: {existing.schedule.id}")
+        raise Conflict(
+            f"there is a schedule {definition.name!r} already ({existing.schedule.id}):"
+            " take another name"
+        )
 
 
 def _change(
@@ -244,7 +247,7 @@ def trigger(t: SchedulerState, event: TriggerSchedule, now: Instant) -> Triggere
     schedule = entry.schedule
     if entry.recurrence is None:
         raise Conflict(
-            f"this server does not know the zone {schedule.definition.timetable.timezone}"
+            f"this server does not know time zone {schedule.definition.timetable.timezone}"
         )
     refused = apply_overlap_policy(t, schedule.id, schedule.definition, now)
     if refused is not None:
@@ -302,14 +305,16 @@ def schedule_backfill(t: SchedulerState, event: BackfillSchedule, now: Instant) 
 def _check_schedule_backfill(
     t: SchedulerState, entry: ScheduleEntry, event: BackfillSchedule, now: Instant
 ) -> None:
-    assert event.preloaded is not None, "a backfill brings what the ledger said"
+    assert event.preloaded is not None, "a backfill must bring the occurrences that were read"
     read_at = event.preloaded.at
     if t.recently_finished.is_stale(read_at, now):
-        raise StalePreload("too long since the ledger was read")
+        raise StalePreload("the occurrences were read too long ago")
     if t.schedule_index.schedule_backfills.get(event.schedule_id, -1) >= read_at:
-        raise StalePreload("another backfill has changed the ledger since it was read")
+        raise StalePreload("another backfill has changed the occurrences since they were read")
     if entry.recurrence is None:
-        raise Conflict(f"no server knows the zone {entry.schedule.definition.timetable.timezone}")
+        raise Conflict(
+            f"this server does not know time zone {entry.schedule.definition.timetable.timezone}"
+        )
     if len(event.instants) > BACKFILL_JOBS_MAX:
         raise Invalid(f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range", "to")
     if event.instants and max(event.instants) > entry.schedule.state.watermark:
@@ -384,7 +389,9 @@ def _check_deployed(
             return
         if existing.schedule.definition.owner != owner:
             whose = existing.schedule.definition.owner or "a person"
-            raise Conflict(f"the schedule {new.definition.name!r} is of {whose}: take another name")
+            raise Conflict(
+                f"the schedule {new.definition.name!r} belongs to {whose}: take another name"
+            )
         _check_change(t, existing, new.definition, now)
     except Invalid as refusal:
         raise Invalid(refusal.detail, f"schedules[{index}].{refusal.field}") from None

@@ -190,7 +190,7 @@ def check_timetable(table: Timetable) -> None:
     if starts is not None and ends is not None and ends < starts:
         raise Invalid("ends_at must not be before starts_at", "ends_at")
     if table.calendars and not table.cron and table.on_holiday is OnHoliday.SHIFT:
-        raise Invalid("only a cron expression has days to shift; use skip", "on_holiday")
+        raise Invalid("on_holiday shift needs a cron expression; use skip", "on_holiday")
 
 
 def _check_interval(table: Timetable) -> None:
@@ -243,7 +243,7 @@ def _note(recurrence: Recurrence, before: Instant, at: Instant) -> str:
     if around and around[0].after < around[0].before:
         change = around[0]
         if second >= change.at - (change.before - change.after):
-            return "clock moves back: this local time comes twice, and this is the first"
+            return "clock moves back: this local time occurs twice, and this is the first"
     return ""
 
 
@@ -253,7 +253,7 @@ def _note_of_change(change: OffsetChange, second: int) -> str:
     if change.after > change.before:
         if second == change.at:
             return f"clock moved forward {by}: local times just before this do not exist"
-        return f"clock moved forward {by} since the one before"
+        return f"clock moved forward {by} since the instant before"
     if second < change.at + moved:
-        return f"clock moved back {by}: this local time comes twice, and this is the second"
-    return f"clock moved back {by} since the one before"
+        return f"clock moved back {by}: this local time occurs twice, and this is the second"
+    return f"clock moved back {by} since the instant before"

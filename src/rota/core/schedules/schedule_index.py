@@ -125,7 +125,7 @@ class ScheduleIndex:
     def set_state(self, entry: ScheduleEntry, state: ScheduleState) -> None:
         """Sets how far the schedule has come, and writes that."""
         before = entry.schedule
-        assert state.watermark >= before.state.watermark, "a watermark went back"
+        assert state.watermark >= before.state.watermark, "a watermark never goes back"
         if state.watermark > before.state.watermark:
             state = self._with_offset(before.definition, state)
         entry.schedule = replace(before, state=state)

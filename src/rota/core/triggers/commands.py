@@ -82,7 +82,7 @@ def check_rule(rule: TriggerDefinition) -> None:
     read_filter(rule.filter)
     check_event_placeholders(rule.job)
     if rule.job.dependencies:
-        raise Invalid("a trigger's job depends on the event alone", "job.dependencies")
+        raise Invalid("a trigger's job cannot depend on other jobs", "job.dependencies")
     buffering = rule.buffering
     if buffering is None:
         return
@@ -96,7 +96,7 @@ def update(t: SchedulerState, event: UpdateTrigger, now: Instant) -> TriggerAnsw
     """Changes the definition; buffered events follow it too."""
     entry = t.trigger_index.entry(event.trigger_id)
     if entry.trigger.revision != event.revision:
-        raise StalePreload(f"trigger {event.trigger_id} was changed meanwhile")
+        raise StalePreload(f"trigger {event.trigger_id} was changed since it was read")
     _check_change(t, entry, event.definition)
     return TriggerAnswer(_change(t, entry, event.definition, event.paused, now).trigger)
 
@@ -105,7 +105,9 @@ def _check_change(t: SchedulerState, entry: TriggerEntry, rule: TriggerDefinitio
     check_rule(rule)
     existing = t.trigger_index.by_name(*_name(rule))
     if existing is not None and existing is not entry:
-        raise Conflict(f"there is a trigger {rule.name!r} already: {existing.trigger.id}")
+        raise Conflict(
+            f"there is a trigger {rule.name!r} already ({existing.trigger.id}): take another name"
+        )
 
 
 def _change(
@@ -166,7 +168,9 @@ def _check_deployed(t: SchedulerState, owner: str, new: NewTrigger, index: int) 
             return
         if existing.trigger.definition.owner != owner:
             whose = existing.trigger.definition.owner or "a person"
-            raise Conflict(f"the trigger {new.definition.name!r} is of {whose}: take another name")
+            raise Conflict(
+                f"the trigger {new.definition.name!r} belongs to {whose}: take another name"
+            )
         _check_change(t, existing, new.definition)
     except Invalid as refusal:
         raise Invalid(refusal.detail, f"triggers[{index}].{refusal.field}") from None

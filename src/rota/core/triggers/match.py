@@ -57,9 +57,9 @@ FIRES = MatchResult(EventDecision.FIRED)
 
 def accept_events(t: SchedulerState, event: ReceiveEvents, now: Instant) -> EventsAccepted:
     """Accepts events from outside; each has its effect once, however often it is sent."""
-    assert event.preloaded is not None, "events come with what the tables know of them"
+    assert event.preloaded is not None, "events must come with the accepted events that were read"
     if t.recently_finished.is_stale(event.preloaded.at, now):
-        raise StalePreload("too long since the events were looked up")
+        raise StalePreload("the accepted events were read too long ago")
     recalled = {accepted.key: accepted for accepted in event.preloaded.accepted_events}
     taken: list[AcceptedEvent] = []
     repeated: list[bool] = []
@@ -188,7 +188,7 @@ def evaluate(entry: TriggerEntry, event: tuple[Event, dict[str, Any]], now: Inst
         if not passes(entry.filter, value):
             return MatchResult(EventDecision.FILTERED)
     except StepLimitError as error:
-        return MatchResult(EventDecision.FAILED, f"the filter was given up: {error}")
+        return MatchResult(EventDecision.FAILED, f"the filter was stopped: {error}")
     if received.depth >= CHAIN_DEPTH_MAX:
         return MatchResult(
             EventDecision.TOO_DEEP, f"{received.depth} triggers have led to this event"
@@ -219,7 +219,7 @@ def _limited(entry: TriggerEntry) -> MatchResult:
     rate = entry.trigger.definition.rate
     assert rate is not None
     return MatchResult(
-        EventDecision.LIMITED, f"{rate.count} jobs in {rate.per_ms / 1000:g} s were made"
+        EventDecision.LIMITED, f"its rate limit is {rate.count} jobs in {rate.per_ms / 1000:g} s"
     )
 
 
@@ -239,7 +239,7 @@ def _fire(
     spec = spec_for(entry, events, now)
     for name, text in (("task", spec.task), ("payload", spec.payload)):
         if len(text) > TRIGGERED_BYTES_MAX:
-            detail = f"with the event in it the {name} is larger than {TRIGGERED_BYTES_MAX} bytes"
+            detail = f"filled with the event, the {name} is larger than {TRIGGERED_BYTES_MAX} bytes"
             return MatchResult(EventDecision.FAILED, detail)
     try:
         job = submit_independent(t, NewJob(id=triggered_id(decision_id, now), spec=spec), now)
@@ -294,11 +294,12 @@ def _buffer(
     limits = t.limits
     if open_window is None and len(entry.windows) >= limits.windows_max:
         return MatchResult(
-            EventDecision.FAILED, f"{limits.windows_max} of its windows are open already"
+            EventDecision.FAILED, f"{limits.windows_max} of its windows are open, the maximum"
         )
     if t.trigger_index.buffered_bytes > limits.buffered_bytes_max:
         return MatchResult(
-            EventDecision.FAILED, f"events of {limits.buffered_bytes_max} bytes wait already"
+            EventDecision.FAILED,
+            f"{limits.buffered_bytes_max} bytes of events are buffered, the maximum",
         )
     opened_at = now if open_window is None else open_window.opened_at
     buffered = BufferedEvent(decision_id, entry.trigger.id, key, received, now, opened_at)

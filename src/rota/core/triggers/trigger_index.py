@@ -159,7 +159,7 @@ class TriggerIndex:
 
     def drop(self, entry: TriggerEntry) -> None:
         """Removes a trigger, which must have no open windows."""
-        assert not entry.windows, "a trigger went and left events behind"
+        assert not entry.windows, "a removed trigger has no open windows"
         self._unlist(entry.trigger)
         del self.entries[entry.trigger.id]
         self.changeset.triggers[entry.trigger.id] = None
