@@ -126,7 +126,7 @@ class ExpressionToken(msgspec.Struct, frozen=True):
 
     kind: str
     text: str
-    place: int
+    position: int
 
 
 def parse_filter(text: str) -> AnyNode:
@@ -155,25 +155,25 @@ def parse_path(text: str) -> Path:
 
 
 def _tokens(text: str) -> list[ExpressionToken]:
-    found, place = [], 0
+    found, position = [], 0
     end = len(text.rstrip())
-    while place < end:
-        match = _TOKEN.match(text, place)
+    while position < end:
+        match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
-            rest = text[place:].lstrip()
+            rest = text[position:].lstrip()
             raise _syntax_error(f"cannot read {rest[:20]!r}", len(text) - len(rest) + 1)
         found.append(
             ExpressionToken(
                 match.lastgroup, match[match.lastgroup], match.start(match.lastgroup) + 1
             )
         )
-        place = match.end()
+        position = match.end()
     found.append(ExpressionToken("end", "", end + 1))
     return found
 
 
-def _syntax_error(what: str, place: int) -> Invalid:
-    return Invalid(f"{what}, at character {place}", "filter")
+def _syntax_error(what: str, position: int) -> Invalid:
+    return Invalid(f"{what}, at character {position}", "filter")
 
 
 class _Parser:
@@ -199,7 +199,9 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if not self._is(text):
-            raise _syntax_error(f"expected {text!r} and found {self._shown()}", self._token.place)
+            raise _syntax_error(
+                f"expected {text!r} and found {self._shown()}", self._token.position
+            )
         self._next += 1
 
     def _shown(self) -> str:
@@ -207,7 +209,7 @@ class _Parser:
 
     def expect_end(self) -> None:
         if self._token.kind != "end":
-            raise _syntax_error(f"{self._shown()} is not expected here", self._token.place)
+            raise _syntax_error(f"{self._shown()} is not expected here", self._token.position)
 
     def _count(self) -> None:
         self._nodes += 1
@@ -233,13 +235,13 @@ class _Parser:
         return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
     def _factor(self) -> AnyNode:
-        turned = False
+        negated = False
         while self._is("not"):
             self._count()
             self._next += 1
-            turned = not turned
+            negated = not negated
         inner = self._comparison()
-        return Not(inner) if turned else inner
+        return Not(inner) if negated else inner
 
     def _comparison(self) -> AnyNode:
         left = self.value()
@@ -275,13 +277,13 @@ class _Parser:
         if token.kind == "name":
             return self._named(token)
         self._next -= 1
-        raise _syntax_error(f"expected a value and found {self._shown()}", token.place)
+        raise _syntax_error(f"expected a value and found {self._shown()}", token.position)
 
     def _named(self, token: ExpressionToken) -> AnyNode:
         if token.text in CONSTANTS:
             return Literal(CONSTANTS[token.text])
         if token.text in KEYWORDS:
-            raise _syntax_error(f"expected a value and found {token.text!r}", token.place)
+            raise _syntax_error(f"expected a value and found {token.text!r}", token.position)
         if self._is("("):
             return self._call(token)
         return self._path(token)
@@ -290,17 +292,17 @@ class _Parser:
         if token.text not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
             raise _syntax_error(
-                f"there is no function {token.text!r}; there are {known}", token.place
+                f"there is no function {token.text!r}; there are {known}", token.position
             )
         self._next += 1
         args = self._values(")")
         if len(args) != FUNCTIONS[token.text]:
             wanted = FUNCTIONS[token.text]
             raise _syntax_error(
-                f"{token.text}() takes {wanted} arguments and got {len(args)}", token.place
+                f"{token.text}() takes {wanted} arguments and got {len(args)}", token.position
             )
         if token.text == "has" and not isinstance(args[0], Path):
-            raise _syntax_error("has() takes a path such as data.size", token.place)
+            raise _syntax_error("has() takes a path such as data.size", token.position)
         return FunctionCall(token.text, args)
 
     def _values(self, end: str) -> tuple[AnyNode, ...]:
@@ -329,7 +331,7 @@ class _Parser:
         token = self._take()
         if sign == ".":
             if token.kind != "name":
-                raise _syntax_error("expected a name after the point", token.place)
+                raise _syntax_error("expected a name after the point", token.position)
             return token.text
         step: str | int
         if token.kind == "number" and token.text.isdigit():
@@ -337,7 +339,7 @@ class _Parser:
         elif token.kind == "text":
             step = _unquoted(token)
         else:
-            raise _syntax_error("expected a number or a name in quotes", token.place)
+            raise _syntax_error("expected a number or a name in quotes", token.position)
         self._expect("]")
         return step
 
@@ -348,7 +350,7 @@ def _unquoted(token: ExpressionToken) -> str:
     try:
         return msgspec.json.decode(token.text, type=str)
     except msgspec.DecodeError:
-        raise _syntax_error(f"cannot read the text {token.text[:40]}", token.place) from None
+        raise _syntax_error(f"cannot read the text {token.text[:40]}", token.position) from None
 
 
 MISSING: Any = msgspec.UNSET
@@ -380,23 +382,25 @@ def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[A
     """Comparisons that an object filter stands for."""
     parts: list[AnyNode] = []
     for name, value in wanted.items():
-        place = (*at, *name.split("."))
-        if len(place) > FILTER_NODES_MAX:
+        position = (*at, *name.split("."))
+        if len(position) > FILTER_NODES_MAX:
             raise Invalid("nested too deeply", "filter")
         if isinstance(value, dict):
-            parts += _equal_parts(value, place)
+            parts += _equal_parts(value, position)
         elif isinstance(value, list):
             if any(isinstance(one, dict | list) for one in value):
                 raise Invalid(f"{name}: a list may hold only plain values", "filter")
-            parts.append(Compare("in", Named(place), ListOf(tuple(Literal(one) for one in value))))
+            parts.append(
+                Compare("in", Named(position), ListOf(tuple(Literal(one) for one in value)))
+            )
         else:
-            parts.append(Compare("==", Named(place), Literal(value)))
+            parts.append(Compare("==", Named(position), Literal(value)))
     return parts
 
 
 def passes(tree: AnyNode | None, event: Mapping[str, Any]) -> bool:
     """Whether the event passes; raises StepLimitError."""
-    return tree is None or _truth(_Evaluation(event).value(tree))
+    return tree is None or _is_true(_Evaluation(event).value(tree))
 
 
 def look_up(path: Path, event: Mapping[str, Any]) -> Any:
@@ -418,7 +422,7 @@ def _look_up_name(name: Named, event: Mapping[str, Any]) -> Any:
     return look_up(Path(name.steps), event) if found is MISSING else found
 
 
-def _truth(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     """Only `true` is true: a path alone asks whether it is set to true, not whether it exists."""
     return value is True
 
@@ -451,11 +455,11 @@ class _Evaluation:
             case Compare():
                 return self._compare(node.sign, self.value(node.left), self.value(node.right))
             case Not():
-                return not _truth(self.value(node.inner))
+                return not _is_true(self.value(node.inner))
             case AllOf():
-                return all(_truth(self.value(part)) for part in node.parts)
+                return all(_is_true(self.value(part)) for part in node.parts)
             case AnyOf():
-                return any(_truth(self.value(part)) for part in node.parts)
+                return any(_is_true(self.value(part)) for part in node.parts)
             case FunctionCall():
                 return self._call(node)
             case _:
@@ -541,10 +545,10 @@ def matches(pattern: str, text: str) -> bool:
     if not text.startswith(first):
         return False
     *middle, last = rest
-    place, end = len(first), len(text) - len(last)
+    position, end = len(first), len(text) - len(last)
     for piece in middle:
-        found = text.find(piece, place, max(place, end))
+        found = text.find(piece, position, max(position, end))
         if found < 0:
             return False
-        place = found + len(piece)
-    return place <= end and text.endswith(last)
+        position = found + len(piece)
+    return position <= end and text.endswith(last)

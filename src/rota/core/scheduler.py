@@ -515,7 +515,7 @@ class Scheduler:
 
     def check_submit(self, event: Submit, now: Instant) -> None:
         """Raises the refusal that these jobs would meet."""
-        check_submit(self._t, event, JobLookup(self._t, event.preloaded, now, is_still=True))
+        check_submit(self._t, event, JobLookup(self._t, event.preloaded, now, read_only=True))
 
 
 def _refuse_other_ids(event: Idempotent, first: AnyReceipt) -> None:

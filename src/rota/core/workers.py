@@ -189,13 +189,18 @@ def poll(t: SchedulerState, event: Poll, now: Instant) -> PollOpened:
     if worker.undelivered or event.executions is not None:
         _redeliver(t, worker, event.executions, now)
     reports = event.completed and not (event.patient and event.max_orders)
-    if lost or reports or event.until <= now or (worker.stops and _has_untold_stops(t, worker)):
+    if (
+        lost
+        or reports
+        or event.until <= now
+        or (worker.stops and _has_undelivered_stops(t, worker))
+    ):
         t.answer_now[event.worker_id] = None
     t.fleet.offer(worker)
     return PollOpened(event.poll_id)
 
 
-def _has_untold_stops(t: SchedulerState, worker: WorkerEntry) -> bool:
+def _has_undelivered_stops(t: SchedulerState, worker: WorkerEntry) -> bool:
     return any(not t.executions[execution_id].stop_delivered for execution_id in worker.stops)
 
 
@@ -231,11 +236,11 @@ def _redeliver(
     """Delivers orders again that the worker should have and, by its own report, has not."""
     missing = list(worker.undelivered)
     if named is not None:
-        has = {report.execution_id: None for report in named}
+        named_ids = {report.execution_id: None for report in named}
         missing.extend(
             execution_id
             for execution_id in worker.held
-            if execution_id not in has and execution_id not in worker.undelivered
+            if execution_id not in named_ids and execution_id not in worker.undelivered
         )
     for execution_id in missing:
         entry = t.executions[execution_id]
@@ -256,8 +261,8 @@ def _may_deliver(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> bool
         registered_at = t.fleet.workers[execution.worker_id].worker.registered_at
         if entry.delivered and execution.claimed_at <= registered_at:
             return False
-    patience = REDELIVER_LEASES * t.timing.lease_ttl_ms
-    return execution.stop is None and now < entry.since + patience
+    redelivery_ms = REDELIVER_LEASES * t.timing.lease_ttl_ms
+    return execution.stop is None and now < entry.since + redelivery_ms
 
 
 def cancel_poll(t: SchedulerState, event: ClosePoll) -> None:

@@ -23,7 +23,7 @@ from rota.core.ready_queue.ready_queue import is_spill_marker
 from rota.core.reservations.reserve import NEVER, Candidate, Reservations
 from rota.core.state import SchedulerState
 
-OPEN_LOOKED_AT = 64
+OPEN_CHECKED_MAX = 64
 """Up to so many open workers, each is checked once; with more, only those with reservations."""
 PASSED_MIN = 8
 """A walk that passes fewer classes than this costs more than it saves."""
@@ -34,57 +34,59 @@ ACCOUNTS_TRIED = 32
 class BackfillTime:
     """Time limits for backfill: how long a job of each class may run beside the reservations."""
 
-    __slots__ = ("_fleet", "_kept", "_known", "_reservations", "free", "longest")
+    __slots__ = ("_fits_unreserved", "_fleet", "_reservations", "_time_limits", "free", "longest")
 
     def __init__(
         self, fleet: Fleet, reservations: Mapping[WorkerId, Reservation], now: Instant
     ) -> None:
         self._fleet = fleet
         self._reservations = reservations
-        self._kept: list[tuple[int, Millis]] = []
+        self._time_limits: list[tuple[int, Millis]] = []
         """(bits of classes, how long they may run) for each reserved worker."""
-        self._known: dict[int, bool] | None = None
+        self._fits_unreserved: dict[int, bool] | None = None
         self.free = 0
         self.longest: Millis = -1
-        if len(fleet.open) <= OPEN_LOOKED_AT:
+        if len(fleet.open) <= OPEN_CHECKED_MAX:
             for worker in fleet.open.values():
-                self._look_at(worker, now)
+                self._add_worker(worker, now)
             return
-        self._known, self.longest = {}, NEVER
+        self._fits_unreserved, self.longest = {}, NEVER
         for worker_id in reservations:
             if worker_id in fleet.open:
-                self._look_at(fleet.open[worker_id], now)
+                self._add_worker(fleet.open[worker_id], now)
 
-    def _look_at(self, worker: WorkerEntry, now: Instant) -> None:
+    def _add_worker(self, worker: WorkerEntry, now: Instant) -> None:
         fleet, reservation = self._fleet, self._reservations.get(worker.worker.id)
         fitting = fleet.fitting(worker)
         if reservation is None:
             self.free |= fitting
         else:
             self.free |= fitting & fleet.fitting_into(worker.machine, reservation.left)
-            self._kept.append((fitting, reservation.at - now))
+            self._time_limits.append((fitting, reservation.at - now))
             self.longest = max(self.longest, reservation.at - now)
 
     def time_for(self, job_class: JobClass) -> Millis:
         """How long a job of the class may run where it fits; -1: it fits nowhere."""
         bit = job_class.bit
-        if self.free & bit or (self._known is not None and self._fits_elsewhere(job_class)):
+        if self.free & bit or (
+            self._fits_unreserved is not None and self._fits_elsewhere(job_class)
+        ):
             return NEVER
         longest: Millis = -1
-        for fitting, time in self._kept:
+        for fitting, time in self._time_limits:
             if fitting & bit and time > longest:
                 longest = time
         return longest
 
     def _fits_elsewhere(self, job_class: JobClass) -> bool:
         """Whether it fits on an open worker without a reservation."""
-        assert self._known is not None
-        if job_class.index not in self._known:
-            found = self._fleet.choose(job_class, self._is_nobodys)
-            self._known[job_class.index] = found is not None
-        return self._known[job_class.index]
+        assert self._fits_unreserved is not None
+        if job_class.index not in self._fits_unreserved:
+            found = self._fleet.choose(job_class, self._is_unreserved)
+            self._fits_unreserved[job_class.index] = found is not None
+        return self._fits_unreserved[job_class.index]
 
-    def _is_nobodys(self, worker: WorkerEntry) -> bool:
+    def _is_unreserved(self, worker: WorkerEntry) -> bool:
         return worker.worker.id not in self._reservations
 
 
@@ -106,7 +108,7 @@ class BackfillScan:
         self._is_greedy = backfill is BackfillKind.GREEDY
         self._may_wait = backfill is BackfillKind.EASY and len(t.fleet.workers) > RESERVE_LOOK
         """Whether first jobs wait for a while before capacity is reserved for them."""
-        self._walks = t.limits.walks_per_pass if self._may_wait else 0
+        self._walks_left = t.limits.walks_per_pass if self._may_wait else 0
         """Walks that are still worth their cost; 0 after one that broke off early."""
 
     def next(self) -> Candidate | None:
@@ -137,7 +139,7 @@ class BackfillScan:
                 candidates &= placeable
                 class_queue = first(candidates, head)
             if class_queue is None:
-                return self._behind(placeable)
+                return self._backfill_candidate(placeable)
             found = self._try_head(class_queue, placeable, candidates)
             if found is not None:
                 return found
@@ -168,7 +170,7 @@ class BackfillScan:
         if placeable & job_class.bit:
             job = t.jobs.get(head[2])  # none: a spill marker
             admits, has_preference = None, job_class.has_preference
-            if self.reservations.nearby & job_class.bit:
+            if self.reservations.affected_classes & job_class.bit:
                 admits = self._admits(job_class, 0 if job is None else job.estimate)
             worker = (
                 pick_worker(t, class_queue, self._now, admits)
@@ -214,9 +216,9 @@ class BackfillScan:
         (docs/performance.md, "Classes that cannot start are passed over in one walk").
         """
         t = self._t
-        if t.fleet.free_index.by_id or not self._walks:
+        if t.fleet.free_index.by_id or not self._walks_left:
             return
-        if self.reservations.nearby or self.reservations.by_worker:
+        if self.reservations.affected_classes or self.reservations.by_worker:
             return
         placeable = (
             t.fleet.placeable_classes()
@@ -243,7 +245,7 @@ class BackfillScan:
                 passed |= class_queue.bit
         # A walk that keeps breaking off repeats all that came before: then trying each head is
         # cheaper.
-        self._walks = self._walks - 1 if passed.bit_count() >= PASSED_MIN else 0
+        self._walks_left = self._walks_left - 1 if passed.bit_count() >= PASSED_MIN else 0
         self.unplaceable |= passed
         self._left_out |= passed
         t.fleet.mark_unplaceable(passed)
@@ -279,7 +281,7 @@ class BackfillScan:
 
     # Jobs behind the reservations
 
-    def _behind(self, placeable: int) -> Candidate | None:
+    def _backfill_candidate(self, placeable: int) -> Candidate | None:
         """The best job that may start before a reserved one, of the first account that has one."""
         t, mask, limits = self._t, placeable & self.behind_reservations, self._time_left()
         for accounts in islice(t.ready_queue.order.in_turn(mask), ACCOUNTS_TRIED):
@@ -291,7 +293,7 @@ class BackfillScan:
                 if worker is not None:
                     return Candidate(job, worker)
                 self.unplaceable |= class_queue.bit  # it waits for another worker that it prefers
-                return self._behind(placeable & ~class_queue.bit)
+                return self._backfill_candidate(placeable & ~class_queue.bit)
         self.unplaceable |= (
             mask  # free capacity and time only shrink, so no later call finds one either
         )

@@ -120,7 +120,7 @@ def _prefetch(t: SchedulerState, now: Instant) -> None:
     prefetch = Prefetcher(t, now)
     while not _is_full(t) and (choice := prefetch.next()) is not None:
         entry = claim(t, choice.job, choice.worker, now, choice.slot.last)
-        prefetch.note_given(choice, entry)
+        prefetch.note_prefetched(choice, entry)
         add_order(t, choice.worker, entry)
 
 

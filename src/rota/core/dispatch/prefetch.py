@@ -73,7 +73,7 @@ class Prefetcher:
                 return PrefetchChoice(job, worker, slot)
         return None
 
-    def note_given(self, choice: PrefetchChoice, entry: ExecutionEntry) -> None:
+    def note_prefetched(self, choice: PrefetchChoice, entry: ExecutionEntry) -> None:
         """Adds the prefetched execution as the last at its place."""
         terms, slot = choice.job.spec.terms, choice.slot
         length = self._length(terms)

@@ -151,9 +151,9 @@ def fluid_start(
         entitled = entitlement(t, tenant)
     if not side_by_side:
         return None
-    pace = max(1.0, side_by_side * entitled)
+    rate = max(1.0, side_by_side * entitled)
     # Running jobs are taken to be half done on average.
-    return now + int((position.ahead + 0.5) * t.runtime_estimates.estimate(terms) / pace)
+    return now + int((position.ahead + 0.5) * t.runtime_estimates.estimate(terms) / rate)
 
 
 def _slots(t: SchedulerState, queue: str, needs: Needs) -> int:

@@ -93,7 +93,7 @@ def _with_resources(job: JobEntry, resources: Resources) -> tuple[AnyInput, ...]
     return _with_spec(job, replace(job.spec, terms=replace(job.spec.terms, needs=needs)))
 
 
-def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
+def _completions(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
     return tuple(
         Complete(
             completion=Completion(
@@ -109,13 +109,15 @@ def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInp
 # Times, dependencies and limits
 
 
-def _time(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _start_now(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     change = _with_spec(job, replace(job.spec, run_at=now))
     text = "if its start time were now"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _upstream(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _without_dependencies(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     jobs = [one["job_id"] for one in cause.figures["jobs"]]
     count = cause.figures["waiting_for"]
     who = f"job {jobs[0]}" if count == 1 else f"these {count} jobs"
@@ -123,13 +125,17 @@ def _upstream(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> I
     yield Remedy(cause.code, f"if {who} ended as required", {"jobs": jobs}, change)
 
 
-def _resume(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _resumed_queue(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, paused=False),)
     yield Remedy(cause.code, f"if queue {name} were resumed", {"queue": name}, change)
 
 
-def _more_at_once(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _higher_queue_limit(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     queue = t.queues[job.spec.terms.queue]
     name, most = queue.queue.name, cause.figures["max_workers"] + 1
     first = islice(queue.runs, EXPLAINED_MAX)
@@ -140,24 +146,26 @@ def _more_at_once(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) 
     yield Remedy(cause.code, f"{text} or if it might run {most} at once", figures, change)
 
 
-def _token(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _without_rate_limit(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, cleared=("rate_limit",)),)
     text = f"if queue {name} had no rate limit, or when it allows the next start"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _key_holder(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _freed_key(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     holders, key = cause.figures["holders"], cause.figures["key"]
     one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
     execution = t.jobs[holders[0]].life.execution_id
     change: tuple[AnyInput, ...] = (Cancel(job_id=holders[0]),)
     if execution in t.executions:  # it may wait for a retry
-        change = _ended(t, [execution])
+        change = _completions(t, [execution])
     yield Remedy(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
 
 
-def _quota(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _higher_quota(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     figures = cause.figures
     tenant = t.tenants.entries[figures["tenant"]]
     needed = figures["running"] + 1 if "running" in figures else figures["used"] + figures["asked"]
@@ -171,14 +179,16 @@ def _quota(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iter
     yield Remedy(cause.code, text, {"quota": needed, "jobs": jobs}, change)
 
 
-def _cell_cap(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _higher_cell_limit(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     most = cause.figures["max_running"] + 1
     change = (SetPolicy(policy=replace(t.policy, max_running=most)),)
     text = f"if the cell might run {most} at once, or one ended"
     yield Remedy(cause.code, text, {"max_running": most}, change)
 
 
-def _worker(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _new_worker(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     terms = job.spec.terms
     new = _worker_for(terms.needs)
     asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
@@ -201,7 +211,9 @@ def _worker_for(needs: Needs) -> Register:
     )
 
 
-def _come_back(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _returned_worker(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     terms = job.spec.terms
     able = [
         one.worker
@@ -245,13 +257,13 @@ def _smaller_request(
             "at_most": plain_amount(shortfall.kind, shortfall.there),
             "worker_id": worker.worker.id,
         }
-        less = _less(terms.needs.resources, shortfall.kind, shortfall.asked - shortfall.there)
+        less = _reduced(terms.needs.resources, shortfall.kind, shortfall.asked - shortfall.there)
         yield Remedy(cause.code, text, figures, _with_resources(job, less))
     alternative = affinity_alternative(t, job)
     if alternative is not None:
         text, other = alternative
         yield Remedy(cause.code, text, {"worker_id": other[0]}, _with_affinity(job, other[1]))
-    yield from _worker(t, job, cause, now)
+    yield from _new_worker(t, job, cause, now)
 
 
 def _with_affinity(job: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
@@ -259,7 +271,9 @@ def _with_affinity(job: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
     return _with_spec(job, replace(job.spec, terms=replace(job.spec.terms, needs=needs)))
 
 
-def _anywhere(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _without_preference(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     affinity, worker_id = job.spec.terms.needs.affinity, cause.figures["instead"]
     text = f"if it did not wait for a preferred worker: worker {worker_id} has enough free"
     figures = {"worker_id": worker_id, "until": cause.figures["at"]}
@@ -267,7 +281,7 @@ def _anywhere(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> I
     yield Remedy(cause.code, text, figures, _with_affinity(job, without_wait))
 
 
-def _less(resources: Resources, kind: str, by: int) -> Resources:
+def _reduced(resources: Resources, kind: str, by: int) -> Resources:
     fixed = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory", "storage": "storage"}
     if kind in fixed:
         return replace(resources, **{fixed[kind]: getattr(resources, fixed[kind]) - by})
@@ -297,7 +311,7 @@ def _free_capacity(
             "less": plain_amount(shortfall.kind, short),
             "worker_id": worker.worker.id,
         }
-        change = _with_resources(job, _less(needs, shortfall.kind, short))
+        change = _with_resources(job, _reduced(needs, shortfall.kind, short))
         yield Remedy(cause.code, f"{text} {worker.worker.id}", figures, change)
     soonest = min(
         ((earliest_fit(one, needs, now)[0], one) for one in able),
@@ -305,7 +319,7 @@ def _free_capacity(
         default=None,
     )
     if soonest is not None:
-        yield _ends(t, cause.code, *soonest)
+        yield _after_ends(t, cause.code, *soonest)
 
 
 def _nearest_fit(
@@ -322,19 +336,21 @@ def _nearest_fit(
     return None if best is None else best[1:]
 
 
-def _ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Remedy:
+def _after_ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Remedy:
     ending = [one for end, one in worker.ends if end <= at]
     jobs = [t.executions[one].execution.job_id for one in ending]
     who = f"job {jobs[0]} ends" if len(jobs) == 1 else f"{len(jobs)} jobs end"
     text = f"when {who} on worker {worker.worker.id}, enough will be free"
     figures = {"worker_id": worker.worker.id, "jobs": jobs[:EXPLAINED_MAX], "at": at}
-    return Remedy(code, text, figures, _ended(t, ending))
+    return Remedy(code, text, figures, _completions(t, ending))
 
 
 # Order
 
 
-def _shorter(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _shorter_estimate(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     time = max(0, cause.figures["until"] - now)
     if time:
         text = f"if it were expected to run no longer than {duration_text(time)} (the estimate is"
@@ -347,7 +363,9 @@ def _shorter(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> It
         )
 
 
-def _sooner(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _higher_priority(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     class_queue = t.ready_queue.queue_of_job(job)
     head = None if class_queue is None else t.jobs.get(t.ready_queue.head(class_queue)[2])
     if head is not None and head.id != job.id:
@@ -358,7 +376,9 @@ def _sooner(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Ite
         yield Remedy(cause.code, text, {"priority": priority, "first": head.id}, change)
 
 
-def _heavier(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _larger_weight(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     name = job.spec.terms.tenant
     weight = t.tenants.weight_of(name)
     text = f"if tenant {name} had a larger weight than {weight:g}"
@@ -366,24 +386,24 @@ def _heavier(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> It
 
 
 _FINDERS: Mapping[str, FindRemedies] = {
-    "run_at": _time,
-    "retry": _time,
-    "dependencies": _upstream,
-    "queue_paused": _resume,
-    "queue_full": _more_at_once,
-    "rate_limit": _token,
-    "concurrency": _key_holder,
-    "quota_running": _quota,
-    "quota_cpu": _quota,
-    "quota_memory": _quota,
-    "cell_full": _cell_cap,
-    "no_workers": _worker,
-    "no_function": _worker,
-    "workers_away": _come_back,
+    "run_at": _start_now,
+    "retry": _start_now,
+    "dependencies": _without_dependencies,
+    "queue_paused": _resumed_queue,
+    "queue_full": _higher_queue_limit,
+    "rate_limit": _without_rate_limit,
+    "concurrency": _freed_key,
+    "quota_running": _higher_quota,
+    "quota_cpu": _higher_quota,
+    "quota_memory": _higher_quota,
+    "cell_full": _higher_cell_limit,
+    "no_workers": _new_worker,
+    "no_function": _new_worker,
+    "workers_away": _returned_worker,
     "impossible": _smaller_request,
     "resources_busy": _free_capacity,
-    "affinity": _anywhere,
-    "reserved": _shorter,
-    "order": _sooner,
-    "fair_share": _heavier,
+    "affinity": _without_preference,
+    "reserved": _shorter_estimate,
+    "order": _higher_priority,
+    "fair_share": _larger_weight,
 }

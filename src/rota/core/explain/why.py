@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rota.core.entries import NO_CLASS, JobEntry, WorkerEntry
 from rota.core.explain.info import entitlement
 from rota.core.group_model import Array, Gang
+from rota.core.groups.arrays import is_started_array
 from rota.core.groups.placement import copies_in, starts_left
 from rota.core.info_model import Cause, Explanation
 from rota.core.jobs.wait_states import due_at
@@ -65,8 +66,7 @@ def duration_text(ms: Millis) -> str:
 
 def has_members_to_start(t: SchedulerState, job: JobEntry) -> bool:
     """Whether the job is a started array with waiting members."""
-    is_array = isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
-    return is_array and t.groups.of(job).waiting > 0
+    return is_started_array(job) and t.groups.of(job).waiting > 0
 
 
 def progress_cause(t: SchedulerState, job: JobEntry) -> Cause:
@@ -141,10 +141,10 @@ def _short_text(figures: dict[str, int], left: int) -> str:
     if most < size:
         return f"{head}: {where} could run {most} of its {size} at once, even if they were empty"
     if free < size:
-        return f"{head}: {where} have free capacity for {free} of its {size}"
+        return f"{head}: free capacity for {free} of its {size} on {where}"
     if left < size:
         return f"{head}: limits allow {left} of its {size} executions"
-    return f"{head}: {where} have free capacity, but poll for only {figures['asking']} jobs now"
+    return f"{head}: {where} with free capacity, but open polls for only {figures['asking']} jobs"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -165,8 +165,7 @@ def affinity_shortage(t: SchedulerState, job: JobEntry, reason: str) -> str:
     alone = 0
     for worker in t.fleet.workers.values():
         alone += infeasible_reasons(terms.queue, terms.needs, worker.machine) == (reason,)
-    count = f"{alone} worker{'' if alone == 1 else 's'}"
-    without = f"; without that {count} could run it" if alone else ""
+    without = f"; without that {_counted(alone, 'worker')} could run it" if alone else ""
     if reason.startswith("label "):
         return f"none has the {reason}{without}"
     kept = reason.removeprefix("only ")
@@ -233,8 +232,8 @@ def affinity_wait(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Ca
 
 def _preference_text(t: SchedulerState, affinity: Affinity, job: JobEntry) -> str:
     parts = []
-    if affinity.near_previous and (home := t.affinity.previous_worker(job)) is not None:
-        parts.append(f"near worker {home}")
+    if affinity.near_previous and (previous := t.affinity.previous_worker(job)) is not None:
+        parts.append(f"near worker {previous}")
     if affinity.prefer:
         parts.append(_label_pairs(affinity.prefer))
     if affinity.spread:
@@ -486,16 +485,16 @@ def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
     }
     able = [w for w in t.fleet.workers.values() if not refusals[w.machine.index]]
     if not able:
-        yield _never(t, job, refusals)
+        yield _impossible(t, job, refusals)
         return
     online = [w for w in able if w.worker.state is WorkerState.ONLINE]
     if not online:
-        yield _away(able)
+        yield _unavailable(able)
         return
     yield from _capacity(t, job, online, now)
 
 
-def _away(able: list[WorkerEntry]) -> Cause:
+def _unavailable(able: list[WorkerEntry]) -> Cause:
     """Cause: all workers that could run it are drained or offline."""
     states = [w.worker.state for w in able]
     count = {str(state): states.count(state) for state in WorkerState if state in states}
@@ -507,7 +506,7 @@ def _away(able: list[WorkerEntry]) -> Cause:
     return Cause("workers_away", message, count)
 
 
-def _never(
+def _impossible(
     t: SchedulerState, job: JobEntry, refusals: dict[int, tuple[str | Shortfall, ...]]
 ) -> Cause:
     """Cause: which requirement excludes how many workers, and what the nearest one lacks."""
@@ -567,7 +566,7 @@ def _capacity(
         count = len(with_capacity)
         yield Cause(
             "no_poll",
-            f"{_many(count, 'worker')} with enough free, but none is polling for work right now",
+            f"{_counted(count, 'worker')} with enough free, but none is polling for work right now",
             {"workers": count},
         )
     if job.life.state is JobState.QUEUED:
@@ -575,10 +574,6 @@ def _capacity(
         yield from held_back_by_reservations(t, job, with_capacity, now)
         yield from fair_share(t, job)
         yield from _queue_order(t, job)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _busy(job: JobEntry, online: list[WorkerEntry]) -> Cause:
@@ -592,7 +587,7 @@ def _busy(job: JobEntry, online: list[WorkerEntry]) -> Cause:
     fragmented = sum(free[kind]) >= asked
     message = (
         f"resources are busy: asks {amount_text(kind, asked)},"
-        f" the most free on one of {_many(len(online), 'worker')}"
+        f" the most free on one of {_counted(len(online), 'worker')}"
         f" is {amount_text(kind, max(free[kind]))}"
     )
     if fragmented:
@@ -619,5 +614,5 @@ def _queue_order(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
         return
     alike = class_queue.waiting + class_queue.spilled - 1
     figures = {"alike": alike, "priority": job.spec.terms.priority}
-    message = f"{_many(alike, 'other job')} like it in queue {job.spec.terms.queue}"
+    message = f"{_counted(alike, 'other job')} like it in queue {job.spec.terms.queue}"
     yield Cause("order", f"{message} wait, some of them before it", figures)

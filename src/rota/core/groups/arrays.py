@@ -54,6 +54,11 @@ def start_member(t: SchedulerState, job: JobEntry, now: Instant) -> JobEntry:
     return member
 
 
+def is_started_array(job: JobEntry) -> bool:
+    """Whether the job is a running array, which may have members that wait."""
+    return isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
+
+
 def _begin_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     life = job.life
     state = move_job(job.id, life.state, JobVerb.CLAIM)

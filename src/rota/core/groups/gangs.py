@@ -24,9 +24,9 @@ from rota.core.jobs.finish import (
     error_json,
     finish_job,
     is_in_gang,
-    lose_execution,
     request_stop,
     requeue_or_expire,
+    stop_running,
 )
 from rota.core.jobs.retry_policy import retry_delay_ms
 from rota.core.lifecycle import JobVerb, move_job
@@ -121,13 +121,7 @@ def stop_others(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     for job_id in list(t.groups.entries[job.id].live):
         member = t.jobs[job_id]
         if member.life.state is JobState.RUNNING:
-            assert member.life.execution_id is not None
-            execution = t.executions[member.life.execution_id]
-            state = move_job(member.id, member.life.state, JobVerb.CANCEL)
-            t.set_life(member, replace(member.life, state=state, reason="gang"))
-            request_stop(t, execution, Stop.CANCEL, now)
-            if not execution.delivered:
-                lose_execution(t, execution, now, "its gang stopped before its worker collected it")
+            stop_running(t, member, "gang", now)
 
 
 def stop_gangs_of(t: SchedulerState, victims: Sequence[ExecutionEntry], now: Instant) -> None:

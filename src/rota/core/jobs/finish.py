@@ -70,16 +70,15 @@ def finish_job(t: SchedulerState, job: JobEntry, verb: JobVerb, life: Life, now:
 
 
 def _skip(t: SchedulerState, child: JobEntry, upstream: JobEntry, now: Instant) -> None:
-    error = error_json(
-        f"job {upstream.id}, which it depends on, {describe_end(upstream.life.state)}"
-    )
+    error = upstream_error(upstream.id, upstream.life.state)
     life = replace(child.life, reason="upstream", error=error)
     t.finish(child, JobVerb.SKIP, life, now)
 
 
-def describe_end(state: JobState) -> str:
-    """Phrase for how a job ended, to complete a sentence."""
-    return state.value if state in (JobState.SUCCEEDED, JobState.FAILED) else f"was {state.value}"
+def upstream_error(upstream: JobId, state: JobState) -> bytes:
+    """Error of a job that is skipped because an upstream job ended in this state."""
+    was = "" if state in (JobState.SUCCEEDED, JobState.FAILED) else "was "
+    return error_json(f"job {upstream}, which it depends on, {was}{state.value}")
 
 
 def expire_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
@@ -214,17 +213,17 @@ def learn_runtimes(
     t: SchedulerState, terms: Terms, ended: Sequence[tuple[Execution, Completion]], now: Instant
 ) -> None:
     """Updates estimates of runtime and usage by ended executions with these terms."""
-    runs: list[Millis] = []
-    is_news = False
-    for execution, done in ended:
-        ran = _runtime_of(execution, now)
+    runtimes: list[Millis] = []
+    has_changed = False
+    for execution, completion in ended:
+        runtime = _runtime_of(execution, now)
         if execution.state is _EXECUTION_SUCCEEDED:
-            runs.append(ran)
-        if done.used is not None:
-            is_news |= t.runtime_estimates.usages.learn(terms, done.used, ran, now)
-    if runs:
-        is_news |= t.runtime_estimates.learn(terms, runs)
-    if is_news:
+            runtimes.append(runtime)
+        if completion.used is not None:
+            has_changed |= t.runtime_estimates.usages.learn(terms, completion.used, runtime, now)
+    if runtimes:
+        has_changed |= t.runtime_estimates.learn(terms, runtimes)
+    if has_changed:
         _write_runtime(t, terms)
 
 
@@ -232,8 +231,10 @@ def learn_one_runtime(
     t: SchedulerState, terms_entry: TermsEntry, execution: Execution, now: Instant
 ) -> None:
     """Like `learn_runtimes`, for one success without measured usage or a stated runtime."""
-    ran = now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
-    if t.runtime_estimates.learn_one(terms_entry.name, ran):
+    runtime = (
+        now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
+    )
+    if t.runtime_estimates.learn_one(terms_entry.name, runtime):
         _write_runtime(t, terms_entry.terms)
 
 
@@ -258,14 +259,14 @@ def restore_runtime(t: SchedulerState, known: RuntimeStats, now: Instant) -> Non
         t.runtime_estimates.usages.restore((known.tenant, known.name), known.usage, now)
 
 
-def raise_memory_request(t: SchedulerState, job: JobEntry, done: Completion | None) -> None:
+def raise_memory_request(t: SchedulerState, job: JobEntry, completion: Completion | None) -> None:
     """Raises the memory request of a job that ran out of memory, where its retry policy says so."""
     terms = job.spec.terms
-    if done is None or done.used is None or not done.used.out_of_memory:
+    if completion is None or completion.used is None or not completion.used.out_of_memory:
         return
     if terms.retry.memory_factor <= 1:
         return
-    memory = _more_memory(t, terms, done.used.memory_peak or 0)
+    memory = _more_memory(t, terms, completion.used.memory_peak or 0)
     if memory > terms.needs.resources.memory:
         resources = replace(terms.needs.resources, memory=memory)
         terms = replace(terms, needs=replace(terms.needs, resources=resources))
@@ -304,83 +305,92 @@ def _largest_for(t: SchedulerState, terms: Terms) -> int:
 # starts or ends.
 _CLAIMED, _SUCCEEDED = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _CLAIM, _SUCCEED = JobVerb.CLAIM, JobVerb.SUCCEED
-_VERB_OF = {
+_VERB_OF_REPORT = {
     ExecutionState.SUCCEEDED: ExecutionVerb.SUCCEED,
     ExecutionState.FAILED: ExecutionVerb.FAIL,
     ExecutionState.TIMED_OUT: ExecutionVerb.TIME_OUT,
     ExecutionState.CANCELLED: ExecutionVerb.CANCEL,
     ExecutionState.PREEMPTED: ExecutionVerb.PREEMPT,
 }
-_STOPPED = {
+_VERB_OF_STOP = {
     Stop.CANCEL: ExecutionVerb.CANCEL,
     Stop.TIMEOUT: ExecutionVerb.TIME_OUT,
     Stop.PREEMPT: ExecutionVerb.PREEMPT,
 }
 """How an execution ended that was stopped on request."""
+_STOPPED_UNDELIVERED = {
+    "cancelled": "cancelled before its worker collected it",
+    "gang": "its gang stopped before its worker collected it",
+}
 RETURNED = "its worker returned it before it began"
 
 
-def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Execution:
+def complete_execution(t: SchedulerState, completion: Completion, now: Instant) -> Execution:
     """Ends an execution as its worker reports. A repeated report changes nothing, a stale one is
     refused."""
-    entry = t.executions.get(done.execution_id)
+    entry = t.executions.get(completion.execution_id)
     if entry is None:
-        return _repeated(t, done)
-    if entry.execution.fence != done.fence:
+        return _repeated(t, completion)
+    if entry.execution.fence != completion.fence:
         raise StaleFence(
-            f"execution {done.execution_id} has fence {entry.execution.fence}, not {done.fence}"
+            f"execution {completion.execution_id} has fence {entry.execution.fence},"
+            f" not {completion.fence}"
         )
-    verb, before = _VERB_OF[done.state], entry.execution
+    verb, before = _VERB_OF_REPORT[completion.state], entry.execution
     if before.stop is not None and verb is ExecutionVerb.CANCEL:
-        verb = _STOPPED[before.stop]  # the worker knows only that it was asked to stop
-    is_returned = done.state is ExecutionState.PREEMPTED
+        verb = _VERB_OF_STOP[before.stop]  # the worker knows only that it was asked to stop
+    is_returned = completion.state is ExecutionState.PREEMPTED
     if is_returned and before.state is not _CLAIMED:
-        raise Conflict(f"execution {done.execution_id} has begun: it cannot be returned")
+        raise Conflict(f"execution {completion.execution_id} has begun: it cannot be returned")
     execution = ended_as_reported(
-        entry, done, move_execution(done.execution_id, before.state, verb), now
+        entry, completion, move_execution(completion.execution_id, before.state, verb), now
     )
     if is_returned:
         execution = replace(execution, started_at=None, reason=RETURNED)
     job = end_execution(t, entry, execution, now)
-    t.recently_finished.remember_execution(execution, done.state, now)
-    learn_runtimes(t, job.spec.terms, [(execution, done)], now)
-    _decide_job(t, job, execution, done, now)
+    t.recently_finished.remember_execution(execution, completion.state, now)
+    learn_runtimes(t, job.spec.terms, [(execution, completion)], now)
+    _decide_job(t, job, execution, completion, now)
     return execution
 
 
 def ended_as_reported(
-    entry: ExecutionEntry, done: Completion, state: ExecutionState, now: Instant
+    entry: ExecutionEntry, completion: Completion, state: ExecutionState, now: Instant
 ) -> Execution:
     return replace(
         entry.execution,
         state=state,
         started_at=began_at(entry),
         ended_at=now,
-        result=done.result,
-        error=done.error,
-        exit_code=done.exit_code,
-        usage=done.usage,
+        result=completion.result,
+        error=completion.error,
+        exit_code=completion.exit_code,
+        usage=completion.usage,
         reason="",
     )
 
 
-def _repeated(t: SchedulerState, done: Completion) -> Execution:
-    ended = t.recently_finished.ended(done.execution_id)
+def _repeated(t: SchedulerState, completion: Completion) -> Execution:
+    ended = t.recently_finished.ended(completion.execution_id)
     if ended is None:
-        raise NotFound("live execution", done.execution_id)
+        raise NotFound("live execution", completion.execution_id)
     reported, execution = ended
-    if execution.fence != done.fence or reported is not done.state:
-        raise StaleFence(f"execution {done.execution_id} has already ended: {reported}")
+    if execution.fence != completion.fence or reported is not completion.state:
+        raise StaleFence(f"execution {completion.execution_id} has already ended: {reported}")
     return execution
 
 
 def _decide_job(
-    t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
+    t: SchedulerState,
+    job: JobEntry,
+    execution: Execution,
+    completion: Completion | None,
+    now: Instant,
 ) -> None:
     """Finishes, requeues or retries the job; `done` is the worker's report, if it sent one."""
-    retryable = done is None or done.retryable
+    retryable = completion is None or completion.retryable
     if job.spec.group is not None and is_in_gang(job):
-        _decide_in_gang(t, job, execution, done, now)
+        _decide_in_gang(t, job, execution, completion, now)
         return
     if execution.state is _SUCCEEDED:
         finish_job(t, job, _SUCCEED, _succeeded_life(job.life, execution), now)
@@ -393,10 +403,10 @@ def _decide_job(
         word = "preempted" if execution.stop is not None else "returned"
         _requeue(t, job, job.life.losses, word, now)
     elif _has_another_attempt(job, execution, retryable=retryable):
-        raise_memory_request(t, job, done)
-        _retry(t, job, ended, _delay_before_retry_ms(job, execution, done), now)
+        raise_memory_request(t, job, completion)
+        _retry(t, job, ended, _delay_before_retry_ms(job, execution, completion), now)
     else:
-        life = replace(ended, reason=failure_reason(execution, done))
+        life = replace(ended, reason=failure_reason(execution, completion))
         finish_job(t, job, JobVerb.FAIL, life, now)
 
 
@@ -416,18 +426,22 @@ def started_at_of(life: Life, execution: Execution) -> Instant | None:
 
 
 def _decide_in_gang(
-    t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
+    t: SchedulerState,
+    job: JobEntry,
+    execution: Execution,
+    completion: Completion | None,
+    now: Instant,
 ) -> None:
     """Notes the end of a member's execution for its gang, which is retried as a whole."""
     gang = t.jobs[group_id_of(job)]
     if execution.state is ExecutionState.PREEMPTED:
         finish_gang_member(t, job, execution, (GANG_PREEMPTED, -1, "preempted"), now)
-    elif _has_another_attempt(job, execution, retryable=done is None or done.retryable):
-        raise_memory_request(t, gang, done)
-        delay = _delay_before_retry_ms(gang, execution, done)
+    elif _has_another_attempt(job, execution, retryable=completion is None or completion.retryable):
+        raise_memory_request(t, gang, completion)
+        delay = _delay_before_retry_ms(gang, execution, completion)
         finish_gang_member(t, job, execution, (GANG_RETRY, delay, "retry"), now)
     else:
-        reason = failure_reason(execution, done)
+        reason = failure_reason(execution, completion)
         finish_gang_member(t, job, execution, (GANG_FAILED, -1, reason), now)
 
 
@@ -440,12 +454,14 @@ def _has_another_attempt(job: JobEntry, execution: Execution, *, retryable: bool
     return may_retry(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
 
 
-def _delay_before_retry_ms(job: JobEntry, execution: Execution, done: Completion | None) -> Millis:
+def _delay_before_retry_ms(
+    job: JobEntry, execution: Execution, completion: Completion | None
+) -> Millis:
     """Delay before the next attempt: the job's own request comes before its retry policy."""
     if execution.exit_code == EXIT_RETRY_NOW:
         return 0
-    if done is not None and done.delay_ms is not None:
-        return done.delay_ms
+    if completion is not None and completion.delay_ms is not None:
+        return completion.delay_ms
     return retry_delay_ms(job.spec.terms.retry, job.id, execution.attempt)
 
 
@@ -459,7 +475,7 @@ def lose_execution(t: SchedulerState, entry: ExecutionEntry, now: Instant, why: 
     """Ends an execution whose lease expired, or whose worker left, without a report."""
     before = entry.execution
     job = t.jobs[before.job_id]
-    verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
+    verb = ExecutionVerb.LOSE if before.stop is None else _VERB_OF_STOP[before.stop]
     state = move_execution(before.id, before.state, verb)
     execution = replace(before, state=state, ended_at=now, error=error_json(why), reason=why)
     end_execution(t, entry, execution, now)
@@ -511,6 +527,17 @@ def requeue_or_expire(t: SchedulerState, job: JobEntry, now: Instant) -> None:
         expire_job(t, job, now)
     else:
         enter_wait_state(t, job, now)
+
+
+def stop_running(t: SchedulerState, job: JobEntry, reason: str, now: Instant) -> None:
+    """Asks the worker to stop a running job; without a worker that has it, ends it at once."""
+    assert job.life.execution_id is not None
+    entry = t.executions[job.life.execution_id]
+    state = move_job(job.id, job.life.state, JobVerb.CANCEL)
+    t.set_life(job, replace(job.life, state=state, reason=reason))
+    request_stop(t, entry, Stop.CANCEL, now)
+    if not entry.delivered:
+        lose_execution(t, entry, now, _STOPPED_UNDELIVERED[reason])
 
 
 def request_stop(t: SchedulerState, entry: ExecutionEntry, kind: Stop, now: Instant) -> None:

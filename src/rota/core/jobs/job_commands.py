@@ -21,9 +21,9 @@ from rota.core.errors import (
     NotFound,
     StalePreload,
 )
-from rota.core.group_model import Array, GroupMember, member_delete_refusal
+from rota.core.group_model import GroupMember, member_delete_refusal
 from rota.core.groups import arrays, members
-from rota.core.jobs.finish import finish_job, group_id_of, is_in_gang, lose_execution, request_stop
+from rota.core.jobs.finish import finish_job, group_id_of, is_in_gang, stop_running
 from rota.core.jobs.spill import JobLookup
 from rota.core.jobs.start import claim
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
@@ -32,7 +32,6 @@ from rota.core.model import (
     JobId,
     JobRecord,
     JobState,
-    Stop,
     WorkerState,
 )
 from rota.core.outcome import (
@@ -71,18 +70,7 @@ def cancel_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
         finish_job(t, job, JobVerb.CANCEL, replace(job.life, reason="cancelled"), now)
         return
     if job.life.state is not JobState.CANCELLING:
-        _stop_running(t, job, now)
-
-
-def _stop_running(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """Asks the worker to stop a running job; without a worker that has it, ends it at once."""
-    assert job.life.execution_id is not None
-    execution = t.executions[job.life.execution_id]
-    state = move_job(job.id, job.life.state, JobVerb.CANCEL)
-    t.set_life(job, replace(job.life, state=state, reason="cancelled"))
-    request_stop(t, execution, Stop.CANCEL, now)
-    if not execution.delivered:
-        lose_execution(t, execution, now, "cancelled before its worker collected it")
+        stop_running(t, job, "cancelled", now)
 
 
 def _cancel_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
@@ -101,7 +89,7 @@ def _cancel_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
         if job.life.delete_when_finished:
             t.set_life(member, replace(member.life, delete_when_finished=True))
         if member.life.state is JobState.RUNNING:
-            _stop_running(t, member, now)
+            stop_running(t, member, "cancelled", now)
         elif member.life.state is not JobState.CANCELLING:
             finish_job(t, member, JobVerb.CANCEL, replace(member.life, reason="cancelled"), now)
     members.update_group(t, job, now)
@@ -162,11 +150,11 @@ def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
     terms = job.spec.terms
     for exceeded in over_quota(t.tenants.entry(terms.tenant), terms.needs.resources):
         raise Conflict(exceeded.message)
-    has_slot, weaker = t.concurrency_keys.force(job)
+    has_slot, displaced = t.concurrency_keys.force(job)
     if not has_slot:
         raise Conflict(f"job {job.id} waits for a slot of its concurrency key")
-    if weaker is not None:
-        t.ready_queue.remove(weaker)
+    if displaced is not None:
+        t.ready_queue.remove(displaced)
     t.ready_queue.remove(job)
     entry = claim(t, job, worker, now)
     if worker.poll is not None and worker.poll.free_slots > 0:
@@ -205,26 +193,21 @@ def purge(t: SchedulerState, event: Purge, now: Instant) -> CountReceipt:
     """
     if event.name not in t.queues:
         raise NotFound("queue", event.name)
-    brought = () if event.preloaded is None else event.preloaded.jobs
+    preloaded = () if event.preloaded is None else event.preloaded.jobs
     lookup = JobLookup(t, event.preloaded, now)
     count = event.before
     end = sys.maxsize if event.most is None else count + event.most
-    for job_id in [record.id for record in brought] or list(t.jobs):
+    for job_id in [record.id for record in preloaded] or list(t.jobs):
         try:
             job = lookup.live(job_id)
         except StalePreload:
             continue  # it has moved since it was read: loaded into memory, or ended
-        if job is not None and job.spec.terms.queue == event.name and job.life.state in JOB_WAITING:
-            count += t.groups.of(job).waiting if members.is_group(job) else 1
-            cancel_job(t, job, now)
-        elif job is not None and _is_begun_array(job, event.name):
-            count += arrays.cancel_unstarted(t, job, now)
+        if job is not None and job.spec.terms.queue == event.name:
+            if job.life.state in JOB_WAITING:
+                count += t.groups.of(job).waiting if members.is_group(job) else 1
+                cancel_job(t, job, now)
+            elif arrays.is_started_array(job):
+                count += arrays.cancel_unstarted(t, job, now)
         if count >= end:
             break
     return CountReceipt(count)
-
-
-def _is_begun_array(job: JobEntry, queue: str) -> bool:
-    """Whether it is a running array of the queue, which may have members that wait."""
-    is_array = isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
-    return is_array and job.spec.terms.queue == queue

@@ -53,9 +53,9 @@ def start_alone(
     assert before.state is _QUEUED
     assert poll is not None
     job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
-    run_id, whose = execution_id(job_id, fence, now), worker.worker.id
+    new_id, worker_id = execution_id(job_id, fence, now), worker.worker.id
     attempt, memory = before.attempt + 1, resources.memory
-    execution = Execution(run_id, job_id, whose, attempt, fence, _CLAIMED, now, memory=memory)
+    execution = Execution(new_id, job_id, worker_id, attempt, fence, _CLAIMED, now, memory=memory)
     ends_at = now + terms_entry.estimate(t.runtime_estimates)
     if ends_at <= now:
         ends_at = probable_end(t, terms_entry.terms, now, now)
@@ -68,17 +68,17 @@ def start_alone(
         account = terms_entry.account(order)
     rate = order.charge(account, share, (now, ends_at))
     entry = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
-    t.executions[run_id] = entry
-    changeset.executions[run_id] = execution
+    t.executions[new_id] = entry
+    changeset.executions[new_id] = execution
     changeset.waits.append(0 if ready_at is None else now - ready_at)
     if before.line:
         t.leave_spill_queue(job)
     job.life = running_life(before, execution)
     changeset.moved[job_id] = job
     terms_entry.count_started()
-    worker.hold(run_id, resources, ends_at)
+    worker.hold(new_id, resources, ends_at)
     queue.running += 1
-    tenant.held[run_id] = resources
+    tenant.held[new_id] = resources
     if len(t.tenants.entries) > 1:
         t.note_start(tenant, now)
     poll.orders.append(Order(execution, job.spec, queue.queue.limits))
@@ -95,14 +95,14 @@ def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: 
         t.fleet.withdraw(worker)
 
 
-def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Report | None:
+def plain_report(t: SchedulerState, worker: WorkerEntry, completion: Completion) -> Report | None:
     """The report, if the execution is the worker's own, succeeded, and its job is plain."""
-    entry = t.executions.get(done.execution_id)
-    if entry is None or done.state is not _GONE_WELL:
+    entry = t.executions.get(completion.execution_id)
+    if entry is None or completion.state is not _GONE_WELL:
         return None
     execution = entry.execution
     if (
-        execution.fence != done.fence
+        execution.fence != completion.fence
         or execution.worker_id != worker.worker.id
         or execution.stop is not None
         or (execution.behind is not None and worker.is_prefetched(execution))
@@ -121,25 +121,25 @@ def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Re
     ):
         return None
     terms_entry = t.terms.of(spec.terms)
-    return (entry, job, terms_entry, done) if terms_entry.is_plain else None
+    return (entry, job, terms_entry, completion) if terms_entry.is_plain else None
 
 
 def end_alone(t: SchedulerState, worker: WorkerEntry, report: Report, now: Instant) -> None:
     """Ends a plain job that succeeded; nothing may be prefetched behind it."""
-    (entry, job, terms_entry, done), changeset = report, t.changeset
+    (entry, job, terms_entry, completion), changeset = report, t.changeset
     terms, rate, ends_at, job_id = terms_entry.terms, entry.rate, entry.ends_at, job.id
-    execution = ended_as_reported(entry, done, _GONE_WELL, now)
-    run_id = execution.id
-    changeset.executions[run_id] = execution
-    del t.executions[run_id]
-    worker.release(run_id, ends_at)
+    execution = ended_as_reported(entry, completion, _GONE_WELL, now)
+    new_id = execution.id
+    changeset.executions[new_id] = execution
+    del t.executions[new_id]
+    worker.release(new_id, ends_at)
     terms_entry.queue.running -= 1
-    del terms_entry.tenant.held[run_id]
+    del terms_entry.tenant.held[new_id]
     if rate:
         order = t.ready_queue.order
         order.settle_charge(terms_entry.account(order), rate, (now, ends_at))
-    if done.used is not None:
-        learn_runtimes(t, terms, ((execution, done),), now)
+    if completion.used is not None:
+        learn_runtimes(t, terms, ((execution, completion),), now)
     elif terms.expected_runtime_ms is None:
         learn_one_runtime(t, terms_entry, execution, now)
     life = job.life = ended_well(job.life, execution, now)

@@ -39,20 +39,20 @@ def take_reports(
     """Takes the reports; returns the executions that are not the worker's any more."""
     lost: list[ExecutionId] = []
     alike = _Alike(t, worker, now) if len(reports) >= FEW else None
-    is_heard = t.trigger_index.wants_end(_SUCCEEDED)
-    for done in reports:
-        plain = None if is_heard else plain_report(t, worker, done)
+    has_listener = t.trigger_index.wants_end(_SUCCEEDED)
+    for completion in reports:
+        plain = None if has_listener else plain_report(t, worker, completion)
         if plain is not None and alike is not None:
             alike.take(plain)
-        elif plain is not None and done.execution_id not in worker.prefetched:
+        elif plain is not None and completion.execution_id not in worker.prefetched:
             end_alone(t, worker, plain, now)
         else:
             if alike is not None:
                 alike.end()
             try:
-                complete_execution(t, done, now)
+                complete_execution(t, completion, now)
             except Refusal:
-                lost.append(done.execution_id)
+                lost.append(completion.execution_id)
     if alike is not None:
         alike.end()
     return lost
@@ -97,12 +97,13 @@ class _Alike:
             return
         self._give_back(terms, reports)
         ended = [
-            (ended_as_reported(entry, done, _GONE_WELL, now), done) for entry, _, _, done in reports
+            (ended_as_reported(entry, completion, _GONE_WELL, now), completion)
+            for entry, _, _, completion in reports
         ]
         recent, executions = self._t.recently_finished, self._t.changeset.executions
-        for execution, done in ended:
+        for execution, completion in ended:
             executions[execution.id] = execution
-            recent.remember_execution(execution, done.state, now)
+            recent.remember_execution(execution, completion.state, now)
         learn_runtimes(self._t, terms, ended, now)
         jobs = [job for _, job, _, _ in reports]
         self._finish(terms, jobs, [execution for execution, _ in ended])

@@ -35,12 +35,12 @@ def may_retry(policy: RetryPolicy, attempt: int, *, retryable: bool, exit_code: 
     return retryable and exit_code != EXIT_NEVER_RETRY and attempt < policy.max_attempts
 
 
-def failure_reason(execution: Execution, done: Completion | None) -> str:
+def failure_reason(execution: Execution, completion: Completion | None) -> str:
     """Reason, in a word, of a job that failed and is not retried."""
     if execution.state is ExecutionState.TIMED_OUT:
         return "timeout"
-    if done is not None and not done.retryable:
+    if completion is not None and not completion.retryable:
         return "not_retryable"
-    if done is not None and done.used is not None and done.used.out_of_memory:
+    if completion is not None and completion.used is not None and completion.used.out_of_memory:
         return "memory"
     return "error" if execution.exit_code is None else "exit_code"

@@ -320,10 +320,10 @@ class JobLookup:
     since."""
 
     def __init__(
-        self, t: SchedulerState, recall: Preloaded | None, now: Instant, *, is_still: bool = False
+        self, t: SchedulerState, recall: Preloaded | None, now: Instant, *, read_only: bool = False
     ) -> None:
         self._t = t
-        self._is_read_only = is_still
+        self._is_read_only = read_only
         """Lookups only: spilled jobs stay in the store."""
         self._now = now
         self._at = now if recall is None else recall.at

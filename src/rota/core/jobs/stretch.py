@@ -35,24 +35,24 @@ def stretch(t: SchedulerState, job: JobEntry, worker: WorkerEntry, mask: int) ->
     terms = job.spec.terms
     if not mask:
         return (job,)
-    limit = _room(t, terms, worker)
+    limit = _how_many_fit(t, terms, worker)
     account = t.ready_queue.order.only(mask & t.ready_queue.ready) if limit > 1 else None
     if account is None:
         return (job,)
     class_queue = account.class_queues[job.class_index]
-    rival = account.heads.first(mask & account.ready & ~class_queue.bit)
-    until = None if rival is None else (rival[0], rival[1])
+    next_head = account.heads.first(mask & account.ready & ~class_queue.bit)
+    until = None if next_head is None else (next_head[0], next_head[1])
     return _take(t, class_queue, terms, (limit, until)) or (job,)
 
 
-def _room(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
+def _how_many_fit(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
     """How many such jobs the worker takes at most before anything else has to be checked."""
     poll, limit = worker.poll, t.policy.max_running
     assert poll is not None
-    most = poll.free_slots if limit is None else min(poll.free_slots, limit - len(t.executions))
-    if most >= FEW:
-        most = how_often_fits(terms.needs.resources, worker.free, most)
-    return most if most >= FEW else 1
+    limit = poll.free_slots if limit is None else min(poll.free_slots, limit - len(t.executions))
+    if limit >= FEW:
+        limit = how_often_fits(terms.needs.resources, worker.free, limit)
+    return limit if limit >= FEW else 1
 
 
 def _take(
@@ -98,39 +98,39 @@ def start_together(
     t.ready_queue.remove_together(jobs)
     order.charge(account, share, (now, ends_at))
     lease = lease_until(t, now)
-    begun = [
+    started = [
         ExecutionEntry(
             new_execution(job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate
         )
         for job in jobs
     ]
-    _hold_together(t, terms, begun, worker)
-    _move_together(t, jobs, begun, now)
-    _hand_over_together(t, jobs, begun, worker)
+    _hold_together(t, terms, started, worker)
+    _move_together(t, jobs, started, now)
+    _hand_over_together(t, jobs, started, worker)
 
 
 def _hold_together(
-    t: SchedulerState, terms: Terms, begun: Sequence[ExecutionEntry], worker: WorkerEntry
+    t: SchedulerState, terms: Terms, started: Sequence[ExecutionEntry], worker: WorkerEntry
 ) -> None:
     """Counts what they hold: of their worker, their queue, their tenant."""
     ids: list[ExecutionId] = []
-    for entry in begun:
+    for entry in started:
         execution = entry.execution
         ids.append(execution.id)
         t.executions[execution.id] = entry
         t.changeset.executions[execution.id] = execution
     each, tenant = terms.needs.resources, t.tenants.entries[terms.tenant]
-    worker.hold_together(ids, each, begun[0].ends_at)
+    worker.hold_together(ids, each, started[0].ends_at)
     t.queues[terms.queue].running += len(ids)
     tenant.held.update(dict.fromkeys(ids, each))
-    t.note_start(tenant, begun[0].since)
+    t.note_start(tenant, started[0].since)
 
 
 def _move_together(
-    t: SchedulerState, jobs: Sequence[JobEntry], begun: Sequence[ExecutionEntry], now: Instant
+    t: SchedulerState, jobs: Sequence[JobEntry], started: Sequence[ExecutionEntry], now: Instant
 ) -> None:
     waits, moved = t.changeset.waits, t.changeset.moved
-    for job, entry in zip(jobs, begun, strict=True):
+    for job, entry in zip(jobs, started, strict=True):
         before = job.life
         assert before.state is _QUEUED
         waits.append(0 if before.ready_at is None else now - before.ready_at)
@@ -144,12 +144,12 @@ def _move_together(
 def _hand_over_together(
     t: SchedulerState,
     jobs: Sequence[JobEntry],
-    begun: Sequence[ExecutionEntry],
+    started: Sequence[ExecutionEntry],
     worker: WorkerEntry,
 ) -> None:
     limits, poll = t.queues[jobs[0].spec.terms.queue].queue.limits, worker.poll
     assert poll is not None
     poll.orders += [
-        Order(entry.execution, job.spec, limits) for job, entry in zip(jobs, begun, strict=True)
+        Order(entry.execution, job.spec, limits) for job, entry in zip(jobs, started, strict=True)
     ]
     took_room(t, worker, poll, len(jobs))

@@ -17,10 +17,10 @@ from rota.core.commands import NewJob, Reject, Submit, Update
 from rota.core.dependency_graph import accepts, find_cycle, upstream_first
 from rota.core.entries import JobEntry
 from rota.core.errors import Conflict, DependencyCycle, OverQuota, StalePreload, UnknownDependency
-from rota.core.group_model import Array, copies_of
-from rota.core.groups.arrays import apply_update, checked_update
+from rota.core.group_model import copies_of
+from rota.core.groups.arrays import apply_update, checked_update, is_started_array
 from rota.core.jobs import deadline_watch
-from rota.core.jobs.finish import describe_end, error_json, expire_job, finish_job
+from rota.core.jobs.finish import error_json, expire_job, finish_job, upstream_error
 from rota.core.jobs.spill import (
     JobLookup,
     enqueue_or_spill,
@@ -84,11 +84,18 @@ def _upward_ranks(
     ranks = list(lengths)
     ids = [new.id for new in jobs]
     position = {job_id: index for index, job_id in enumerate(ids)}
-    order = upstream_first({ids[i]: [ids[up] for up in above] for i, above in enumerate(upstream)})
+    order = upstream_first(
+        {
+            ids[i]: [ids[up] for up in upstream_indexes]
+            for i, upstream_indexes in enumerate(upstream)
+        }
+    )
     for job_id in reversed(order):
         index = position[job_id]
-        for above in upstream[index]:
-            ranks[above] = max(ranks[above], lengths[above] + ranks[index])
+        for upstream_indexes in upstream[index]:
+            ranks[upstream_indexes] = max(
+                ranks[upstream_indexes], lengths[upstream_indexes] + ranks[index]
+            )
     return ranks
 
 
@@ -102,8 +109,8 @@ def _graphs(upstream: Sequence[Sequence[int]]) -> list[int]:
             index = root[index]
         return index
 
-    for index, above in enumerate(upstream):
-        for other in above:
+    for index, upstream_indexes in enumerate(upstream):
+        for other in upstream_indexes:
             one, two = find(index), find(other)
             root[max(one, two)] = min(one, two)
     return [find(index) for index in range(len(upstream))]
@@ -123,19 +130,19 @@ def submit(t: SchedulerState, event: Submit, now: Instant) -> JobsAccepted:
     for new in event.jobs:
         if new.spec.terms.queue not in t.queues:
             t.queue(new.spec.terms.queue, now)
-    named = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
-    specs = _ranked_specs(t, event.jobs, linked=bool(named))
-    if named:
+    upstream_ids = {d.job_id: None for new in event.jobs for d in new.spec.dependencies}
+    specs = _ranked_specs(t, event.jobs, linked=bool(upstream_ids))
+    if upstream_ids:
         entries = [
-            _accept(t, new.id, spec, now, named=new.id in named)
+            _accept(t, new.id, spec, now, upstream_ids=new.id in upstream_ids)
             for new, spec in zip(event.jobs, specs, strict=True)
         ]
     else:
         entries = _accept_all(t, event.jobs, specs, now)
-    entangled = [job for job in entries if job.life is NEW_LIFE]
-    for job in entangled:
+    waiting = [job for job in entries if job.life is NEW_LIFE]
+    for job in waiting:
         count_unmet(t, job)
-    for job in entangled:
+    for job in waiting:
         _enter_first_state(t, job, ended, now)
     t.changeset.submitted += len(entries)
     ids = tuple([job.id for job in entries])
@@ -165,10 +172,10 @@ def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
     most = t.policy.max_queued
     if most is not None:
         live = len(t.jobs) + t.ready_queue.spilled + t.groups.waiting
-        came = sum(copies_of(new.spec.group) for new in jobs)
-        if live + came > most:
+        submitted = sum(copies_of(new.spec.group) for new in jobs)
+        if live + submitted > most:
             raise OverQuota(
-                f"the cell has {live} live jobs of at most {most}; {came} more were submitted"
+                f"the cell has {live} live jobs of at most {most}; {submitted} more were submitted"
             )
     if not t.tenants.capped_count:
         return
@@ -196,7 +203,7 @@ def reject(t: SchedulerState, event: Reject, now: Instant) -> JobsAccepted:
         t.queue(new.spec.terms.queue, now)
         # Marked as named by others, so that it enters no queue: it ends here.
         (spec,) = _ranked_specs(t, [new], linked=False)
-        job = _accept(t, new.id, spec, now, named=True)
+        job = _accept(t, new.id, spec, now, upstream_ids=True)
         verb, reason = JobVerb.REJECT, INVALID
         if event.duplicate:
             verb, reason = JobVerb.SKIP, DUPLICATE
@@ -213,7 +220,7 @@ def submit_independent(t: SchedulerState, new: NewJob, now: Instant) -> JobEntry
         t.queue(terms.queue, now)
     spec = replace(new.spec, terms=t.interned_terms(terms), arrival_number=t.next_arrival_number)
     t.next_arrival_number += 1
-    job = _accept(t, new.id, spec, now, named=False)
+    job = _accept(t, new.id, spec, now, upstream_ids=False)
     if job.life is NEW_LIFE:
         _enter_first_state(t, job, {}, now)
     t.changeset.submitted += 1
@@ -286,9 +293,11 @@ def _ranked_specs(t: SchedulerState, jobs: Sequence[NewJob], *, linked: bool) ->
     ]
 
 
-def _accept(t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, named: bool) -> JobEntry:
+def _accept(
+    t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, upstream_ids: bool
+) -> JobEntry:
     """Adds the job to memory; one that waits only for a worker is queued or spilled at once."""
-    if not named and waits_for_worker_only(spec, now):
+    if not upstream_ids and waits_for_worker_only(spec, now):
         return enqueue_or_spill(t, job_id, spec, now)
     job = t.add_job(job_id, spec, NEW_LIFE)
     t.put_job(job)
@@ -306,7 +315,7 @@ def _accept_all(
     while first < count:
         spec, after = specs[first], first + 1
         if not waits_for_worker_only(spec, now):
-            entries.append(_accept(t, jobs[first].id, spec, now, named=True))
+            entries.append(_accept(t, jobs[first].id, spec, now, upstream_ids=True))
             first = after
             continue
         while after < count and specs[after].terms is spec.terms and _is_alike(specs, after, now):
@@ -385,7 +394,7 @@ def skip_because(
     if job.life.state is JobState.QUEUED:
         state_held = move_job(job.id, job.life.state, JobVerb.HOLD)
         t.set_life(job, replace(job.life, state=state_held))
-    error = error_json(f"job {upstream}, which it depends on, {describe_end(state)}")
+    error = upstream_error(upstream, state)
     finish_job(t, job, JobVerb.SKIP, replace(job.life, reason="upstream", error=error), now)
 
 
@@ -398,7 +407,7 @@ def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
         record = lookup.require_ended(event.job_id)
         move_job(event.job_id, record.life.state, JobVerb.UPDATE)
         raise AssertionError("an ended job has no update")
-    before, is_begun = job.spec, _is_begun_array(job)
+    before, is_begun = job.spec, is_started_array(job)
     if not is_begun:
         move_job(job.id, job.life.state, JobVerb.UPDATE)
     if event.spec.revision != before.revision:
@@ -428,10 +437,6 @@ def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
         _replace_dependencies(t, job, before.dependencies)
     _enter_first_state(t, job, ended, now)
     return JobAnswer(job.record())
-
-
-def _is_begun_array(job: JobEntry) -> bool:
-    return isinstance(job.spec.group, Array) and job.life.state is JobState.RUNNING
 
 
 def _check_new_dependencies(

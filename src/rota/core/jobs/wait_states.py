@@ -50,9 +50,9 @@ def _make_pending(t: SchedulerState, job: JobEntry, reason: str) -> None:
 
 def enqueue(t: SchedulerState, job: JobEntry, now: Instant) -> None:
     """Adds a ready job to the queue of its class, or to the waiters of its concurrency key."""
-    has_slot, weaker = t.concurrency_keys.admit(job)
-    if weaker is not None:
-        t.ready_queue.remove(weaker)
+    has_slot, displaced = t.concurrency_keys.admit(job)
+    if displaced is not None:
+        t.ready_queue.remove(displaced)
     if has_slot:
         t.queue(job.spec.terms.queue, now)
         _join_class_queue(t, job, t.terms.of(job.spec.terms), now)

@@ -108,7 +108,7 @@ class ConservativePlan:
         self._t = t
         self._now = now
         self._reservations = Reservations(t, now)
-        self._profiles: dict[WorkerId, Availability] = {}
+        self._availabilities: dict[WorkerId, Availability] = {}
         self._planned: dict[WorkerId, list[PlannedUse]] = {}
         """Use planned before this turn, for workers whose availability is not computed yet."""
         entries = nsmallest(PLANNED_MAX, self._waiting())
@@ -119,7 +119,7 @@ class ConservativePlan:
             job_id: place for job_id, place in t.conservative_plan.items() if job_id in kept
         }
         for job in self._jobs:
-            self._enter(job)
+            self._keep_place(job)
 
     def _waiting(self) -> Iterator[tuple[int, OrderKey]]:
         t = self._t
@@ -136,16 +136,18 @@ class ConservativePlan:
                     if not is_spill_marker(entry) and t.ready_queue.is_current(entry, class_queue):
                         yield rank, entry
 
-    def _profile(self, worker_id: WorkerId) -> Availability:
-        availability = self._profiles.get(worker_id)
+    def _availability_of(self, worker_id: WorkerId) -> Availability:
+        availability = self._availabilities.get(worker_id)
         if availability is None:
             worker = self._t.fleet.workers[worker_id]
             self._reservations.extend_overdue(worker)
             planned = self._planned.pop(worker_id, ())
-            availability = self._profiles[worker_id] = Availability(worker, self._now, planned)
+            availability = self._availabilities[worker_id] = Availability(
+                worker, self._now, planned
+            )
         return availability
 
-    def _enter(self, job: JobEntry) -> None:
+    def _keep_place(self, job: JobEntry) -> None:
         """Keeps the place that the job had; one in the past begins now."""
         planned = self._t.conservative_plan.get(job.id)
         if planned is None:
@@ -164,7 +166,7 @@ class ConservativePlan:
             if job.class_index == NO_CLASS:
                 continue  # an array before it has taken its slot of their concurrency key
             if job.spec.terms.needs.copies > 1:
-                yield from self._gang(job)
+                yield from self._plan_gang(job)
                 continue
             while (worker := self._replan(job)) is not None and self._fits_now(worker, job):
                 yield Candidate(job, worker)
@@ -177,26 +179,28 @@ class ConservativePlan:
         is_open = worker.worker.id in self._t.fleet.open
         return is_open and fits(job.spec.terms.needs.resources, worker.free)
 
-    def _gang(self, job: JobEntry) -> Iterator[Candidate]:
+    def _plan_gang(self, job: JobEntry) -> Iterator[Candidate]:
         """Starts a gang if all of it fits beside the plan, else reserves its places."""
         t, needs = self._t, job.spec.terms.needs.resources
         job_class = t.ready_queue.classes[job.class_index]
 
         def may(worker: WorkerEntry) -> bool:
-            profile = self._profile(worker.worker.id)
-            return profile.earliest(needs, job.estimate) <= self._now
+            availability = self._availability_of(worker.worker.id)
+            return availability.earliest(needs, job.estimate) <= self._now
 
         found = find_gang_workers(t, job_class, job.order_key(), may)
         if found:
             for worker in found:
-                self._profile(worker.worker.id).take(self._now, job.estimate, needs)
+                self._availability_of(worker.worker.id).take(self._now, job.estimate, needs)
             yield Candidate(job, found[0])
             return
         if self._reservations.reserve(job_class, job.id) is None:
             return
         for reservation in self._reservations.by_worker.values():
             for _ in range(reservation.copies if reservation.job_id == job.id else 0):
-                self._profile(reservation.worker_id).take(reservation.at, job.estimate, needs)
+                self._availability_of(reservation.worker_id).take(
+                    reservation.at, job.estimate, needs
+                )
 
     def _replan(self, job: JobEntry) -> WorkerEntry | None:
         """Moves the job to its earliest place; returns the worker if that is now."""
@@ -206,10 +210,10 @@ class ConservativePlan:
         if best is None:
             return None
         if before is not None:
-            self._profile(before[0]).give(before[1], job.estimate, needs)
+            self._availability_of(before[0]).give(before[1], job.estimate, needs)
         start, worker_id = best
         t.conservative_plan[job.id] = (worker_id, start)
-        self._profile(worker_id).take(start, job.estimate, needs)
+        self._availability_of(worker_id).take(start, job.estimate, needs)
         return t.fleet.workers[worker_id] if start <= self._now else None
 
     def _earliest(
@@ -219,13 +223,13 @@ class ConservativePlan:
         one."""
         needs, best = job.spec.terms.needs.resources, None
         if before is not None:
-            start = self._profile(before[0]).earlier(needs, job.estimate, before[1])
+            start = self._availability_of(before[0]).earlier(needs, job.estimate, before[1])
             if start is not None or before[1] <= self._now:
                 best = (before[1] if start is None else start, before[0])
         for worker_id in self._workers_for(job):
             if before is not None and worker_id == before[0]:
                 continue
-            start = self._profile(worker_id).earliest(needs, job.estimate)
+            start = self._availability_of(worker_id).earliest(needs, job.estimate)
             if start < (NEVER if before is None else before[1]) and (
                 best is None or start < best[0]
             ):

@@ -41,7 +41,7 @@ class Reservations:
         self._t = t
         self._now = now
         self.by_worker: dict[WorkerId, Reservation] = {}
-        self.nearby = 0
+        self.affected_classes = 0
         """Bits of the classes that could run on a reserved worker; only these must check."""
         for worker_id in list(t.being_preempted):
             self._keep_being_preempted(worker_id)
@@ -60,7 +60,7 @@ class Reservations:
     def _keep(self, reservation: Reservation) -> None:
         worker = self._t.fleet.workers[reservation.worker_id]
         self.by_worker[reservation.worker_id] = reservation
-        self.nearby |= self._t.fleet.able(worker.machine)
+        self.affected_classes |= self._t.fleet.able(worker.machine)
 
     def reserve(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
         """Reserves an early place for the first job of a class; None: all possible workers are

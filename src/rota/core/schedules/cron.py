@@ -137,7 +137,7 @@ def parse_cron(text: str) -> Cron:
     """Parses an expression; raises CronError with what is wrong and what would be right."""
     if len(text) > CRON_CHARS_MAX:
         raise CronError(f"longer than {CRON_CHARS_MAX} characters")
-    places = _places(text)
+    places = _split_fields(text)
     second, minute, hour, day, month, weekday = places
     # `L` is the only word that is not a name for a number.
     days = [part for part in day.split(",") if part.upper() != "L"]
@@ -158,7 +158,7 @@ def parse_cron(text: str) -> Cron:
     return cron
 
 
-def _places(text: str) -> list[str]:
+def _split_fields(text: str) -> list[str]:
     word = text.strip().lower()
     if word.startswith("@"):
         if word not in NICKNAMES:

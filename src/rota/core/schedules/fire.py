@@ -219,17 +219,17 @@ def apply_overlap_policy(
     t: SchedulerState, schedule_id: ScheduleId, definition: ScheduleDefinition, now: Instant
 ) -> FireDecision | None:
     """Applies `overlap` to the schedule's live jobs; None: another run may start."""
-    everything = t.schedule_index.live_jobs_of(schedule_id)
-    if len(everything) >= SCHEDULE_RUNS_MAX:
+    live_jobs = t.schedule_index.live_jobs_of(schedule_id)
+    if len(live_jobs) >= SCHEDULE_RUNS_MAX:
         return FireDecision(
-            OccurrenceDecision.SKIPPED, SkipReason.BACKLOG, f"{len(everything)} runs have not ended"
+            OccurrenceDecision.SKIPPED, SkipReason.BACKLOG, f"{len(live_jobs)} runs have not ended"
         )
     if definition.overlap in (Overlap.ALLOW, Overlap.QUEUE):
         return None
-    runs = [t.jobs[job_id] for job_id in everything if _is_scheduled(t.jobs[job_id])]
+    runs = [t.jobs[job_id] for job_id in live_jobs if _is_scheduled(t.jobs[job_id])]
     if definition.overlap is Overlap.REPLACE:
-        going_on = [job for job in runs if job.life.state is not JobState.CANCELLING]
-        for job in going_on[: max(0, len(going_on) - definition.max_concurrency + 1)]:
+        running = [job for job in runs if job.life.state is not JobState.CANCELLING]
+        for job in running[: max(0, len(running) - definition.max_concurrency + 1)]:
             cancel_job(t, job, now)
     elif len(runs) >= definition.max_concurrency:
         return FireDecision(

@@ -56,7 +56,7 @@ class ScheduleIndex:
         self._holidays: dict[tuple[str, ...], Holidays] = {}
         """Merged once for all schedules that name the same calendars."""
         self._names: dict[tuple[str, str], ScheduleId] = {}
-        self._atlas = zones
+        self._zones = zones
         self._timers = timers
 
     # Lookups
@@ -73,7 +73,7 @@ class ScheduleIndex:
         return None if schedule_id is None else self.entries[schedule_id]
 
     def zone(self, name: str) -> Zone | None:
-        return self._atlas(name)
+        return self._zones(name)
 
     def recurrence(self, definition: ScheduleDefinition, anchor: Instant) -> Recurrence | None:
         """Recurrence of the definition; None: this server does not know its time zone."""

@@ -60,20 +60,20 @@ def accept_events(t: SchedulerState, event: ReceiveEvents, now: Instant) -> Even
     assert event.preloaded is not None, "events must come with the accepted events that were read"
     if t.recently_finished.is_stale(event.preloaded.at, now):
         raise StalePreload("the accepted events were read too long ago")
-    recalled = {accepted.key: accepted for accepted in event.preloaded.accepted_events}
-    taken: list[AcceptedEvent] = []
+    preloaded = {accepted.key: accepted for accepted in event.preloaded.accepted_events}
+    all_accepted: list[AcceptedEvent] = []
     repeated: list[bool] = []
     for one in event.events:
         key = event_key(one)
-        known = t.trigger_index.accepted(key) or recalled.get(key)
+        known = t.trigger_index.accepted(key) or preloaded.get(key)
         if known is None:
             accepted = _match(t, one, key, now)
         else:
             accepted = replace(known, repeats=known.repeats + 1)
             t.trigger_index.remember(accepted, now)
-        taken.append(accepted)
+        all_accepted.append(accepted)
         repeated.append(known is not None)
-    return EventsAccepted(tuple(taken), tuple(repeated))
+    return EventsAccepted(tuple(all_accepted), tuple(repeated))
 
 
 def match_job_events(t: SchedulerState, now: Instant) -> None:
@@ -93,20 +93,20 @@ def deadline_event(job: JobEntry, word: str, now: Instant) -> Event:
     """Event that a job's deadline is at risk or was missed."""
     assert job.spec.finish_by is not None
     plain = job_event(job, now)
-    about = {
+    data = {
         **msgspec.json.decode(plain.data),
         "deadline": word,
         "finish_by": utc_text(job.spec.finish_by),
     }
     event_id = f"{plain.id}/{word}/{job.spec.revision}"
-    event = own_event((DEADLINE_EVENTS[word], event_id), about, now, plain.depth)
+    event = own_event((DEADLINE_EVENTS[word], event_id), data, now, plain.depth)
     return replace(event, tenant=plain.tenant)
 
 
 def job_event(job: JobEntry, now: Instant) -> Event:
     """Event that a job has ended."""
     spec, life, terms = job.spec, job.life, job.spec.terms
-    about: dict[str, Any] = {
+    data: dict[str, Any] = {
         "job_id": job.id,
         "name": terms.name,
         "queue": terms.queue,
@@ -118,15 +118,15 @@ def job_event(job: JobEntry, now: Instant) -> Event:
     }
     for name, text in (("result", life.result), ("error", life.error)):
         if text is not None and len(text) <= JOB_EVENT_BYTES_MAX:
-            about[name] = msgspec.Raw(text)
+            data[name] = msgspec.Raw(text)
     if spec.origin is not None:
-        about["schedule_id"] = spec.origin.schedule_id
+        data["schedule_id"] = spec.origin.schedule_id
     depth = 0
     if spec.trigger_origin is not None:
-        about["trigger_id"] = spec.trigger_origin.trigger_id
+        data["trigger_id"] = spec.trigger_origin.trigger_id
         depth = spec.trigger_origin.depth
     # A job that is retried by a person ends again, and that is another event.
-    event = own_event((JOB_EVENTS[life.state], f"{job.id}/{life.lives}"), about, now, depth)
+    event = own_event((JOB_EVENTS[life.state], f"{job.id}/{life.lives}"), data, now, depth)
     return replace(event, tenant=terms.tenant)
 
 
