@@ -13,7 +13,7 @@ from tests.core.work import work_of
 from tests.core.world import World
 
 WORKERS = RESERVE_LOOK + 4
-"""So many that who does not fit may be passed for a while."""
+"""So many that a job that does not fit may be passed for a while."""
 POLICIES = (
     DEFAULT,
     Policy(OrderKind.PRIORITY, BackfillKind.EASY),
@@ -22,26 +22,32 @@ POLICIES = (
 ODD: tuple[dict[str, object], ...] = ({"gang": 2}, {"capabilities": ("moon",)}, {"cpu": 99})
 
 
-def story(seed: int, limits: CoreLimits = CORE_LIMITS) -> list[object]:
-    """A busy fleet, in which some wait for longer than they may be passed: all that came of it."""
+def play(seed: int, limits: CoreLimits = CORE_LIMITS) -> list[object]:
+    """A busy fleet in which some jobs wait for longer than they may be passed; returns all
+    results."""
     dice = random.Random(seed)
     world = World(policy=POLICIES[seed % len(POLICIES)], checked=False, limits=limits)
     for number in range(WORKERS):
         world.register(f"w{number}", cpu=4)
     tenants, step = dice.choice((("a",), ("a", "b", "c"))), dice.choice((5, 200))
-    told: list[object] = []
+    results: list[object] = []
     for turn in range(50):
         world.now += dice.randrange(2 * step)
         jobs = [job(f"{turn}-{n}", **asked(dice, tenants)) for n in range(dice.randrange(1, 16))]
         events: list[AnyInput] = [Submit(jobs=tuple(jobs))]
         events += [poll(dice, world, f"w{n}") for n in dice.sample(range(WORKERS), 10)]
         outcome = world.turn(events)
-        told.append((outcome.writes, outcome.answers))
-        told.append(sorted(world.scheduler.reservations(world.now), key=repr))
-    lines = world.scheduler._t.ready_queue._queues.values()
-    told.append([(line.number, line.stuck, line.stuck_since) for line in lines])
+        results.append((outcome.writes, outcome.answers))
+        results.append(sorted(world.scheduler.reservations(world.now), key=repr))
+    class_queues = world.scheduler._t.ready_queue._queues.values()
+    results.append(
+        [
+            (class_queue.number, class_queue.stuck, class_queue.stuck_since)
+            for class_queue in class_queues
+        ]
+    )
     world.check()
-    return told
+    return results
 
 
 def asked(dice: random.Random, tenants: tuple[str, ...]) -> dict[str, object]:
@@ -61,14 +67,14 @@ def poll(dice: random.Random, world: World, worker: str) -> AnyInput:
 
 
 @pytest.mark.parametrize("seed", range(9))
-def test_who_is_passed_over_with_others_fares_as_if_each_was_tried(
+def test_classes_passed_over_in_one_walk_fare_as_if_each_was_tried(
     seed: int,
 ) -> None:
-    assert story(seed, CoreLimits(walks_per_pass=0)) == story(seed)
+    assert play(seed, CoreLimits(walks_per_pass=0)) == play(seed)
 
 
 def work_of_a_turn(classes: int, affinity: Affinity | None) -> int:
-    """Many workers ask at once, and far more jobs wait, each unlike the others."""
+    """Many workers poll at once, and far more jobs wait, each of another class."""
     world = World(policy=DEFAULT, checked=False)
     for number in range(WORKERS):
         world.register(f"w{number}", cpu=4, memory=1 << 30)
@@ -85,5 +91,6 @@ def work_of_a_turn(classes: int, affinity: Affinity | None) -> int:
 def test_twice_as_many_classes_that_wait_for_a_busy_fleet_cost_no_more_than_twice_the_work(
     affinity: Affinity | None,
 ) -> None:
-    """Also where every second would rather wait: not all the others are passed for each of them."""
+    """Also where every second job waits for a preferred worker: not all the others are passed for
+    each."""
     assert work_of_a_turn(12 * WORKERS, affinity) <= 2 * work_of_a_turn(6 * WORKERS, affinity)

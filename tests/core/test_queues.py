@@ -13,7 +13,7 @@ from tests.core.world import World
 
 
 def starts(world: World, until_ms: int) -> Sequence[int]:
-    """When jobs start, in milliseconds from now, with a worker that always waits."""
+    """Start times in milliseconds from now, with a worker that always polls."""
     begin, found = world.now, []
     poll = world.poll(wait_ms=HOUR)
     while world.now < begin + until_ms:
@@ -37,7 +37,7 @@ def test_a_queue_runs_no_more_than_its_max_workers() -> None:
     assert world.take() == ["j2"]
 
 
-def test_what_the_jobs_of_a_queue_are_held_to_goes_with_their_orders() -> None:
+def test_orders_carry_the_job_limits_of_their_queue() -> None:
     world = World()
     world.register(cpu=64)
     world.queue("tight", limits=(("processes", 20), ("file_size", 100)))
@@ -50,7 +50,7 @@ def test_what_the_jobs_of_a_queue_are_held_to_goes_with_their_orders() -> None:
     assert [order.limits for order in world.answers[world.poll()].orders] == [None]
 
 
-def test_the_limit_of_one_queue_does_not_hold_another() -> None:
+def test_the_limit_of_one_queue_does_not_affect_another() -> None:
     world = World()
     world.register(cpu=64)
     world.queue("narrow", max_workers=1)
@@ -117,7 +117,7 @@ def test_a_rate_limit_unused_for_long_allows_only_one_burst() -> None:
 
 
 @pytest.mark.parametrize(("count", "per_ms"), [(1, 1_000), (7, 1_000), (3, 1_000), (10, 100)])
-def test_a_rate_limit_is_never_passed_in_any_stretch_of_time(count: int, per_ms: int) -> None:
+def test_a_rate_limit_is_never_exceeded_in_any_period(count: int, per_ms: int) -> None:
     world = World()
     world.register(cpu=1_000)
     world.queue(rate_limit=RateLimit(count, per_ms))
@@ -156,7 +156,7 @@ def test_settings_that_are_not_given_stay_and_a_replacement_takes_defaults() -> 
     assert after.created_at == before.created_at
 
 
-def test_purging_cancels_what_waits_and_leaves_what_runs() -> None:
+def test_a_purge_cancels_waiting_jobs_and_leaves_running_ones() -> None:
     world = World()
     world.register(cpu=1)
     world.submit_all(
@@ -177,7 +177,7 @@ def test_purging_cancels_what_waits_and_leaves_what_runs() -> None:
     assert world.state("elsewhere") is JobState.QUEUED
 
 
-def test_a_purge_can_be_taken_in_pieces() -> None:
+def test_a_purge_can_be_done_in_parts() -> None:
     world = World()
     world.submit_all([job(f"j{number}", queue="q") for number in range(5)])
     world.submit_all([job("elsewhere", queue="other")])
