@@ -162,8 +162,7 @@ def _calling_worker(
 
 
 def heartbeat(t: SchedulerState, event: Heartbeat, now: Instant) -> HeartbeatReply:
-    """Renews the leases of executions that the worker names; without names, of all it named
-    before."""
+    """Renews the leases of the named executions; without names, of all named before."""
     worker = _calling_worker(t, event.worker_id, event.session, now)
     lost = _renew(t, worker, event.executions, now)
     return HeartbeatReply(stops_for(t, worker), tuple(lost))
@@ -266,8 +265,7 @@ def _may_deliver(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> bool
 
 
 def cancel_poll(t: SchedulerState, event: ClosePoll) -> None:
-    """Closes the poll of a caller that has gone, so that no order goes to an answer that nobody
-    reads."""
+    """Closes the poll of a caller that has gone: no order may go to an unread answer."""
     worker = t.fleet.workers.get(event.worker_id)
     if worker is not None and worker.poll is not None and worker.poll.id == event.poll_id:
         close_poll(t, worker)

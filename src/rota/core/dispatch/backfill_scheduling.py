@@ -98,12 +98,11 @@ class BackfillScan:
         self._now = now
         self.reservations = Reservations(t, now)
         self.unplaceable = 0
-        """Bits of classes that fit on no open worker. Free capacity only shrinks here, so they
-        stay."""
+        """Bits of classes that fit on no open worker; free capacity only shrinks in a turn."""
         self.behind_reservations = 0
-        """Bits of classes that could use a type of worker on which another job has a
-        reservation."""
+        """Bits of classes that could use a type of worker on which a job has a reservation."""
         self._left_out = 0
+        """Bits of classes that are not considered any more in this turn."""
         backfill = t.policy.backfill
         self._is_greedy = backfill is BackfillKind.GREEDY
         self._may_wait = backfill is BackfillKind.EASY and len(t.fleet.workers) > RESERVE_LOOK
@@ -147,12 +146,10 @@ class BackfillScan:
         return None
 
     def _preempting_candidate(self, worker_id: WorkerId, job_id: JobId) -> Candidate | None:
-        """The job for which executions of this worker were stopped: it goes first as soon as it
-        fits."""
+        """The job for which this worker's executions were stopped: it goes first once it fits."""
         job, worker = self._t.jobs[job_id], self._t.fleet.open.get(worker_id)
-        if (
-            worker is None or job.class_index == NO_CLASS
-        ):  # it has started on another worker in this pass
+        # Without a class it has started on another worker in this pass.
+        if worker is None or job.class_index == NO_CLASS:
             return None
         job_class = self._t.ready_queue.classes[job.class_index]
         if not self._t.fleet.fitting(worker) & job_class.bit:
@@ -181,8 +178,7 @@ class BackfillScan:
                 is_plain = admits is None and not has_preference and not t.being_preempted
                 return Candidate(job, worker, candidates if is_plain else 0)
             if worker is not None:
-                # The head is in the store and must be loaded first: any other job would overtake
-                # it.
+                # The head is in the store and must be loaded first, or others would overtake it.
                 t.ready_queue.note_empty(head)
                 self._left_out = -1
                 self.behind_reservations = 0
@@ -198,8 +194,7 @@ class BackfillScan:
         return None
 
     def _may_be_passed(self, class_queue: ClassQueue) -> bool:
-        """Whether nothing is reserved for the head yet: in a large fleet capacity comes free
-        soon."""
+        """Whether nothing is reserved for the head yet: a large fleet has free capacity soon."""
         if not self._may_wait:
             return self._is_greedy
         if class_queue.job_class.needs.copies > 1:
@@ -243,8 +238,7 @@ class BackfillScan:
                 ):
                     break
                 passed |= class_queue.bit
-        # A walk that keeps breaking off repeats all that came before: then trying each head is
-        # cheaper.
+        # A walk that keeps breaking off repeats all before: then trying each head is cheaper.
         self._walks_left = self._walks_left - 1 if passed.bit_count() >= PASSED_MIN else 0
         self.unplaceable |= passed
         self._left_out |= passed
@@ -269,9 +263,8 @@ class BackfillScan:
         job_class, backfill = class_queue.job_class, self._t.policy.backfill
         machines = self._t.fleet.machines_for(job_class)
         if not machines.machine_classes or self._may_be_passed(class_queue):
-            self._left_out |= (
-                job_class.bit
-            )  # it waits for a worker that is not there, or is passed over
+            # It waits for a worker that is not there, or is passed over.
+            self._left_out |= job_class.bit
         elif backfill is BackfillKind.NONE:
             self._left_out |= machines.rivals
         elif self.reservations.reserve(job_class, head[2]) is None:
@@ -294,9 +287,8 @@ class BackfillScan:
                     return Candidate(job, worker)
                 self.unplaceable |= class_queue.bit  # it waits for another worker that it prefers
                 return self._backfill_candidate(placeable & ~class_queue.bit)
-        self.unplaceable |= (
-            mask  # free capacity and time only shrink, so no later call finds one either
-        )
+        # Free capacity and time only shrink, so no later call finds one either.
+        self.unplaceable |= mask
         return None
 
     def _time_left(self) -> BackfillTime:
@@ -314,13 +306,8 @@ class BackfillScan:
                 break
             if class_queue.bit & mask & account.ready:
                 key = self._first_within(class_queue, limits.time_for(class_queue.job_class))
-                found = (
-                    None
-                    if key is None
-                    else (class_queue.rank, key, class_queue.number, class_queue)
-                )
-                if found is not None and (best is None or found[:2] < best[:2]):
-                    best = found
+                if key is not None and (best is None or (class_queue.rank, key) < best[:2]):
+                    best = (class_queue.rank, key, class_queue.number, class_queue)
         return best
 
     def _first_within(self, class_queue: ClassQueue, limit: Millis) -> OrderKey | None:

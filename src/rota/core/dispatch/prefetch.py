@@ -30,8 +30,7 @@ from rota.core.state import SchedulerState
 
 
 class PrefetchSlot(NamedTuple):
-    """Place on a worker, with the work that is before the next order there; the least goes
-    first."""
+    """Place on a worker, with the work before the next order there; the least goes first."""
 
     work: Millis
     orders: int

@@ -136,8 +136,7 @@ def _tenants_ahead(t: SchedulerState, tenant: str) -> int:
 def fluid_start(
     t: SchedulerState, job_id: JobId, record: JobRecord | None, now: Instant
 ) -> Instant | None:
-    """Estimated start: the jobs before it, on the tenant's share of the slots that could run
-    them."""
+    """Estimated start, by the jobs before it and the tenant's share of the slots for them."""
     position = position_of(t, job_id, record)
     job = t.jobs.get(job_id)
     spec = job.spec if job is not None else None if record is None else record.spec

@@ -472,8 +472,7 @@ def _limits(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
 
 
 def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
-    """Cause: no worker at all, none that ever could, none online, none with free capacity, or
-    order."""
+    """Cause: no worker, none that ever could, none online, no free capacity, or order."""
     terms = job.spec.terms
     if not t.fleet.workers:
         yield Cause("no_workers", "no worker has registered; start one with: rota worker", {})

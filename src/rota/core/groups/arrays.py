@@ -27,8 +27,7 @@ RESERVED_KEY_PREFIX = "rota."
 
 
 def start_member(t: SchedulerState, job: JobEntry, now: Instant) -> JobEntry:
-    """Creates the next member as a job for a worker; the array leaves its queue if no more may
-    start."""
+    """Creates the next member as a job; the array leaves its queue if no more may start."""
     group, array = t.groups.entries[job.id], job.spec.group
     assert isinstance(array, Array)
     index = group.member_order[group.drawn]

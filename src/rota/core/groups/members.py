@@ -14,8 +14,7 @@ from rota.core.state import SchedulerState
 
 
 def update_groups(t: SchedulerState, now: Instant) -> None:
-    """Updates groups whose members ended. That may end other jobs, so it repeats until none is
-    left."""
+    """Updates groups whose members ended; repeats, since that may end other jobs."""
     while t.groups.due:
         due, t.groups.due = t.groups.due, {}
         for parent in due:
@@ -24,8 +23,7 @@ def update_groups(t: SchedulerState, now: Instant) -> None:
 
 
 def update_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """Starts further members, stops them, or finishes the group; does nothing before it has
-    started."""
+    """Starts or stops further members, or finishes the group, once it has started."""
     t.groups.due.pop(job.id, None)
     if job.life.state not in (JobState.RUNNING, JobState.CANCELLING):
         return
@@ -70,8 +68,7 @@ def requeue_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
 
 
 def restore_slots(t: SchedulerState) -> None:
-    """Gives slots back to groups that hold one, after a restore and before other jobs queue for
-    them."""
+    """Gives groups their slots back after a restore, before other jobs queue for them."""
     for job_id in t.groups.entries:
         job = t.jobs[job_id]
         runs = job.life.state in (JobState.RUNNING, JobState.CANCELLING)

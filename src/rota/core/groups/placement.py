@@ -26,8 +26,7 @@ def pick_worker(
     may: WorkerFilter | None = None,
     key: OrderKey | None = None,
 ) -> WorkerEntry | None:
-    """Worker for the head of a class queue, or for the job with this key; for a gang, its first
-    one."""
+    """Worker for the head of a class queue or the job with this key; a gang's first one."""
     if class_queue.job_class.needs.copies == 1:
         return t.affinity.pick(class_queue, now, may, key)
     found = find_gang_workers(t, class_queue.job_class, key or t.ready_queue.head(class_queue), may)
@@ -145,8 +144,7 @@ def _free_at(worker: WorkerEntry, at: Instant) -> Resources:
 
 
 def _is_hold_over(group: GroupEntry, at: Instant, now: Instant) -> bool:
-    """Whether its reservation was idle for too long; other jobs then get as much time without
-    it."""
+    """Whether its reservation was idle too long; then others get as much time without it."""
     if at > now:
         group.idle_since = None
         return False

@@ -175,8 +175,7 @@ _GANG_CAUSE_TEXTS = {
 def end_execution(
     t: SchedulerState, entry: ExecutionEntry, execution: Execution, now: Instant
 ) -> JobEntry:
-    """Ends the execution as given, hands its place to the one prefetched behind it, returns its
-    job."""
+    """Ends the execution as given; the one prefetched behind it moves up. Returns its job."""
     worker = t.fleet.workers[execution.worker_id]
     was_prefetched = worker.is_prefetched(entry.execution)
     follower = worker.prefetched.pop(execution.id, None)
@@ -326,8 +325,7 @@ RETURNED = "its worker returned it before it began"
 
 
 def complete_execution(t: SchedulerState, completion: Completion, now: Instant) -> Execution:
-    """Ends an execution as its worker reports. A repeated report changes nothing, a stale one is
-    refused."""
+    """Ends an execution as its worker reports; refuses stale reports, accepts repeats."""
     entry = t.executions.get(completion.execution_id)
     if entry is None:
         return _repeated(t, completion)

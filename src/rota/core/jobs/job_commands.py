@@ -129,8 +129,7 @@ def _refuse_member(t: SchedulerState, record: JobRecord) -> None:
 
 
 def execute(t: SchedulerState, event: Execute, now: Instant) -> ExecutionAnswer:
-    """Executes this job on that worker now: past time, order and pause, not past limits or
-    capacity."""
+    """Executes a job on a worker now: past time, order and pause, not past limits or capacity."""
     lookup = JobLookup(t, event.preloaded, now)
     job = lookup.live(event.job_id)
     if job is None:

@@ -38,18 +38,9 @@ def start_alone(
     t: SchedulerState, job: JobEntry, terms_entry: TermsEntry, worker: WorkerEntry, now: Instant
 ) -> None:
     """Starts a queued plain job on the worker, whose open poll will be answered with it."""
-    before, changeset, ready_queue, order = (
-        job.life,
-        t.changeset,
-        t.ready_queue,
-        t.ready_queue.order,
-    )
-    resources, queue, tenant, poll = (
-        terms_entry.resources,
-        terms_entry.queue,
-        terms_entry.tenant,
-        worker.poll,
-    )
+    before, changeset, order = job.life, t.changeset, t.ready_queue.order
+    resources, queue, tenant = terms_entry.resources, terms_entry.queue, terms_entry.tenant
+    handle, poll = terms_entry.handle, worker.poll
     assert before.state is _QUEUED
     assert poll is not None
     job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
@@ -59,12 +50,11 @@ def start_alone(
     ends_at = now + terms_entry.estimate(t.runtime_estimates)
     if ends_at <= now:
         ends_at = probable_end(t, terms_entry.terms, now, now)
-    share = share_of(ready_queue.classes[job.class_index], t.fleet.capacity)
-    handle = terms_entry.handle
+    share = share_of(t.ready_queue.classes[job.class_index], t.fleet.capacity)
     if handle is not None and handle.leave_first(job):
         account = handle.account
     else:
-        ready_queue.remove(job)
+        t.ready_queue.remove(job)
         account = terms_entry.account(order)
     rate = order.charge(account, share, (now, ends_at))
     entry = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)

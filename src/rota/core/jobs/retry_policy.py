@@ -1,4 +1,4 @@
-"""Retry policy: whether a job has another attempt, and its exponential backoff with jitter."""
+"""Retry policy: another attempt or a dead letter, with exponential backoff and jitter."""
 
 from __future__ import annotations
 

@@ -123,8 +123,7 @@ def _load(t: SchedulerState, fifo_group: FifoGroup, record: JobRecord) -> JobEnt
 
 
 def _is_counted_with(fifo_group: FifoGroup, spec: Spec) -> bool:
-    """Whether the job counts with its group: a spill queue of an earlier version has several
-    tenants."""
+    """Whether the job counts with its group: old spill queues have several tenants."""
     return spec.terms.tenant == fifo_group.key[0]
 
 
@@ -316,8 +315,7 @@ def restore_spill_queues(t: SchedulerState, counts: Mapping[int, int]) -> None:
 
 
 class JobLookup:
-    """Finds jobs in memory, then among preloaded records; refuses records that may have changed
-    since."""
+    """Finds jobs in memory, then among preloaded records that cannot have changed since."""
 
     def __init__(
         self, t: SchedulerState, recall: Preloaded | None, now: Instant, *, read_only: bool = False

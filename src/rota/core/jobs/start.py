@@ -37,8 +37,7 @@ def lease_until(t: SchedulerState, now: Instant) -> Instant:
 
 
 def lease_until_after_failover(t: SchedulerState, now: Instant) -> Instant:
-    """End of a lease found at a failover: the leader before may have renewed it since it was
-    written."""
+    """End of a lease found at a failover: the previous leader may have renewed it."""
     return lease_until(t, now) + t.timing.handover_ms
 
 

@@ -158,8 +158,7 @@ def _submit_one(t: SchedulerState, jobs: Sequence[NewJob], now: Instant) -> Jobs
 
 
 def check_submit(t: SchedulerState, event: Submit, lookup: JobLookup) -> dict[JobId, JobState]:
-    """Checks a submission; returns the states of upstream jobs outside the batch, or raises the
-    refusal."""
+    """Checks a submission; returns the states of upstream jobs outside the batch."""
     batch = {new.id: new for new in event.jobs}
     _refuse_known_ids(t, event.jobs, batch)
     ended = _check_dependencies(event.jobs, batch, lookup)
@@ -196,8 +195,7 @@ def _refuse_too_many(t: SchedulerState, jobs: Sequence[NewJob]) -> None:
 
 
 def reject(t: SchedulerState, event: Reject, now: Instant) -> JobsAccepted:
-    """Stores jobs that cannot run as failed or skipped, with the error, because callers hold their
-    ids."""
+    """Stores jobs that cannot run as failed or skipped, because callers hold their ids."""
     _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
@@ -399,8 +397,7 @@ def skip_because(
 
 
 def update(t: SchedulerState, event: Update, now: Instant) -> JobAnswer:
-    """Changes the spec of a waiting job; the job moves to the queue position that the new spec
-    gives it."""
+    """Changes the spec of a waiting job, which moves to its new place in the queue."""
     lookup = JobLookup(t, event.preloaded, now)
     job = lookup.live(event.job_id)
     if job is None:

@@ -28,8 +28,7 @@ PlannedUse: TypeAlias = tuple[Instant, Instant, Resources]
 
 
 class Availability:
-    """Availability of a worker: periods of time with what is free in each; the last one never
-    ends."""
+    """Availability of a worker: periods with what is free in each; the last never ends."""
 
     def __init__(
         self, worker: WorkerEntry, now: Instant, planned: Iterable[PlannedUse] = ()
@@ -219,8 +218,7 @@ class ConservativePlan:
     def _earliest(
         self, job: JobEntry, before: tuple[WorkerId, Instant] | None
     ) -> tuple[Instant, WorkerId] | None:
-        """Earliest place, or the present one if its time has come; None: there is no earlier
-        one."""
+        """Earliest place, or the present one if its time has come; None: no earlier one."""
         needs, best = job.spec.terms.needs.resources, None
         if before is not None:
             start = self._availability_of(before[0]).earlier(needs, job.estimate, before[1])

@@ -89,8 +89,7 @@ class Reservations:
         before = NEVER if kept is None else kept.at
         for worker in self._candidates(job_class, kept is not None):
             record = worker.worker
-            # The same check as `_may_use`, inlined: most turns of a small fleet make it for most
-            # workers.
+            # `_may_use`, inlined: in a small fleet most turns ask it of most workers.
             if record.state is not _ONLINE or record.id in taken:
                 continue
             if not worker.machine.can_mask & bit:
@@ -146,8 +145,7 @@ class Reservations:
         return Reservation((reservation.worker_id, at, free), job_class, job_id)
 
     def _candidates(self, job_class: JobClass, has_reservation: bool) -> Iterable[WorkerEntry]:
-        """Open workers; in a small fleet all that could run it, unless the job has a
-        reservation."""
+        """Open workers; in a small fleet all able ones, unless the job has a reservation."""
         fleet = self._t.fleet
         waiting = islice(fleet.open.values(), RESERVE_LOOK)
         if has_reservation or len(fleet.workers) > RESERVE_LOOK:

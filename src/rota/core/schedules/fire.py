@@ -149,8 +149,7 @@ def _state_after(
 def skip_until(
     t: SchedulerState, entry: ScheduleEntry, until: Instant, why: SkipReason, now: Instant
 ) -> None:
-    """Writes one record for all undecided instants up to `until`, because one each would be of no
-    use."""
+    """Writes one record for all undecided instants up to `until`; nobody reads one each."""
     schedule, first = entry.schedule, entry.next_at
     assert first is not None
     assert entry.recurrence is not None

@@ -184,8 +184,8 @@ class TriggerIndex:
         self.changeset.decisions[decision.id] = decision
 
     def forget(self, now: Instant) -> None:
-        """Forgets accepted events that no command under way can repeat: after twice the preload
-        window."""
+        """Forgets accepted events that no command under way can repeat."""
+        # Twice the preload window, as a safety margin.
         while self._accepted_order and self._accepted_order[0][0] < now - 2 * PRELOAD_WINDOW_MS:
             self._accepted.pop(self._accepted_order.popleft()[1], None)
 
