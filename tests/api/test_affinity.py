@@ -88,7 +88,7 @@ async def test_a_worker_kept_for_some_takes_only_those(house: InProcessServer) -
     (order,) = (await house.lease(worker_id))["executions"]
     assert order["name"] == "tolerant"
     why = await house.ask("GET", f"/jobs/{plain['job_id']}/why")
-    assert "kept for jobs that ask for batch" in why["cause"]["message"]
+    assert "take only jobs that ask for batch" in why["cause"]["message"]
 
 
 async def test_a_template_of_a_schedule_may_say_where_to_run(house: InProcessServer) -> None:

@@ -209,12 +209,12 @@ EVERYDAY = settings(max_examples=15, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=600, stateful_step_count=60, deadline=None)
 
 
-@pytest.mark.parametrize("stories", [GroupMachine, StrictGroupMachine, PlannedGroupMachine])
-def test_groups_keep_their_promises(stories: type[GroupMachine]) -> None:
-    run_state_machine_as_test(stories, settings=EVERYDAY)
+@pytest.mark.parametrize("machine", [GroupMachine, StrictGroupMachine, PlannedGroupMachine])
+def test_groups_keep_their_promises(machine: type[GroupMachine]) -> None:
+    run_state_machine_as_test(machine, settings=EVERYDAY)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stories", [GroupMachine, StrictGroupMachine, PlannedGroupMachine])
-def test_groups_keep_their_promises_for_long(stories: type[GroupMachine]) -> None:
-    run_state_machine_as_test(stories, settings=LONG)
+@pytest.mark.parametrize("machine", [GroupMachine, StrictGroupMachine, PlannedGroupMachine])
+def test_groups_keep_their_promises_for_long(machine: type[GroupMachine]) -> None:
+    run_state_machine_as_test(machine, settings=LONG)

@@ -35,19 +35,19 @@ class FaultyWorld(Planner):
         super().__init__(start, checked=False)
         self.fault_factor = fault_factor
         """Factor of the usual probability of faults."""
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.lost = self.jumps = 0
         self.plans: dict[ScheduleId, dict[str, Any]] = {}
         for number in range(schedules):
             asked = {
-                "cron": self.dice.choice(CRONS),
-                "timezone": self.dice.choice(ZONES),
-                "gap": self.dice.choice(list(Gap)),
-                "fold": self.dice.choice(list(RepeatedTime)),
+                "cron": self.rng.choice(CRONS),
+                "timezone": self.rng.choice(ZONES),
+                "gap": self.rng.choice(list(Gap)),
+                "fold": self.rng.choice(list(RepeatedTime)),
             }
             made = self.schedule(
-                f"s{number}", catch_up=self.dice.choice(list(CatchUp)),
-                jitter_ms=self.dice.choice((0, 0, 45_000)), **asked,
+                f"s{number}", catch_up=self.rng.choice(list(CatchUp)),
+                jitter_ms=self.rng.choice((0, 0, 45_000)), **asked,
             )  # fmt: skip
             self.plans[made] = asked
         self.start = self.now
@@ -59,17 +59,17 @@ class FaultyWorld(Planner):
             due = self.scheduler.next_due()
             self.now = max(self.now, min(end, due if due is not None else end))
             self._turn_or_crash()
-            roll = self.dice.random() / self.fault_factor
+            roll = self.rng.random() / self.fault_factor
             if roll < 0.01:
-                self._go_down(self.dice.randrange(6 * HOUR))
+                self._go_down(self.rng.randrange(6 * HOUR))
             elif roll < 0.02:
-                self._set_clock(self.dice.randrange(-2 * HOUR, 2 * HOUR))
+                self._set_clock(self.rng.randrange(-2 * HOUR, 2 * HOUR))
 
     def _turn_or_crash(self) -> None:
         # Jobs of one turn end in the next: a year of jobs would not fit into memory.
         ended: list[AnyInput] = [Cancel(job_id=job_id) for job_id in list(self.scheduler._t.jobs)]
         outcome = self.scheduler.turn([Tick(), *ended], self.now)
-        if self.dice.random() < 0.02 * self.fault_factor:
+        if self.rng.random() < 0.02 * self.fault_factor:
             self.lost += 1
             self._restart_quickly()
             return

@@ -32,9 +32,9 @@ def preempt(t: SchedulerState, now: Instant) -> None:
         victims = _victims(t, worker, job, gap)
         if victims is not None:
             lost = sum(now - one.since for one in victims)
-            damage = (len(victims), lost, worker.rank)
-            if best is None or damage < best[0]:
-                best = (damage, worker, victims)
+            cost = (len(victims), lost, worker.rank)
+            if best is None or cost < best[0]:
+                best = (cost, worker, victims)
     if best is not None:
         _, worker, victims = best
         t.being_preempted[worker.worker.id] = job.id

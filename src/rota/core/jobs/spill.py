@@ -318,15 +318,20 @@ class JobLookup:
     """Finds jobs in memory, then among preloaded records that cannot have changed since."""
 
     def __init__(
-        self, t: SchedulerState, recall: Preloaded | None, now: Instant, *, read_only: bool = False
+        self,
+        t: SchedulerState,
+        preloaded: Preloaded | None,
+        now: Instant,
+        *,
+        read_only: bool = False,
     ) -> None:
         self._t = t
         self._is_read_only = read_only
         """Lookups only: spilled jobs stay in the store."""
         self._now = now
-        self._at = now if recall is None else recall.at
-        brought = () if recall is None else (*recall.upstream, *recall.jobs)
-        self._records = {job.id: job for job in brought}
+        self._at = now if preloaded is None else preloaded.at
+        records = () if preloaded is None else (*preloaded.upstream, *preloaded.jobs)
+        self._records = {job.id: job for job in records}
 
     def live(self, job_id: JobId) -> JobEntry | None:
         """The live job; a spilled one is loaded. None: it is not live."""

@@ -134,7 +134,7 @@ def submit(t: SchedulerState, event: Submit, now: Instant) -> JobsAccepted:
     specs = _ranked_specs(t, event.jobs, linked=bool(upstream_ids))
     if upstream_ids:
         entries = [
-            _accept(t, new.id, spec, now, upstream_ids=new.id in upstream_ids)
+            _accept(t, new.id, spec, now, decide_later=new.id in upstream_ids)
             for new, spec in zip(event.jobs, specs, strict=True)
         ]
     else:
@@ -199,9 +199,9 @@ def reject(t: SchedulerState, event: Reject, now: Instant) -> JobsAccepted:
     _refuse_known_ids(t, event.jobs, {new.id: new for new in event.jobs})
     for new in event.jobs:
         t.queue(new.spec.terms.queue, now)
-        # Marked as named by others, so that it enters no queue: it ends here.
+        # It ends here, so it must not enter a queue.
         (spec,) = _ranked_specs(t, [new], linked=False)
-        job = _accept(t, new.id, spec, now, upstream_ids=True)
+        job = _accept(t, new.id, spec, now, decide_later=True)
         verb, reason = JobVerb.REJECT, INVALID
         if event.duplicate:
             verb, reason = JobVerb.SKIP, DUPLICATE
@@ -218,7 +218,7 @@ def submit_independent(t: SchedulerState, new: NewJob, now: Instant) -> JobEntry
         t.queue(terms.queue, now)
     spec = replace(new.spec, terms=t.interned_terms(terms), arrival_number=t.next_arrival_number)
     t.next_arrival_number += 1
-    job = _accept(t, new.id, spec, now, upstream_ids=False)
+    job = _accept(t, new.id, spec, now, decide_later=False)
     if job.life is NEW_LIFE:
         _enter_first_state(t, job, {}, now)
     t.changeset.submitted += 1
@@ -292,10 +292,10 @@ def _ranked_specs(t: SchedulerState, jobs: Sequence[NewJob], *, linked: bool) ->
 
 
 def _accept(
-    t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, upstream_ids: bool
+    t: SchedulerState, job_id: JobId, spec: Spec, now: Instant, *, decide_later: bool
 ) -> JobEntry:
-    """Adds the job to memory; one that waits only for a worker is queued or spilled at once."""
-    if not upstream_ids and waits_for_worker_only(spec, now):
+    """Adds the job to memory; queues or spills it at once if that can be decided now."""
+    if not decide_later and waits_for_worker_only(spec, now):
         return enqueue_or_spill(t, job_id, spec, now)
     job = t.add_job(job_id, spec, NEW_LIFE)
     t.put_job(job)
@@ -313,7 +313,7 @@ def _accept_all(
     while first < count:
         spec, after = specs[first], first + 1
         if not waits_for_worker_only(spec, now):
-            entries.append(_accept(t, jobs[first].id, spec, now, upstream_ids=True))
+            entries.append(_accept(t, jobs[first].id, spec, now, decide_later=True))
             first = after
             continue
         while after < count and specs[after].terms is spec.terms and _is_alike(specs, after, now):

@@ -388,9 +388,9 @@ def _check_deployed(
             _check_new(t, new, now)
             return
         if existing.schedule.definition.owner != owner:
-            whose = existing.schedule.definition.owner or "a person"
+            owned_by = existing.schedule.definition.owner or "a person"
             raise Conflict(
-                f"the schedule {new.definition.name!r} belongs to {whose}: take another name"
+                f"the schedule {new.definition.name!r} belongs to {owned_by}: take another name"
             )
         _check_change(t, existing, new.definition, now)
     except Invalid as refusal:

@@ -167,9 +167,9 @@ def _check_deployed(t: SchedulerState, owner: str, new: NewTrigger, index: int) 
             _check_new(t, new)
             return
         if existing.trigger.definition.owner != owner:
-            whose = existing.trigger.definition.owner or "a person"
+            owned_by = existing.trigger.definition.owner or "a person"
             raise Conflict(
-                f"the trigger {new.definition.name!r} belongs to {whose}: take another name"
+                f"the trigger {new.definition.name!r} belongs to {owned_by}: take another name"
             )
         _check_change(t, existing, new.definition)
     except Invalid as refusal:
