@@ -90,7 +90,7 @@ async def test_a_tainted_worker_takes_only_jobs_that_tolerate_it(server: InProce
     (order,) = (await server.lease(worker_id))["executions"]
     assert order["name"] == "tolerant"
     why = await server.ask("GET", f"/jobs/{plain['job_id']}/why")
-    assert "kept for jobs that ask for batch" in why["cause"]["message"]
+    assert "take only jobs that ask for batch" in why["cause"]["message"]
 
 
 async def test_a_schedule_template_may_have_an_affinity(server: InProcessServer) -> None:

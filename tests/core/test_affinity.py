@@ -309,7 +309,7 @@ def test_remedies_name_a_label_a_toleration_or_a_shorter_wait() -> None:
     world.poll("w3", wait_ms=20 * SECOND)
     world.submit("likes", affinity=SSD)
     ((code, text),) = helps(world, "likes")
-    assert (code, "worker w3 has room" in text) == ("affinity", True)
+    assert (code, "worker w3 has enough free" in text) == ("affinity", True)
     taken_up(world, "likes")
 
 
@@ -321,7 +321,7 @@ def test_a_remedy_names_an_online_worker() -> None:
     world.submit("label", affinity=ZONE_A)
     other, new = helps(world, "label")
     assert "worker here lacks nothing else" in other[1]
-    assert new[1] == "if a worker with 1 cpu, label zone=a came for queue default"
+    assert new[1] == "if a worker with 1 cpu, label zone=a registered for queue default"
 
 
 # Whatever is wished for

@@ -1,4 +1,5 @@
-"""Arrays: one row that stands in line for many jobs, each of which becomes one as it starts."""
+"""Arrays: one row in the queue stands for many members, each of which becomes a job as it
+starts."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def member(array: str, index: int) -> JobId:
     return member_id(JobId(array), index)
 
 
-def tally(world: World, array: str) -> GroupProgress:
+def progress_of(world: World, array: str) -> GroupProgress:
     found = world.life(array).group_progress
     assert found is not None
     return found
@@ -51,10 +52,10 @@ def test_a_turn_writes_the_array_once_however_many_members_it_starts() -> None:
     world.take()
     moves = [w for w in world.last.writes if isinstance(w, MoveJob | PutJob) and w.id == "a"]
     assert len(moves) == 1
-    assert tally(world, "a") == GroupProgress(drawn=40, running=40)
+    assert progress_of(world, "a") == GroupProgress(drawn=40, running=40)
 
 
-def test_an_array_succeeds_when_all_of_its_members_have() -> None:
+def test_an_array_succeeds_when_all_of_its_members_have_succeeded() -> None:
     world = World()
     world.register(cpu=2)
     world.submit("a", count=3)
@@ -68,7 +69,7 @@ def test_an_array_succeeds_when_all_of_its_members_have() -> None:
     finish(world, world.take())
     assert world.state("a") is JobState.SUCCEEDED
     assert world.state("next") is JobState.QUEUED
-    assert tally(world, "a") == GroupProgress(drawn=3, succeeded=3)
+    assert progress_of(world, "a") == GroupProgress(drawn=3, succeeded=3)
 
 
 def test_an_array_fails_when_all_have_ended_and_one_has_failed() -> None:
@@ -83,20 +84,20 @@ def test_an_array_fails_when_all_have_ended_and_one_has_failed() -> None:
     assert world.life("a").error == b'{"message":"1 of its 3 members failed"}'
 
 
-def test_no_more_members_than_max_parallel_are_under_way() -> None:
+def test_no_more_members_than_max_parallel_run_or_wait_for_a_retry() -> None:
     world = World()
     world.register(cpu=8)
     world.submit("a", count=5, max_parallel=2, retry=retries(2))
     first, second = world.take()
     world.complete(first, "failed")
-    assert world.take() == []  # the one that waits for its next try is under way too
+    assert world.take() == []  # the one that waits for a retry counts too
     world.complete(second)
     assert world.take() == [member("a", 2)]
     world.advance(SECOND)
     assert world.take() == [first]
 
 
-def test_members_have_their_own_tries_and_the_array_stays_where_it_is() -> None:
+def test_members_have_their_own_attempts_and_the_array_keeps_its_place() -> None:
     world = World()
     world.register(cpu=1)
     world.submit("a", count=2, retry=retries(2))
@@ -112,7 +113,7 @@ def test_members_have_their_own_tries_and_the_array_stays_where_it_is() -> None:
     assert world.state("a") is JobState.SUCCEEDED
 
 
-def test_an_array_goes_before_what_was_submitted_after_it() -> None:
+def test_an_array_starts_before_jobs_that_were_submitted_after_it() -> None:
     world = World()
     world.submit("a", count=3)
     world.submit("b")
@@ -122,14 +123,14 @@ def test_an_array_goes_before_what_was_submitted_after_it() -> None:
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, CONSERVATIVE], ids=["easy", "conservative"])
-def test_as_many_members_start_at_once_as_there_is_room_for(policy: object) -> None:
+def test_as_many_members_start_at_once_as_fit(policy: object) -> None:
     world = World(policy=policy)  # type: ignore[arg-type]
     world.register(cpu=5)
     world.submit("a", count=9)
     assert len(world.take()) == 5
 
 
-def test_nothing_is_lost_or_run_twice_through_a_restart() -> None:
+def test_a_restart_loses_no_member_and_runs_none_twice() -> None:
     world = World()
     world.register(cpu=2)
     world.submit("a", count=5, max_parallel=2)
@@ -154,10 +155,10 @@ def test_a_lost_member_runs_again_and_counts_once() -> None:
     world.register("w2", cpu=1)
     assert world.take("w2") == [member("a", 0)]
     world.complete(member("a", 0))
-    assert tally(world, "a") == GroupProgress(drawn=1, succeeded=1)
+    assert progress_of(world, "a") == GroupProgress(drawn=1, succeeded=1)
 
 
-def test_cancelling_an_array_ends_what_waits_and_stops_what_runs() -> None:
+def test_cancelling_an_array_ends_waiting_members_and_stops_running_ones() -> None:
     world = World()
     world.register(cpu=2)
     world.submit("a", count=10, retry=retries(3))
@@ -170,7 +171,7 @@ def test_cancelling_an_array_ends_what_waits_and_stops_what_runs() -> None:
     assert world.take() == []
     world.complete(second, "cancelled")
     assert world.state("a") is JobState.CANCELLED
-    assert tally(world, "a") == GroupProgress(drawn=2, cancelled=10, dropped=8)
+    assert progress_of(world, "a") == GroupProgress(drawn=2, cancelled=10, dropped=8)
 
 
 def test_an_array_that_waits_is_cancelled_at_once() -> None:
@@ -182,7 +183,7 @@ def test_an_array_that_waits_is_cancelled_at_once() -> None:
     assert not any(glance.depth.values())
 
 
-def test_one_member_may_be_cancelled_and_the_others_go_on() -> None:
+def test_a_cancelled_member_leaves_the_others_running() -> None:
     world = World()
     world.register(cpu=2)
     world.submit("a", count=2)
@@ -191,7 +192,7 @@ def test_one_member_may_be_cancelled_and_the_others_go_on() -> None:
     world.complete(first, "cancelled")
     world.complete(second)
     assert world.state("a") is JobState.CANCELLED
-    assert tally(world, "a") == GroupProgress(drawn=2, succeeded=1, cancelled=1)
+    assert progress_of(world, "a") == GroupProgress(drawn=2, succeeded=1, cancelled=1)
 
 
 def retry(world: World, array: str, failed: tuple[int, ...] | None = None) -> None:
@@ -214,10 +215,10 @@ def test_a_retry_runs_only_the_members_that_did_not_succeed() -> None:
     world.restart()
     finish(world, again)
     assert world.state("a") is JobState.SUCCEEDED
-    assert tally(world, "a").succeeded == 4
+    assert progress_of(world, "a").succeeded == 4
 
 
-def test_a_retry_of_a_cancelled_array_needs_no_look_at_its_members() -> None:
+def test_a_retry_of_a_cancelled_array_need_not_read_its_members() -> None:
     world = World()
     world.register(cpu=1)
     world.submit("a", count=3)
@@ -225,23 +226,23 @@ def test_a_retry_of_a_cancelled_array_needs_no_look_at_its_members() -> None:
     (second,) = world.take()
     world.cancel("a")
     world.complete(second, "cancelled")
-    with pytest.raises(Conflict, match="nobody has looked"):
+    with pytest.raises(Conflict, match="must be read first"):
         retry(world, "a")
     retry(world, "a", (1,))
     assert world.take() == [second]
     world.complete(second)
     assert world.take() == [member("a", 2)]
-    assert world.life(member("a", 2)).lives == 1  # it never was a job before
+    assert world.life(member("a", 2)).lives == 1  # it was never a job before
 
 
-def test_a_retry_says_when_failed_members_are_gone() -> None:
+def test_a_retry_is_refused_when_failed_members_were_deleted() -> None:
     world = World()
     world.register(cpu=2)
     world.submit("a", count=2)
     first, second = world.take()
     world.complete(first)
     world.complete(second, "failed")
-    with pytest.raises(Conflict, match="1 of the members"):
+    with pytest.raises(Conflict, match="1 failed members"):
         retry(world, "a", ())
 
 
@@ -270,7 +271,7 @@ def test_deleting_a_live_array_by_force_takes_its_live_members_along() -> None:
     assert world.ledger.jobs == {}
 
 
-def test_a_key_holds_for_each_member() -> None:
+def test_a_concurrency_key_applies_to_each_member() -> None:
     world = World()
     world.register(cpu=8)
     world.submit("a", count=4, key="k", limit=2)
@@ -300,14 +301,14 @@ def test_a_cancelled_array_gets_no_slot_of_its_key_any_more() -> None:
 def test_a_quota_of_waiting_jobs_counts_every_member() -> None:
     world = World()
     world.step(PutTenantSettings(name="default", quota=Quota(queued=10)))
-    with pytest.raises(OverQuota, match="11 more came"):
+    with pytest.raises(OverQuota, match="11 more were submitted"):
         world.submit("a", count=11)
     world.submit("b", count=10)
     with pytest.raises(OverQuota):
         world.submit("c")
 
 
-def test_the_priority_of_an_array_that_has_begun_changes_for_all_that_wait() -> None:
+def test_a_new_priority_of_a_started_array_applies_to_waiting_members() -> None:
     world = World()
     world.register(cpu=1)
     world.submit("a", count=5, retry=retries(2))
@@ -319,7 +320,7 @@ def test_the_priority_of_an_array_that_has_begun_changes_for_all_that_wait() -> 
     assert world.record(first).spec.terms.priority == 9
 
 
-def test_what_an_array_runs_cannot_change_once_it_has_begun() -> None:
+def test_the_task_of_a_started_array_cannot_change() -> None:
     world = World()
     world.register(cpu=1)
     world.submit("a", count=5)
@@ -331,10 +332,10 @@ def test_what_an_array_runs_cannot_change_once_it_has_begun() -> None:
     world.update("a", count=5, max_parallel=3)
 
 
-def test_a_job_does_not_become_an_array() -> None:
+def test_a_job_cannot_become_an_array() -> None:
     world = World()
     world.submit("a")
-    with pytest.raises(Invalid, match="another kind"):
+    with pytest.raises(Invalid, match="cannot become"):
         world.update("a", count=2)
     world.submit("b", count=2)
     world.update("b", count=3)
@@ -342,7 +343,7 @@ def test_a_job_does_not_become_an_array() -> None:
     assert len(world.take()) == 4
 
 
-def test_purging_a_queue_calls_off_the_members_that_wait() -> None:
+def test_purging_a_queue_cancels_waiting_members() -> None:
     world = World()
     world.register(cpu=1)
     world.submit("a", count=5)
@@ -350,7 +351,7 @@ def test_purging_a_queue_calls_off_the_members_that_wait() -> None:
     assert world.step(Purge(name="default")) == CountReceipt(4)
     world.complete(first)
     assert world.state("a") is JobState.CANCELLED
-    assert tally(world, "a") == GroupProgress(drawn=1, succeeded=1, cancelled=4, dropped=4)
+    assert progress_of(world, "a") == GroupProgress(drawn=1, succeeded=1, cancelled=4, dropped=4)
 
 
 def test_an_array_waits_for_its_time_and_expires_as_a_whole() -> None:
@@ -361,10 +362,10 @@ def test_an_array_waits_for_its_time_and_expires_as_a_whole() -> None:
     world.queue(paused=True)
     world.advance(30 * SECOND)
     assert world.state("a") is JobState.EXPIRED
-    assert tally(world, "a").cancelled == 3
+    assert progress_of(world, "a").cancelled == 3
 
 
-def test_an_array_that_has_begun_does_not_expire() -> None:
+def test_a_started_array_does_not_expire() -> None:
     world = World()
     world.register(cpu=1)
     world.submit("a", count=2, expires_at=world.now + 10 * SECOND)
@@ -375,7 +376,7 @@ def test_an_array_that_has_begun_does_not_expire() -> None:
     assert world.take() == [member("a", 1)]
 
 
-def test_an_array_is_not_run_by_hand() -> None:
+def test_an_array_cannot_be_executed_on_a_worker() -> None:
     world = World()
     world.register(cpu=1)
     world.submit("a", count=2)
@@ -383,7 +384,7 @@ def test_an_array_is_not_run_by_hand() -> None:
         world.step(Execute(job_id=JobId("a"), worker_id=WorkerId("w1")))
 
 
-def test_members_ids_are_beside_their_arrays_and_sorted_by_index() -> None:
+def test_ids_of_members_follow_that_of_their_array_and_sort_by_index() -> None:
     array = JobId("019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3")
     ids = [member_id(array, index) for index in (0, 1, 9, 255, 999_999)]
     first, last = members_between(array)

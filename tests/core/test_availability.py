@@ -16,18 +16,18 @@ def cpus(count: int) -> Resources:
 
 
 def a_worker(runs: list[tuple[int, int]]) -> WorkerEntry:
-    """It runs what takes (until, cpus), as long as there is room."""
+    """A worker that runs what takes (until, cpus), as far as it fits."""
     worker = Worker(WorkerId("w"), "w", "s", cpus(CPUS))
-    cell = WorkerEntry(worker, MachineClass(1, worker, FreeCapacities()), 1, 0)
+    worker_entry = WorkerEntry(worker, MachineClass(1, worker, FreeCapacities()), 1, 0)
     for number, (until, count) in enumerate(runs):
-        if cell.free.cpu_milli >= 1000 * count:
-            cell.hold(ExecutionId(str(number)), cpus(count), until)
-    return cell
+        if worker_entry.free.cpu_milli >= 1000 * count:
+            worker_entry.hold(ExecutionId(str(number)), cpus(count), until)
+    return worker_entry
 
 
-def free_at(cell: WorkerEntry, taken: list[tuple[int, int, int]], at: int) -> int:
-    held = sum(cell.held[x].cpu_milli for until, x in cell.ends if until > at)
-    planned = sum(1000 * count for start, end, count in taken if start <= at < end)
+def free_at(worker_entry: WorkerEntry, planned_later: list[tuple[int, int, int]], at: int) -> int:
+    held = sum(worker_entry.held[x].cpu_milli for until, x in worker_entry.ends if until > at)
+    planned = sum(1000 * count for start, end, count in planned_later if start <= at < end)
     return 1000 * CPUS - held - planned
 
 
@@ -37,37 +37,37 @@ def free_at(cell: WorkerEntry, taken: list[tuple[int, int, int]], at: int) -> in
     later=stays,
     asked=st.tuples(st.integers(1, 8), st.integers(1, CPUS)),
 )
-def test_the_earliest_time_is_the_first_at_which_every_moment_has_room(
+def test_the_earliest_time_is_the_first_from_which_the_needs_always_fit(
     runs: list[tuple[int, int]],
     before: list[tuple[int, int, int]],
     later: list[tuple[int, int, int]],
     asked: tuple[int, int],
 ) -> None:
-    cell = a_worker(runs)
-    taken: list[tuple[int, int, int]] = []
+    worker_entry = a_worker(runs)
+    planned_later: list[tuple[int, int, int]] = []
 
     def has_room(start: int, length: int, count: int) -> bool:
         moments = range(start, start + length)
-        return all(free_at(cell, taken, at) >= 1000 * count for at in moments)
+        return all(free_at(worker_entry, planned_later, at) >= 1000 * count for at in moments)
 
     planned = []
     for start, length, count in before:
         if has_room(start, length, count):
-            taken.append((start, start + length, count))
+            planned_later.append((start, start + length, count))
             planned.append((start, start + length, cpus(count)))
-    profile = Availability(cell, 0, planned)
+    availability = Availability(worker_entry, 0, planned)
     for start, length, count in later:
         if has_room(start, length, count):
-            taken.append((start, start + length, count))
-            profile.take(start, length, cpus(count))
+            planned_later.append((start, start + length, count))
+            availability.take(start, length, cpus(count))
     length, count = asked
     expected = next(at for at in range(100) if has_room(at, length, count))
-    assert profile.earliest(cpus(count), length) == expected
-    profile.take(expected, length, cpus(count))
-    assert profile.earlier(cpus(count), length, expected) is None
+    assert availability.earliest(cpus(count), length) == expected
+    availability.take(expected, length, cpus(count))
+    assert availability.earlier(cpus(count), length, expected) is None
     for start, end, amount in planned:
-        profile.give(start, end - start, amount)
-    taken = taken[len(planned) :]
+        availability.give(start, end - start, amount)
+    planned_later = planned_later[len(planned) :]
     sooner = next(at for at in range(100) if has_room(at, length, count))
-    found = profile.earlier(cpus(count), length, expected)
+    found = availability.earlier(cpus(count), length, expected)
     assert found == (sooner if sooner < expected else None)

@@ -37,8 +37,8 @@ ALL = {
 }
 
 
-def busy(policy: Policy, **has: Any) -> World:
-    """A worker of 4 cpus that runs 3 of them for ten minutes, and somebody who wants all 4."""
+def busy_worker(policy: Policy, **has: Any) -> World:
+    """A worker of 4 cpus with 3 in use for ten minutes, and a waiting job that needs all 4."""
     world = World(policy=policy)
     world.register(cpu=4, **has)
     world.submit("running", cpu=3, runs_ms=10 * MINUTE)
@@ -48,16 +48,16 @@ def busy(policy: Policy, **has: Any) -> World:
 
 
 @pytest.mark.parametrize("policy", [EASY, DEFAULT, CONSERVATIVE])
-def test_who_ends_in_time_passes_and_who_does_not_waits(policy: Policy) -> None:
-    world = busy(policy)
+def test_a_job_that_ends_in_time_passes_and_a_longer_one_waits(policy: Policy) -> None:
+    world = busy_worker(policy)
     world.submit("short", cpu=1, runs_ms=5 * MINUTE)
     world.submit("long", cpu=1, runs_ms=20 * MINUTE)
     assert world.take() == ["short"]
     assert world.state("long") is JobState.QUEUED
 
 
-def test_a_place_is_none_for_the_same_job_when_it_asks_for_more() -> None:
-    # So few classes that the number of its class is used again.
+def test_a_job_that_asks_for_more_loses_its_reservation() -> None:
+    # So few classes that the index of its class is used again.
     world = World(policy=EASY, limits=CoreLimits(classes_kept=2))
     world.register(cpu=4)
     world.submit_all([job("running", cpu=3, runs_ms=10 * MINUTE), job("same", cpu=3)])
@@ -72,14 +72,14 @@ def test_a_place_is_none_for_the_same_job_when_it_asks_for_more() -> None:
     assert world.state("long") is JobState.QUEUED, "beside four cpus there is none to spare"
 
 
-def test_nobody_passes_where_nobody_may() -> None:
-    world = busy(FCFS)
+def test_no_job_passes_without_backfill() -> None:
+    world = busy_worker(FCFS)
     world.submit("short", cpu=1, runs_ms=5 * MINUTE)
     assert world.take() == []
     assert "behind" in world.causes("short")
 
 
-def test_what_the_large_job_leaves_may_be_used_for_as_long_as_one_likes() -> None:
+def test_capacity_beside_a_reservation_may_be_used_for_any_time() -> None:
     world = World(policy=EASY)
     world.register(cpu=5)
     world.submit("running", cpu=4, runs_ms=10 * MINUTE)
@@ -89,7 +89,7 @@ def test_what_the_large_job_leaves_may_be_used_for_as_long_as_one_likes() -> Non
     assert world.take() == ["long"]
 
 
-def test_the_place_is_kept_on_one_worker_and_the_others_run_on_freely() -> None:
+def test_a_reservation_restricts_one_worker_and_no_other() -> None:
     world = World(policy=DEFAULT)
     for name in ("w1", "w2"):
         world.register(name, cpu=4)
@@ -102,14 +102,14 @@ def test_the_place_is_kept_on_one_worker_and_the_others_run_on_freely() -> None:
     assert len(world.orders(first)) + len(world.orders(second)) == 1
 
 
-def test_a_job_of_another_kind_of_worker_is_not_held_up() -> None:
-    world = busy(FCFS)
+def test_a_reservation_does_not_delay_jobs_for_other_types_of_workers() -> None:
+    world = busy_worker(FCFS)
     world.register("gpu", cpu=1, gpu=1)
     world.submit("on-gpu", cpu=1, gpu=1)
     assert world.take("gpu") == ["on-gpu"]
 
 
-def test_a_job_that_no_worker_could_run_holds_up_nobody() -> None:
+def test_a_job_that_no_worker_could_run_delays_no_other() -> None:
     for policy in (FCFS, EASY, CONSERVATIVE, DEFAULT):
         world = World(policy=policy)
         world.register(cpu=4)
@@ -136,8 +136,8 @@ def test_run_times_are_learned_from_earlier_runs_of_the_name() -> None:
     assert world.take() == ["known"]
 
 
-def test_a_job_that_outlives_its_estimate_does_not_stop_the_reckoning() -> None:
-    world = busy(DEFAULT)
+def test_a_job_that_outlives_its_estimate_gets_a_new_expected_end() -> None:
+    world = busy_worker(DEFAULT)
     world.heartbeat(names=["running"])
     for _ in range(64):
         world.advance(10_000)
@@ -148,8 +148,8 @@ def test_a_job_that_outlives_its_estimate_does_not_stop_the_reckoning() -> None:
     assert world.take(names=["running"]) == ["short"]
 
 
-def test_the_one_who_waits_and_those_held_back_are_told_of_the_place() -> None:
-    world = busy(DEFAULT)
+def test_the_reserved_job_and_those_behind_it_name_the_reservation() -> None:
+    world = busy_worker(DEFAULT)
     world.submit("long", cpu=1, runs_ms=20 * MINUTE)
     poll = world.poll()
     assert world.orders(poll) == []
@@ -187,72 +187,72 @@ def arriving(rows: list[tuple[int, int, int, str]]) -> list[Work]:
 @pytest.mark.parametrize("name", list(ALL))
 @settings(max_examples=20)
 @given(rows=works, fleet=fleets)
-def test_all_jobs_run_and_no_worker_is_given_more_than_it_has(
+def test_all_jobs_run_and_no_worker_gets_more_than_its_capacity(
     name: str, rows: list[tuple[int, int, int, str]], fleet: dict[str, dict[str, Any]]
 ) -> None:
-    def looked(world: World) -> None:
+    def check(world: World) -> None:
         world.check()
         check_capacity(world.scheduler._t)
 
-    replay = Replay(ALL[name], fleet, looked)
+    replay = Replay(ALL[name], fleet, check)
     replay.run(arriving(rows))
     assert len(replay.started) == len(rows)
 
 
 @settings(max_examples=40)
 @given(rows=works, fleet=fleets)
-def test_a_job_with_a_place_starts_no_later_than_it_was_told(
+def test_a_reserved_job_starts_no_later_than_its_reservation_said(
     rows: list[tuple[int, int, int, str]], fleet: dict[str, dict[str, Any]]
 ) -> None:
-    """Estimates are true and the order is by arrival, so the first in line stays the first."""
-    told: dict[str, int] = {}
+    """Estimates are true and the order is by arrival, so the first job stays the first."""
+    promised: dict[str, int] = {}
 
-    def looked(world: World) -> None:
+    def check(world: World) -> None:
         for record in world.ledger.live():
             why = world.why(record.id)
             if why.method.startswith("a place is kept"):
                 assert why.estimated_start is not None
                 at = why.estimated_start - NOON
-                told[record.id] = min(at, told.get(record.id, at))
+                promised[record.id] = min(at, promised.get(record.id, at))
 
-    replay = Replay(EASY, fleet, looked)
+    replay = Replay(EASY, fleet, check)
     replay.run(arriving(rows))
-    for job_id, at in told.items():
+    for job_id, at in promised.items():
         assert replay.started[job_id] <= at, f"{job_id} was told {at}"  # type: ignore[index]
 
 
 @settings(max_examples=40)
 @given(rows=works, fleet=fleets)
-def test_in_the_conservative_plan_every_job_starts_no_later_than_it_was_told_at_first(
+def test_in_the_conservative_plan_every_job_starts_no_later_than_first_planned(
     rows: list[tuple[int, int, int, str]], fleet: dict[str, dict[str, Any]]
 ) -> None:
-    told: dict[str, int] = {}
+    promised: dict[str, int] = {}
 
-    def looked(world: World) -> None:
+    def check(world: World) -> None:
         for job_id, (_, at) in world.scheduler._t.conservative_plan.items():
-            told.setdefault(job_id, at - NOON)
+            promised.setdefault(job_id, at - NOON)
 
-    replay = Replay(CONSERVATIVE, fleet, looked)
+    replay = Replay(CONSERVATIVE, fleet, check)
     replay.run(arriving(rows))
-    for job_id, at in told.items():
+    for job_id, at in promised.items():
         assert replay.started[job_id] <= at  # type: ignore[index]
 
 
 @pytest.mark.parametrize("name", list(ALL))
 @settings(max_examples=20)
 @given(rows=works, fleet=fleets)
-def test_every_job_that_waits_has_a_reason_to(
+def test_every_waiting_job_has_a_cause(
     name: str, rows: list[tuple[int, int, int, str]], fleet: dict[str, dict[str, Any]]
 ) -> None:
-    def looked(world: World) -> None:
+    def check(world: World) -> None:
         for record in world.ledger.live():
             assert world.why(record.id).causes, f"{record.id} is free to go and does not"
 
-    Replay(ALL[name], fleet, looked).run(arriving(rows))
+    Replay(ALL[name], fleet, check).run(arriving(rows))
 
 
 def test_with_a_stream_of_short_jobs_a_large_one_still_starts() -> None:
-    """Without a place kept for it, one of the four cpus would be busy at any time."""
+    """Without a reservation, one of the four cpus would be busy at any time."""
     stream = [Work(at, 3_000, {"cpu": 1, "runs_ms": 3_000}) for at in range(0, 300_000, 700)]
     large = Work(10_000, 5_000, {"cpu": 4, "runs_ms": 5_000})
     started: dict[str, int] = {}
@@ -265,8 +265,9 @@ def test_with_a_stream_of_short_jobs_a_large_one_still_starts() -> None:
     assert started["default"] <= 100_000
 
 
-def test_in_a_large_fleet_a_large_job_is_passed_for_a_moment_and_then_starts() -> None:
-    """Every worker always has one short job or two, so that room for two never just happens."""
+def test_in_a_large_fleet_a_large_job_is_passed_for_a_while_and_then_starts() -> None:
+    """Every worker always has one or two short jobs, so that capacity for two never just
+    happens."""
     fleet = {f"w{number}": {"cpu": 2} for number in range(RESERVE_LOOK + 4)}
     count = 2 * len(fleet)
     stream = [
@@ -283,7 +284,7 @@ def test_in_a_large_fleet_a_large_job_is_passed_for_a_moment_and_then_starts() -
     assert started["default"] <= 10_000 + RESERVE_AFTER_MS + 2 * 3_000
 
 
-def test_a_cell_runs_no_more_than_it_may_and_takes_no_more_than_it_may() -> None:
+def test_a_cell_runs_and_accepts_no_more_jobs_than_its_limits() -> None:
     world = World(policy=replace(DEFAULT, max_running=2))
     world.register(cpu=4)
     world.submit_all([job(f"j{n}") for n in range(4)])

@@ -22,7 +22,7 @@ def task(name: str, seconds: int, *after: str, **asked: Any) -> Any:
     return job(name, runs_ms=seconds * SECOND, after=after, created_at=NOON, **asked)
 
 
-def test_the_task_on_which_the_longest_chain_hangs_goes_first() -> None:
+def test_the_job_that_begins_the_longest_chain_goes_first() -> None:
     jobs = [task("a", 1), task("b", 1), task("c", 2, "a"), task("d", 9, "b"), task("e", 1, "c")]
     jobs.append(task("f", 1, "e", "d"))
     by_order = sorted(
@@ -38,7 +38,7 @@ def test_a_graph_is_as_long_as_its_longest_chain_or_as_all_its_work() -> None:
     assert {one.graph_ms for one in rank_jobs(wide, measure)} == {100_125}
 
 
-def test_what_is_no_part_of_a_graph_stays_where_it_was() -> None:
+def test_a_job_outside_of_graphs_keeps_its_place() -> None:
     jobs = [task("first", 1), task("a", 1), task("between", 5), task("b", 9, "a"), task("last", 1)]
     made = rank_jobs(jobs, measure)
     assert [one.turn for one in made] == [0, 1, 3, 2, 4]
@@ -51,7 +51,7 @@ def test_graphs_of_one_batch_are_not_mixed() -> None:
 
 
 @given(st.data())
-def test_every_task_goes_before_those_that_wait_for_it(data: st.DataObject) -> None:
+def test_every_job_goes_before_those_that_wait_for_it(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 12))
     jobs = []
     for number in range(count):
@@ -66,7 +66,7 @@ def test_every_task_goes_before_those_that_wait_for_it(data: st.DataObject) -> N
 
 
 def a_graph() -> list[Any]:
-    """Two ways to the end, the second of which is the longer."""
+    """Two paths to the end, the second of which is the longer."""
     return [
         task("short", 1),
         task("long", 1),
@@ -75,7 +75,7 @@ def a_graph() -> list[Any]:
     ]
 
 
-def test_a_worker_takes_the_critical_path_first_and_so_after_a_restart() -> None:
+def test_a_worker_takes_the_critical_path_first_also_after_a_restart() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=1)
     world.submit_all(a_graph())
@@ -83,7 +83,7 @@ def test_a_worker_takes_the_critical_path_first_and_so_after_a_restart() -> None
     assert world.take() == ["long"]
 
 
-def test_first_come_first_served_stays_that() -> None:
+def test_first_come_first_served_ignores_graphs() -> None:
     world = World(policy=EASY)
     world.register(cpu=1)
     world.submit_all(a_graph())

@@ -1,4 +1,4 @@
-"""Cron expressions: what they stand for, and what is refused with which words."""
+"""Cron expressions: the times they stand for, and the refusals of invalid ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_words_stand_for_expressions(word: str) -> None:
         ("9" * 100 + " * * * *", "is not from 0 to 59"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_words(text: str, words: str) -> None:
+def test_an_invalid_expression_is_refused_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(CronError) as refused:
         parse_cron(text)
     assert words in str(refused.value)

@@ -1,4 +1,4 @@
-"""Deadlines: their effect on the order, warnings, and what is written."""
+"""Deadlines: order by slack, warnings, and the records of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MINUTE = 60 * SECOND
 
 
 def started_in_order(world: World, jobs: int) -> list[str]:
-    """One at a time, each ends before the next may start."""
+    """Runs one job at a time; each ends before the next may start."""
     order: list[str] = []
     for _ in range(jobs):
         (job_id,) = world.take(max_orders=1)
@@ -26,7 +26,7 @@ def started_in_order(world: World, jobs: int) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", [STRICT, DEFAULT], ids=["strict", "fair"])
-def test_inside_a_priority_those_with_the_least_slack_go_first(policy: Policy) -> None:
+def test_within_a_priority_jobs_with_the_least_slack_go_first(policy: Policy) -> None:
     world = World(policy=policy)
     world.register(cpu=1)
     now = world.now
@@ -56,14 +56,14 @@ def test_where_arrival_alone_counts_a_deadline_changes_no_order() -> None:
     assert started_in_order(world, 2) == ["first", "due"]
 
 
-def test_a_deadline_a_day_away_takes_nobodys_place() -> None:
+def test_a_deadline_a_day_away_changes_no_order() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=1)
     world.submit_all([job("plain"), job("some-day", finish_by=world.now + 100 * HOUR)])
     assert started_in_order(world, 2) == ["plain", "some-day"]
 
 
-def test_a_job_that_should_have_started_is_told_before_its_deadline_is_missed() -> None:
+def test_a_job_that_should_have_started_is_at_risk_before_its_deadline_is_missed() -> None:
     world = World()
     world.submit("a", runs_ms=10 * MINUTE, finish_by=world.now + HOUR)
     world.advance(30 * MINUTE)
@@ -76,7 +76,7 @@ def test_a_job_that_should_have_started_is_told_before_its_deadline_is_missed() 
     assert world.life("a").state == "queued", "it runs all the same"
 
 
-def test_one_that_runs_and_will_be_done_in_time_is_not_warned_of() -> None:
+def test_a_running_job_that_will_end_in_time_is_not_at_risk() -> None:
     world = World()
     world.register()
     world.submit("a", runs_ms=10 * MINUTE, finish_by=world.now + 11 * MINUTE)
@@ -86,7 +86,7 @@ def test_one_that_runs_and_will_be_done_in_time_is_not_warned_of() -> None:
     assert world.last.deadlines == {"met": 1}
 
 
-def test_what_ends_too_late_or_otherwise_has_missed_it() -> None:
+def test_a_job_that_ends_late_or_badly_has_missed_its_deadline() -> None:
     world = World()
     world.register()
     world.submit_all(
@@ -100,7 +100,7 @@ def test_what_ends_too_late_or_otherwise_has_missed_it() -> None:
     assert (world.life("late").deadline, world.life("bad").deadline) == ("missed", "missed")
 
 
-def test_a_restart_forgets_neither_the_watch_nor_what_was_said() -> None:
+def test_a_restart_keeps_deadline_timers_and_warnings() -> None:
     world = World()
     world.submit("a", finish_by=world.now + HOUR)
     world.restart()
@@ -111,7 +111,7 @@ def test_a_restart_forgets_neither_the_watch_nor_what_was_said() -> None:
     assert world.life("a").deadline == "missed"
 
 
-def test_another_deadline_begins_anew() -> None:
+def test_a_changed_deadline_clears_the_warning() -> None:
     world = World()
     world.submit("a", finish_by=world.now + MINUTE)
     world.advance(2 * MINUTE)
@@ -124,7 +124,7 @@ def test_another_deadline_begins_anew() -> None:
     assert world.life("a").deadline == "missed"
 
 
-def test_one_that_is_started_over_after_its_time_is_not_warned_of_again() -> None:
+def test_a_job_retried_after_its_deadline_is_not_warned_of_again() -> None:
     world = World()
     world.register()
     world.submit("a", finish_by=world.now + SECOND)
@@ -137,7 +137,7 @@ def test_one_that_is_started_over_after_its_time_is_not_warned_of_again() -> Non
 
 
 @pytest.mark.parametrize("kind", ["at_risk", "missed"])
-def test_triggers_hear_of_it_once(kind: str) -> None:
+def test_triggers_get_one_event_of_a_deadline(kind: str) -> None:
     world = World()
     rule = TriggerDefinition("page", f"rota.job.deadline_{kind}", spec(name="page-somebody"))
     world.step(CreateTrigger(trigger=NewTrigger(id=TriggerId("t1"), definition=rule)))
@@ -148,7 +148,7 @@ def test_triggers_hear_of_it_once(kind: str) -> None:
     assert f'"deadline":"{kind}"'.encode() in made[0].spec.payload
 
 
-def test_how_a_job_stands_follows_what_is_known_of_it() -> None:
+def test_deadline_info_follows_estimates_and_the_real_start() -> None:
     world = World()
     world.register()
     world.submit("a", runs_ms=10 * MINUTE, finish_by=world.now + HOUR)

@@ -1,4 +1,4 @@
-"""Events that wait for each other: debounce and batch, through time, crashes and changes."""
+"""Debounce and batch windows of triggers, through time, crashes and changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def world() -> Stirred:
     return Stirred()
 
 
-def test_a_debounce_waits_until_it_is_quiet_and_takes_the_last(world: Stirred) -> None:
+def test_a_debounce_waits_for_quiet_and_takes_the_last_event(world: Stirred) -> None:
     trigger = world.trigger(buffering=debounce(keep=DebounceKeep.LAST))
     for number in range(3):
         world.send(event(f"e{number}"))
@@ -33,7 +33,7 @@ def test_a_debounce_waits_until_it_is_quiet_and_takes_the_last(world: Stirred) -
     assert world.words(trigger) == ["superseded", "superseded", "fired"]
 
 
-def test_a_debounce_that_never_gets_quiet_ends_all_the_same(world: Stirred) -> None:
+def test_a_debounce_that_is_never_quiet_ends_at_its_maximum(world: Stirred) -> None:
     trigger = world.trigger(buffering=debounce(wait_ms=10 * SECOND, keep=DebounceKeep.LAST))
     for number in range(4):
         world.send(event(f"e{number}"))
@@ -41,7 +41,7 @@ def test_a_debounce_that_never_gets_quiet_ends_all_the_same(world: Stirred) -> N
     assert len(world.jobs_of(trigger)) == 1
 
 
-def test_a_debounce_may_keep_all(world: Stirred) -> None:
+def test_a_debounce_may_keep_all_events(world: Stirred) -> None:
     trigger = world.trigger(buffering=debounce())
     world.send(event("e1"), event("e2"))
     world.advance(5 * SECOND)
@@ -58,7 +58,7 @@ def test_a_batch_closes_when_it_is_full_or_its_time_is_over(world: Stirred) -> N
     assert len(world.jobs_of(trigger)) == 2
 
 
-def test_each_value_of_a_key_gathers_on_its_own(world: Stirred) -> None:
+def test_each_value_of_a_key_has_its_own_window(world: Stirred) -> None:
     trigger = world.trigger(buffering=batch(2, key="data.customer"))
     world.send(*(event(f"e{n}", data={"customer": n % 2}) for n in range(4)))
     assert len(world.jobs_of(trigger)) == 2
@@ -90,7 +90,7 @@ def test_an_open_window_survives_a_restart(world: Stirred) -> None:
     assert len(world.payload(made)["events"]) == 2
 
 
-def test_a_window_whose_time_came_while_nobody_was_there_closes_at_once(world: Stirred) -> None:
+def test_a_window_that_was_due_during_an_outage_closes_at_once(world: Stirred) -> None:
     trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.now += 3600 * SECOND
@@ -100,7 +100,7 @@ def test_a_window_whose_time_came_while_nobody_was_there_closes_at_once(world: S
 
 
 @pytest.mark.parametrize("by", [3600 * SECOND, -3600 * SECOND])
-def test_a_window_lasts_as_long_whatever_the_clock_is_set_to(world: Stirred, by: int) -> None:
+def test_a_window_keeps_its_length_when_the_clock_is_set(world: Stirred, by: int) -> None:
     trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.now += by
@@ -111,7 +111,7 @@ def test_a_window_lasts_as_long_whatever_the_clock_is_set_to(world: Stirred, by:
     assert len(world.jobs_of(trigger)) == 1
 
 
-def test_a_clock_set_back_during_an_outage_holds_nothing_up(world: Stirred) -> None:
+def test_a_clock_set_back_during_an_outage_delays_no_window(world: Stirred) -> None:
     trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.now -= 3600 * SECOND
@@ -120,7 +120,7 @@ def test_a_clock_set_back_during_an_outage_holds_nothing_up(world: Stirred) -> N
     assert len(world.jobs_of(trigger)) == 1
 
 
-def test_what_waits_when_its_trigger_is_paused_goes_on_when_it_is_resumed(world: Stirred) -> None:
+def test_a_paused_trigger_keeps_its_windows_until_it_is_resumed(world: Stirred) -> None:
     trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.pause(trigger)
@@ -131,7 +131,7 @@ def test_what_waits_when_its_trigger_is_paused_goes_on_when_it_is_resumed(world:
     assert world.words(trigger) == ["fired"]
 
 
-def test_what_waits_when_its_trigger_is_deleted_is_dropped(world: Stirred) -> None:
+def test_deleting_a_trigger_drops_its_buffered_events(world: Stirred) -> None:
     trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.delete(trigger)
@@ -140,7 +140,7 @@ def test_what_waits_when_its_trigger_is_deleted_is_dropped(world: Stirred) -> No
     world.restart()
 
 
-def test_what_waits_goes_at_once_when_the_rule_no_longer_gathers(world: Stirred) -> None:
+def test_buffered_events_fire_at_once_when_buffering_is_removed(world: Stirred) -> None:
     trigger = world.trigger(buffering=batch(10))
     world.send(event("e1"))
     world.change(trigger)
@@ -148,7 +148,7 @@ def test_what_waits_goes_at_once_when_the_rule_no_longer_gathers(world: Stirred)
     assert world.words(trigger) == ["fired"]
 
 
-def test_more_than_memory_may_hold_is_refused() -> None:
+def test_events_beyond_the_memory_limit_fail() -> None:
     world = Stirred(limits=CoreLimits(buffered_bytes_max=10))
     trigger = world.trigger(buffering=batch(10))
     world.send(event("e1", data="x" * 20), event("e2", data="x"))
@@ -163,7 +163,7 @@ def test_ever_new_values_of_a_key_do_not_fill_memory() -> None:
 
 
 @pytest.mark.parametrize("after", [None, debounce(keep=DebounceKeep.LAST)])
-def test_what_waits_when_the_rule_gathers_no_more_is_all_carried(
+def test_a_job_carries_all_buffered_events_when_buffering_is_removed(
     world: Stirred, after: EventBuffering | None
 ) -> None:
     trigger = world.trigger(buffering=batch(10))
@@ -211,21 +211,21 @@ def act(world: Stirred, trigger: Any, what: str, how: Any) -> None:
 
 
 @given(first=_gatherings, steps=st.lists(_steps, max_size=25))
-def test_whatever_happens_every_event_ends_in_one_verdict(first: Any, steps: list[Any]) -> None:
+def test_every_event_gets_exactly_one_decision(first: Any, steps: list[Any]) -> None:
     world = Stirred()
     trigger = world.trigger(buffering=first)
     for what, how in steps:
         act(world, trigger, what, how)
     world.pause(trigger, paused=False)
     world.advance(60 * SECOND)
-    lines = world.ledger_of(trigger)
-    assert len(lines) == len(world.ledger.accepted), "an event left no trace, or two"
+    decisions = world.ledger_of(trigger)
+    assert len(decisions) == len(world.ledger.accepted), "an event left no trace, or two"
     assert not world.ledger.buffered
     final = {EventDecision.FIRED, EventDecision.SUPERSEDED, EventDecision.PAUSED}
-    assert {one.decision for one in lines} <= final
+    assert {one.decision for one in decisions} <= final
     carried: Counter[str] = Counter()
     for job_id in world.jobs_of(trigger):
         payload = world.payload(job_id)
         carried.update(one["id"] for one in payload.get("events", [payload]))
-    fired = [one.event_id for one in lines if one.decision is EventDecision.FIRED]
+    fired = [one.event_id for one in decisions if one.decision is EventDecision.FIRED]
     assert carried == Counter(fired), "a job carries another event than the ledger says"

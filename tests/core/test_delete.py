@@ -11,11 +11,10 @@ from tests.core.world import World, run
 
 
 def delete(world: World, job_id: str, *, force: bool = False) -> AnyReceipt:
-    """Removes a job."""
     return world.step(Delete(job_id=JobId(job_id), force=force, preloaded=world.recall()))
 
 
-def test_an_ended_job_is_removed_with_its_executions() -> None:
+def test_an_ended_job_is_deleted_with_its_executions() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -28,7 +27,7 @@ def test_an_ended_job_is_removed_with_its_executions() -> None:
         delete(world, "a")
 
 
-def test_a_live_job_is_removed_only_by_force() -> None:
+def test_a_live_job_is_deleted_only_by_force() -> None:
     world = World()
     world.submit("a")
     with pytest.raises(Conflict, match="is queued: cancel it first"):
@@ -38,7 +37,7 @@ def test_a_live_job_is_removed_only_by_force() -> None:
     assert world.scheduler.live_jobs() == 0
 
 
-def test_a_running_job_removed_by_force_goes_when_it_has_stopped() -> None:
+def test_a_running_job_deleted_by_force_goes_when_it_has_stopped() -> None:
     world = World()
     world.register()
     world.submit("a", retry=retries(3))
@@ -52,7 +51,7 @@ def test_a_running_job_removed_by_force_goes_when_it_has_stopped() -> None:
 
 
 @pytest.mark.parametrize("how", ["succeeded", "cancelled"])
-def test_however_a_doomed_job_ends_it_goes(how: str) -> None:
+def test_a_job_to_be_deleted_goes_however_it_ends(how: str) -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -64,7 +63,7 @@ def test_however_a_doomed_job_ends_it_goes(how: str) -> None:
     assert world.state("a") is None
 
 
-def test_a_doomed_job_whose_worker_is_lost_goes_too() -> None:
+def test_a_job_to_be_deleted_goes_when_its_worker_is_lost() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -74,7 +73,7 @@ def test_a_doomed_job_whose_worker_is_lost_goes_too() -> None:
     assert world.state("a") is None
 
 
-def test_those_who_waited_for_a_removed_job_are_told_how_it_ended() -> None:
+def test_jobs_downstream_of_a_deleted_job_are_skipped_with_its_end() -> None:
     world = World()
     world.submit("a")
     world.submit("strict", after=["a"])
@@ -84,7 +83,7 @@ def test_those_who_waited_for_a_removed_job_are_told_how_it_ended() -> None:
     assert world.state("easy") is JobState.QUEUED
 
 
-def test_a_job_submitted_and_removed_in_one_turn_leaves_nothing() -> None:
+def test_a_job_submitted_and_deleted_in_one_turn_leaves_nothing() -> None:
     world = World()
     submit = Submit(jobs=(job("a"),))
     outcome = world.turn([submit, Delete(job_id=JobId("a"), force=True)])
@@ -92,7 +91,7 @@ def test_a_job_submitted_and_removed_in_one_turn_leaves_nothing() -> None:
     assert world.state("a") is None
 
 
-def test_nobody_can_depend_on_a_job_that_was_removed_a_moment_ago() -> None:
+def test_no_job_can_depend_on_one_that_was_just_deleted() -> None:
     world = World()
     world.submit("a")
     delete(world, "a", force=True)

@@ -25,7 +25,7 @@ ACCEPTED = {
 
 
 def end(world: World, job_id: str, how: str) -> None:
-    """Submits a job and brings it to this end; a worker w1 must be there."""
+    """Submits a job and brings it to this end; needs worker w1."""
     if how in ("succeeded", "failed"):
         world.submit(job_id)
         run(world, job_id)
@@ -44,9 +44,7 @@ def end(world: World, job_id: str, how: str) -> None:
 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("when", ACCEPTED)
-def test_a_job_that_depends_on_one_long_ended_goes_or_is_skipped_as_asked(
-    when: str, how: str
-) -> None:
+def test_a_job_that_depends_on_an_ended_one_is_released_or_skipped(when: str, how: str) -> None:
     world = World()
     world.register()
     end(world, "up", how)
@@ -57,7 +55,7 @@ def test_a_job_that_depends_on_one_long_ended_goes_or_is_skipped_as_asked(
 
 @pytest.mark.parametrize("how", ["succeeded", "failed", "cancelled"])
 @pytest.mark.parametrize("when", ACCEPTED)
-def test_a_job_that_waits_goes_or_is_skipped_in_the_step_that_ends_its_upstream(
+def test_a_waiting_job_is_released_or_skipped_in_the_step_that_ends_its_upstream(
     when: str, how: str
 ) -> None:
     world = World()
@@ -88,7 +86,7 @@ def test_a_skipped_job_names_the_upstream_job() -> None:
     assert life.finished_at == world.now
 
 
-def test_a_diamond_joins_when_both_sides_are_done() -> None:
+def test_a_diamond_joins_when_both_sides_have_ended() -> None:
     world = World()
     world.register()
     world.submit_all(
@@ -130,7 +128,7 @@ def test_a_diamond_with_one_broken_side_is_skipped_once() -> None:
     ]
 
 
-def test_a_retried_job_does_not_release_its_dependents_yet() -> None:
+def test_a_job_that_is_retried_does_not_release_its_downstream_jobs_yet() -> None:
     world = World()
     world.register()
     world.submit("up", retry=retries(2))
@@ -144,7 +142,7 @@ def test_a_retried_job_does_not_release_its_dependents_yet() -> None:
     assert world.state("down") is JobState.QUEUED
 
 
-def test_an_upstream_job_named_twice_must_meet_both_conditions() -> None:
+def test_an_upstream_job_named_twice_must_satisfy_both_conditions() -> None:
     world = World()
     world.submit("up")
     world.submit("down", after=[("up", "finished"), ("up", "succeeded")])
@@ -152,7 +150,7 @@ def test_an_upstream_job_named_twice_must_meet_both_conditions() -> None:
     assert world.state("down") is JobState.SKIPPED
 
 
-def test_a_job_waits_for_its_run_at_after_its_dependencies() -> None:
+def test_a_job_waits_for_its_time_after_its_dependencies() -> None:
     world = World()
     world.register()
     world.submit("up")
@@ -187,12 +185,12 @@ def test_many_thousands_of_jobs_fan_out_from_one_and_in_to_another() -> None:
     assert world.take(max_orders=1) == ["first"]
     world.complete("first")
     assert world.scheduler.live_jobs() == MANY + 1
-    taken = world.take(max_orders=MANY)
-    assert len(taken) == MANY
+    orders = world.take(max_orders=MANY)
+    assert len(orders) == MANY
     by_job = {x.job_id: x for x in world.ledger.running()}
-    world.take(completed=[succeeded(by_job[job_id]) for job_id in taken[:-1]], wait_ms=0)
+    world.take(completed=[succeeded(by_job[job_id]) for job_id in orders[:-1]], wait_ms=0)
     assert world.state("last") is JobState.PENDING
-    world.take(completed=[succeeded(by_job[taken[-1]])], max_orders=0)
+    world.take(completed=[succeeded(by_job[orders[-1]])], max_orders=0)
     assert world.state("last") is JobState.QUEUED
     world.check()
 
@@ -209,7 +207,7 @@ def test_a_job_may_depend_on_one_that_ended_while_it_was_read() -> None:
     assert world.state("second") is JobState.QUEUED
 
 
-def test_a_job_that_was_removed_while_it_was_read_is_read_again() -> None:
+def test_a_job_that_was_deleted_while_it_was_read_is_read_again() -> None:
     world = World()
     end(world, "first", "cancelled")
     read = world.recall()

@@ -1,4 +1,4 @@
-"""How lengths of time are said."""
+"""Texts of durations."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ from rota.core.explain.why import duration_text
         (72 * 365 * 86_400_000 + 7_200_000, "26280 d 2 h"),
     ],
 )
-def test_a_length_is_said_in_its_two_largest_units(ms: int, said: str) -> None:
+def test_a_duration_is_shown_in_its_two_largest_units(ms: int, said: str) -> None:
     assert duration_text(ms) == said

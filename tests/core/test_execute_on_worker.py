@@ -11,14 +11,13 @@ from tests.core.world import World, run
 
 
 def execute(world: World, job_id: str, worker_id: str = "w1") -> ExecutionAnswer:
-    """This job on that worker, by hand."""
     event = Execute(job_id=JobId(job_id), worker_id=WorkerId(worker_id), preloaded=world.recall())
     answer = world.step(event)
     assert isinstance(answer, ExecutionAnswer)
     return answer
 
 
-def test_a_job_runs_on_the_worker_named_past_time_order_and_pause() -> None:
+def test_a_job_executes_on_the_named_worker_past_time_order_and_pause() -> None:
     world = World()
     world.register()
     world.register("w2")
@@ -33,7 +32,7 @@ def test_a_job_runs_on_the_worker_named_past_time_order_and_pause() -> None:
     assert world.state("a") is JobState.SUCCEEDED
 
 
-def test_a_worker_that_waits_gets_it_at_once() -> None:
+def test_a_worker_with_an_open_poll_gets_the_job_at_once() -> None:
     world = World()
     world.register()
     world.submit("a", run_at=world.now + HOUR)
@@ -42,7 +41,7 @@ def test_a_worker_that_waits_gets_it_at_once() -> None:
     assert world.orders(poll) == ["a"]
 
 
-def test_one_that_is_not_collected_is_taken_back_and_nothing_is_counted() -> None:
+def test_a_job_that_is_not_collected_is_requeued_and_no_attempt_counts() -> None:
     world = World()
     world.register()
     world.submit("a", semantics=AT_MOST_ONCE)
@@ -56,7 +55,7 @@ def test_one_that_is_not_collected_is_taken_back_and_nothing_is_counted() -> Non
     assert world.execution("a").fence == 2
 
 
-def test_one_taken_back_before_its_time_waits_for_it_again() -> None:
+def test_a_job_requeued_before_its_time_waits_for_it_again() -> None:
     world = World()
     world.register()
     world.submit("a", run_at=world.now + HOUR, key="k")
@@ -77,7 +76,7 @@ def test_one_taken_back_before_its_time_waits_for_it_again() -> None:
         ({"cpu": 2}, "worker w1 has too little free: asks 2 cpu, has 1 cpu"),
     ],
 )
-def test_a_worker_that_cannot_is_refused_with_what_it_lacks(
+def test_a_worker_that_cannot_run_the_job_is_refused_with_what_it_lacks(
     asked: dict[str, object], says: str
 ) -> None:
     world = World()
@@ -91,7 +90,7 @@ def test_a_worker_that_cannot_is_refused_with_what_it_lacks(
     assert world.state("a") is JobState.QUEUED
 
 
-def test_limits_hold_even_for_a_job_run_by_hand() -> None:
+def test_limits_apply_to_a_job_executed_by_hand() -> None:
     world = World()
     world.register(cpu=64)
     world.queue(max_workers=1)
@@ -106,7 +105,7 @@ def test_limits_hold_even_for_a_job_run_by_hand() -> None:
         execute(world, "d")
 
 
-def test_it_takes_the_slot_of_its_key_from_one_that_has_not_started() -> None:
+def test_an_executed_job_takes_the_slot_of_its_key_from_a_waiting_one() -> None:
     world = World()
     world.register()
     world.submit("a", key="k", priority=9)
@@ -117,7 +116,7 @@ def test_it_takes_the_slot_of_its_key_from_one_that_has_not_started() -> None:
     assert world.take() == ["a"]
 
 
-def test_what_depends_on_others_or_has_ended_or_runs_is_refused() -> None:
+def test_a_job_that_waits_for_others_runs_or_has_ended_is_refused() -> None:
     world = World()
     world.register()
     world.submit_all([job("a"), job("b", after=["a"])])
@@ -138,7 +137,7 @@ def test_what_depends_on_others_or_has_ended_or_runs_is_refused() -> None:
         execute(world, "b")
 
 
-def test_one_not_yet_collected_is_still_delivered_after_a_restart() -> None:
+def test_an_uncollected_order_is_delivered_after_a_restart() -> None:
     world = World()
     world.register()
     world.submit("a")

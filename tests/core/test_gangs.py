@@ -1,4 +1,4 @@
-"""Gangs: all members start in one turn or none does, and what happens to one happens to all."""
+"""Gangs: all members start in one turn or none does, and the end of one decides for all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def two_workers(policy: Policy = STRICT, cpu: int = 2) -> World:
 
 
 def started(world: World, gang: str, size: int) -> list[JobId]:
-    """Both workers ask, and the gang starts."""
+    """Both workers poll, and the gang starts."""
     world.poll("w1")
     world.poll("w2")
     assert world.state(gang) is JobState.RUNNING
@@ -37,7 +37,7 @@ def started(world: World, gang: str, size: int) -> list[JobId]:
 
 
 @POLICIES
-def test_a_gang_starts_when_there_is_room_for_all_of_it_and_in_one_turn(policy: Policy) -> None:
+def test_a_gang_starts_in_one_turn_when_all_of_it_fits(policy: Policy) -> None:
     world = two_workers(policy)
     world.submit("g", gang=4)
     first = world.poll("w1")
@@ -49,7 +49,7 @@ def test_a_gang_starts_when_there_is_room_for_all_of_it_and_in_one_turn(policy: 
     assert world.life("g").attempt == 1
 
 
-def test_members_are_told_whom_they_run_with() -> None:
+def test_the_orders_of_members_name_all_hosts() -> None:
     world = two_workers()
     world.submit("g", gang=3)
     started(world, "g", 3)
@@ -63,7 +63,7 @@ def test_members_are_told_whom_they_run_with() -> None:
     assert all(c is not None and c.hosts == ("w1", "w1", "w2") for c in companies)
 
 
-def test_a_worker_that_names_its_machine_is_found_by_that() -> None:
+def test_a_worker_with_a_host_label_is_named_by_it() -> None:
     world = World()
     world.register("w1", cpu=2, labels={"host": "10.0.0.7"})
     world.submit("g", gang=2)
@@ -72,7 +72,7 @@ def test_a_worker_that_names_its_machine_is_found_by_that() -> None:
     assert order.group.hosts == ("10.0.0.7", "10.0.0.7")
 
 
-def test_a_gang_succeeds_when_all_have_and_returns_what_the_first_returns() -> None:
+def test_a_gang_succeeds_with_all_members_and_returns_the_first_ones_result() -> None:
     world = two_workers()
     world.submit("g", gang=3)
     world.submit("next", after=["g"])
@@ -87,7 +87,7 @@ def test_a_gang_succeeds_when_all_have_and_returns_what_the_first_returns() -> N
     assert world.state("next") is JobState.QUEUED
 
 
-def test_one_that_fails_stops_the_others_and_the_gang_is_tried_again_as_a_whole() -> None:
+def test_a_failed_member_stops_the_others_and_the_whole_gang_is_retried() -> None:
     world = two_workers()
     world.submit("g", gang=3, retry=retries(2))
     jobs = started(world, "g", 3)
@@ -114,7 +114,7 @@ def test_one_that_fails_stops_the_others_and_the_gang_is_tried_again_as_a_whole(
     assert world.state("g") is JobState.FAILED
 
 
-def test_a_lost_member_takes_the_gang_back_in_line_without_costing_a_try() -> None:
+def test_a_lost_member_requeues_the_gang_and_the_attempt_does_not_count() -> None:
     world = two_workers()
     world.submit("g", gang=4)
     jobs = started(world, "g", 4)
@@ -131,7 +131,7 @@ def test_a_lost_member_takes_the_gang_back_in_line_without_costing_a_try() -> No
     started(world, "g", 4)
 
 
-def test_a_gang_that_may_start_once_fails_with_a_lost_worker() -> None:
+def test_an_at_most_once_gang_fails_with_a_lost_worker() -> None:
     world = World()
     world.register(cpu=2)
     world.submit("g", gang=2, semantics=AT_MOST_ONCE)
@@ -153,7 +153,7 @@ def test_cancelling_a_member_cancels_the_gang() -> None:
     started(world, "g", 3)
 
 
-def test_a_gang_keeps_room_until_all_of_it_fits() -> None:
+def test_a_gang_reserves_capacity_until_all_of_it_fits() -> None:
     world = two_workers(DEFAULT)
     world.submit("long", runs_ms=100 * SECOND, cpu=2)
     assert world.take("w1") == ["long"]
@@ -167,11 +167,11 @@ def test_a_gang_keeps_room_until_all_of_it_fits() -> None:
     assert world.orders(first) + world.orders(second) == members("g", 4)
 
 
-def test_room_that_a_gang_does_not_use_in_time_is_let_go() -> None:
+def test_capacity_that_a_gang_does_not_use_in_time_is_released() -> None:
     world = two_workers(DEFAULT)
     world.submit("g", gang=4)
     world.submit("other", runs_ms=500 * SECOND)
-    assert world.take("w1") == []  # w2 has room, but does not ask
+    assert world.take("w1") == []  # w2 has free capacity, but does not poll
 
     def asks_after(ms: int) -> list[JobId]:
         world.advance(ms)
@@ -183,7 +183,7 @@ def test_room_that_a_gang_does_not_use_in_time_is_let_go() -> None:
     assert asks_after(5 * SECOND) == ["other"]
 
 
-def test_two_gangs_that_need_the_same_room_run_one_after_the_other() -> None:
+def test_two_gangs_that_need_the_same_capacity_run_one_after_the_other() -> None:
     world = two_workers(DEFAULT)
     world.submit("g", gang=3)
     world.submit("h", gang=3)
@@ -194,7 +194,7 @@ def test_two_gangs_that_need_the_same_room_run_one_after_the_other() -> None:
     started(world, "h", 3)
 
 
-def test_limits_hold_for_the_whole_gang() -> None:
+def test_limits_apply_to_the_whole_gang() -> None:
     world = two_workers()
     world.queue(max_workers=2)
     world.submit("g", gang=3)
@@ -227,7 +227,7 @@ def test_a_gang_holds_one_slot_of_its_key() -> None:
     assert world.state("h") is JobState.RUNNING
 
 
-def test_a_preempted_member_brings_the_whole_gang_back_in_line() -> None:
+def test_a_preempted_member_requeues_the_whole_gang() -> None:
     world = World(policy=DEFAULT)
     world.register("w1", cpu=2)
     world.register("w2", cpu=2)
@@ -258,7 +258,7 @@ def test_a_gang_too_large_for_the_fleet_lets_others_pass() -> None:
     assert "gang" in world.causes("g")
 
 
-def test_why_says_how_many_members_find_no_room() -> None:
+def test_why_says_how_many_members_do_not_fit() -> None:
     world = two_workers(DEFAULT)
     world.submit("b")
     assert world.take("w1") == ["b"]
@@ -277,7 +277,7 @@ def test_a_running_gang_cannot_be_changed() -> None:
         world.update("g", gang=2, priority=3)
 
 
-def test_a_poll_that_closes_before_the_gang_is_whole_takes_nothing() -> None:
+def test_a_poll_that_closes_before_the_gang_fits_gets_no_member() -> None:
     world = two_workers()
     world.submit("g", gang=4)
     first = world.poll("w1")
@@ -286,7 +286,7 @@ def test_a_poll_that_closes_before_the_gang_is_whole_takes_nothing() -> None:
     assert world.state("g") is JobState.QUEUED
 
 
-def test_another_policy_finds_the_gang_in_line() -> None:
+def test_a_gang_keeps_its_place_under_another_policy() -> None:
     world = two_workers()
     world.submit("g", gang=4)
     world.step(SetPolicy(policy=DEFAULT))

@@ -1,4 +1,4 @@
-"""Arrays and gangs under whatever may happen to them, in any order."""
+"""Arrays and gangs under random actions in any order."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from tests.core.world import World
 WORKERS = ("w1", "w2", "w3")
 
 
-class Stories(RuleBasedStateMachine):
-    """Three workers, and everything that people and workers do."""
+class GroupMachine(RuleBasedStateMachine):
+    """Three workers, and the actions of people and workers."""
 
     policy: Policy = DEFAULT
 
@@ -48,7 +48,7 @@ class Stories(RuleBasedStateMachine):
             self.world.register(name, cpu=2)
         self.succeeded: Counter[JobId] = Counter()
 
-    # What happens
+    # Actions
 
     @rule(
         count=st.integers(1, 6),
@@ -67,9 +67,9 @@ class Stories(RuleBasedStateMachine):
     def submit_job(self, **asked: Any) -> None:
         self.world.submit(runs_ms=30 * SECOND, **asked)
 
-    @rule(name=st.sampled_from(WORKERS), room=st.integers(1, 3), knows=st.booleans())
-    def poll(self, name: str, room: int, *, knows: bool) -> None:
-        self.world.poll(name, max_orders=room, names=self._held(name) if knows else None)
+    @rule(name=st.sampled_from(WORKERS), free_slots=st.integers(1, 3), knows=st.booleans())
+    def poll(self, name: str, free_slots: int, *, knows: bool) -> None:
+        self.world.poll(name, max_orders=free_slots, names=self._held(name) if knows else None)
         self._check_starts()
 
     @rule(number=st.integers(0, 99), state=st.sampled_from(["succeeded", "failed", "cancelled"]))
@@ -110,7 +110,7 @@ class Stories(RuleBasedStateMachine):
         if "default" in self.world.ledger.queues:
             self.world.step(Purge(name="default"))
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def a_gang_starts_as_a_whole_or_not_at_all(self) -> None:
@@ -120,17 +120,17 @@ class Stories(RuleBasedStateMachine):
     def no_array_runs_more_than_it_may(self) -> None:
         jobs = self.world.ledger.jobs
         running = Counter(
-            band.parent
+            group.parent
             for x in self.world.ledger.running()
-            if isinstance(band := jobs[x.job_id].spec.group, GroupMember)
+            if isinstance(group := jobs[x.job_id].spec.group, GroupMember)
         )
         for parent, count in running.items():
-            band = jobs[JobId(parent)].spec.group
-            if isinstance(band, Array) and band.max_parallel is not None:
-                assert count <= band.max_parallel
+            group = jobs[JobId(parent)].spec.group
+            if isinstance(group, Array) and group.max_parallel is not None:
+                assert count <= group.max_parallel
 
     def teardown(self) -> None:
-        """All that is left runs to its end, and every index has exactly one."""
+        """All that is left runs to its end, and every index has exactly one success."""
         for _ in range(200):
             if not self.world.ledger.live():
                 break
@@ -149,7 +149,7 @@ class Stories(RuleBasedStateMachine):
                 well = job.life.state is JobState.SUCCEEDED
                 assert self.succeeded[job.id] == well, f"{job.id} ended well more than once"
 
-    # How
+    # Helpers
 
     def _held(self, name: str) -> list[str]:
         return [x.job_id for x in self.world.ledger.running() if x.worker_id == name]
@@ -164,14 +164,14 @@ class Stories(RuleBasedStateMachine):
         for write in self.world.last.writes:
             if isinstance(write, PutExecution):
                 execution = write.execution
-                band = jobs[execution.job_id].spec.group
+                group = jobs[execution.job_id].spec.group
                 is_new = execution.state is ExecutionState.CLAIMED and execution.stop is None
-                if isinstance(band, GroupMember) and band.in_gang and is_new:
-                    starts[band.parent] += 1
+                if isinstance(group, GroupMember) and group.in_gang and is_new:
+                    starts[group.parent] += 1
         for parent, count in starts.items():
-            band = jobs[JobId(parent)].spec.group
-            assert isinstance(band, Gang)
-            assert count == band.size, f"{count} of {band.size} members of {parent} started"
+            group = jobs[JobId(parent)].spec.group
+            assert isinstance(group, Gang)
+            assert count == group.size, f"{count} of {group.size} members of {parent} started"
 
     def _members(self, job: JobRecord) -> list[JobRecord]:
         ended = self.world.ledger.ended()
@@ -189,26 +189,26 @@ class Stories(RuleBasedStateMachine):
         )
 
     def _check_ends(self, job: JobRecord) -> None:
-        band, tally = job.spec.group, job.life.group_progress or GroupProgress()
-        size = band.count if isinstance(band, Array) else band.size  # type: ignore[union-attr]
-        assert tally.succeeded + tally.failed + tally.cancelled == size
+        group, progress = job.spec.group, job.life.group_progress or GroupProgress()
+        size = group.count if isinstance(group, Array) else group.size  # type: ignore[union-attr]
+        assert progress.succeeded + progress.failed + progress.cancelled == size
         states = Counter(one.life.state for one in self._members(job))
         assert all(state in JOB_FINAL for state in states)
-        if isinstance(band, Array):
-            assert states[JobState.SUCCEEDED] == tally.succeeded
+        if isinstance(group, Array):
+            assert states[JobState.SUCCEEDED] == progress.succeeded
             assert sum(states.values()) <= size
         if job.life.state is JobState.SUCCEEDED:
-            assert tally.succeeded == size
+            assert progress.succeeded == size
 
 
-class StrictStories(Stories):
-    """Nothing is reserved."""
+class StrictGroupMachine(GroupMachine):
+    """Without reservations."""
 
     policy = STRICT
 
 
-class PlannedStories(Stories):
-    """Everybody has a place in a plan."""
+class PlannedGroupMachine(GroupMachine):
+    """With a conservative plan."""
 
     policy = CONSERVATIVE
 
@@ -217,12 +217,12 @@ EVERYDAY = settings(max_examples=15, stateful_step_count=30, deadline=None)
 LONG = settings(max_examples=600, stateful_step_count=60, deadline=None)
 
 
-@pytest.mark.parametrize("stories", [Stories, StrictStories, PlannedStories])
-def test_bands_keep_their_promises(stories: type[Stories]) -> None:
-    run_state_machine_as_test(stories, settings=EVERYDAY)
+@pytest.mark.parametrize("machine", [GroupMachine, StrictGroupMachine, PlannedGroupMachine])
+def test_groups_keep_their_promises(machine: type[GroupMachine]) -> None:
+    run_state_machine_as_test(machine, settings=EVERYDAY)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stories", [Stories, StrictStories, PlannedStories])
-def test_bands_keep_their_promises_for_long(stories: type[Stories]) -> None:
-    run_state_machine_as_test(stories, settings=LONG)
+@pytest.mark.parametrize("machine", [GroupMachine, StrictGroupMachine, PlannedGroupMachine])
+def test_groups_keep_their_promises_for_long(machine: type[GroupMachine]) -> None:
+    run_state_machine_as_test(machine, settings=LONG)

@@ -86,7 +86,7 @@ def test_a_worker_reserved_for_gpu_jobs_takes_no_other() -> None:
     assert world.take("w1") == ["train"]
     cause = world.why("plain").causes[0]
     assert cause.code == "impossible"
-    assert "kept for jobs that ask for gpu; without that 1 worker could" in cause.message
+    assert "take only jobs that ask for gpu; without that 1 worker could" in cause.message
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_an_accepted_job_that_is_invalid_is_kept_as_failed_with_the_reason() -> 
 def test_a_rejected_job_cannot_be_retried() -> None:
     world = World()
     world.step(Reject(jobs=(job("x"),), why="no such zone"))
-    with pytest.raises(Conflict, match="submit it anew"):
+    with pytest.raises(Conflict, match="submit a corrected one"):
         world.retry("x")
 
 

@@ -75,7 +75,7 @@ def test_a_poll_renews_the_lease() -> None:
     assert world.state("a") is JobState.RUNNING
 
 
-def test_saying_that_nothing_runs_renews_nothing() -> None:
+def test_a_heartbeat_that_names_nothing_renews_nothing() -> None:
     world = with_running()
     for _ in range(3):
         world.advance(8 * SECOND)
@@ -84,7 +84,7 @@ def test_saying_that_nothing_runs_renews_nothing() -> None:
     assert world.ledger.workers["w1"].state is WorkerState.ONLINE
 
 
-def test_saying_nothing_of_what_runs_renews_only_what_was_named_before() -> None:
+def test_a_heartbeat_without_names_renews_what_was_named_before() -> None:
     world = World()
     world.register()
     world.submit("named")
@@ -131,7 +131,7 @@ def test_the_same_completion_again_is_answered_again_and_changes_nothing() -> No
         world.step(Complete(completion=msgspec.structs.replace(report, state="failed")))
 
 
-def test_what_a_worker_names_but_does_not_hold_is_lost_to_it() -> None:
+def test_an_execution_that_a_worker_names_but_does_not_hold_is_lost_to_it() -> None:
     world = with_running()
     world.register("w2")
     execution = world.execution("a")
@@ -162,11 +162,11 @@ def test_a_job_that_loses_every_worker_becomes_a_dead_letter() -> None:
     life = world.life("a")
     assert (life.state, life.reason, life.fence) == (JobState.FAILED, "lost", LOSSES_MAX)
     assert msgspec.json.decode(life.error or b"")["message"] == (
-        "its worker was lost 5 times: it may be what kills them"
+        "its worker was lost 5 times: the job itself may be what ends them"
     )
 
 
-def test_an_order_whose_answer_was_lost_is_given_again() -> None:
+def test_an_order_whose_answer_was_lost_is_delivered_again() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -179,7 +179,7 @@ def test_an_order_whose_answer_was_lost_is_given_again() -> None:
     assert world.take(names=["a"]) == []
 
 
-def test_naming_what_is_over_does_not_hide_an_order_that_was_lost() -> None:
+def test_naming_ended_executions_does_not_hide_a_lost_order() -> None:
     world = World()
     world.register()
     world.submit("over")
@@ -191,7 +191,7 @@ def test_naming_what_is_over_does_not_hide_an_order_that_was_lost() -> None:
     assert world.take(names=[over]) == ["a"]
 
 
-def test_an_order_is_not_given_again_to_a_worker_that_does_not_say_what_it_runs() -> None:
+def test_an_order_is_not_delivered_again_to_a_worker_that_names_nothing() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -199,7 +199,7 @@ def test_an_order_is_not_given_again_to_a_worker_that_does_not_say_what_it_runs(
     assert world.take() == []
 
 
-def test_an_order_that_is_never_named_is_taken_back_after_a_while() -> None:
+def test_an_order_that_is_never_named_is_requeued_after_a_while() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -230,7 +230,7 @@ def test_a_silent_worker_is_offline_then_forgotten_and_can_come_back_before() ->
         world.poll()
 
 
-def test_a_poll_that_waits_does_not_keep_a_dead_worker_alive() -> None:
+def test_an_open_poll_does_not_keep_a_dead_worker_alive() -> None:
     world = World()
     world.register()
     poll = world.poll(wait_ms=HOUR)
@@ -254,7 +254,7 @@ def test_a_lease_counts_from_the_answer_not_from_the_poll() -> None:
     assert world.now == claimed + TTL + GRACE
 
 
-def test_waiting_for_a_late_lease_to_end_does_not_wake_the_scheduler_over_and_over() -> None:
+def test_a_late_lease_does_not_wake_the_scheduler_repeatedly() -> None:
     world = World()
     world.register()
     world.poll(wait_ms=5 * SECOND)
@@ -265,7 +265,7 @@ def test_waiting_for_a_late_lease_to_end_does_not_wake_the_scheduler_over_and_ov
     assert world.ticks < 10
 
 
-def test_what_a_lost_worker_held_comes_back_exactly_once() -> None:
+def test_resources_of_a_lost_worker_are_released_exactly_once() -> None:
     world = World()
     world.register(cpu=2)
     world.submit_all([job("a"), job("b"), job("c")])
@@ -280,7 +280,7 @@ def test_what_a_lost_worker_held_comes_back_exactly_once() -> None:
     assert glance.used.cpu_milli == 2_000
 
 
-def test_a_worker_that_misses_beats_is_unhealthy_before_it_is_lost() -> None:
+def test_a_worker_that_misses_heartbeats_is_unhealthy_before_it_is_lost() -> None:
     world = World()
     world.register()
     world.advance(10 * SECOND)

@@ -10,13 +10,13 @@ from tests.core.world import World, run
 
 
 def failed(world: World, job_id: str = "a") -> None:
-    """A job that has run and failed; worker w1 must be there."""
+    """A job that has run and failed; needs worker w1."""
     run(world, job_id)
     world.complete(job_id, "failed")
     assert world.state(job_id) is JobState.FAILED
 
 
-def test_a_failed_job_starts_a_new_life_and_its_fence_goes_on() -> None:
+def test_a_retried_job_starts_a_new_life_and_its_fence_continues() -> None:
     world = World()
     world.register()
     world.submit("a", retry=retries(2))
@@ -35,7 +35,7 @@ def test_a_failed_job_starts_a_new_life_and_its_fence_goes_on() -> None:
 
 
 @pytest.mark.parametrize("how", ["cancelled", "expired", "skipped"])
-def test_whatever_did_not_succeed_can_be_retried(how: str) -> None:
+def test_any_job_that_did_not_succeed_can_be_retried(how: str) -> None:
     world = World()
     if how == "skipped":
         world.submit("up")
@@ -64,7 +64,7 @@ def test_a_succeeded_or_live_job_cannot_be_retried() -> None:
         world.retry("ghost")
 
 
-def test_a_retried_job_whose_expiry_is_over_has_none_any_more() -> None:
+def test_a_retried_job_that_had_expired_has_no_expiry() -> None:
     world = World()
     world.submit("a", expires_at=world.now + SECOND)
     world.submit("b", expires_at=world.now + HOUR)
@@ -77,7 +77,7 @@ def test_a_retried_job_whose_expiry_is_over_has_none_any_more() -> None:
     assert world.state("b") is JobState.EXPIRED, "one that is not over holds"
 
 
-def test_what_was_skipped_because_of_it_waits_again_however_far_down() -> None:
+def test_jobs_skipped_because_of_it_wait_again_however_far_downstream() -> None:
     world = World()
     world.register()
     world.submit_all(
@@ -100,7 +100,7 @@ def test_what_was_skipped_because_of_it_waits_again_however_far_down() -> None:
     assert world.take() == ["bottom"]
 
 
-def test_what_was_skipped_waits_again_in_whatever_order_it_is_recalled() -> None:
+def test_skipped_jobs_wait_again_in_whatever_order_they_are_preloaded() -> None:
     world = World()
     world.register()
     world.submit_all(
@@ -120,7 +120,7 @@ def test_what_was_skipped_waits_again_in_whatever_order_it_is_recalled() -> None
         world.complete(name)
 
 
-def test_what_something_else_rules_out_stays_skipped() -> None:
+def test_a_job_that_another_upstream_rules_out_stays_skipped() -> None:
     world = World()
     world.register()
     world.submit_all(
@@ -144,7 +144,7 @@ def test_what_something_else_rules_out_stays_skipped() -> None:
     assert world.state("below") is JobState.PENDING
 
 
-def test_a_dependent_that_wanted_it_to_fail_is_not_disturbed() -> None:
+def test_a_downstream_job_that_required_the_failure_is_not_changed() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -157,7 +157,7 @@ def test_a_dependent_that_wanted_it_to_fail_is_not_disturbed() -> None:
     assert world.state("alarm") is JobState.RUNNING
 
 
-def test_a_dependent_that_was_released_stays_so_through_a_restart() -> None:
+def test_a_released_downstream_job_stays_released_after_a_restart() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -173,7 +173,7 @@ def test_a_dependent_that_was_released_stays_so_through_a_restart() -> None:
     assert world.state("alarm") is JobState.SUCCEEDED
 
 
-def test_a_dependent_whose_time_has_not_come_is_not_held_up_by_a_restart_either() -> None:
+def test_a_released_downstream_job_that_waits_for_its_time_is_not_delayed_by_a_restart() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -186,7 +186,7 @@ def test_a_dependent_whose_time_has_not_come_is_not_held_up_by_a_restart_either(
     assert world.state("later") is JobState.QUEUED
 
 
-def test_a_retried_job_waits_for_what_is_live_and_not_for_what_has_ended() -> None:
+def test_a_retried_job_waits_for_live_upstream_jobs_only() -> None:
     world = World()
     world.register()
     world.submit_all([job("bad"), job("slow"), job("a", after=["bad", "slow"])])
@@ -212,7 +212,7 @@ def test_a_deleted_upstream_rules_nothing_out() -> None:
     assert world.state("b") is JobState.PENDING
 
 
-def test_what_was_read_before_the_job_ended_is_read_again() -> None:
+def test_a_record_read_before_the_job_ended_is_read_again() -> None:
     world = World()
     world.submit("a")
     early = Preloaded(at=world.now, jobs=(world.record("a"),))
@@ -228,7 +228,7 @@ def test_what_was_read_before_the_job_ended_is_read_again() -> None:
     assert world.state("a") is JobState.QUEUED
 
 
-def test_an_edge_of_an_earlier_life_means_nothing_to_a_later_one() -> None:
+def test_a_dependency_of_an_earlier_life_does_not_affect_a_later_one() -> None:
     world = World()
     world.register()
     world.submit_all([job("slow"), job("a", after=["slow"])])

@@ -13,7 +13,7 @@ from tests.core.work import work_of
 from tests.core.world import World
 
 WORKERS = RESERVE_LOOK + 4
-"""So many that who does not fit may be passed for a while."""
+"""So many that a job that does not fit may be passed for a while."""
 POLICIES = (
     DEFAULT,
     Policy(OrderKind.PRIORITY, BackfillKind.EASY),
@@ -68,7 +68,7 @@ def test_skipping_classes_together_decides_the_same_as_trying_each_job(
 
 
 def work_of_a_turn(classes: int, affinity: Affinity | None) -> int:
-    """Many workers ask at once, and far more jobs wait, each unlike the others."""
+    """Many workers poll at once, and far more jobs wait, each of another class."""
     world = World(policy=DEFAULT, checked=False)
     for number in range(WORKERS):
         world.register(f"w{number}", cpu=4, memory=1 << 30)
@@ -85,5 +85,6 @@ def work_of_a_turn(classes: int, affinity: Affinity | None) -> int:
 def test_twice_as_many_classes_that_wait_for_a_busy_fleet_cost_no_more_than_twice_the_work(
     affinity: Affinity | None,
 ) -> None:
-    """Also where every second would rather wait: not all the others are passed for each of them."""
+    """Also where every second job waits for a preferred worker: not all the others are passed for
+    each."""
     assert work_of_a_turn(12 * WORKERS, affinity) <= 2 * work_of_a_turn(6 * WORKERS, affinity)

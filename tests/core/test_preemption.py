@@ -11,8 +11,8 @@ from tests.core.world import World, run
 POLICIES = [DEFAULT, STRICT]
 
 
-def crowded(policy: Policy, **asked: object) -> World:
-    """A worker of 4 cpus with four jobs that may be stopped, the last of them the youngest."""
+def full_worker(policy: Policy, **asked: object) -> World:
+    """A worker of 4 cpus with four preemptible jobs, the last of them the youngest."""
     world = World(policy=policy)
     world.register(cpu=4)
     for number in range(4):
@@ -27,8 +27,10 @@ def names(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_youngest_is_stopped_for_one_much_more_urgent_and_runs_again(policy: Policy) -> None:
-    world = crowded(policy)
+def test_the_youngest_execution_is_preempted_for_a_more_urgent_job_and_runs_again(
+    policy: Policy,
+) -> None:
+    world = full_worker(policy)
     poll = world.poll(names=names(world), wait_ms=60_000)
     world.submit("urgent", priority=500)
     world.advance(5_000)
@@ -45,9 +47,9 @@ def test_the_youngest_is_stopped_for_one_much_more_urgent_and_runs_again(policy:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_those_stopped_do_not_take_their_place_back(policy: Policy) -> None:
-    """They have waited for longer, and one of them is told to stop later than the other."""
-    world = crowded(policy)
+def test_preempted_jobs_do_not_take_the_place_back(policy: Policy) -> None:
+    """They have waited for longer, and one of them is asked to stop later than the other."""
+    world = full_worker(policy)
     for _ in range(4):
         world.advance(10_000)
         world.heartbeat(names=names(world))
@@ -63,9 +65,9 @@ def test_those_stopped_do_not_take_their_place_back(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_nobody_is_stopped_who_did_not_agree_or_is_nearly_as_urgent(policy: Policy) -> None:
+def test_a_job_that_is_not_preemptible_or_nearly_as_urgent_is_not_preempted(policy: Policy) -> None:
     for asked in ({"preemptible": False}, {"priority": 450}, {"semantics": AT_MOST_ONCE}):
-        world = crowded(policy, **asked)
+        world = full_worker(policy, **asked)
         world.submit("urgent", priority=500)
         for _ in range(4):
             world.advance(10_000)
@@ -73,7 +75,7 @@ def test_nobody_is_stopped_who_did_not_agree_or_is_nearly_as_urgent(policy: Poli
         assert all(x.stop is None for x in world.ledger.running())
 
 
-def test_the_fewest_are_stopped() -> None:
+def test_the_fewest_executions_are_preempted() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=4)
     world.submit("large", cpu=3, preemptible=True)
@@ -88,20 +90,20 @@ def test_the_fewest_are_stopped() -> None:
     assert [x.job_id for x in world.ledger.running() if x.stop] == ["large"]
 
 
-def test_nobody_is_stopped_in_vain_or_where_the_policy_forbids_it() -> None:
-    in_vain = crowded(DEFAULT)
-    in_vain.submit("urgent", cpu=5, priority=500)
-    forbidden = crowded(replace(DEFAULT, preempt_gap=None))
+def test_no_execution_is_preempted_in_vain_or_against_the_policy() -> None:
+    without_effect = full_worker(DEFAULT)
+    without_effect.submit("urgent", cpu=5, priority=500)
+    forbidden = full_worker(replace(DEFAULT, preempt_gap=None))
     forbidden.submit("urgent", priority=500)
-    for world in (in_vain, forbidden):
+    for world in (without_effect, forbidden):
         for _ in range(2):
             world.advance(10_000)
             world.heartbeat(names=names(world))
         assert all(x.stop is None for x in world.ledger.running())
 
 
-def test_a_worker_that_never_confirms_loses_what_it_was_to_stop_and_it_runs_again() -> None:
-    world = crowded(DEFAULT)
+def test_an_execution_whose_preemption_is_never_confirmed_is_lost_and_runs_again() -> None:
+    world = full_worker(DEFAULT)
     world.submit("urgent", priority=500)
     for _ in range(8):
         world.advance(10_000)
@@ -110,8 +112,8 @@ def test_a_worker_that_never_confirms_loses_what_it_was_to_stop_and_it_runs_agai
     assert world.life("low-3").attempt == 0
 
 
-def test_one_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
-    world = crowded(DEFAULT)
+def test_an_execution_that_succeeded_before_its_preemption_has_succeeded() -> None:
+    world = full_worker(DEFAULT)
     world.submit("urgent", priority=500)
     world.advance(10_000)
     world.heartbeat(names=names(world))
@@ -119,8 +121,8 @@ def test_one_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
     assert world.state("low-3") is JobState.SUCCEEDED
 
 
-def test_one_called_off_while_it_is_stopped_is_cancelled() -> None:
-    world = crowded(DEFAULT)
+def test_a_job_cancelled_during_its_preemption_is_cancelled() -> None:
+    world = full_worker(DEFAULT)
     world.submit("urgent", priority=500)
     world.advance(10_000)
     world.heartbeat(names=names(world))
@@ -131,10 +133,10 @@ def test_one_called_off_while_it_is_stopped_is_cancelled() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("stuck", [{"cpu": 64}, {"capabilities": ("moon",)}, {"gang": 8}])
-def test_what_no_worker_could_run_keeps_nobody_from_clearing_one(
+def test_a_job_that_no_worker_could_run_does_not_block_preemption(
     policy: Policy, stuck: dict[str, object]
 ) -> None:
-    world = crowded(policy)
+    world = full_worker(policy)
     world.submit("stuck", priority=1000, **stuck)
     world.submit("urgent", priority=500)
     world.advance(11_000)
@@ -142,7 +144,7 @@ def test_what_no_worker_could_run_keeps_nobody_from_clearing_one(
     assert world.answers[poll].cancel == (world.execution("low-3").id,)
 
 
-def test_a_job_that_starts_elsewhere_leaves_the_place_that_was_cleared_for_it() -> None:
+def test_a_job_that_starts_elsewhere_releases_the_preempted_place() -> None:
     world = World(policy=DEFAULT)
     world.register("w1", cpu=4)
     world.submit("low", cpu=3, preemptible=True, runs_ms=100 * SECOND)

@@ -1,4 +1,4 @@
-"""Prefetch: which short jobs are given to a worker ahead, how many, and what becomes of them."""
+"""Prefetch: the short jobs that a worker gets in advance, their number, and their ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRACE = 2 * SECOND
 
 
 def with_short(count: int = 1, *, cpu: float = 1, spare: int = 0, **asked: object) -> World:
-    """A worker of so many cpus was given what fits of `a`, `b` …, all short, or prefetches."""
+    """A worker of so many cpus with all short jobs `a`, `b` … that fit, the others prefetched."""
     world = World()
     world.register(cpu=cpu)
     for name in "abcdefgh"[:count]:
@@ -35,13 +35,13 @@ def behind(world: World, job_id: str) -> str | None:
 
 
 def holds(world: World, worker_id: str = "w1") -> int:
-    """Thousandths of a cpu that are in use."""
+    """Thousandths of a cpu in use."""
     glance = world.scheduler.worker(WorkerId(worker_id), world.now)
     assert glance is not None
     return glance.used.cpu_milli
 
 
-def test_a_worker_that_can_hold_more_is_given_the_next_ones_behind_what_it_runs() -> None:
+def test_a_worker_with_spare_slots_gets_the_next_jobs_prefetched() -> None:
     world = with_short(5, cpu=2, spare=2)
     assert [behind(world, name) for name in "ab"] == [None, None]
     assert sorted(str(behind(world, name)) for name in "cd") == ["a", "b"]
@@ -54,19 +54,19 @@ def test_a_worker_that_asks_for_no_prefetched_orders_gets_none() -> None:
     assert world.state("c") is JobState.QUEUED
 
 
-def test_a_prefetched_one_has_the_place_as_soon_as_the_one_before_it_has_ended() -> None:
+def test_a_prefetched_execution_has_the_place_when_the_one_before_it_has_ended() -> None:
     world = with_short(3, spare=2)
     world.submit("large", cpu=1)
     assert [behind(world, name) for name in "bc"] == ["a", "b"]
-    taken = world.take(completed=[world.report("a")])
-    assert taken == [], "the place is not free: it is the prefetched one's"
+    orders = world.take(completed=[world.report("a")])
+    assert orders == [], "the place is not free: it is the prefetched one's"
     assert holds(world) == 1_000
     world.take(completed=[world.report("b"), world.report("c")])
     assert [world.state(name) for name in "abc"] == [JobState.SUCCEEDED] * 3
     assert world.execution("large").behind is None
 
 
-def test_ends_may_be_heard_of_in_another_order_than_they_came() -> None:
+def test_ends_may_be_reported_in_any_order() -> None:
     world = with_short(3, spare=2)
     world.complete("b")
     assert (behind(world, "c"), holds(world)) == ("a", 1_000)
@@ -76,7 +76,7 @@ def test_ends_may_be_heard_of_in_another_order_than_they_came() -> None:
     assert holds(world) == 0
 
 
-def test_a_prefetched_one_that_its_worker_names_does_not_run_before_it_has_its_place() -> None:
+def test_a_named_prefetched_execution_does_not_run_before_it_has_its_place() -> None:
     world = with_short(2, spare=1)
     world.heartbeat(names=["a", "b"])
     assert world.execution("a").state is ExecutionState.RUNNING
@@ -88,7 +88,7 @@ def test_a_prefetched_one_that_its_worker_names_does_not_run_before_it_has_its_p
 
 def test_the_time_of_a_prefetched_execution_is_counted_from_when_it_has_its_place() -> None:
     world = with_short(2, spare=1, timeout_ms=SECOND)
-    for _ in range(4):  # past the timeout and the time a worker has to mind it
+    for _ in range(4):  # past the timeout and the time that a worker has to enforce it
         world.advance(4 * SECOND)
         world.heartbeat(names=["a", "b"])
     assert world.execution("b").stop is None
@@ -100,7 +100,7 @@ def test_the_time_of_a_prefetched_execution_is_counted_from_when_it_has_its_plac
     assert world.life("b").started_at == ended.started_at
 
 
-def test_what_a_prefetched_one_waited_is_not_learned_as_what_it_ran() -> None:
+def test_the_wait_of_a_prefetched_execution_is_not_learned_as_runtime() -> None:
     world = World()
     world.register(cpu=1)
     for number in range(SHORT_RUNS):
@@ -118,10 +118,10 @@ def test_what_a_prefetched_one_waited_is_not_learned_as_what_it_ran() -> None:
     assert world.scheduler._t.runtime_estimates.recent(("default", "known")) == (5, SHORT_MS)
 
 
-# What is prefetched
+# Choice
 
 
-def test_only_a_name_that_ran_short_several_times_in_a_row_is_prefetched() -> None:
+def test_only_a_job_name_with_several_short_runs_in_a_row_is_prefetched() -> None:
     world = World()
     world.register(cpu=1)
     for number in range(SHORT_RUNS):
@@ -137,7 +137,7 @@ def test_only_a_name_that_ran_short_several_times_in_a_row_is_prefetched() -> No
     assert behind(world, "b") == "a"
 
 
-def test_one_long_run_and_a_name_is_short_no_longer() -> None:
+def test_after_one_long_run_a_job_name_is_not_prefetched() -> None:
     world = World()
     world.register(cpu=1)
     for number in range(SHORT_RUNS + 1):
@@ -151,7 +151,7 @@ def test_one_long_run_and_a_name_is_short_no_longer() -> None:
     assert world.state("b") is JobState.QUEUED
 
 
-def test_nobody_is_prefetched_behind_what_has_run_longer_than_it_should() -> None:
+def test_no_job_is_prefetched_behind_an_overdue_execution() -> None:
     world = with_short(1)
     world.advance(SHORT_MS + 1)
     world.submit("b", runs_ms=5)
@@ -159,7 +159,7 @@ def test_nobody_is_prefetched_behind_what_has_run_longer_than_it_should() -> Non
     assert world.state("b") is JobState.QUEUED
 
 
-def test_nobody_waits_behind_others_while_another_worker_has_room() -> None:
+def test_no_job_is_prefetched_while_another_worker_has_free_capacity() -> None:
     world = with_short(1)
     world.register("w2", cpu=1)
     poll_id = world.poll("w2")
@@ -182,14 +182,14 @@ def test_nobody_waits_behind_others_while_another_worker_has_room() -> None:
     ],
     ids=str,
 )
-def test_who_is_no_plain_short_job_that_fits_waits_for_its_turn(asked: dict[str, object]) -> None:
+def test_only_a_plain_short_job_that_fits_is_prefetched(asked: dict[str, object]) -> None:
     world = with_short(1)
     world.submit("b", **{"runs_ms": 5, **asked})
     world.take(spare=4, names=["a"])
     assert len(world.scheduler._t.executions) == 1
 
 
-def test_who_goes_first_and_cannot_be_prefetched_is_not_passed() -> None:
+def test_a_first_job_that_cannot_be_prefetched_is_not_passed() -> None:
     world = with_short(1, cpu=2)
     world.submit("large", cpu=2, priority=5)
     world.submit("b", runs_ms=5, cpu=2)
@@ -197,7 +197,7 @@ def test_who_goes_first_and_cannot_be_prefetched_is_not_passed() -> None:
     assert [world.state(name) for name in ("large", "b")] == [JobState.QUEUED] * 2
 
 
-def test_the_order_of_the_policy_says_who_is_prefetched() -> None:
+def test_prefetch_follows_the_order_of_the_policy() -> None:
     world = with_short(1)
     for name, priority in (("low", 1), ("high", 9), ("middle", 5)):
         world.submit(name, runs_ms=5, priority=priority)
@@ -206,7 +206,7 @@ def test_the_order_of_the_policy_says_who_is_prefetched() -> None:
     assert world.state("low") is JobState.QUEUED
 
 
-def test_a_place_has_no_more_ahead_of_it_than_it_does_in_a_moment() -> None:
+def test_the_work_prefetched_behind_a_place_is_bounded() -> None:
     world = World()
     world.register(cpu=1)
     for number in range(2 * PREFETCH_CHAIN):
@@ -215,7 +215,7 @@ def test_a_place_has_no_more_ahead_of_it_than_it_does_in_a_moment() -> None:
     assert len(world.scheduler._t.executions) == 1 + 4
 
 
-def test_a_place_has_only_so_many_ahead_of_it_however_short_they_are() -> None:
+def test_the_number_of_orders_prefetched_behind_a_place_is_bounded() -> None:
     world = World()
     world.register(cpu=1)
     for number in range(2 * PREFETCH_CHAIN):
@@ -236,7 +236,7 @@ def test_workers_prefetch_in_turn() -> None:
     assert world.execution("a").worker_id != world.execution("b").worker_id
 
 
-def test_a_job_that_comes_while_all_are_busy_is_prefetched_at_once() -> None:
+def test_a_job_submitted_while_all_workers_are_busy_is_prefetched_at_once() -> None:
     world = with_short(1)
     poll_id = world.poll(spare=1, names=["a"])
     world.submit("b", runs_ms=5)
@@ -246,7 +246,7 @@ def test_a_job_that_comes_while_all_are_busy_is_prefetched_at_once() -> None:
     ]
 
 
-def test_limits_of_queues_keys_and_tenants_count_who_is_prefetched() -> None:
+def test_limits_of_queues_keys_and_tenants_count_prefetched_jobs() -> None:
     world = World()
     world.register(cpu=1)
     world.queue("few", max_workers=2)
@@ -261,7 +261,7 @@ def test_limits_of_queues_keys_and_tenants_count_who_is_prefetched() -> None:
     assert sorted(began) == ["few-0", "few-1", "keyed-0", "slow-0", "slow-1"]
 
 
-def test_a_policy_that_plans_prefetches_nothing() -> None:
+def test_the_conservative_policy_prefetches_nothing() -> None:
     world = World(policy=CONSERVATIVE)
     world.register(cpu=1)
     for name in "ab":
@@ -280,10 +280,10 @@ def test_under_the_default_policy_short_jobs_are_prefetched() -> None:
     assert world.state("c") is JobState.QUEUED
 
 
-# What becomes of prefetched executions
+# Ends
 
 
-def test_a_returned_prefetch_waits_where_it_waited_and_the_try_does_not_count() -> None:
+def test_a_returned_prefetched_job_keeps_its_place_and_the_attempt_does_not_count() -> None:
     world = with_short(3, spare=1, retry=retries(1))
     before = world.execution("b")
     world.take(completed=[world.report("b", "preempted")], names=["a"])
@@ -295,7 +295,7 @@ def test_a_returned_prefetch_waits_where_it_waited_and_the_try_does_not_count() 
     assert world.execution("b").fence == before.fence + 1
 
 
-def test_giving_back_twice_is_giving_back_once() -> None:
+def test_returning_a_prefetched_job_twice_counts_once() -> None:
     world = with_short(2, spare=1)
     report = world.report("b", "preempted")
     world.step(Complete(completion=report))
@@ -303,7 +303,7 @@ def test_giving_back_twice_is_giving_back_once() -> None:
     assert world.state("b") is JobState.QUEUED
 
 
-def test_what_has_begun_is_not_given_back() -> None:
+def test_an_execution_that_has_begun_cannot_be_returned() -> None:
     world = with_short(1)
     world.heartbeat(names=["a"])
     with pytest.raises(Conflict, match="has begun"):
@@ -311,7 +311,7 @@ def test_what_has_begun_is_not_given_back() -> None:
     assert world.state("a") is JobState.RUNNING
 
 
-def test_who_is_behind_one_that_was_given_back_moves_up() -> None:
+def test_an_execution_behind_a_returned_one_moves_up() -> None:
     world = with_short(3, spare=2)
     world.complete("b", "preempted")
     assert (behind(world, "c"), holds(world)) == ("a", 1_000)
@@ -320,7 +320,7 @@ def test_who_is_behind_one_that_was_given_back_moves_up() -> None:
     assert world.state("c") is JobState.SUCCEEDED
 
 
-def test_a_prefetched_one_that_is_called_off_ends_when_its_worker_says_so() -> None:
+def test_a_cancelled_prefetched_job_ends_when_its_worker_confirms() -> None:
     world = with_short(3, spare=2)
     world.cancel("b")
     poll_id = world.poll(names=["a", "b", "c"])
@@ -341,13 +341,13 @@ def test_a_worker_that_is_lost_loses_its_prefetched_executions_too() -> None:
     assert [world.execution(name).state for name in "abc"] == [ExecutionState.LOST] * 3
 
 
-def test_a_worker_that_leaves_gives_up_its_prefetched_executions_too() -> None:
+def test_a_worker_that_leaves_loses_its_prefetched_executions_too() -> None:
     world = with_short(3, spare=2)
     world.step(Deregister(worker_id=WorkerId("w1")))
     assert [world.state(name) for name in "abc"] == [JobState.QUEUED] * 3
 
 
-def test_a_prefetched_one_outlives_the_one_before_it_whose_lease_ran_out() -> None:
+def test_a_prefetched_execution_outlives_the_one_before_it_whose_lease_expired() -> None:
     world = with_short(2, spare=1)
     for _ in range(4):
         world.advance(TTL // 2)
@@ -364,7 +364,7 @@ def test_a_draining_worker_is_given_nothing_to_prefetch() -> None:
     assert world.state("b") is JobState.QUEUED
 
 
-def test_a_restart_knows_who_waits_behind_whom_and_who_has_its_place() -> None:
+def test_a_restart_keeps_the_order_of_prefetched_executions() -> None:
     world = with_short(4, spare=3)
     world.complete("a")
     world.restart()
@@ -395,7 +395,7 @@ def test_an_execution_written_before_there_was_prefetch_is_read() -> None:
     assert msgspec.msgpack.decode(older, type=Execution) == execution
 
 
-def test_why_says_whose_place_a_prefetched_execution_waits_for() -> None:
+def test_why_names_the_execution_that_a_prefetched_one_waits_for() -> None:
     world = with_short(2, spare=1)
     (cause,) = world.why("b").causes
     assert (cause.code, cause.figures["behind"]) == ("ahead", world.execution("a").id)
@@ -404,7 +404,7 @@ def test_why_says_whose_place_a_prefetched_execution_waits_for() -> None:
 
 
 def learned(world: World, ran_ms: int) -> None:
-    """A name is known to be short."""
+    """Makes a job name known to be short."""
     for number in range(SHORT_RUNS):
         world.submit(f"learned-{number}", name="known")
         run(world, f"learned-{number}")
@@ -413,7 +413,7 @@ def learned(world: World, ran_ms: int) -> None:
 
 
 @pytest.mark.parametrize("ends", [4, 16], ids=["one by one", "together"])
-def test_the_call_that_tells_of_many_ends_is_answered_with_as_many_orders(ends: int) -> None:
+def test_a_call_with_many_reports_is_answered_with_as_many_orders(ends: int) -> None:
     world = World()
     world.register(cpu=1)
     learned(world, 3)
@@ -428,7 +428,7 @@ def test_the_call_that_tells_of_many_ends_is_answered_with_as_many_orders(ends: 
         held += given
 
 
-def test_work_ahead_of_a_place_is_counted_by_the_mean_of_what_ended_together() -> None:
+def test_prefetched_work_is_counted_by_the_mean_of_jobs_that_ended_together() -> None:
     world = World()
     world.register(cpu=1)
     learned(world, 20)
@@ -454,7 +454,7 @@ def test_two_long_runs_in_a_row_count_at_once_whatever_the_mean() -> None:
         assert world.take(completed=[world.report(one)], spare=PREFETCH_CHAIN) == []
 
 
-def test_names_beyond_those_that_are_kept_go_whoever_is_heard_of() -> None:
+def test_job_names_beyond_the_limit_are_forgotten() -> None:
     known = runtime_estimates.RuntimeEstimates(3)
     for number in range(6):  # as many as were written before a restart
         known.restore(RuntimeStats("default", f"name-{number}", (5, 5)))

@@ -25,7 +25,6 @@ def running() -> World:
 
 
 def say(world: World, progress: float | None = None, **said: Any) -> None:
-    """The execution says how far it is."""
     world.step(Progress(running=world.running("a", progress=progress, **said)))
 
 
@@ -53,7 +52,7 @@ def test_the_same_progress_again_writes_nothing() -> None:
     assert (world.life("a").progress, world.life("a").message) == (0.5, "still half")
 
 
-def test_progress_comes_with_heartbeats_too() -> None:
+def test_heartbeats_carry_progress() -> None:
     world = running()
     report = world.running("a", progress=0.25, message="on its way")
     world.step(Heartbeat(worker_id=WorkerId("w1"), executions=(report,)))
@@ -85,14 +84,14 @@ def test_progress_of_an_ended_or_another_execution_is_refused() -> None:
     assert world.scheduler.progress_of(A) is None
 
 
-def test_a_succeeded_job_that_spoke_of_progress_has_done_all_of_it() -> None:
+def test_a_succeeded_job_that_reported_progress_is_at_100_percent() -> None:
     world = running()
     say(world, 0.9)
     world.complete("a")
     assert world.life("a").progress == 1.0
 
 
-def test_the_next_try_starts_from_nothing() -> None:
+def test_the_next_attempt_starts_without_progress() -> None:
     world = running()
     say(world, 0.9)
     world.advance(20 * SECOND)

@@ -13,7 +13,7 @@ from tests.core.world import World
 
 
 def starts(world: World, until_ms: int) -> Sequence[int]:
-    """When jobs start, in milliseconds from now, with a worker that always waits."""
+    """Start times in milliseconds from now, with a worker that always polls."""
     begin, found = world.now, []
     poll = world.poll(wait_ms=HOUR)
     while world.now < begin + until_ms:
@@ -37,7 +37,7 @@ def test_a_queue_runs_no_more_than_its_max_workers() -> None:
     assert world.take() == ["j2"]
 
 
-def test_the_job_limits_of_a_queue_go_with_its_orders() -> None:
+def test_orders_carry_the_job_limits_of_their_queue() -> None:
     world = World()
     world.register(cpu=64)
     world.queue("tight", limits=(("processes", 20), ("file_size", 100)))
@@ -50,7 +50,7 @@ def test_the_job_limits_of_a_queue_go_with_its_orders() -> None:
     assert [order.limits for order in world.answers[world.poll()].orders] == [None]
 
 
-def test_the_limit_of_one_queue_does_not_hold_another() -> None:
+def test_the_limit_of_one_queue_does_not_affect_another() -> None:
     world = World()
     world.register(cpu=64)
     world.queue("narrow", max_workers=1)
@@ -117,7 +117,7 @@ def test_a_rate_limit_unused_for_long_allows_only_one_burst() -> None:
 
 
 @pytest.mark.parametrize(("count", "per_ms"), [(1, 1_000), (7, 1_000), (3, 1_000), (10, 100)])
-def test_a_rate_limit_is_never_passed_in_any_stretch_of_time(count: int, per_ms: int) -> None:
+def test_a_rate_limit_is_never_exceeded_in_any_period(count: int, per_ms: int) -> None:
     world = World()
     world.register(cpu=1_000)
     world.queue(rate_limit=RateLimit(count, per_ms))

@@ -11,7 +11,7 @@ JOB = JobId("a")
 
 
 def delays(policy: RetryPolicy, count: int = 6) -> list[int]:
-    """The waits after the first tries."""
+    """Delays after the first attempts."""
     return [retry_delay_ms(policy, JOB, attempt) for attempt in range(1, count + 1)]
 
 
@@ -30,7 +30,7 @@ def test_fixed_backoff_stays() -> None:
     assert delays(policy) == [2_500] * 6
 
 
-def test_the_ten_thousandth_try_waits_no_longer_than_the_cap() -> None:
+def test_the_ten_thousandth_attempt_waits_no_longer_than_the_cap() -> None:
     policy = RetryPolicy(99_999, Backoff.EXPONENTIAL, 86_400_000, 1_000.0, 300_000, jitter=0)
     assert retry_delay_ms(policy, JOB, 10_000) == 300_000
 
@@ -46,7 +46,7 @@ def test_jitter_spreads_within_its_bounds_and_is_the_same_each_time(jitter: floa
     assert max(many) > high - (high - low) * 0.05
 
 
-def test_a_job_has_other_jitter_at_each_try() -> None:
+def test_each_attempt_of_a_job_has_its_own_jitter() -> None:
     policy = RetryPolicy(9, Backoff.FIXED, 10_000, 1.0, 10_000, jitter=0.5)
     assert len(set(delays(policy))) == 6
 
@@ -77,7 +77,7 @@ def test_a_failed_job_waits_its_delay_and_runs_again() -> None:
     assert (world.execution("a").attempt, world.execution("a").fence) == (2, 2)
 
 
-def test_the_last_try_that_fails_makes_a_dead_letter() -> None:
+def test_the_last_failed_attempt_makes_a_dead_letter() -> None:
     world = tried_once(retry=retries(3))
     for _ in range(2):
         world.complete("a", "failed")
@@ -94,7 +94,7 @@ def test_a_job_that_says_it_cannot_be_retried_is_not() -> None:
     assert (world.state("a"), world.life("a").reason) == (JobState.FAILED, "not_retryable")
 
 
-def test_exit_code_75_is_tried_again_at_once() -> None:
+def test_exit_code_75_is_retried_at_once() -> None:
     world = tried_once(retry=retries(2, delay_ms=3_600 * SECOND))
     world.complete("a", "failed", exit_code=75)
     assert world.state("a") is JobState.QUEUED
@@ -103,7 +103,7 @@ def test_exit_code_75_is_tried_again_at_once() -> None:
     assert world.state("a") is JobState.FAILED, "it counts as a try all the same"
 
 
-def test_exit_code_78_is_never_tried_again() -> None:
+def test_exit_code_78_is_never_retried() -> None:
     world = tried_once(retry=retries(9))
     world.complete("a", "failed", exit_code=78)
     assert world.state("a") is JobState.FAILED
@@ -121,7 +121,7 @@ def test_losses_and_failures_are_counted_apart() -> None:
     assert (world.execution("a").attempt, world.execution("a").fence) == (2, 3)
 
 
-def test_a_delay_goes_on_through_a_restart() -> None:
+def test_a_retry_delay_continues_after_a_restart() -> None:
     world = tried_once(retry=retries(2, delay_ms=10 * SECOND))
     world.complete("a", "failed")
     world.advance(4 * SECOND)
@@ -132,7 +132,7 @@ def test_a_delay_goes_on_through_a_restart() -> None:
     assert world.state("a") is JobState.QUEUED
 
 
-def test_a_success_has_no_reason_and_its_progress_is_whole() -> None:
+def test_a_succeeded_job_has_no_reason_and_full_progress() -> None:
     world = tried_once()
     world.heartbeat(names=["a"])
     world.complete("a", result=b'"done"')
@@ -141,7 +141,7 @@ def test_a_success_has_no_reason_and_its_progress_is_whole() -> None:
     assert life.progress is None, "it never spoke of progress"
 
 
-def test_an_at_most_once_job_has_no_second_try_whatever_its_policy_says() -> None:
+def test_an_at_most_once_job_has_no_second_attempt_whatever_its_policy_says() -> None:
     world = tried_once(retry=retries(5), semantics=Semantics.AT_MOST_ONCE)
     world.complete("a", "failed", exit_code=EXIT_RETRY_NOW)
     world.advance(20 * SECOND)

@@ -1,4 +1,4 @@
-"""Whatever people, clocks and crashes do to a schedule, in whatever order: no instant twice."""
+"""Random actions of people, clocks and crashes on a schedule: no instant is decided twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.doubt import examples
 
 CRONS = ("* * * * *", "*/3 * * * *", "30 */2 * * * *")
 
-deeds = st.one_of(
+steps = st.one_of(
     st.tuples(st.just("advance"), st.integers(1, 5 * MINUTE)),
     st.tuples(st.just("sleep"), st.integers(1, 10 * MINUTE)),
     st.tuples(st.just("jump"), st.integers(-5 * MINUTE, 5 * MINUTE)),
@@ -30,8 +30,8 @@ deeds = st.one_of(
 )
 
 
-class Story:
-    """One schedule after the other, and all that happens to them."""
+class ScheduleActions:
+    """Actions on one schedule after the other."""
 
     def __init__(self, overlap: Overlap, catch_up: CatchUp) -> None:
         self.world = Planner()
@@ -41,8 +41,8 @@ class Story:
 
     def do(self, verb: str, given: Any) -> None:
         getattr(self, f"_{verb}")(given)
-        for schedule_id, lines in self.gone.items():
-            assert len(self.world.ledger_of(schedule_id)) == lines, "it fired after its removal"
+        for schedule_id, count in self.gone.items():
+            assert len(self.world.ledger_of(schedule_id)) == count, "it fired after its removal"
 
     def _advance(self, ms: int) -> None:
         self.world.advance(ms)
@@ -54,7 +54,7 @@ class Story:
         self.world.jump(by)
 
     def _crash(self, ms: int) -> None:
-        """A turn is decided, and lost before it was written."""
+        """Decides a turn and loses it before it is written."""
         self.world.now += ms
         self.world.scheduler.turn([], self.world.now)
         self.world.restart()
@@ -80,7 +80,7 @@ class Story:
         for job_id in list(self.world.scheduler._t.jobs)[:count]:
             with suppress(
                 IllegalTransition, StalePreload
-            ):  # what fires in the same turn may have replaced it
+            ):  # a run that fires in the same turn may have replaced it
                 self.world.cancel(job_id)
 
     def _recreate(self, cron: str) -> None:
@@ -89,14 +89,14 @@ class Story:
         self.schedule = self.world.schedule(cron=cron, **self.rules)
 
 
-@given(st.sampled_from(Overlap), st.sampled_from(CatchUp), st.lists(deeds, min_size=1, max_size=14))
+@given(st.sampled_from(Overlap), st.sampled_from(CatchUp), st.lists(steps, min_size=1, max_size=14))
 @settings(max_examples=examples(80, 1_000), deadline=None)
-def test_no_order_of_events_decides_an_instant_twice(
+def test_no_sequence_of_actions_decides_an_instant_twice(
     overlap: Overlap, catch_up: CatchUp, happens: list[tuple[str, Any]]
 ) -> None:
     # The world itself checks after every step that no instant is decided twice, that no watermark
-    # goes back, and that memory and what was written tell one story.
-    story = Story(overlap, catch_up)
+    # goes back, and that memory equals what was written.
+    actions = ScheduleActions(overlap, catch_up)
     for verb, given_ in happens:
-        story.do(verb, given_)
-    story.world.catch_up()
+        actions.do(verb, given_)
+    actions.world.catch_up()

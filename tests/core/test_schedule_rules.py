@@ -1,4 +1,4 @@
-"""Schedules and what they meet: earlier runs, people, holidays, and what makes no sense."""
+"""Schedules with earlier runs, people, holidays and invalid definitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def world() -> Planner:
     return Planner()
 
 
-def test_skip_leaves_a_run_out_while_the_last_is_not_done(world: Planner) -> None:
+def test_overlap_skip_leaves_a_run_out_while_the_last_is_live(world: Planner) -> None:
     schedule = world.schedule(overlap=Overlap.SKIP)
     world.advance(2 * MINUTE)
     (job,) = world.jobs_of(schedule)
@@ -34,7 +34,7 @@ def test_skip_leaves_a_run_out_while_the_last_is_not_done(world: Planner) -> Non
     assert world.words(schedule)[-1] == "fired"
 
 
-def test_skip_holds_across_a_restart(world: Planner) -> None:
+def test_overlap_skip_applies_after_a_restart(world: Planner) -> None:
     schedule = world.schedule(overlap=Overlap.SKIP, max_concurrency=2)
     world.advance(2 * MINUTE)
     world.restart()
@@ -42,7 +42,7 @@ def test_skip_holds_across_a_restart(world: Planner) -> None:
     assert world.words(schedule) == ["fired", "fired", "overlap"]
 
 
-def test_queue_runs_one_after_the_other(world: Planner) -> None:
+def test_overlap_queue_runs_one_after_the_other(world: Planner) -> None:
     schedule = world.schedule(overlap=Overlap.QUEUE)
     world.register()
     world.advance(2 * MINUTE)
@@ -53,7 +53,7 @@ def test_queue_runs_one_after_the_other(world: Planner) -> None:
     assert world.take() == [second]
 
 
-def test_replace_calls_the_old_run_off_and_starts_when_that_has_stopped(world: Planner) -> None:
+def test_overlap_replace_cancels_the_old_run_and_starts_when_it_has_stopped(world: Planner) -> None:
     schedule = world.schedule(interval_ms=10_000, overlap=Overlap.REPLACE)
     world.register()
     world.advance(10_000)
@@ -66,7 +66,7 @@ def test_replace_calls_the_old_run_off_and_starts_when_that_has_stopped(world: P
     assert world.take(names=[]) == [second]
 
 
-def test_a_run_now_is_beside_the_timetable(world: Planner) -> None:
+def test_a_triggered_run_is_beside_the_timetable(world: Planner) -> None:
     schedule = world.schedule(cron="0 * * * *", paused=True)
     one, two = world.trigger(schedule), world.trigger(schedule)
     assert one.occurrence.nominal < two.occurrence.nominal
@@ -74,14 +74,14 @@ def test_a_run_now_is_beside_the_timetable(world: Planner) -> None:
     assert len(world.jobs_of(schedule)) == 2
 
 
-def test_a_run_now_respects_the_overlap_rule(world: Planner) -> None:
+def test_a_triggered_run_respects_the_overlap_policy(world: Planner) -> None:
     schedule = world.schedule(overlap=Overlap.SKIP)
     world.trigger(schedule)
     with pytest.raises(Conflict, match="has not ended"):
         world.trigger(schedule)
 
 
-def test_a_run_now_in_the_millisecond_of_an_instant_takes_the_next(world: Planner) -> None:
+def test_a_triggered_run_in_the_millisecond_of_an_instant_takes_the_next(world: Planner) -> None:
     schedule = world.schedule()
     world.advance(MINUTE)
     made = world.trigger(schedule)
@@ -89,7 +89,7 @@ def test_a_run_now_in_the_millisecond_of_an_instant_takes_the_next(world: Planne
     assert len(world.ledger_of(schedule)) == 2
 
 
-def test_a_run_now_right_after_a_change_leaves_the_last_instant_alone(world: Planner) -> None:
+def test_a_triggered_run_right_after_a_change_leaves_the_last_instant_alone(world: Planner) -> None:
     schedule = world.schedule()
     world.advance(MINUTE)
     world.change(schedule, cron="30 0 * * *")
@@ -98,7 +98,7 @@ def test_a_run_now_right_after_a_change_leaves_the_last_instant_alone(world: Pla
     assert world.record(made.job.id).life.state is JobState.QUEUED
 
 
-def test_a_backfill_does_not_hold_up_an_interval_from_the_finish(world: Planner) -> None:
+def test_a_backfill_does_not_delay_an_interval_from_the_finish(world: Planner) -> None:
     schedule = world.schedule(interval_ms=10 * MINUTE, from_finish=True)
     world.advance(10 * MINUTE)
     (job,) = world.jobs_of(schedule)
@@ -109,7 +109,7 @@ def test_a_backfill_does_not_hold_up_an_interval_from_the_finish(world: Planner)
     assert glance.next_at == world.now + 10 * MINUTE
 
 
-def test_a_backfill_runs_behind_others_and_so_many_at_once(world: Planner) -> None:
+def test_a_backfill_runs_behind_other_jobs_and_in_limited_parallel(world: Planner) -> None:
     schedule = world.schedule(paused=True)
     world.register()
     world.advance(4 * MINUTE)
@@ -122,7 +122,7 @@ def test_a_backfill_runs_behind_others_and_so_many_at_once(world: Planner) -> No
     assert len(world.take()) == 2
 
 
-def test_a_backfill_that_read_before_another_ended_is_told_to_read_again(world: Planner) -> None:
+def test_a_backfill_that_read_before_another_must_read_again(world: Planner) -> None:
     schedule = world.schedule(paused=True)
     world.advance(MINUTE)
     before = world.recall()
@@ -140,7 +140,7 @@ def test_a_backfill_after_the_clock_went_back_is_no_older_than_the_last(world: P
     assert world.words(schedule) == ["caught_up", "caught_up"]
 
 
-def test_a_backfill_of_what_is_to_come_is_refused(world: Planner) -> None:
+def test_a_backfill_of_future_instants_is_refused(world: Planner) -> None:
     schedule = world.schedule()
     with pytest.raises(StalePreload):
         world.backfill(schedule, NOON + HOUR)
@@ -184,7 +184,7 @@ def test_holidays_shift_runs_to_the_next_working_day_once() -> None:
     ]
 
 
-def test_a_changed_calendar_holds_at_once(world: Planner) -> None:
+def test_a_changed_calendar_applies_at_once(world: Planner) -> None:
     world.calendar("closed")
     schedule = world.schedule(cron="0 9 * * *", calendars=("closed",))
     world.calendar("closed", "2027-01-16")
@@ -192,7 +192,7 @@ def test_a_changed_calendar_holds_at_once(world: Planner) -> None:
     assert world.words(schedule) == ["fired", "holiday"]
 
 
-def test_slots_in_task_and_payload_are_filled() -> None:
+def test_placeholders_in_task_and_payload_are_filled() -> None:
     world = Planner(at("2026-03-07T12:00Z"))
     job = replace(spec(), payload=b'{"day":"{{scheduled_date}}","at":"{{ scheduled_at }}"}')
     schedule = world.schedule(
@@ -224,7 +224,7 @@ def test_slots_in_task_and_payload_are_filled() -> None:
         ({"job": spec(key="k"), "overlap": Overlap.QUEUE}, "job.concurrency"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_field(
+def test_an_invalid_schedule_is_refused_with_the_field(
     world: Planner, given: dict[str, object], field: str
 ) -> None:
     with pytest.raises(Invalid) as refused:
@@ -232,13 +232,13 @@ def test_what_makes_no_sense_is_refused_with_the_field(
     assert refused.value.field == field
 
 
-def test_a_name_is_taken_once(world: Planner) -> None:
+def test_two_schedules_may_not_have_one_name(world: Planner) -> None:
     world.schedule("twice")
     with pytest.raises(Conflict, match="twice"):
         world.schedule("twice")
 
 
-def test_a_schedule_of_a_zone_nobody_knows_waits_and_says_so(world: Planner) -> None:
+def test_a_schedule_with_an_unknown_zone_waits_and_says_so(world: Planner) -> None:
     schedule = world.schedule(cron="* * * * *", timezone="Europe/Berlin")
     stranger = Scheduler(world.timing, world.now)
     stranger.restore(world.ledger.stored(world.timing.window.fifo_group), world.now)
@@ -254,11 +254,11 @@ def test_a_schedule_of_a_zone_nobody_knows_waits_and_says_so(world: Planner) -> 
         ("0 12 * * *", 1, "2026-06-02T11:00Z"),
         # It comes an hour earlier, and that of tomorrow has not been.
         ("0 12 * * *", 3, "2026-06-02T09:00Z"),
-        # Real hours are none of a zone's business.
+        # Real hours do not depend on a zone.
         ("0 */12 * * *", 1, "2026-06-01T11:00Z"),
     ],
 )
-def test_new_rules_of_a_zone_move_what_is_to_come_and_bring_nothing_back(
+def test_new_zone_rules_move_future_instants_and_repeat_none(
     cron: str, hours: int, then: str
 ) -> None:
     world = Planner(at("2026-06-01T09:00Z"))
@@ -273,7 +273,7 @@ def test_new_rules_of_a_zone_move_what_is_to_come_and_bring_nothing_back(
     assert glance.next_at == at(then)
 
 
-def test_a_hundred_thousand_waiting_schedules_ask_for_one_look(world: Planner) -> None:
+def test_a_hundred_thousand_waiting_schedules_cost_one_timer_check(world: Planner) -> None:
     world._checked = False
     for number in range(300):
         world.schedule(f"s{number}", cron="0 0 1 1 *")
@@ -283,6 +283,6 @@ def test_a_hundred_thousand_waiting_schedules_ask_for_one_look(world: Planner) -
     assert due > world.now + DAY
 
 
-def test_plans_are_compared_by_what_they_ask() -> None:
+def test_definitions_are_compared_by_value() -> None:
     assert plan("a") == plan("a")
     assert plan("a") != plan("a", cron="1 * * * *")

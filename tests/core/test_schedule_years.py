@@ -1,4 +1,4 @@
-"""Schedules through months and years of crashes and clocks that are set: the ledger is complete."""
+"""Schedules through months and years of crashes and clock changes: the history is complete."""
 
 from __future__ import annotations
 
@@ -28,64 +28,64 @@ CRONS = (
 )  # fmt: skip
 
 
-class Chaos(Planner):
-    """A world that now and then loses its last turn, and whose clock is set now and then."""
+class FaultyWorld(Planner):
+    """A world that sometimes loses its last turn, and whose clock is set sometimes."""
 
-    def __init__(self, seed: int, schedules: int, start: int, trouble: float = 1.0) -> None:
+    def __init__(self, seed: int, schedules: int, start: int, fault_factor: float = 1.0) -> None:
         super().__init__(start, checked=False)
-        self.trouble = trouble
-        """How much more or less than usual goes wrong."""
-        self.dice = random.Random(seed)
+        self.fault_factor = fault_factor
+        """Factor of the usual probability of faults."""
+        self.rng = random.Random(seed)
         self.lost = self.jumps = 0
         self.plans: dict[ScheduleId, dict[str, Any]] = {}
         for number in range(schedules):
             asked = {
-                "cron": self.dice.choice(CRONS),
-                "timezone": self.dice.choice(ZONES),
-                "gap": self.dice.choice(list(Gap)),
-                "fold": self.dice.choice(list(RepeatedTime)),
+                "cron": self.rng.choice(CRONS),
+                "timezone": self.rng.choice(ZONES),
+                "gap": self.rng.choice(list(Gap)),
+                "fold": self.rng.choice(list(RepeatedTime)),
             }
             made = self.schedule(
-                f"s{number}", catch_up=self.dice.choice(list(CatchUp)),
-                jitter_ms=self.dice.choice((0, 0, 45_000)), **asked,
+                f"s{number}", catch_up=self.rng.choice(list(CatchUp)),
+                jitter_ms=self.rng.choice((0, 0, 45_000)), **asked,
             )  # fmt: skip
             self.plans[made] = asked
         self.start = self.now
 
     def live(self, ms: int) -> None:
-        """Time passes, and everything goes wrong that can."""
+        """Lets time pass, with faults."""
         end = self.now + ms
         while self.now < end:
             due = self.scheduler.next_due()
             self.now = max(self.now, min(end, due if due is not None else end))
             self._turn_or_crash()
-            roll = self.dice.random() / self.trouble
+            roll = self.rng.random() / self.fault_factor
             if roll < 0.01:
-                self._go_down(self.dice.randrange(6 * HOUR))
+                self._go_down(self.rng.randrange(6 * HOUR))
             elif roll < 0.02:
-                self._set_clock(self.dice.randrange(-2 * HOUR, 2 * HOUR))
+                self._set_clock(self.rng.randrange(-2 * HOUR, 2 * HOUR))
 
     def _turn_or_crash(self) -> None:
-        # What was made in the turn before ends in this one: a year of jobs would not fit.
+        # Jobs of one turn end in the next: a year of jobs would not fit into memory.
         ended: list[AnyInput] = [Cancel(job_id=job_id) for job_id in list(self.scheduler._t.jobs)]
         outcome = self.scheduler.turn([Tick(), *ended], self.now)
-        if self.dice.random() < 0.02 * self.trouble:
+        if self.rng.random() < 0.02 * self.fault_factor:
             self.lost += 1
-            self._come_back()
+            self._restart_quickly()
             return
         self.ledger.append(outcome.writes)
         for event in ended:
             assert isinstance(event, Cancel)
             del self.ledger.jobs[event.job_id]
 
-    def _come_back(self) -> None:
-        """Like `restart`, without the checks that take longer than the year has."""
+    def _restart_quickly(self) -> None:
+        """Like `restart`, without checks that would take longer than the simulated year."""
         self.scheduler = Scheduler(self.timing, self.now, load_zone)
         self.scheduler.restore(self.ledger.stored(self.timing.window.fifo_group), self.now)
 
     def _go_down(self, ms: int) -> None:
         self.now += ms
-        self._come_back()
+        self._restart_quickly()
 
     def _set_clock(self, by: int) -> None:
         self.now += by
@@ -97,30 +97,30 @@ class Chaos(Planner):
             self.ledger.append(self.scheduler.turn([], self.now).writes)
 
 
-def assert_complete(world: Chaos) -> None:
+def assert_complete(world: FaultyWorld) -> None:
     """Every instant up to the watermark has exactly one record, none has two jobs."""
-    lines: dict[ScheduleId, list[Occurrence]] = {one: [] for one in world.plans}
+    occurrences: dict[ScheduleId, list[Occurrence]] = {one: [] for one in world.plans}
     jobs: dict[str, None] = {}
     for occurrence in world.ledger.occurrences.values():
-        lines[occurrence.schedule_id].append(occurrence)
+        occurrences[occurrence.schedule_id].append(occurrence)
         if occurrence.job_id is not None:
             assert occurrence.job_id not in jobs, "two instants have the same job"
             jobs[occurrence.job_id] = None
     for schedule_id, asked in world.plans.items():
-        told = dict(asked)
-        meant = ways(told.pop("cron"), told.pop("timezone"), **told)
+        timetable = dict(asked)
+        recurrence = ways(timetable.pop("cron"), timetable.pop("timezone"), **timetable)
         watermark = world.course(schedule_id).watermark
-        expected = list(meant.between(world.start + 1, watermark))
-        found = sorted(one.nominal for one in lines[schedule_id] if one.until is None)
-        for one in lines[schedule_id]:
+        expected = list(recurrence.between(world.start + 1, watermark))
+        found = sorted(one.nominal for one in occurrences[schedule_id] if one.until is None)
+        for one in occurrences[schedule_id]:
             if one.until is not None:
-                found += list(meant.between(one.nominal, one.until))
+                found += list(recurrence.between(one.nominal, one.until))
         assert sorted(found) == expected, asked
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_two_months_of_crashes_and_clocks_leave_a_complete_ledger(seed: int) -> None:
-    world = Chaos(seed, schedules=40, start=at("2026-02-20T00:00:07Z"))
+def test_two_months_of_crashes_and_clock_changes_leave_a_complete_history(seed: int) -> None:
+    world = FaultyWorld(seed, schedules=40, start=at("2026-02-20T00:00:07Z"))
     world.live(60 * DAY)
     world.settle()
     assert world.lost
@@ -129,8 +129,8 @@ def test_two_months_of_crashes_and_clocks_leave_a_complete_ledger(seed: int) -> 
 
 
 @pytest.mark.slow
-def test_a_year_of_a_thousand_schedules_leaves_a_complete_ledger() -> None:
-    world = Chaos(7, schedules=1_000, start=at("2026-01-01T00:00:07Z"), trouble=0.2)
+def test_a_year_of_a_thousand_schedules_leaves_a_complete_history() -> None:
+    world = FaultyWorld(7, schedules=1_000, start=at("2026-01-01T00:00:07Z"), fault_factor=0.2)
     world.live(365 * DAY)
     world.settle()
     assert world.lost > 100
@@ -139,8 +139,8 @@ def test_a_year_of_a_thousand_schedules_leaves_a_complete_ledger() -> None:
     assert_complete(world)
 
 
-def test_a_ledger_with_a_hole_would_be_noticed() -> None:
-    world = Chaos(3, schedules=3, start=at("2026-03-01T00:00:07Z"))
+def test_a_history_with_a_gap_would_be_noticed() -> None:
+    world = FaultyWorld(3, schedules=3, start=at("2026-03-01T00:00:07Z"))
     world.live(20 * DAY)
     world.settle()
     del world.ledger.occurrences[next(iter(world.ledger.occurrences))]
@@ -155,7 +155,7 @@ def test_a_ledger_with_a_hole_would_be_noticed() -> None:
     day=st.integers(0, 700),
 )
 @settings(max_examples=25, deadline=None)
-def test_what_is_foreseen_is_what_fires(
+def test_previewed_instants_are_those_that_fire(
     cron: str, zone: str, rules: tuple[Gap, RepeatedTime], day: int
 ) -> None:
     world = Planner(at("2026-01-01T11:11:11Z") + day * DAY)

@@ -21,7 +21,7 @@ def world() -> Planner:
     return Planner()
 
 
-def test_an_instant_makes_its_job_in_the_turn_that_records_it(world: Planner) -> None:
+def test_an_instant_submits_its_job_in_the_turn_that_records_it(world: Planner) -> None:
     schedule = world.schedule(cron="*/5 * * * *")
     world.advance(5 * MINUTE)
     (record,) = world.ledger_of(schedule)
@@ -32,7 +32,7 @@ def test_an_instant_makes_its_job_in_the_turn_that_records_it(world: Planner) ->
     assert world.course(schedule).watermark == record.nominal
 
 
-def test_a_second_that_never_ends_fires_once(world: Planner) -> None:
+def test_a_second_that_is_seen_many_times_fires_once(world: Planner) -> None:
     schedule = world.schedule()
     world.advance(MINUTE)
     for _ in range(5):
@@ -66,7 +66,7 @@ def test_a_run_a_little_late_is_late_and_not_missed(world: Planner) -> None:
         (CatchUp.ALL, ["caught_up", "caught_up", "caught_up", "late"]),
     ],
 )
-def test_what_was_missed_is_caught_up_as_the_schedule_says(
+def test_missed_instants_follow_the_catch_up_policy(
     world: Planner, catch_up: CatchUp, words: list[str]
 ) -> None:
     schedule = world.schedule(catch_up=catch_up)
@@ -82,7 +82,7 @@ def test_what_was_missed_is_caught_up_as_the_schedule_says(
         (CatchUp.ALL, ["caught_up"] * 5),
     ],
 )
-def test_a_schedule_that_comes_often_misses_runs_in_a_few_seconds(
+def test_a_frequent_schedule_misfires_after_a_few_seconds(
     world: Planner, catch_up: CatchUp, words: list[str]
 ) -> None:
     schedule = world.schedule(cron="*/2 * * * * *", catch_up=catch_up)
@@ -92,20 +92,20 @@ def test_a_schedule_that_comes_often_misses_runs_in_a_few_seconds(
     assert world.words(schedule) == [*words, "fired"]
 
 
-def test_the_window_holds_for_a_short_absence_too(world: Planner) -> None:
+def test_the_catch_up_window_applies_to_a_short_outage_too(world: Planner) -> None:
     schedule = world.schedule(cron="*/2 * * * * *", catch_up=CatchUp.ALL, catch_up_window_ms=4_000)
     world.sleep(11_500)
     assert world.words(schedule) == ["too_old", "caught_up", "caught_up"]
 
 
-def test_the_latest_missed_run_is_made_up_for(world: Planner) -> None:
+def test_catch_up_latest_runs_the_latest_missed_instant(world: Planner) -> None:
     schedule = world.schedule(cron="0 * * * *")
     world.sleep(3 * HOUR + 10 * MINUTE)
     assert world.words(schedule)[-1] == "caught_up"
     assert world.words(schedule)[:-1] == ["superseded"] * (len(world.words(schedule)) - 1)
 
 
-def test_what_is_older_than_the_window_is_one_record(world: Planner) -> None:
+def test_instants_older_than_the_catch_up_window_are_one_record(world: Planner) -> None:
     schedule = world.schedule(catch_up=CatchUp.ALL, catch_up_window_ms=10 * MINUTE)
     world.sleep(3 * DAY)
     first, *rest = world.ledger_of(schedule)
@@ -114,7 +114,7 @@ def test_what_is_older_than_the_window_is_one_record(world: Planner) -> None:
     assert world.words(schedule)[1] == "caught_up"
 
 
-def test_three_days_of_minutes_are_caught_up_in_bounded_turns(world: Planner) -> None:
+def test_three_days_of_minutes_are_caught_up_a_bounded_number_each_turn(world: Planner) -> None:
     schedule = world.schedule(catch_up=CatchUp.NONE)
     world._checked = False
     world.sleep(3 * DAY)
@@ -123,7 +123,7 @@ def test_three_days_of_minutes_are_caught_up_in_bounded_turns(world: Planner) ->
     assert {b.nominal - a.nominal for a, b in itertools.pairwise(records)} == {MINUTE}
 
 
-def test_many_due_in_the_same_second_all_fire_in_several_turns() -> None:
+def test_many_schedules_due_in_one_second_fire_in_several_turns() -> None:
     world = Planner(checked=False)
     for number in range(1_200):
         world.schedule(f"s{number}", cron="0 * * * *")
@@ -137,7 +137,7 @@ def test_many_due_in_the_same_second_all_fire_in_several_turns() -> None:
     assert len(world.ledger.occurrences) == 1_200
 
 
-def test_a_schedule_that_has_much_to_catch_up_does_not_hold_up_the_others(world: Planner) -> None:
+def test_a_schedule_with_much_to_catch_up_does_not_delay_the_others(world: Planner) -> None:
     greedy = world.schedule("greedy", cron="* * * * * *", catch_up=CatchUp.ALL)
     world.now += 20 * MINUTE - 5_000
     polite = world.schedule("polite")
@@ -148,7 +148,7 @@ def test_a_schedule_that_has_much_to_catch_up_does_not_hold_up_the_others(world:
     assert len(world.ledger_of(greedy)) < 1_200
 
 
-def test_while_paused_instants_are_recorded_and_make_no_jobs(world: Planner) -> None:
+def test_instants_of_a_paused_schedule_are_recorded_without_jobs(world: Planner) -> None:
     schedule = world.schedule()
     world.pause(schedule)
     world.advance(2 * MINUTE)
@@ -167,7 +167,7 @@ def test_an_outage_while_paused_is_no_reason_to_catch_up(world: Planner) -> None
     assert world.words(schedule) == ["paused"] * 3
 
 
-def test_another_expression_decides_only_what_comes_after_it(world: Planner) -> None:
+def test_a_changed_expression_decides_only_later_instants(world: Planner) -> None:
     schedule = world.schedule(cron="0 * * * *")
     world.advance(90 * MINUTE)
     world.change(schedule, cron="15 * * * *")
@@ -178,7 +178,7 @@ def test_another_expression_decides_only_what_comes_after_it(world: Planner) -> 
     assert [one % HOUR for one in after[len(before) :]] == [15 * MINUTE]
 
 
-def test_what_an_outage_left_undecided_is_recorded_before_the_expression_changes(
+def test_instants_left_by_an_outage_are_recorded_before_the_expression_changes(
     world: Planner,
 ) -> None:
     schedule = world.schedule(cron="* * * * * *", catch_up=CatchUp.ALL)
@@ -201,7 +201,7 @@ def test_an_expression_that_changes_in_the_turn_of_a_firing_keeps_both(world: Pl
     assert world.words(schedule) == ["fired"]
 
 
-def test_an_update_that_read_an_older_schedule_is_told_to_read_again(world: Planner) -> None:
+def test_an_update_that_read_an_older_schedule_must_read_again(world: Planner) -> None:
     schedule = world.schedule()
     stale = UpdateSchedule(schedule_id=schedule, definition=plan(), revision=1, paused=False)
     world.change(schedule, cron="15 * * * *")
@@ -209,7 +209,7 @@ def test_an_update_that_read_an_older_schedule_is_told_to_read_again(world: Plan
         world.step(stale)
 
 
-def test_nothing_fires_after_a_delete_and_its_runs_go_on(world: Planner) -> None:
+def test_a_deleted_schedule_does_not_fire_and_its_runs_go_on(world: Planner) -> None:
     schedule = world.schedule()
     world.advance(MINUTE)
     (job,) = world.jobs_of(schedule)
@@ -230,7 +230,7 @@ def test_a_one_off_runs_once_and_is_over(world: Planner) -> None:
     assert glance.next_at is None
 
 
-def test_intervals_count_from_their_start_whatever_happens_between(world: Planner) -> None:
+def test_intervals_count_from_their_start_despite_outages(world: Planner) -> None:
     schedule = world.schedule(interval_ms=7 * MINUTE, starts_at=NOON + MINUTE)
     world.advance(10 * MINUTE)
     world.sleep(12 * MINUTE)

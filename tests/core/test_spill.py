@@ -1,4 +1,4 @@
-"""Long lines: what waits in the store comes back in time, in order, and whatever happens to it."""
+"""Spill: jobs kept in the store come back in time and in order, whatever happens to them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDE = MemoryWindow(jobs=40, fifo_group=40, refill=60)
 def world_with(
     waiting: int, window: MemoryWindow = TINY, limits: CoreLimits = CORE_LIMITS, **asked: object
 ) -> World:
-    """So many jobs of one line: j1, j2, …; the first three are in memory."""
+    """So many jobs of one queue: j1, j2, …; the first three are in memory."""
     world = World(timing=Timing(window=window), limits=limits)
     for number in range(1, waiting + 1):
         world.submit(f"j{number}", **asked)
@@ -45,23 +45,23 @@ def in_memory(world: World) -> list[str]:
 
 
 def drain(world: World) -> list[str]:
-    """Everything is run, one job at a time, by one worker."""
+    """One worker runs everything, one job at a time."""
     started: list[str] = []
     world.register(cpu=1)
-    while taken := world.take(max_orders=1):
-        started += taken
-        world.complete(taken[0])
+    while orders := world.take(max_orders=1):
+        started += orders
+        world.complete(orders[0])
     return started
 
 
-def test_what_memory_has_no_room_for_is_written_and_not_kept() -> None:
+def test_jobs_beyond_the_window_are_written_and_not_kept_in_memory() -> None:
     world = world_with(50)
     assert in_memory(world) == ["j1", "j2", "j3"]
     assert all(world.state(f"j{number}") is JobState.QUEUED for number in range(1, 51))
     assert world.scheduler.queues()[0].depth == {JobState.QUEUED: 50}
 
 
-def test_a_long_line_runs_in_order_of_arrival_with_few_of_it_in_memory() -> None:
+def test_a_long_queue_runs_in_order_of_arrival_with_few_jobs_in_memory() -> None:
     world = world_with(50)
     world.register(cpu=1)
     for number in range(1, 51):
@@ -73,14 +73,14 @@ def test_a_long_line_runs_in_order_of_arrival_with_few_of_it_in_memory() -> None
 
 
 @pytest.mark.parametrize("stretch", [1, 17, 20, 60])
-def test_a_piece_that_stands_in_line_in_several_stretches_runs_in_order(
+def test_a_refill_that_is_queued_in_several_runs_keeps_order(
     stretch: int,
 ) -> None:
     world = world_with(120, WIDE, CoreLimits(refill_chunk_jobs=stretch))
     assert drain(world) == [f"j{number}" for number in range(1, 121)]
 
 
-def test_jobs_that_came_at_other_times_have_other_places_when_they_are_back() -> None:
+def test_loaded_jobs_of_different_times_keep_different_places() -> None:
     world = World(timing=Timing(window=WIDE), policy=DEFAULT)
     for number in range(1, 81):
         world.advance(number % 3 // 2)
@@ -88,24 +88,24 @@ def test_jobs_that_came_at_other_times_have_other_places_when_they_are_back() ->
     world.register(cpu=1)
     run(world, "j1")
     order = world.scheduler._t.ready_queue.order
-    cells = list(world.scheduler._t.jobs.values())
-    assert len(cells) == 80
-    assert [cell.sort_key for cell in cells] == [order.sort_key(cell.spec) for cell in cells]
+    jobs = list(world.scheduler._t.jobs.values())
+    assert len(jobs) == 80
+    assert [job.sort_key for job in jobs] == [order.sort_key(job.spec) for job in jobs]
 
 
-def test_a_job_with_a_time_of_its_own_shares_its_place_with_none_of_its_batch() -> None:
+def test_a_job_with_its_own_start_time_shares_no_place_with_its_batch() -> None:
     world = World(timing=Timing(window=WIDE), policy=DEFAULT)
     for number in range(1, 81):
         world.submit(f"j{number}", run_at=None if number % 4 else world.now)
     world.register(cpu=1)
     run(world, "j1")
     order = world.scheduler._t.ready_queue.order
-    cells = list(world.scheduler._t.jobs.values())
-    assert len(cells) == 80
-    assert [cell.sort_key for cell in cells] == [order.sort_key(cell.spec) for cell in cells]
+    jobs = list(world.scheduler._t.jobs.values())
+    assert len(jobs) == 80
+    assert [job.sort_key for job in jobs] == [order.sort_key(job.spec) for job in jobs]
 
 
-def test_who_comes_late_does_not_go_before_those_on_the_shelf() -> None:
+def test_a_later_job_does_not_start_before_spilled_ones() -> None:
     world = world_with(8)
     world.submit("urgent", priority=1)
     world.submit("expiring", expires_at=world.now + 3_600_000)
@@ -124,20 +124,20 @@ def test_who_comes_late_does_not_go_before_those_on_the_shelf() -> None:
         {"after": ["j1"]},
     ],
 )
-def test_a_job_to_which_something_else_may_happen_stays_in_memory(asked: dict[str, object]) -> None:
+def test_a_job_that_more_than_a_worker_can_change_stays_in_memory(asked: dict[str, object]) -> None:
     world = world_with(9)
     world.submit("special", **asked)
     assert "special" in in_memory(world)
 
 
-def test_a_job_that_others_of_its_batch_wait_for_stays_in_memory() -> None:
+def test_a_job_that_others_of_its_batch_depend_on_stays_in_memory() -> None:
     world = world_with(9)
     world.submit_all([job("plain"), job("first"), job("second", after=["first"])])
     assert "first" in in_memory(world)
     assert "plain" not in in_memory(world)
 
 
-def test_while_the_store_is_asked_nobody_overtakes_what_is_on_the_shelf() -> None:
+def test_no_job_overtakes_spilled_ones_during_a_refill() -> None:
     world = world_with(6)
     world.submit("other", queue="other")
     world.submit("urgent", queue="other", priority=1)
@@ -154,7 +154,7 @@ def test_while_the_store_is_asked_nobody_overtakes_what_is_on_the_shelf() -> Non
     assert ran == ["j4", "j5", "j6", "other"]
 
 
-def test_a_question_asked_in_good_time_is_asked_again_when_a_worker_waits() -> None:
+def test_an_early_refill_is_requested_again_when_it_becomes_urgent() -> None:
     world = world_with(9)
     world.register(cpu=100)
     (early,) = world.bare_turn([world.asking(max_orders=2)]).refills
@@ -168,7 +168,7 @@ def test_a_question_asked_in_good_time_is_asked_again_when_a_worker_waits() -> N
     assert world.state("j5") is JobState.RUNNING
 
 
-def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
+def test_an_answer_to_an_earlier_refill_request_changes_nothing() -> None:
     world = world_with(9)
     world.register(cpu=100)
     poll = world.asking(max_orders=2)
@@ -180,7 +180,7 @@ def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
     assert in_memory(world) == known
 
 
-def test_an_answer_for_a_line_that_was_emptied_and_has_grown_again_changes_nothing() -> None:
+def test_an_answer_for_a_spill_queue_emptied_and_grown_again_changes_nothing() -> None:
     world = world_with(5)
     world.register(cpu=100)
     (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
@@ -195,7 +195,7 @@ def test_an_answer_for_a_line_that_was_emptied_and_has_grown_again_changes_nothi
     assert not {"j4", "j5"} & {*in_memory(world)}
 
 
-def test_what_ended_while_the_store_was_read_does_not_come_back() -> None:
+def test_a_job_that_ended_during_a_refill_does_not_come_back() -> None:
     world = world_with(9)
     world.register(cpu=100)
     (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
@@ -208,38 +208,38 @@ def test_what_ended_while_the_store_was_read_does_not_come_back() -> None:
     assert "j5" in in_memory(world)
 
 
-# What people do to a job that is on the shelf
+# Commands on a spilled job
 
 
-def test_a_job_on_the_shelf_is_cancelled() -> None:
+def test_a_spilled_job_is_cancelled() -> None:
     world = world_with(9)
     world.cancel("j7")
     assert world.state("j7") is JobState.CANCELLED
     assert drain(world) == ["j1", "j2", "j3", "j4", "j5", "j6", "j8", "j9"]
 
 
-def test_a_job_on_the_shelf_is_deleted_by_force() -> None:
+def test_a_spilled_job_is_deleted_by_force() -> None:
     world = world_with(9)
     world.step(Delete(job_id=JobId("j7"), force=True, preloaded=world.recall()))
     assert world.state("j7") is None
     assert "j7" not in drain(world)
 
 
-def test_a_job_on_the_shelf_can_be_made_urgent() -> None:
+def test_a_spilled_job_can_get_a_higher_priority() -> None:
     world = world_with(9)
     world.update("j7", priority=5)
     assert world.life("j7").line == 0
     assert drain(world)[0] == "j7"
 
 
-def test_a_job_on_the_shelf_can_be_run_on_a_named_worker() -> None:
+def test_a_spilled_job_can_be_executed_on_a_named_worker() -> None:
     world = world_with(9)
     world.register(cpu=1)
     world.step(Execute(job_id=JobId("j7"), worker_id=WorkerId("w1"), preloaded=world.recall()))
     assert world.state("j7") is JobState.RUNNING
 
 
-def test_a_job_on_the_shelf_can_be_waited_for_through_a_restart() -> None:
+def test_a_dependency_on_a_spilled_job_survives_a_restart() -> None:
     world = world_with(9)
     world.submit("child", after=["j9"])
     assert world.life("j9").line == 0, "a load has to find it"
@@ -248,7 +248,7 @@ def test_a_job_on_the_shelf_can_be_waited_for_through_a_restart() -> None:
     assert drain(world)[-2:] == ["j9", "child"]
 
 
-def test_a_job_on_the_shelf_that_is_left_as_it_was_does_not_stay_in_memory() -> None:
+def test_a_loaded_job_that_does_not_change_is_spilled_again() -> None:
     world = world_with(30)
     for number in range(4, 31):
         with pytest.raises(Conflict):
@@ -257,7 +257,7 @@ def test_a_job_on_the_shelf_that_is_left_as_it_was_does_not_stay_in_memory() -> 
     assert drain(world) == [f"j{number}" for number in range(1, 31)]
 
 
-def test_a_visitor_that_is_next_is_not_put_back_behind_the_edge() -> None:
+def test_a_loaded_job_in_front_of_the_boundary_is_not_spilled_again() -> None:
     world = world_with(9)
     world.register(cpu=100)
     (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
@@ -270,7 +270,7 @@ def test_a_visitor_that_is_next_is_not_put_back_behind_the_edge() -> None:
     assert world.ledger.spill_queues() == {}
 
 
-def test_a_job_that_has_just_been_cancelled_is_not_brought_back_by_an_old_record() -> None:
+def test_a_cancelled_job_is_not_loaded_from_an_old_record() -> None:
     world = world_with(9)
     before = world.recall()
     world.cancel("j7")
@@ -278,7 +278,7 @@ def test_a_job_that_has_just_been_cancelled_is_not_brought_back_by_an_old_record
         world.step(Cancel(job_id=JobId("j7"), preloaded=before))
 
 
-def test_a_record_from_before_a_reload_is_not_believed() -> None:
+def test_a_record_from_before_a_reload_is_refused() -> None:
     world = world_with(9)
     before = world.recall()
     world.now += 5
@@ -287,7 +287,7 @@ def test_a_record_from_before_a_reload_is_not_believed() -> None:
         world.step(Cancel(job_id=JobId("j7"), preloaded=before))
 
 
-def test_a_job_on_the_shelf_says_why_it_waits() -> None:
+def test_a_spilled_job_says_why_it_waits() -> None:
     world = world_with(9)
     assert world.causes("j7") == ["no_workers"]
     world.register(cpu=1)
@@ -297,7 +297,7 @@ def test_a_job_on_the_shelf_says_why_it_waits() -> None:
     assert causes["order"].figures == {"alike": 7, "priority": 0}
 
 
-def test_a_purge_ends_what_it_is_brought_and_then_what_is_in_memory() -> None:
+def test_a_purge_cancels_preloaded_jobs_and_then_those_in_memory() -> None:
     world = world_with(9)
     world.submit("elsewhere", queue="other")
     away = [world.record(f"j{number}") for number in range(4, 10)]
@@ -309,7 +309,7 @@ def test_a_purge_ends_what_it_is_brought_and_then_what_is_in_memory() -> None:
     assert world.ledger.spill_queues() == {}
 
 
-def test_a_purge_leaves_what_has_moved_on_meanwhile() -> None:
+def test_a_purge_leaves_jobs_that_have_moved_since_they_were_read() -> None:
     world = world_with(9)
     world.now += 1
     piece = Preloaded(at=world.now, jobs=tuple(world.record(name) for name in ("j8", "j9")))
@@ -320,7 +320,9 @@ def test_a_purge_leaves_what_has_moved_on_meanwhile() -> None:
 # Restarts
 
 
-def test_after_a_restart_the_first_of_each_line_are_in_memory_and_the_rest_is_counted() -> None:
+def test_after_a_restart_the_first_jobs_of_each_queue_are_in_memory_and_the_rest_is_counted() -> (
+    None
+):
     world = world_with(20)
     for number in range(20):
         world.submit(f"k{number}", queue="other")
@@ -332,7 +334,7 @@ def test_after_a_restart_the_first_of_each_line_are_in_memory_and_the_rest_is_co
     assert drain(world) == expected
 
 
-def test_a_line_has_the_same_number_for_ever() -> None:
+def test_a_spill_queue_keeps_its_number() -> None:
     needs = spec().terms.needs
     alike = ("default", needs, 0, "acme", -1)
     assert spill_queue_number(alike) == 7105062248357056290
@@ -345,7 +347,7 @@ def test_a_line_has_the_same_number_for_ever() -> None:
     assert len({spill_queue_number(alike), *(spill_queue_number(other) for other in others)}) == 5
 
 
-def test_a_line_that_was_served_takes_new_jobs_into_memory_again() -> None:
+def test_an_emptied_spill_queue_lets_new_jobs_stay_in_memory() -> None:
     world = world_with(9)
     drain(world)
     world.submit("fresh")
@@ -353,8 +355,8 @@ def test_a_line_that_was_served_takes_new_jobs_into_memory_again() -> None:
 
 
 @pytest.mark.parametrize("policy", [STRICT, DEFAULT])
-def test_a_shelf_of_an_earlier_program_is_served_out(policy: Policy) -> None:
-    """Its lines were not of one tenant only, and had other numbers."""
+def test_a_spill_queue_of_an_earlier_version_is_loaded_to_its_end(policy: Policy) -> None:
+    """Its spill queues had jobs of several tenants, and other numbers."""
     world = World(timing=Timing(window=TINY), policy=policy)
     for number in range(1, 21):
         made = replace(spec(tenant="ab"[number % 2]), arrival_number=number)
@@ -367,7 +369,7 @@ def test_a_shelf_of_an_earlier_program_is_served_out(policy: Policy) -> None:
     assert sorted(drain(world)) == sorted(["new", *(f"j{n}" for n in range(1, 21))])
 
 
-def test_runs_of_a_schedule_stay_in_memory_so_that_overlap_is_seen_after_a_restart() -> None:
+def test_jobs_of_a_schedule_stay_in_memory_so_that_overlap_is_seen_after_a_restart() -> None:
     world = Planner(timing=Timing(window=TINY))
     for number in range(1, 9):
         world.submit(f"j{number}")
@@ -381,7 +383,7 @@ def test_runs_of_a_schedule_stay_in_memory_so_that_overlap_is_seen_after_a_resta
     assert [one.decision.value for one in world.ledger_of(schedule_id)] == ["fired", "skipped"]
 
 
-def test_a_policy_is_changed_while_jobs_are_on_the_shelf() -> None:
+def test_a_policy_is_changed_while_jobs_are_spilled() -> None:
     world = World(timing=Timing(window=TINY), policy=STRICT)
     for number in range(1, 31):
         world.submit(f"j{number}", tenant="ab"[number % 2], priority=number % 3)

@@ -29,8 +29,8 @@ steps = st.lists(
 )
 
 
-class Teller:
-    """Tells the same story to any scheduler, and keeps who was started, in order."""
+class Player:
+    """Plays the same script to any scheduler, and keeps the jobs started, in order."""
 
     def __init__(self, window: MemoryWindow, policy: Policy) -> None:
         self.world = World(timing=Timing(window=window), policy=policy)
@@ -38,7 +38,7 @@ class Teller:
         self.started: list[str] = []
         self.count = 0
 
-    def tell(self, what: str, number: int) -> None:
+    def play(self, what: str, number: int) -> None:
         world = self.world
         waiting = [job.id for job in world.ledger.live() if job.life.state is JobState.QUEUED]
         running = [job.id for job in world.ledger.live() if job.life.state is JobState.RUNNING]
@@ -80,23 +80,23 @@ ORDERS = [replace(STRICT, order=order, beta=10.0) for order in OrderKind]
 
 @pytest.mark.parametrize("policy", ORDERS, ids=[one.order.value for one in ORDERS])
 @settings(max_examples=examples(10, 300), deadline=None)
-@given(story=steps, line=st.integers(1, 3), piece=st.integers(1, 4))
+@given(script=steps, fifo_group=st.integers(1, 3), refill=st.integers(1, 4))
 def test_the_same_jobs_start_in_the_same_order_with_and_without_a_window(
-    policy: Policy, story: list[tuple[str, int]], line: int, piece: int
+    policy: Policy, script: list[tuple[str, int]], fifo_group: int, refill: int
 ) -> None:
-    wide = Teller(MemoryWindow(), policy)
-    narrow = Teller(MemoryWindow(jobs=1, fifo_group=line, refill=piece), policy)
-    for what, number in [*story, *[("end", 0), ("start", 3)] * 20]:
-        wide.tell(what, number)
-        narrow.tell(what, number)
+    wide = Player(MemoryWindow(), policy)
+    narrow = Player(MemoryWindow(jobs=1, fifo_group=fifo_group, refill=refill), policy)
+    for what, number in [*script, *[("end", 0), ("start", 3)] * 20]:
+        wide.play(what, number)
+        narrow.play(what, number)
         assert narrow.started == wide.started
 
 
 @pytest.mark.parametrize("policy", ORDERS, ids=[one.order.value for one in ORDERS])
-def test_long_pieces_of_alike_jobs_go_as_if_each_had_come_back_by_itself(
+def test_long_runs_of_alike_jobs_start_as_if_each_had_been_loaded_alone(
     policy: Policy,
 ) -> None:
-    """Some have another name, and some came, by the clock, before those ahead of them."""
+    """Some have another name, and some were created, by the clock, before those ahead of them."""
     jobs = [
         job(
             f"j{number:03}",

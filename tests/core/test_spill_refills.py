@@ -1,4 +1,5 @@
-"""When a shelf may be read as the tables have it, and when they have to catch up first."""
+"""Refills: when a spill queue may be read from the tables as they are, and when they must catch
+up."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from tests.core.world import World
 
 
 def world_with(waiting: int) -> World:
-    """So many jobs of one line: j1, j2, …; the first three are in memory."""
+    """So many jobs of one queue: j1, j2, …; the first three are in memory."""
     world = World(timing=Timing(window=MemoryWindow(jobs=3, fifo_group=2, refill=2)))
     for number in range(1, waiting + 1):
         world.submit(f"j{number}")
@@ -18,17 +19,17 @@ def world_with(waiting: int) -> World:
 
 
 def asked_next(world: World) -> Refill:
-    """What is asked of the store when two more jobs have started."""
+    """Refills requested when two more jobs have started."""
     (wanted,) = world.bare_turn([world.asking(max_orders=2)]).refills
     return wanted
 
 
 def answered(world: World, wanted: Refill) -> None:
-    """The store answers, and no more is asked of it."""
+    """The store answers, and no further refill is requested."""
     assert not world.bare_turn([world.ledger.refill(wanted)]).refills
 
 
-def test_the_tables_are_waited_for_once_and_not_again_while_a_line_is_served() -> None:
+def test_a_refill_waits_for_the_tables_once_for_a_spill_queue() -> None:
     world = world_with(20)
     first = asked_next(world)
     assert first.exact, "nobody knows yet who has left this line"
@@ -39,7 +40,7 @@ def test_the_tables_are_waited_for_once_and_not_again_while_a_line_is_served() -
         answered(world, wanted)
 
 
-def test_the_tables_are_waited_for_after_a_job_has_left_its_shelf_by_name() -> None:
+def test_a_refill_waits_for_the_tables_after_a_job_was_loaded_by_id() -> None:
     world = world_with(20)
     answered(world, asked_next(world))
     world.bare_turn([Cancel(job_id=JobId("j7"), preloaded=world.recall())])
@@ -54,7 +55,7 @@ def test_the_tables_are_waited_for_after_a_job_has_left_its_shelf_by_name() -> N
     assert not asked_next(world).exact
 
 
-def test_what_the_tables_do_not_have_yet_is_waited_for() -> None:
+def test_a_refill_waits_for_jobs_that_the_tables_do_not_have_yet() -> None:
     world = world_with(8)
     answered(world, asked_next(world))
     wanted = asked_next(world)

@@ -88,28 +88,28 @@ def test_a_worker_that_ignores_the_stop_loses_its_lease_and_the_job_is_cancelled
         world.complete("a")
 
 
-def test_a_silent_worker_of_a_cancelled_job_does_not_make_it_run_again() -> None:
+def test_a_cancelled_job_of_a_silent_worker_does_not_run_again() -> None:
     world = with_running()
     world.cancel("a")
     world.advance(HOUR)
     assert world.state("a") is JobState.CANCELLED
 
 
-def test_a_job_that_was_done_before_the_cancel_reached_it_has_succeeded() -> None:
+def test_a_job_that_ended_before_the_cancel_reached_it_has_succeeded() -> None:
     world = with_running()
     world.cancel("a")
     world.complete("a", "succeeded", result=b"1")
     assert (world.state("a"), world.life("a").result) == (JobState.SUCCEEDED, b"1")
 
 
-def test_a_job_that_fails_while_it_is_stopped_is_cancelled_and_not_tried_again() -> None:
+def test_a_job_that_fails_while_it_is_stopped_is_cancelled_and_not_retried() -> None:
     world = with_running(retry=retries(5))
     world.cancel("a")
     world.complete("a", "failed", exit_code=143)
     assert world.state("a") is JobState.CANCELLED
 
 
-def test_a_job_in_line_with_a_worker_that_has_not_collected_it_is_cancelled_at_once() -> None:
+def test_a_job_that_its_worker_has_not_collected_is_cancelled_at_once() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -138,8 +138,8 @@ def test_a_cancel_outlives_a_restart() -> None:
     assert world.state("a") is JobState.CANCELLED
 
 
-def keep_beating(world: World, ms: int) -> None:
-    """The worker stays, and says that it runs `a`."""
+def keep_naming(world: World, ms: int) -> None:
+    """The worker stays, and names `a` as running."""
     for _ in range(ms // SECOND):
         world.advance(SECOND)
         if world.state("a") is not JobState.RUNNING:
@@ -147,11 +147,11 @@ def keep_beating(world: World, ms: int) -> None:
         world.heartbeat(names=["a"])
 
 
-def test_a_worker_that_lets_a_job_run_past_its_timeout_is_told_to_stop_it() -> None:
+def test_a_worker_that_lets_a_job_run_past_its_timeout_is_asked_to_stop_it() -> None:
     world = with_running(timeout_ms=60 * SECOND)
-    keep_beating(world, 60 * SECOND + TIMEOUT_MARGIN_MS - SECOND)
+    keep_naming(world, 60 * SECOND + TIMEOUT_MARGIN_MS - SECOND)
     assert world.execution("a").stop is None, "the worker's own timer comes first"
-    keep_beating(world, 20 * SECOND)
+    keep_naming(world, 20 * SECOND)
     assert world.execution("a").stop is Stop.TIMEOUT
     assert world.heartbeat(names=["a"]).cancel == (world.execution("a").id,)
     assert world.state("a") is JobState.RUNNING
@@ -162,7 +162,7 @@ def test_a_job_stopped_for_its_timeout_has_timed_out_whatever_its_worker_calls_i
     reported: str,
 ) -> None:
     world = with_running(timeout_ms=SECOND)
-    keep_beating(world, 40 * SECOND)
+    keep_naming(world, 40 * SECOND)
     assert world.execution("a").stop is Stop.TIMEOUT
     report = world.report("a", reported)
     poll = world.poll(completed=[report])
@@ -177,13 +177,13 @@ def test_a_job_stopped_for_its_timeout_has_timed_out_whatever_its_worker_calls_i
 
 def test_a_worker_that_never_stops_a_job_past_its_timeout_loses_it() -> None:
     world = with_running(timeout_ms=SECOND, retry=retries(2))
-    keep_beating(world, 120 * SECOND)
+    keep_naming(world, 120 * SECOND)
     assert world.execution("a").state is ExecutionState.TIMED_OUT
     life = world.life("a")
     assert (life.state, life.reason, life.attempt) == (JobState.PENDING, "retry", 1)
 
 
-def test_a_timeout_is_one_failed_try() -> None:
+def test_a_timeout_is_one_failed_attempt() -> None:
     world = with_running(timeout_ms=SECOND, retry=retries(2))
     world.complete("a", "timed_out")
     assert world.state("a") is JobState.PENDING

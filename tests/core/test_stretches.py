@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import groupby
 from random import Random
 from typing import Any
 
@@ -11,10 +12,11 @@ from msgspec.structs import replace
 from rota.core import workers
 from rota.core.commands import Completion, NewJob, Submit, Timing
 from rota.core.dispatch.backfill_scheduling import BackfillScan
+from rota.core.jobs.spill import waits_for_worker_only
 from rota.core.model import ExecutionState, JobId
 from rota.core.policy import DEFAULT, STRICT, BackfillKind, OrderKind, Policy
 from rota.core.ready_queue.fair_share import FairOrder
-from tests.core.asking import HOUR, job, retries
+from tests.core.asking import HOUR, NOON, job, retries
 from tests.core.world import World, run
 
 PATIENT = Timing(lease_ttl_ms=100 * HOUR)
@@ -25,7 +27,7 @@ POLICIES = (
     replace(DEFAULT, order=OrderKind.ROUND_ROBIN),
     replace(DEFAULT, max_running=30),
 )
-KINDS: tuple[dict[str, Any], ...] = (
+JOB_TYPES: tuple[dict[str, Any], ...] = (
     {},
     {"priority": 5},
     {"name": "other", "retry": retries(2)},
@@ -39,15 +41,15 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"preemptible": True},
     {"finish_by": None, "runs_ms": 500},
 )
-"""What stretches are made of, and what ends them."""
+"""Jobs that alike runs are made of, and jobs that end them."""
 runs_of_jobs = st.lists(
-    st.tuples(st.sampled_from(KINDS), st.integers(1, 40)), min_size=1, max_size=5
+    st.tuples(st.sampled_from(JOB_TYPES), st.integers(1, 40)), min_size=1, max_size=5
 )
 ends = st.lists(st.sampled_from(("well", "well", "well", "badly", "twice")), max_size=60)
 
 
 class AtOnce:
-    """Jobs that come in one call, and a worker that takes and reports them in one call each."""
+    """Jobs submitted in one call, and a worker that takes and reports them in one call each."""
 
     def __init__(self, policy: Policy, limit: int | None) -> None:
         self.world = World(policy=policy, timing=PATIENT, checked=False)
@@ -58,13 +60,16 @@ class AtOnce:
         self._occupy_the_other()
 
     def _occupy_the_other(self) -> None:
-        """Whoever waits for the second worker has a place there, and the first goes on."""
+        """A job that waits for the second worker has a reservation there; the first goes on."""
         self.world.register("w2", queues=("elsewhere",))
         self.world.submit("there", queue="elsewhere")
         run(self.world, "there", "w2")
 
     def submit(self, jobs: list[NewJob]) -> None:
-        self.world.step(Submit(jobs=tuple(jobs)))
+        # Within one call, arrays and jobs with a key are queued after those that wait for nothing
+        # but a worker: equal accounts and new classes would be in another order.
+        for _, together in groupby(jobs, lambda new: waits_for_worker_only(new.spec, NOON)):
+            self.world.step(Submit(jobs=tuple(together)))
 
     def take(self, most: int) -> list[JobId]:
         return self.world.take(max_orders=most)
@@ -74,17 +79,17 @@ class AtOnce:
 
 
 class OneByOne(AtOnce):
-    """Each comes by itself, is asked for, and told of."""
+    """Each job is submitted, polled for and reported by itself."""
 
     def submit(self, jobs: list[NewJob]) -> None:
         for one in jobs:
             super().submit([one])
 
     def take(self, most: int) -> list[JobId]:
-        taken: list[JobId] = []
-        while len(taken) < most and (more := self.world.take(max_orders=1)):
-            taken += more
-        return taken
+        started: list[JobId] = []
+        while len(started) < most and (more := self.world.take(max_orders=1)):
+            started += more
+        return started
 
     def report(self, reports: list[Completion]) -> None:
         for report in reports:
@@ -99,38 +104,31 @@ def reports_of(world: World, taken: list[JobId], how: list[str]) -> list[Complet
     return said
 
 
-def everything(world: World) -> tuple[object, ...]:
+def snapshot(world: World) -> tuple[object, ...]:
     world.check()
     t = world.scheduler._t
     order = t.ready_queue.order
-    standings = order.balances(world.now) if isinstance(order, FairOrder) else ()
+    balances = order.balances(world.now) if isinstance(order, FairOrder) else ()
     waiting = [
-        (
-            line.number,
-            line.waiting,
-            line.work,
-            line.estimate,
-            line.is_mixed,
-            t.ready_queue.head(line),
-        )
-        for line in t.ready_queue._queues.values()
+        (one.number, one.waiting, one.work, one.estimate, one.is_mixed, t.ready_queue.head(one))
+        for one in t.ready_queue._queues.values()
     ]
     classes = [(one.arrived, one.arrived_work, one.waiting) for one in t.ready_queue.classes]
     held = [(w.free, w.held, w.ends, w.named) for w in t.fleet.workers.values()]
     return (
         world.ledger.jobs,
         world.ledger.executions,
-        standings,
+        balances,
         waiting,
         classes,
         held,
         t.runtime_estimates._known,
         {name: depth.by_state() for name, depth in t.depths.of_queue.items()},
         {
-            name: (cell.depth.by_state(), cell.held, cell.holds())
-            for name, cell in t.tenants.entries.items()
+            name: (tenant.depth.by_state(), tenant.held, tenant.holds())
+            for name, tenant in t.tenants.entries.items()
         },
-        {name: cell.running for name, cell in t.queues.items()},
+        {name: queue.running for name, queue in t.queues.items()},
     )
 
 
@@ -138,13 +136,13 @@ def everything(world: World) -> tuple[object, ...]:
 @given(
     policy=st.sampled_from(POLICIES),
     limit=st.sampled_from((None, 4)),
-    story=st.lists(st.tuples(runs_of_jobs, st.integers(0, 80), ends), min_size=1, max_size=3),
+    rounds=st.lists(st.tuples(runs_of_jobs, st.integers(0, 80), ends), min_size=1, max_size=3),
 )
-def test_what_starts_and_ends_together_comes_to_the_same_as_one_by_one(
-    policy: Policy, limit: int | None, story: list[tuple[Any, int, list[str]]]
+def test_jobs_that_start_and_end_together_equal_jobs_one_by_one(
+    policy: Policy, limit: int | None, rounds: list[tuple[Any, int, list[str]]]
 ) -> None:
     many, single = AtOnce(policy, limit), OneByOne(policy, limit)
-    for round_number, (jobs, most, how) in enumerate(story):
+    for round_number, (jobs, most, how) in enumerate(rounds):
         for worker in (many, single):
             worker.world.now += 1_000
             asked = [
@@ -153,15 +151,15 @@ def test_what_starts_and_ends_together_comes_to_the_same_as_one_by_one(
                 for n in range(count)
             ]
             worker.submit(asked)
-            # Entries of jobs that are gone stand in between.
+            # Entries of cancelled jobs are between the others.
             worker.world.cancel(f"{round_number}-0-0")
         taken = many.take(most)
         assert taken == single.take(most)
-        assert everything(many.world) == everything(single.world)
+        assert snapshot(many.world) == snapshot(single.world)
         for worker in (many, single):
             worker.world.now += 700
             worker.report(reports_of(worker.world, taken, how))
-        assert everything(many.world) == everything(single.world)
+        assert snapshot(many.world) == snapshot(single.world)
 
 
 @settings(deadline=None)
@@ -172,10 +170,10 @@ def test_what_starts_and_ends_together_comes_to_the_same_as_one_by_one(
     seed=st.integers(0, 1_000),
     in_order=st.booleans(),
 )
-def test_reports_of_prefetched_executions_come_to_the_same_together_as_one_by_one(
+def test_reports_of_prefetched_executions_together_equal_reports_one_by_one(
     counts: tuple[int, int], spare: int, how: list[str], seed: int, *, in_order: bool
 ) -> None:
-    """Each after the one whose place it takes, as a worker tells it; or in any order."""
+    """Each after the one whose place it takes, as a worker reports it; or in any order."""
     many, single = AtOnce(DEFAULT, None), OneByOne(DEFAULT, None)
     found: list[tuple[object, ...]] = []
     for worker in (many, single):
@@ -190,7 +188,7 @@ def test_reports_of_prefetched_executions_come_to_the_same_together_as_one_by_on
         world.now += 700
         worker.report(reports_of(world, taken, how))
         prefetched = [one.prefetched for one in world.scheduler._t.fleet.workers.values()]
-        found.append((taken, prefetched, *everything(world)))
+        found.append((taken, prefetched, *snapshot(world)))
     assert found[0] == found[1]
 
 
@@ -207,7 +205,7 @@ def fleet_with(policy: Policy, limit: int | None) -> World:
 def one_turn(
     world: World, held: dict[str, list[JobId]], ended: dict[str, list[tuple[int, str]]]
 ) -> list[list[JobId]]:
-    """Some of the workers report and ask for more, all in one turn; what each of them gets."""
+    """Some of the workers report and poll, all in one turn; returns what each of them gets."""
     polls = []
     for name, which in ended.items():
         mine = held.setdefault(name, [])
@@ -225,7 +223,7 @@ def one_turn(
 @given(
     policy=st.sampled_from(POLICIES),
     jobs=runs_of_jobs,
-    story=st.lists(
+    rounds=st.lists(
         st.dictionaries(
             st.sampled_from(("w1", "w2", "w3", "w4")),
             st.lists(
@@ -238,20 +236,20 @@ def one_turn(
         max_size=12,
     ),
 )
-def test_a_plain_job_starts_and_ends_as_one_does_that_others_have_to_do_with(
-    policy: Policy, jobs: Any, story: list[dict[str, list[tuple[int, str]]]]
+def test_a_plain_job_starts_and_ends_like_one_on_the_general_path(
+    policy: Policy, jobs: Any, rounds: list[dict[str, list[tuple[int, str]]]]
 ) -> None:
-    """A queue with a limit has its gates asked at every step, though they never close."""
+    """A queue with a limit has its limits checked at every step, though they are never reached."""
     plain, general = fleet_with(policy, None), fleet_with(policy, 10_000)
     mine: dict[str, list[JobId]] = {}
     theirs: dict[str, list[JobId]] = {}
-    for number, ended in enumerate(story):
+    for number, ended in enumerate(rounds):
         for world in (plain, general):
             world.now += 700
             kind, count = jobs[number % len(jobs)]
             world.submit_all([job(f"{number}-{n}", **kind) for n in range(min(count, 8))])
         assert one_turn(plain, mine, ended) == one_turn(general, theirs, ended)
-        assert everything(plain) == everything(general)
+        assert snapshot(plain) == snapshot(general)
 
 
 def test_jobs_that_arrive_at_once_fill_the_tightest_of_the_waiting_workers_first() -> None:
@@ -264,7 +262,7 @@ def test_jobs_that_arrive_at_once_fill_the_tightest_of_the_waiting_workers_first
     assert world.orders(large) == [f"j{n:02}" for n in range(20, 40)]
 
 
-def test_a_job_that_waits_for_another_worker_does_not_part_those_that_go_together() -> None:
+def test_a_job_that_waits_for_another_worker_does_not_split_alike_jobs() -> None:
     world = AtOnce(replace(STRICT, backfill=BackfillKind.EASY), None).world
     world.submit("waits", queue="elsewhere")
     world.now += 1
@@ -280,7 +278,7 @@ def test_a_job_that_waits_for_another_worker_does_not_part_those_that_go_togethe
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, STRICT])
-def test_an_urgent_job_ends_a_stretch_where_its_place_is(policy: Policy) -> None:
+def test_an_urgent_job_starts_between_alike_jobs_at_its_place(policy: Policy) -> None:
     world = World(policy=policy)
     world.register(cpu=50)
     world.submit_all([job(f"a{n:02}") for n in range(30)])
@@ -291,7 +289,7 @@ def test_an_urgent_job_ends_a_stretch_where_its_place_is(policy: Policy) -> None
     assert taken[31:] == [f"c{n:02}" for n in range(len(taken) - 31)]
 
 
-def test_a_report_that_fails_between_others_is_not_taken_for_one_of_them() -> None:
+def test_a_failure_among_successful_reports_is_not_counted_with_them() -> None:
     world = World()
     world.register(cpu=50)
     world.submit_all([job(f"j{n:02}") for n in range(30)])

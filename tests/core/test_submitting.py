@@ -11,7 +11,7 @@ from tests.core.asking import job
 from tests.core.world import World
 
 
-def test_a_job_alone_is_queued_at_once_and_answered_whole() -> None:
+def test_a_single_job_is_queued_at_once_and_answered_whole() -> None:
     world = World()
     receipt = world.submit_all([job("a")])
     assert receipt.job_ids == ("a",)
@@ -27,7 +27,7 @@ def test_a_batch_is_answered_with_its_ids_in_the_order_given() -> None:
     assert [record.id for record in world.ledger.live()] == ["c", "a", "b"]
 
 
-def test_a_queue_is_made_when_a_job_first_names_it() -> None:
+def test_a_queue_is_created_when_a_job_first_names_it() -> None:
     world = World()
     world.submit("a", queue="mail")
     assert list(world.ledger.queues) == ["mail"]
@@ -65,7 +65,7 @@ def test_a_cycle_without_refs_is_named_by_ids() -> None:
     assert refused.value.path == ("x", "y", "x")
 
 
-def test_an_unknown_dependency_is_refused_and_named_with_its_place() -> None:
+def test_an_unknown_dependency_is_refused_with_its_field() -> None:
     world = World()
     with pytest.raises(UnknownDependency) as refused:
         world.submit_all([job("a"), job("b", after=["a", "ghost"])])
@@ -104,7 +104,7 @@ def test_an_id_cannot_be_used_twice_not_even_right_after_the_job_ended() -> None
         world.submit("a")
 
 
-def test_ids_of_a_batch_are_looked_for_one_and_all_whatever_their_order() -> None:
+def test_every_id_of_a_batch_is_checked_whatever_their_order() -> None:
     world = World()
     world.submit_all([job("b"), job("d")])
     world.cancel("d")
@@ -117,7 +117,7 @@ def test_ids_of_a_batch_are_looked_for_one_and_all_whatever_their_order() -> Non
         world.submit_all([job("f"), job("e")])
 
 
-def test_a_loop_that_invents_queue_names_is_stopped() -> None:
+def test_queues_beyond_the_limit_are_refused() -> None:
     world = World(checked=False)
     world.submit_all([job(f"j{n}", queue=f"q{n}") for n in range(QUEUES_MAX)])
     with pytest.raises(TooMuch):

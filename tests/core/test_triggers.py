@@ -1,4 +1,4 @@
-"""Triggers that react: to events from outside, to the ends of jobs, alone and together."""
+"""Triggers: on events from outside, on the ends of jobs, alone and together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def world() -> Stirred:
     return Stirred()
 
 
-def test_an_event_makes_its_job_in_the_turn_that_takes_it(world: Stirred) -> None:
+def test_an_event_submits_its_job_in_the_turn_that_accepts_it(world: Stirred) -> None:
     trigger = world.trigger()
     (told,) = world.send(event(data={"name": "a.csv"}))
     (arrival,) = told.decisions
@@ -45,7 +45,7 @@ def test_the_whole_event_is_the_payload_unless_the_job_says_otherwise(world: Sti
     }
 
 
-def test_slots_keep_their_kind_in_the_payload_and_are_text_elsewhere(world: Stirred) -> None:
+def test_placeholders_keep_their_type_in_the_payload_and_are_text_elsewhere(world: Stirred) -> None:
     job = template(
         task={"kind": "command", "argv": ["scan", "{{event.data.path}}", "{{ event.data.n }}"]},
         payload={"n": "{{event.data.n}}", "note": "file {{event.id}}", "gone": "{{event.data.x}}"},
@@ -120,13 +120,13 @@ def test_a_pattern_means_a_type_or_all_that_begin_so(
     assert world.words(trigger) == (["fired"] if hears else [])
 
 
-def test_what_the_filter_refuses_is_on_record(world: Stirred) -> None:
+def test_a_filtered_event_is_recorded(world: Stirred) -> None:
     trigger = world.trigger(where="data.size > 10")
     world.send(event(data={"size": 3}), event("e2", data={"size": 30}))
     assert sorted(world.words(trigger)) == ["filtered", "fired"]
 
 
-def test_a_paused_trigger_records_and_makes_nothing(world: Stirred) -> None:
+def test_a_paused_trigger_records_events_without_jobs(world: Stirred) -> None:
     trigger = world.trigger(paused=True)
     world.send(event())
     world.pause(trigger, paused=False)
@@ -134,7 +134,7 @@ def test_a_paused_trigger_records_and_makes_nothing(world: Stirred) -> None:
     assert world.words(trigger) == ["paused", "fired"]
 
 
-def test_what_comes_too_fast_is_left_out(world: Stirred) -> None:
+def test_events_beyond_the_rate_limit_make_no_jobs(world: Stirred) -> None:
     trigger = world.trigger(rate=RateLimit(2, 10 * SECOND))
     for number in range(3):
         world.send(event(f"e{number}"))
@@ -169,14 +169,14 @@ def test_every_way_to_end_is_an_event(world: Stirred, how: str) -> None:
     assert len(world.jobs_of(trigger)) == 1
 
 
-def test_nothing_is_made_of_an_end_that_nobody_asked_about(world: Stirred) -> None:
+def test_the_end_of_a_job_without_a_listening_trigger_is_no_event(world: Stirred) -> None:
     world.trigger(kind="rota.job.failed")
     world.submit("j1")
     world.cancel("j1")
     assert not world.ledger.accepted
 
 
-def test_a_trigger_for_everything_is_not_set_off_by_the_jobs_it_makes(world: Stirred) -> None:
+def test_a_trigger_for_everything_is_not_fired_by_its_own_jobs(world: Stirred) -> None:
     trigger = world.trigger(kind="*")
     world.register()
     world.send(event())
@@ -205,7 +205,7 @@ def test_a_loop_within_one_turn_is_ended_too(world: Stirred) -> None:
     assert sorted(world.words(trigger)) == ["fired"] * CHAIN_DEPTH_MAX + ["too_deep"]
 
 
-def test_a_job_that_cannot_be_made_is_on_record(world: Stirred) -> None:
+def test_a_job_that_cannot_be_submitted_is_recorded(world: Stirred) -> None:
     trigger = world.trigger(job=template(payload={"twice": ["{{event}}", "{{event}}"]}))
     world.send(event(data="x" * 600_000))
     (arrival,) = world.ledger_of(trigger)
@@ -222,15 +222,15 @@ def test_two_triggers_may_not_have_one_name(world: Stirred) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"job": template(payload={"a": "{{scheduled_at}}"})}, "nothing would fill"),
+        ({"job": template(payload={"a": "{{scheduled_at}}"})}, "there is no placeholder"),
         ({"job": template(payload={"a": "{{event.data|upper}}"})}, "cannot read"),
-        ({"job": template(after=["j1"])}, "depends on the event alone"),
+        ({"job": template(after=["j1"])}, "cannot depend on other jobs"),
         ({"where": "open('x')"}, "no function 'open'"),
         ({"buffering": batch(BUFFERED_PER_JOB_MAX + 1)}, "at most"),
         ({"buffering": debounce(key="1 + 1")}, "key"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(
+def test_an_invalid_definition_is_refused(
     world: Stirred, given: dict[str, object], said: str
 ) -> None:
     with pytest.raises(Invalid) as refused:
@@ -245,7 +245,7 @@ def test_a_trigger_that_is_not_there_cannot_be_deleted(world: Stirred) -> None:
         world.delete(trigger)
 
 
-def test_a_program_has_just_the_triggers_it_deployed_last(world: Stirred) -> None:
+def test_an_app_has_just_the_triggers_it_deployed_last(world: Stirred) -> None:
     by_hand = world.trigger("mine")
     world.deploy("shop", rule("a"), rule("b"))
     done = world.deploy("shop", rule("b"), rule("c"), rule("b2", where="data.size > 1"))
@@ -257,7 +257,7 @@ def test_a_program_has_just_the_triggers_it_deployed_last(world: Stirred) -> Non
         world.deploy("shop", rule("mine"))
 
 
-def test_trying_an_event_changes_nothing(world: Stirred) -> None:
+def test_a_dry_run_of_an_event_changes_nothing(world: Stirred) -> None:
     trigger = world.trigger(where="data.size > 10")
     (trial,) = world.scheduler.try_event(event(data={"size": 30}), None, world.now)
     assert trial.decision is EventDecision.FIRED

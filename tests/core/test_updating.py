@@ -16,7 +16,7 @@ from tests.core.asking import HOUR, SECOND, job, retries, spec
 from tests.core.world import World, run
 
 
-def test_another_priority_moves_a_job_in_line() -> None:
+def test_another_priority_moves_a_job_in_its_queue() -> None:
     world = World()
     world.register(cpu=1)
     world.submit_all([job("a"), job("b"), job("c")])
@@ -36,7 +36,7 @@ def test_a_job_updated_back_has_its_old_place() -> None:
     assert world.take() == ["a"]
 
 
-def test_other_needs_and_another_queue_are_followed() -> None:
+def test_changed_needs_and_queue_apply() -> None:
     world = World()
     world.register(cpu=1, queues=["default"])
     world.submit("a", cpu=8)
@@ -50,7 +50,7 @@ def test_other_needs_and_another_queue_are_followed() -> None:
     assert JobState.QUEUED not in world.scheduler.queues()[1].depth
 
 
-def test_a_time_in_the_future_takes_a_ready_job_out_of_the_line() -> None:
+def test_a_start_time_in_the_future_takes_a_ready_job_out_of_its_queue() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -61,7 +61,7 @@ def test_a_time_in_the_future_takes_a_ready_job_out_of_the_line() -> None:
     assert world.state("a") is JobState.QUEUED
 
 
-def test_a_time_brought_forward_is_followed() -> None:
+def test_an_earlier_start_time_applies() -> None:
     world = World()
     world.submit("a", run_at=world.now + HOUR)
     world.update("a", run_at=world.now + SECOND)
@@ -81,7 +81,7 @@ def test_a_new_run_at_replaces_the_delay_of_a_retry_and_nothing_else_does() -> N
     assert world.state("a") is JobState.QUEUED
 
 
-def test_an_expiry_can_be_given_later_and_moved() -> None:
+def test_an_expiry_can_be_added_and_moved() -> None:
     world = World()
     world.submit("a")
     world.update("a", expires_at=world.now + 10 * SECOND)
@@ -112,7 +112,7 @@ def test_new_dependencies_hold_a_ready_job_and_removed_ones_release_it() -> None
     assert world.state("c") is JobState.QUEUED
 
 
-def test_a_ready_job_that_is_to_depend_on_a_failed_one_is_skipped() -> None:
+def test_a_ready_job_updated_to_depend_on_a_failed_one_is_skipped() -> None:
     world = World()
     world.register()
     world.submit("a", key="k")
@@ -152,7 +152,7 @@ def test_two_updates_of_the_same_revision_cannot_both_win() -> None:
     assert (after.arrival_number, after.created_at) == (read.arrival_number, read.created_at)
 
 
-def test_what_runs_or_has_ended_cannot_be_updated() -> None:
+def test_a_running_or_ended_job_cannot_be_updated() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -166,7 +166,7 @@ def test_what_runs_or_has_ended_cannot_be_updated() -> None:
         world.step(Update(job_id=JobId("ghost"), spec=spec()))
 
 
-def test_an_update_is_written_and_outlives_a_restart() -> None:
+def test_an_update_survives_a_restart() -> None:
     world = World()
     world.register(cpu=1)
     world.submit_all([job("a"), job("b")])

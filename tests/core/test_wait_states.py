@@ -18,13 +18,13 @@ def test_a_job_waits_for_its_time() -> None:
     assert (world.state("a"), world.life("a").ready_at) == (JobState.QUEUED, noon + HOUR)
 
 
-def test_a_time_in_the_past_is_now() -> None:
+def test_a_start_time_in_the_past_means_now() -> None:
     world = World()
     world.submit("a", run_at=world.now - HOUR)
     assert world.state("a") is JobState.QUEUED
 
 
-def test_many_jobs_of_one_moment_are_let_go_over_several_turns() -> None:
+def test_many_jobs_due_at_once_are_released_over_several_turns() -> None:
     world = World(limits=CoreLimits(timers_per_turn=3))
     midnight = world.now + HOUR
     world.submit_all([job(f"j{number}", run_at=midnight) for number in range(8)])
@@ -78,7 +78,7 @@ def test_a_job_that_started_in_time_does_not_expire() -> None:
     assert world.state("a") is JobState.RUNNING
 
 
-def test_a_job_expires_while_it_waits_for_its_next_try() -> None:
+def test_a_job_expires_while_it_waits_for_a_retry() -> None:
     world = World()
     world.register()
     world.submit("a", expires_at=world.now + 10 * SECOND, retry=retries(2, delay_ms=HOUR))
@@ -88,7 +88,7 @@ def test_a_job_expires_while_it_waits_for_its_next_try() -> None:
     assert world.state("a") is JobState.EXPIRED
 
 
-def test_a_job_that_would_have_to_start_again_after_its_time_expires() -> None:
+def test_a_requeued_job_whose_time_is_over_expires() -> None:
     world = World()
     world.register()
     soon = world.now + 10 * SECOND
@@ -111,18 +111,18 @@ def test_a_job_that_would_have_to_start_again_after_its_time_expires() -> None:
     assert world.take() == ["next"]
 
 
-def test_a_job_whose_time_was_over_when_it_came_expires_at_once() -> None:
+def test_a_job_that_is_submitted_after_its_expiry_expires_at_once() -> None:
     world = World()
     world.submit_all([job("a", expires_at=world.now), job("b", after=["a"])])
     assert world.state("a") is JobState.EXPIRED
     assert world.state("b") is JobState.SKIPPED
 
 
-# The clock is set
+# Clock changes
 
 
 def set_clock(world: World, by: int) -> None:
-    """Somebody sets the clock; the engine notices at its next turn."""
+    """Sets the clock; the engine notices at its next turn."""
     world.now += by
     world.step(ClockJump(by=by))
 
@@ -137,7 +137,7 @@ def with_running(**asked: object) -> World:
     return world
 
 
-def test_a_clock_set_forward_costs_nobody_a_lease() -> None:
+def test_a_clock_set_forward_ends_no_lease() -> None:
     world = with_running()
     world.advance(5 * SECOND)
     set_clock(world, HOUR)
@@ -148,7 +148,7 @@ def test_a_clock_set_forward_costs_nobody_a_lease() -> None:
     assert world.state("a") is JobState.QUEUED
 
 
-def test_a_clock_set_back_gives_nobody_a_longer_lease() -> None:
+def test_a_clock_set_back_lengthens_no_lease() -> None:
     world = with_running()
     world.advance(5 * SECOND)
     set_clock(world, -HOUR)
@@ -156,7 +156,7 @@ def test_a_clock_set_back_gives_nobody_a_longer_lease() -> None:
     assert world.state("a") is JobState.QUEUED
 
 
-def test_a_poll_waits_as_long_as_it_asked_whatever_the_clock_says() -> None:
+def test_a_poll_keeps_its_length_when_the_clock_is_set() -> None:
     for by in (HOUR, -HOUR):
         world = World()
         world.register()
@@ -180,7 +180,7 @@ def test_times_that_people_named_follow_the_clock() -> None:
     assert world.state("by-three") is JobState.EXPIRED
 
 
-def test_a_clock_set_forward_does_not_time_out_what_runs() -> None:
+def test_a_clock_set_forward_does_not_time_out_running_jobs() -> None:
     world = with_running(timeout_ms=600 * SECOND)
     set_clock(world, HOUR)
     world.advance(5 * SECOND)
@@ -233,7 +233,7 @@ def test_a_clock_set_forward_gives_a_worker_its_time_to_stop_a_job() -> None:
     assert world.state("a") is JobState.CANCELLED
 
 
-def test_an_answer_that_was_lost_is_given_again_after_the_clock_was_set() -> None:
+def test_a_lost_answer_is_delivered_again_after_the_clock_was_set() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -242,7 +242,7 @@ def test_an_answer_that_was_lost_is_given_again_after_the_clock_was_set() -> Non
     assert world.take(names=[]) == ["a"]
 
 
-def test_what_was_read_before_the_clock_was_set_back_is_read_again() -> None:
+def test_a_record_read_before_the_clock_was_set_back_is_read_again() -> None:
     world = World()
     before = world.recall()
     set_clock(world, -HOUR)

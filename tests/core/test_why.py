@@ -11,12 +11,12 @@ from tests.core.world import World, run
 
 
 def first(world: World, job_id: str) -> tuple[str, str]:
-    """The nearest cause: its code and its words."""
+    """Code and message of the first cause."""
     cause = world.why(job_id).causes[0]
     return cause.code, cause.message
 
 
-def test_without_workers_it_says_how_to_start_one() -> None:
+def test_without_workers_why_says_how_to_start_one() -> None:
     world = World()
     world.submit("a")
     assert first(world, "a") == (
@@ -25,7 +25,7 @@ def test_without_workers_it_says_how_to_start_one() -> None:
     )
 
 
-def test_a_job_that_no_worker_could_ever_run_is_told_apart_with_figures() -> None:
+def test_a_job_that_no_worker_could_ever_run_is_explained_with_figures() -> None:
     world = World()
     world.register("small", cpu=2)
     world.register("large", cpu=8)
@@ -49,7 +49,7 @@ def test_the_requirement_that_fails_most_workers_is_named_and_the_nearest_worker
     assert "asks 4 GiB of memory, has 0 MiB of memory" in cause.figures["nearest_lacks"]
 
 
-def test_of_workers_that_lack_as_little_the_nearest_is_one_that_is_there() -> None:
+def test_among_equally_near_workers_an_online_one_is_named() -> None:
     world = World()
     world.register("gone", cpu=2)
     world.register("here", cpu=2)
@@ -59,7 +59,7 @@ def test_of_workers_that_lack_as_little_the_nearest_is_one_that_is_there() -> No
     assert cause.figures["nearest"] == "here"
 
 
-def test_a_missing_capability_or_queue_is_said_in_words() -> None:
+def test_a_missing_capability_or_queue_is_named() -> None:
     world = World()
     world.register(queues=["mail"])
     world.submit("a")
@@ -68,7 +68,7 @@ def test_a_missing_capability_or_queue_is_said_in_words() -> None:
     assert first(world, "b")[1] == "no worker could ever run this: none has capability cuda"
 
 
-def test_workers_that_are_away_are_counted() -> None:
+def test_unavailable_workers_are_counted() -> None:
     world = World()
     for name in ("w1", "w2", "w3"):
         world.register(name)
@@ -78,11 +78,11 @@ def test_workers_that_are_away_are_counted() -> None:
     world.submit("a")
     assert first(world, "a") == (
         "workers_away",
-        "all workers that could run it are away: 1 draining, 2 offline;"
-        " give one work again with: rota workers resume w1",
+        "all workers that could run it are unavailable: 1 draining, 2 offline;"
+        " resume one with: rota workers resume w1",
     )
     world.step(Deregister(worker_id=WorkerId("w1")))
-    assert first(world, "a")[1] == "all workers that could run it are away: 3 offline"
+    assert first(world, "a")[1] == "all workers that could run it are unavailable: 3 offline"
 
 
 def test_a_drained_worker_would_help_if_it_were_resumed() -> None:
@@ -100,7 +100,7 @@ def test_a_drained_worker_would_help_if_it_were_resumed() -> None:
     assert world.take("w1") == ["a"]
 
 
-def test_busy_resources_are_named_with_the_largest_piece() -> None:
+def test_busy_resources_are_named_with_the_most_free_on_one_worker() -> None:
     world = World()
     world.register("w1", cpu=4)
     world.register("w2", cpu=4)
@@ -112,11 +112,11 @@ def test_busy_resources_are_named_with_the_largest_piece() -> None:
     assert code == "resources_busy"
     assert message == (
         "resources are busy: asks 3 cpu, the most free on one of 2 workers is 2 cpu"
-        " (4 cpu in all, but in pieces)"
+        " (4 cpu in total, but spread over several)"
     )
 
 
-def test_a_time_is_an_estimate() -> None:
+def test_a_start_time_is_the_estimate() -> None:
     world = World()
     world.register()
     world.poll(wait_ms=HOUR)
@@ -127,13 +127,13 @@ def test_a_time_is_an_estimate() -> None:
     assert (explanation.estimated_start, explanation.method) == (at, "known times")
 
 
-def test_a_retry_says_which_try_failed() -> None:
+def test_a_retry_says_which_attempt_failed() -> None:
     world = World()
     world.register()
     world.submit("a", retry=retries(3, delay_ms=10 * SECOND))
     run(world, "a")
     world.complete("a", "failed")
-    assert first(world, "a") == ("retry", "try 1 failed; the next is in 10 s")
+    assert first(world, "a") == ("retry", "attempt 1 failed; the next is in 10 s")
 
 
 def test_dependencies_are_named_with_their_state() -> None:
@@ -149,7 +149,7 @@ def test_dependencies_are_named_with_their_state() -> None:
     }
 
 
-def test_the_gates_of_a_queue_say_what_closed_them() -> None:
+def test_why_names_the_queue_limits_that_are_reached() -> None:
     world = World()
     world.register(cpu=64)
     world.queue(max_workers=1, rate_limit=RateLimit(1, 60 * SECOND))
@@ -163,8 +163,8 @@ def test_the_gates_of_a_queue_say_what_closed_them() -> None:
     assert causes[2].figures["at"] == world.execution("a").claimed_at + 60 * SECOND
 
 
-class Unwalked(dict[Any, Any]):
-    """May be asked for one, and not gone through."""
+class NotIterable(dict[Any, Any]):
+    """Executions that may be looked up by id, but not iterated."""
 
     def __iter__(self) -> Iterator[Any]:
         raise AssertionError("all of them were looked at")
@@ -172,7 +172,7 @@ class Unwalked(dict[Any, Any]):
     values = items = keys = __iter__  # type: ignore[assignment]
 
 
-def test_a_full_queue_names_who_runs_without_a_look_at_what_others_run() -> None:
+def test_a_full_queue_names_its_running_jobs_without_a_scan() -> None:
     world = World()
     world.register(cpu=64)
     world.queue("small", max_workers=2)
@@ -180,13 +180,13 @@ def test_a_full_queue_names_who_runs_without_a_look_at_what_others_run() -> None
     world.submit_all([job(name, queue="small") for name in ("a", "b", "c")])
     assert len(world.take()) == 32
     t, causes = world.scheduler._t, world.why("c").causes
-    t.executions = Unwalked(t.executions)
+    t.executions = NotIterable(t.executions)
     (more,) = world.scheduler.remedies(JobId("c"), causes, world.now)
     assert more.figures == {"max_workers": 3, "jobs": ["a", "b"]}
     assert more.message.startswith("if one of the 2 running jobs of queue small ended")
 
 
-def test_a_queue_that_gets_its_limit_late_names_who_ran_before_and_runs_still() -> None:
+def test_a_queue_that_gets_a_limit_names_jobs_that_ran_before() -> None:
     world = World()
     world.register(cpu=64)
     world.submit_all([job(name, queue="small") for name in ("a", "b", "c")])
@@ -201,7 +201,7 @@ def test_a_queue_that_gets_its_limit_late_names_who_ran_before_and_runs_still() 
     assert world.take() == ["d"]
 
 
-def test_who_holds_a_key_and_waits_to_run_again_can_be_named() -> None:
+def test_a_holder_of_a_key_that_waits_for_a_retry_is_named() -> None:
     world = World()
     world.register()
     world.submit("a", key="k", retry=retries(3))
@@ -214,7 +214,7 @@ def test_who_holds_a_key_and_waits_to_run_again_can_be_named() -> None:
     assert world.take() == ["b"]
 
 
-def test_a_key_says_who_holds_it_and_how_many_are_before() -> None:
+def test_why_names_the_holders_of_a_key_and_how_many_wait_before() -> None:
     world = World()
     world.register()
     for name in ("a", "b", "c"):
@@ -224,7 +224,7 @@ def test_a_key_says_who_holds_it_and_how_many_are_before() -> None:
     assert message == ("key 'customer-42' allows 1 at once and 1 hold it; 1 wait before this one")
 
 
-def test_room_without_a_poll_and_the_line_before_it_are_said() -> None:
+def test_why_names_free_capacity_without_a_poll_and_the_jobs_before_it() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -233,7 +233,7 @@ def test_room_without_a_poll_and_the_line_before_it_are_said() -> None:
     assert world.causes("b") == ["no_poll", "order"]
 
 
-def test_a_running_job_says_where_and_an_ended_one_has_nothing_to_say() -> None:
+def test_a_running_job_names_its_worker_and_an_ended_one_has_no_cause() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -243,7 +243,7 @@ def test_a_running_job_says_where_and_an_ended_one_has_nothing_to_say() -> None:
     assert world.scheduler.why(JobId("a"), world.now) is None
 
 
-def test_what_is_said_to_be_free_to_go_goes_at_the_next_turn() -> None:
+def test_a_job_without_a_cause_starts_at_the_next_turn() -> None:
     world = World()
     world.register()
     poll = world.poll(wait_ms=HOUR)
@@ -276,7 +276,7 @@ def test_every_cause_disappears_as_it_is_lifted_until_the_job_runs() -> None:
     assert world.take("big") == ["a"]
 
 
-def test_a_job_that_no_worker_could_run_is_nobodys_reason_to_wait() -> None:
+def test_a_job_that_no_worker_could_run_is_no_cause_for_others() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=4)
     world.queue("shut", paused=True)

@@ -56,7 +56,7 @@ def test_a_drain_outlives_a_restart() -> None:
     assert world.take() == []
 
 
-def test_draining_twice_changes_nothing_and_draining_nobody_is_refused() -> None:
+def test_draining_twice_changes_nothing_and_an_unknown_worker_is_refused() -> None:
     world = World()
     world.register()
     world.step(Drain(worker_id=W1))
@@ -81,7 +81,7 @@ def test_a_resumed_worker_gets_work_in_the_poll_that_waits() -> None:
     assert world.ledger.workers[W1].state is WorkerState.ONLINE
 
 
-def test_resuming_is_for_workers_that_are_there() -> None:
+def test_an_offline_or_unknown_worker_cannot_be_resumed() -> None:
     world = World()
     world.register()
     world.step(Resume(worker_id=W1))
@@ -95,9 +95,7 @@ def test_resuming_is_for_workers_that_are_there() -> None:
 
 @pytest.mark.parametrize("session", ["s1", None])
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_worker_that_left_is_not_heard_before_it_registers_again(
-    session: str | None, restarted: bool
-) -> None:
+def test_a_worker_that_left_must_register_again(session: str | None, restarted: bool) -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -113,7 +111,7 @@ def test_a_worker_that_left_is_not_heard_before_it_registers_again(
     assert world.take(session="s2") == ["a"]
 
 
-def test_a_lost_worker_that_is_heard_again_need_not_register() -> None:
+def test_a_lost_worker_that_calls_again_need_not_register() -> None:
     world = World()
     world.register()
     world.advance(60 * SECOND)
@@ -122,7 +120,7 @@ def test_a_lost_worker_that_is_heard_again_need_not_register() -> None:
     assert world.take() == ["a"]
 
 
-def test_a_worker_that_leaves_gives_back_at_once_what_it_had() -> None:
+def test_a_worker_that_leaves_loses_its_executions_at_once() -> None:
     world = World()
     world.register()
     world.register("w2")
@@ -150,7 +148,7 @@ def test_a_newer_registration_ends_the_older_ones_poll_and_its_calls() -> None:
     assert world.take(session="new") == ["a"]
 
 
-def test_what_a_worker_held_is_still_its_own_after_it_registered_again() -> None:
+def test_a_worker_that_registers_again_keeps_its_executions() -> None:
     world = World()
     world.register(session="old")
     world.submit("a")
@@ -174,8 +172,8 @@ def test_a_worker_that_registers_over_and_over_does_not_keep_what_it_never_names
     assert (world.state("a"), world.life("a").losses) == (JobState.QUEUED, 1)
 
 
-def test_an_at_most_once_job_is_not_given_again_to_a_worker_that_was_started_anew() -> None:
-    """It may have begun before its worker died: only the same run of it could know."""
+def test_an_at_most_once_job_is_not_delivered_again_to_a_restarted_worker() -> None:
+    """It may have begun before its worker died: only the same process of it could know."""
     world = World()
     world.register(session="old")
     world.submit("once", semantics=AT_MOST_ONCE)
@@ -209,7 +207,7 @@ def test_a_second_poll_ends_the_first() -> None:
     assert (world.orders(first), world.orders(second)) == ([], ["a"])
 
 
-def test_work_does_not_go_to_a_poll_whose_caller_has_gone() -> None:
+def test_no_order_goes_to_a_poll_whose_caller_has_gone() -> None:
     world = World()
     world.register()
     poll = world.poll()
@@ -247,7 +245,7 @@ def test_a_forgotten_worker_that_registers_in_the_turn_that_forgets_it_is_known(
     assert world.state("a") is JobState.SUCCEEDED
 
 
-def test_machines_that_come_with_ever_new_amounts_do_not_fill_memory() -> None:
+def test_machines_with_ever_new_capacities_do_not_fill_memory() -> None:
     world = World(checked=False)
     for n in range(3_000):
         world.register(storage=n, session=f"s{n}")
@@ -279,7 +277,7 @@ def test_a_patient_worker_that_wants_no_work_is_answered_at_once() -> None:
     assert world.poll(completed=[world.report("a")], max_orders=0, patient=True) in world.answers
 
 
-def test_a_patient_worker_is_told_at_once_of_a_report_that_is_not_taken() -> None:
+def test_a_patient_worker_is_answered_at_once_about_a_refused_report() -> None:
     world = World()
     world.register()
     world.submit("a")
@@ -289,8 +287,8 @@ def test_a_patient_worker_is_told_at_once_of_a_report_that_is_not_taken() -> Non
     assert world.answers[poll].lost == (said.execution_id,)
 
 
-def test_what_was_asked_for_by_name_and_came_to_nothing_leaves_no_trace_in_a_worker() -> None:
-    """Or else each new name would be kept for as long as the worker is there."""
+def test_an_execute_that_is_never_collected_leaves_no_trace_in_the_worker() -> None:
+    """Otherwise each new id would be kept for as long as the worker is there."""
     world = World()
     world.register("w1", cpu=4, custom={"seat": 0})
     fresh = world.scheduler._t.fleet.workers[W1].free_capacity

@@ -132,7 +132,7 @@ async def test_a_request_accepted_twice_runs_once_and_the_promised_ids_say_where
         assert b"accepted before, as late" in (record.life.error or b"")
         assert await first.state("late") is JobState.QUEUED
         it.clock.pass_by(1)
-        with pytest.raises(Conflict, match="second id"):
+        with pytest.raises(Conflict, match="duplicate of another job"):
             await first.engine.post(
                 Retry(job_id=record.id, preloaded=Preloaded(at=it.clock.now(), jobs=(record,)))
             )

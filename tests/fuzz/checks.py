@@ -69,7 +69,7 @@ BEYOND_THE_SCHEMA = re.compile(
             "the schedule says when",
             "how long after each job is made",
             "lines runs up by a key of its own",
-            "nothing would fill",
+            "there is no placeholder",
             "two schedules are named",
             # Nor a trace, or what its first jobs are like.
             '"type":"urn:rota:problem:not_simulated"',

@@ -14,7 +14,7 @@ import msgspec
 
 from rota.core import ids, restore, workers
 from rota.core.entries import WorkerEntry
-from rota.core.jobs import finish, job_commands, plain, reports, start
+from rota.core.jobs import finish, plain, reports, start
 from rota.core.outcome import MoveSchedule
 from rota.core.recently_finished import RecentlyFinished
 from rota.core.scheduler import Scheduler
@@ -227,7 +227,7 @@ def _cancel_presumed() -> list[Patch]:
         if kind == "cancel":
             finish.lose_execution(t, cell, now, "presumed to have stopped")
 
-    return [(job_commands, "request_stop", presume)]
+    return [(finish, "request_stop", presume)]
 
 
 def _prefetched_in_haste() -> list[Patch]:

@@ -41,7 +41,7 @@ FUNCTIONS = {
     "lower": 1,
     "len": 1,
 }
-"""By name: how many arguments each takes."""
+"""Number of arguments of each function."""
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 CONSTANTS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 KEYWORDS = ("and", "or", "not", "in", *CONSTANTS)
@@ -58,42 +58,42 @@ _TOKEN = re.compile(
 
 
 class ExpressionNode(msgspec.Struct, frozen=True, tag=True):
-    """The base of what a filter is made of."""
+    """Node of an expression; the base class."""
 
 
 class Literal(ExpressionNode, frozen=True):
-    """A value that was written down."""
+    """Literal value."""
 
     value: Scalar
 
 
 class Path(ExpressionNode, frozen=True):
-    """A place in the event."""
+    """Path to a place in the event."""
 
     steps: tuple[str | int, ...]
 
 
 class Named(ExpressionNode, frozen=True):
-    """What an object's name stands for: a place in the data, else one in the event itself."""
+    """Name in an object filter: a place in the event's data, else in the event itself."""
 
     steps: tuple[str | int, ...]
 
 
 class ListOf(ExpressionNode, frozen=True):
-    """Values side by side."""
+    """List of values."""
 
     items: tuple[AnyNode, ...]
 
 
 class FunctionCall(ExpressionNode, frozen=True):
-    """One of the FUNCTIONS."""
+    """Call of one of the FUNCTIONS."""
 
     name: str
     args: tuple[AnyNode, ...]
 
 
 class Compare(ExpressionNode, frozen=True):
-    """One of the COMPARISONS, or `in`."""
+    """Comparison by one of the COMPARISONS, or `in`."""
 
     sign: str
     left: AnyNode
@@ -101,19 +101,19 @@ class Compare(ExpressionNode, frozen=True):
 
 
 class Not(ExpressionNode, frozen=True):
-    """The opposite."""
+    """Negation."""
 
     inner: AnyNode
 
 
 class AllOf(ExpressionNode, frozen=True):
-    """All of them, looked at in order until one says no."""
+    """Conjunction, evaluated in order up to the first that is not true."""
 
     parts: tuple[AnyNode, ...]
 
 
 class AnyOf(ExpressionNode, frozen=True):
-    """Any of them, looked at in order until one says yes."""
+    """Disjunction, evaluated in order up to the first that is true."""
 
     parts: tuple[AnyNode, ...]
 
@@ -122,15 +122,15 @@ AnyNode: TypeAlias = Literal | Path | Named | ListOf | FunctionCall | Compare | 
 
 
 class ExpressionToken(msgspec.Struct, frozen=True):
-    """A word or sign of the text, and where it begins (from 1, as people count)."""
+    """Token of an expression, with its position, counted from 1."""
 
     kind: str
     text: str
-    place: int
+    position: int
 
 
 def parse_filter(text: str) -> AnyNode:
-    """The tree; raises Invalid that says what is wrong and where."""
+    """Parses a filter; raises Invalid with what is wrong and where."""
     if len(text) > FILTER_CHARS_MAX:
         raise Invalid(f"longer than {FILTER_CHARS_MAX} characters", "filter")
     parser = _Parser(_tokens(text))
@@ -140,7 +140,7 @@ def parse_filter(text: str) -> AnyNode:
 
 
 def parse_path(text: str) -> Path:
-    """A path alone, such as `data.customer.id`."""
+    """Parses a path alone, such as `data.customer.id`."""
     if len(text) > FILTER_CHARS_MAX:
         raise Invalid(f"longer than {FILTER_CHARS_MAX} characters", "key")
     try:
@@ -155,29 +155,29 @@ def parse_path(text: str) -> Path:
 
 
 def _tokens(text: str) -> list[ExpressionToken]:
-    found, place = [], 0
+    found, position = [], 0
     end = len(text.rstrip())
-    while place < end:
-        match = _TOKEN.match(text, place)
+    while position < end:
+        match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
-            rest = text[place:].lstrip()
+            rest = text[position:].lstrip()
             raise _syntax_error(f"cannot read {rest[:20]!r}", len(text) - len(rest) + 1)
         found.append(
             ExpressionToken(
                 match.lastgroup, match[match.lastgroup], match.start(match.lastgroup) + 1
             )
         )
-        place = match.end()
+        position = match.end()
     found.append(ExpressionToken("end", "", end + 1))
     return found
 
 
-def _syntax_error(what: str, place: int) -> Invalid:
-    return Invalid(f"{what}, at character {place}", "filter")
+def _syntax_error(what: str, position: int) -> Invalid:
+    return Invalid(f"{what}, at character {position}", "filter")
 
 
 class _Parser:
-    """Goes through the tokens once, from left to right."""
+    """Recursive-descent parser over the tokens of one expression."""
 
     def __init__(self, tokens: list[ExpressionToken]) -> None:
         self._tokens = tokens
@@ -199,16 +199,17 @@ class _Parser:
 
     def _expect(self, text: str) -> None:
         if not self._is(text):
-            raise _syntax_error(f"expected {text!r} and found {self._shown()}", self._token.place)
+            raise _syntax_error(
+                f"expected {text!r} and found {self._shown()}", self._token.position
+            )
         self._next += 1
 
     def _shown(self) -> str:
         return repr(self._token.text[:40]) if self._token.kind != "end" else "the end"
 
     def expect_end(self) -> None:
-        """Nothing may be left over."""
         if self._token.kind != "end":
-            raise _syntax_error(f"{self._shown()} makes no sense here", self._token.place)
+            raise _syntax_error(f"{self._shown()} is not expected here", self._token.position)
 
     def _count(self) -> None:
         self._nodes += 1
@@ -216,7 +217,6 @@ class _Parser:
             raise Invalid(f"more than {FILTER_NODES_MAX} parts", "filter")
 
     def expression(self) -> AnyNode:
-        """Alternatives."""
         self._depth += 1
         if self._depth > FILTER_DEPTH_MAX:
             raise Invalid(f"nested deeper than {FILTER_DEPTH_MAX}", "filter")
@@ -235,13 +235,13 @@ class _Parser:
         return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
     def _factor(self) -> AnyNode:
-        turned = False
+        negated = False
         while self._is("not"):
             self._count()
             self._next += 1
-            turned = not turned
+            negated = not negated
         inner = self._comparison()
-        return Not(inner) if turned else inner
+        return Not(inner) if negated else inner
 
     def _comparison(self) -> AnyNode:
         left = self.value()
@@ -261,7 +261,6 @@ class _Parser:
         return left
 
     def value(self) -> AnyNode:
-        """The smallest whole."""
         self._count()
         token = self._take()
         if token.kind == "number":
@@ -278,13 +277,13 @@ class _Parser:
         if token.kind == "name":
             return self._named(token)
         self._next -= 1
-        raise _syntax_error(f"expected a value and found {self._shown()}", token.place)
+        raise _syntax_error(f"expected a value and found {self._shown()}", token.position)
 
     def _named(self, token: ExpressionToken) -> AnyNode:
         if token.text in CONSTANTS:
             return Literal(CONSTANTS[token.text])
         if token.text in KEYWORDS:
-            raise _syntax_error(f"expected a value and found {token.text!r}", token.place)
+            raise _syntax_error(f"expected a value and found {token.text!r}", token.position)
         if self._is("("):
             return self._call(token)
         return self._path(token)
@@ -293,15 +292,17 @@ class _Parser:
         if token.text not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
             raise _syntax_error(
-                f"there is no function {token.text!r}; there are {known}", token.place
+                f"there is no function {token.text!r}; there are {known}", token.position
             )
         self._next += 1
         args = self._values(")")
         if len(args) != FUNCTIONS[token.text]:
             wanted = FUNCTIONS[token.text]
-            raise _syntax_error(f"{token.text}() takes {wanted} and got {len(args)}", token.place)
+            raise _syntax_error(
+                f"{token.text}() takes {wanted} arguments and got {len(args)}", token.position
+            )
         if token.text == "has" and not isinstance(args[0], Path):
-            raise _syntax_error("has() takes a path such as data.size", token.place)
+            raise _syntax_error("has() takes a path such as data.size", token.position)
         return FunctionCall(token.text, args)
 
     def _values(self, end: str) -> tuple[AnyNode, ...]:
@@ -322,14 +323,15 @@ class _Parser:
         while self._is(".", "["):
             self._count()
             steps.append(self._step(self._take().text))
-        # `event.data` and `data` are the same: templates need the first, filters read better so.
+        # `event.data` and `data` are the same: templates need the first, filters read better with
+        # the second.
         return Path(tuple(steps[1:] if steps[0] == "event" and len(steps) > 1 else steps))
 
     def _step(self, sign: str) -> str | int:
         token = self._take()
         if sign == ".":
             if token.kind != "name":
-                raise _syntax_error("expected a name after the point", token.place)
+                raise _syntax_error("expected a name after the point", token.position)
             return token.text
         step: str | int
         if token.kind == "number" and token.text.isdigit():
@@ -337,7 +339,7 @@ class _Parser:
         elif token.kind == "text":
             step = _unquoted(token)
         else:
-            raise _syntax_error("expected a number or a name in quotes", token.place)
+            raise _syntax_error("expected a number or a name in quotes", token.position)
         self._expect("]")
         return step
 
@@ -348,19 +350,19 @@ def _unquoted(token: ExpressionToken) -> str:
     try:
         return msgspec.json.decode(token.text, type=str)
     except msgspec.DecodeError:
-        raise _syntax_error(f"cannot read the text {token.text[:40]}", token.place) from None
+        raise _syntax_error(f"cannot read the text {token.text[:40]}", token.position) from None
 
 
 MISSING: Any = msgspec.UNSET
-"""What a path that leads nowhere comes to; it counts as null, except for `has`."""
+"""Value of a path that leads nowhere; counts as null, except for `has`."""
 
 
 class StepLimitError(Exception):
-    """The filter would take more steps than it may."""
+    """Filter that takes more steps than it may."""
 
 
 def read_filter(given: bytes) -> AnyNode | None:
-    """The tree of a filter as it was given; None: everything passes."""
+    """Parses a filter as given: an expression, or an object; None: every event passes."""
     if not given:
         return None
     value = msgspec.json.decode(given)
@@ -372,35 +374,37 @@ def read_filter(given: bytes) -> AnyNode | None:
             raise Invalid(f"more than {FILTER_NODES_MAX} parts", "filter")
         return AllOf(tuple(parts))
     raise Invalid(
-        "a filter is an expression in a text, or an object of what must be equal", "filter"
+        "a filter is a text with an expression, or an object of values that must be equal", "filter"
     )
 
 
 def _equal_parts(wanted: Mapping[str, Any], at: tuple[str | int, ...]) -> list[AnyNode]:
-    """An object stands for the places that must be as it says."""
+    """Comparisons that an object filter stands for."""
     parts: list[AnyNode] = []
     for name, value in wanted.items():
-        place = (*at, *name.split("."))
-        if len(place) > FILTER_NODES_MAX:
+        position = (*at, *name.split("."))
+        if len(position) > FILTER_NODES_MAX:
             raise Invalid("nested too deeply", "filter")
         if isinstance(value, dict):
-            parts += _equal_parts(value, place)
+            parts += _equal_parts(value, position)
         elif isinstance(value, list):
             if any(isinstance(one, dict | list) for one in value):
-                raise Invalid(f"{name}: a list holds the plain values it may be", "filter")
-            parts.append(Compare("in", Named(place), ListOf(tuple(Literal(one) for one in value))))
+                raise Invalid(f"{name}: a list may hold only plain values", "filter")
+            parts.append(
+                Compare("in", Named(position), ListOf(tuple(Literal(one) for one in value)))
+            )
         else:
-            parts.append(Compare("==", Named(place), Literal(value)))
+            parts.append(Compare("==", Named(position), Literal(value)))
     return parts
 
 
 def passes(tree: AnyNode | None, event: Mapping[str, Any]) -> bool:
-    """Whether the event passes; raises TooLong."""
-    return tree is None or _truth(_Evaluation(event).value(tree))
+    """Whether the event passes; raises StepLimitError."""
+    return tree is None or _is_true(_Evaluation(event).value(tree))
 
 
 def look_up(path: Path, event: Mapping[str, Any]) -> Any:
-    """What is at a place of the event, or MISSING."""
+    """Value at a path of the event, or MISSING."""
     here: Any = event
     for step in path.steps:
         named = isinstance(step, str) and isinstance(here, Mapping) and step in here
@@ -412,13 +416,14 @@ def look_up(path: Path, event: Mapping[str, Any]) -> Any:
 
 
 def _look_up_name(name: Named, event: Mapping[str, Any]) -> Any:
-    """Data comes first: what it calls `source` or `data` itself is not taken for the event's."""
+    """Data comes first: a field of it named `source` or `data` must not be taken for the
+    event's."""
     found = look_up(Path(("data", *name.steps)), event)
     return look_up(Path(name.steps), event) if found is MISSING else found
 
 
-def _truth(value: Any) -> bool:
-    """Only true is true: a name alone asks whether it is set to that, not whether it is there."""
+def _is_true(value: Any) -> bool:
+    """Only `true` is true: a path alone asks whether it is set to true, not whether it exists."""
     return value is True
 
 
@@ -450,11 +455,11 @@ class _Evaluation:
             case Compare():
                 return self._compare(node.sign, self.value(node.left), self.value(node.right))
             case Not():
-                return not _truth(self.value(node.inner))
+                return not _is_true(self.value(node.inner))
             case AllOf():
-                return all(_truth(self.value(part)) for part in node.parts)
+                return all(_is_true(self.value(part)) for part in node.parts)
             case AnyOf():
-                return any(_truth(self.value(part)) for part in node.parts)
+                return any(_is_true(self.value(part)) for part in node.parts)
             case FunctionCall():
                 return self._call(node)
             case _:
@@ -478,7 +483,7 @@ class _Evaluation:
         return any(self._equal(value, item) for item in items)
 
     def _equal(self, left: Any, right: Any) -> bool:
-        """Plain values of the same kind; objects and lists are equal to nothing."""
+        """Compares plain values of the same type; objects and lists are equal to nothing."""
         if isinstance(left, bool) or isinstance(right, bool):
             return left is right
         if isinstance(left, str) and isinstance(right, str):
@@ -489,7 +494,7 @@ class _Evaluation:
         return left is None and right is None
 
     def _ordered(self, sign: str, left: Any, right: Any) -> bool:
-        """Numbers with numbers, texts with texts; anything else is never in order."""
+        """Compares numbers with numbers and texts with texts; anything else is false."""
         if isinstance(left, bool) or isinstance(right, bool):
             return False
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
@@ -533,17 +538,17 @@ class _Evaluation:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the text is like the pattern, in which `*` stands for anything; takes linear time."""
+    """Whether the text matches the pattern, in which `*` stands for anything; takes linear time."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == pattern
     if not text.startswith(first):
         return False
     *middle, last = rest
-    place, end = len(first), len(text) - len(last)
+    position, end = len(first), len(text) - len(last)
     for piece in middle:
-        found = text.find(piece, place, max(place, end))
+        found = text.find(piece, position, max(position, end))
         if found < 0:
             return False
-        place = found + len(piece)
-    return place <= end and text.endswith(last)
+        position = found + len(piece)
+    return position <= end and text.endswith(last)

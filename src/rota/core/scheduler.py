@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import assert_never
 
-from rota.core import workers
+from rota.core import settings, workers
 from rota.core.capacity import Demand, demand
 from rota.core.commands import (
     AnyInput,
@@ -247,11 +247,11 @@ class Scheduler:
             case Execute():
                 return job_commands.execute(t, command, now)
             case PutQueueSettings():
-                return job_commands.set_queue(t, command, now)
+                return settings.set_queue(t, command, now)
             case SetPolicy():
-                return job_commands.set_policy(t, command, now)
+                return settings.set_policy(t, command, now)
             case PutTenantSettings():
-                return job_commands.set_tenant(t, command, now)
+                return settings.set_tenant(t, command, now)
             case Purge():
                 return job_commands.purge(t, command, now)
             case Refilled():
@@ -515,7 +515,7 @@ class Scheduler:
 
     def check_submit(self, command: Submit, now: Instant) -> None:
         """Raises the refusal that this submission would get."""
-        check_submit(self._t, command, JobLookup(self._t, command.preloaded, now, is_still=True))
+        check_submit(self._t, command, JobLookup(self._t, command.preloaded, now, read_only=True))
 
 
 def _refuse_other_ids(command: Idempotent, first: AnyReceipt) -> None:

@@ -31,7 +31,7 @@ SCHEDULE_PLACEHOLDERS = (
 
 
 def schedule_values(schedule: tuple[str, str], zone: Zone, nominal: Instant) -> Mapping[str, bytes]:
-    """What the slots stand for; `schedule` is its id and name."""
+    """Values of the placeholders; `schedule` is its id and name."""
     local = local_text(zone, nominal)
     schedule_id, name = schedule
     plain = {
@@ -42,23 +42,22 @@ def schedule_values(schedule: tuple[str, str], zone: Zone, nominal: Instant) -> 
         "schedule_name": name,
         "schedule_id": schedule_id,
     }
-    # The texts are JSON, and slots can only stand within its strings: escaped, all stays JSON.
+    # The texts are JSON, and placeholders stand within its strings: escaped, the whole stays JSON.
     return {key: msgspec.json.encode(value)[1:-1] for key, value in plain.items()}
 
 
-def fill_schedule_template(text: bytes, known: Mapping[str, bytes]) -> bytes:
-    """The text with all its slots filled."""
+def fill_schedule_template(text: bytes, values: Mapping[str, bytes]) -> bytes:
     if b"{{" not in text:
         return text
-    return _SCHEDULE_PLACEHOLDER.sub(lambda slot: known.get(slot[1].decode(), slot[0]), text)
+    return _SCHEDULE_PLACEHOLDER.sub(lambda match: values.get(match[1].decode(), match[0]), text)
 
 
 def unknown_schedule_placeholders(job: Spec) -> list[str]:
-    """Slots that nothing would fill: spelling mistakes, or another tool's."""
+    """Placeholders that are not known: spelling mistakes, or meant for another tool."""
     found = [
-        slot.decode()
+        match.decode()
         for text in (job.task, job.payload)
-        for slot in _SCHEDULE_PLACEHOLDER.findall(text)
+        for match in _SCHEDULE_PLACEHOLDER.findall(text)
     ]
     return [name for name in dict.fromkeys(found) if name not in SCHEDULE_PLACEHOLDERS]
 
@@ -70,12 +69,12 @@ _NULL = b"null"
 
 
 def check_event_placeholders(job: Spec) -> None:
-    """Refuses slots that nothing would fill: spelling mistakes, or another tool's."""
+    """Refuses placeholders that are not known: spelling mistakes, or meant for another tool."""
     for name in _placeholders_in(msgspec.json.decode(job.task)) + _placeholders_in(_payload(job)):
         path = _placeholder_path(name)
         if path.steps[0] not in EVENT_ROOTS:
-            known = "{{event.data.…}}, {{event.id}}, {{events}}, {{count}}, {{trigger.name}}"
-            raise Invalid(f"nothing would fill {{{{{name}}}}}; there are {known}", "job")
+            values = "{{event.data.…}}, {{event.id}}, {{events}}, {{count}}, {{trigger.name}}"
+            raise Invalid(f"there is no placeholder {{{{{name}}}}}; there are {values}", "job")
 
 
 def _payload(job: Spec) -> Any:
@@ -102,17 +101,17 @@ def _placeholders_in(value: Any) -> list[str]:
     return found
 
 
-def fill_event_template(job: Spec, known: Mapping[str, Any]) -> tuple[bytes, bytes]:
-    """Task and payload for what happened. A job that asks for no payload gets the whole event."""
+def fill_event_template(job: Spec, values: Mapping[str, Any]) -> tuple[bytes, bytes]:
+    """Task and payload for these events. A job without a payload gets the whole event."""
     task, payload = job.task, job.payload
     if b"{{" in task:
-        task = msgspec.json.encode(_walk(msgspec.json.decode(task), lambda t: _as_text(t, known)))
+        task = msgspec.json.encode(_walk(msgspec.json.decode(task), lambda t: _as_text(t, values)))
     if payload in _EMPTY:
-        whole = known["event"] if known["count"] is None else {"events": known["events"]}
-        # Without a task the payload is a function's arguments: the event is the one it takes.
+        whole = values["event"] if values["count"] is None else {"events": values["events"]}
+        # Without a task the payload is a function's arguments, and the event is its only one.
         payload = msgspec.json.encode({"args": [whole]} if job.task == _NULL else whole)
     elif b"{{" in payload:
-        walked = _walk(msgspec.json.decode(payload), lambda text: _as_value(text, known))
+        walked = _walk(msgspec.json.decode(payload), lambda text: _as_value(text, values))
         payload = msgspec.json.encode(walked)
     return task, payload
 
@@ -127,17 +126,17 @@ def _walk(value: Any, fill: Callable[[str], Any]) -> Any:
     return value
 
 
-def _as_value(text: str, known: Mapping[str, Any]) -> Any:
+def _as_value(text: str, values: Mapping[str, Any]) -> Any:
     whole = _EVENT_PLACEHOLDER.fullmatch(text)
     if whole is None:
-        return _as_text(text, known)
-    found = look_up(_placeholder_path(whole[1]), known)
+        return _as_text(text, values)
+    found = look_up(_placeholder_path(whole[1]), values)
     return None if found is MISSING else found
 
 
-def _as_text(text: str, known: Mapping[str, Any]) -> str:
+def _as_text(text: str, values: Mapping[str, Any]) -> str:
     return _EVENT_PLACEHOLDER.sub(
-        lambda slot: _text_of(look_up(_placeholder_path(slot[1]), known)), text
+        lambda match: _text_of(look_up(_placeholder_path(match[1]), values)), text
     )
 
 

@@ -23,7 +23,7 @@ from rota.core.timers import TimerKind
 
 
 def dispatch(t: SchedulerState, now: Instant) -> None:
-    """Starts all that can start: the first in order that may, where it fits best."""
+    """Starts all jobs that can start: the first in order that may, on the worker that fits best."""
     if not t.fleet.open:
         pass
     elif t.policy.backfill is BackfillKind.GREEDY and not t.being_preempted:
@@ -43,65 +43,69 @@ def _is_full(t: SchedulerState) -> bool:
 
 
 def _dispatch_greedily(t: SchedulerState, now: Instant) -> None:
-    """Whoever fits goes, whoever does not is passed."""
-    lines, fleet = t.ready_queue, t.fleet
-    in_vain = 0  # room only shrinks here, so a class that fits nowhere will not fit later either
+    """Starts whatever fits, and passes over what does not."""
+    ready_queue, fleet = t.ready_queue, t.fleet
+    unplaceable = 0  # bits of classes; free capacity only shrinks here, so they stay unplaceable
     while fleet.open and not _is_full(t):
-        mask = fleet.placeable_classes() & ~t.blocked_classes & ~in_vain
-        line = lines.first(mask)
-        if line is None:
+        mask = fleet.placeable_classes() & ~t.blocked_classes & ~unplaceable
+        class_queue = ready_queue.first(mask)
+        if class_queue is None:
             return
-        job_class = line.job_class
-        worker = pick_worker(t, line, now) if job_class.has_preference else fleet.choose(job_class)
+        job_class = class_queue.job_class
+        worker = (
+            pick_worker(t, class_queue, now)
+            if job_class.has_preference
+            else fleet.choose(job_class)
+        )
         if worker is None:
             if not job_class.has_preference:
                 fleet.mark_unplaceable(job_class.bit)
-            in_vain |= job_class.bit
+            unplaceable |= job_class.bit
             continue
-        head = lines.head(line)
+        head = ready_queue.head(class_queue)
         if is_spill_marker(head):
-            # It goes first, and the store is asked for it: whoever else went now went before it.
-            lines.note_empty(head)
+            # The head is in the store and must be loaded first: any other job would overtake it.
+            ready_queue.note_empty(head)
             return
         _start(t, Candidate(t.jobs[head[2]], worker, 0 if job_class.has_preference else mask), now)
 
 
 def _start(t: SchedulerState, candidate: Candidate, now: Instant) -> None:
-    """The job and those who follow it, an array's next member, or all members of a gang start."""
+    """Starts the job and alike ones behind it, an array's next member, or all members of a gang."""
     job, worker = candidate.job, candidate.worker
     spec = job.spec
     if spec.group is not None and isinstance(spec.group, Gang):
-        for member, place in start_gang(t, job, now):
-            add_order(t, place, claim(t, member, place, now))
+        for member, member_worker in start_gang(t, job, now):
+            add_order(t, member_worker, claim(t, member, member_worker, now))
         return
-    kind = t.terms.of(spec.terms)
-    if spec.group is not None or not kind.is_plain:
+    terms_entry = t.terms.of(spec.terms)
+    if spec.group is not None or not terms_entry.is_plain:
         add_order(t, worker, claim(t, job, worker, now))
         return
-    # Where workers have room for a few, nobody can follow.
-    if worker.free_capacity.free.cpu_milli >= FEW * kind.resources.cpu_milli:
+    # With capacity for a few jobs only, nothing can start together with this one.
+    if worker.free_capacity.free.cpu_milli >= FEW * terms_entry.resources.cpu_milli:
         jobs = stretch(t, job, worker, candidate.mask)
         if len(jobs) > 1:
             start_together(t, jobs, worker, now)
             return
-    start_alone(t, job, kind, worker, now)
+    start_alone(t, job, terms_entry, worker, now)
 
 
 def _dispatch_with_backfill(t: SchedulerState, now: Instant) -> None:
-    """Whoever does not fit holds up those behind it, or has a place kept that they leave free."""
-    one_pass, most = BackfillScan(t, now), t.policy.max_running
-    reserved = one_pass.reservations.by_worker
-    while most is None or len(t.executions) < most:
-        candidate = one_pass.next()
+    """Starts jobs in order; one that does not fit blocks those behind it, or gets a reservation."""
+    scan, limit = BackfillScan(t, now), t.policy.max_running
+    reserved = scan.reservations.by_worker
+    while limit is None or len(t.executions) < limit:
+        candidate = scan.next()
         if candidate is None:
             return
         if reserved:
-            one_pass.note_started(candidate, t.ready_queue.classes[candidate.job.class_index])
+            scan.note_started(candidate, t.ready_queue.classes[candidate.job.class_index])
         _start(t, candidate, now)
 
 
 def _dispatch_by_plan(t: SchedulerState, now: Instant) -> None:
-    """Whoever's time has come, by a plan in which nobody delays another."""
+    """Starts the jobs whose planned time has come, by a plan in which no job delays another."""
     if not t.fleet.open or not t.ready_queue.ready:
         return
     for candidate in ConservativePlan(t, now).candidates():
@@ -111,20 +115,20 @@ def _dispatch_by_plan(t: SchedulerState, now: Instant) -> None:
 
 
 def _prefetch(t: SchedulerState, now: Instant) -> None:
-    """Who goes next waits where a place is about to become free, if both are known to be short."""
+    """Prefetches the jobs that are next behind short executions, if they are short too."""
     prefetch = Prefetcher(t, now)
     while not _is_full(t) and (choice := prefetch.next()) is not None:
-        cell = claim(t, choice.job, choice.worker, now, choice.slot.last)
-        prefetch.note_given(choice, cell)
-        add_order(t, choice.worker, cell)
+        entry = claim(t, choice.job, choice.worker, now, choice.slot.last)
+        prefetch.note_prefetched(choice, entry)
+        add_order(t, choice.worker, entry)
 
 
-def add_order(t: SchedulerState, worker: WorkerEntry, cell: ExecutionEntry) -> None:
-    """The worker's open poll will be answered with this execution."""
+def add_order(t: SchedulerState, worker: WorkerEntry, entry: ExecutionEntry) -> None:
+    """Adds the execution to the answer of the worker's open poll."""
     poll = worker.poll
     assert poll is not None
-    cell.delivered = True
-    execution, is_prefetched = cell.execution, worker.is_prefetched(cell.execution)
+    entry.delivered = True
+    execution, is_prefetched = entry.execution, worker.is_prefetched(entry.execution)
     worker.undelivered.pop(execution.id, None)
     spec = t.jobs[execution.job_id].spec
     limits = t.queues[spec.terms.queue].queue.limits
@@ -135,7 +139,9 @@ def add_order(t: SchedulerState, worker: WorkerEntry, cell: ExecutionEntry) -> N
     if is_prefetched:
         t.answer_now[worker.worker.id] = None
         poll.spare -= 1
-        t.fleet.spare.pop(worker.worker.id, None)  # to the end: each has its turn
+        t.fleet.spare.pop(
+            worker.worker.id, None
+        )  # to the end of the order, so that all workers take turns
         if poll.spare > 0:
             t.fleet.spare[worker.worker.id] = None
         return
@@ -143,7 +149,7 @@ def add_order(t: SchedulerState, worker: WorkerEntry, cell: ExecutionEntry) -> N
 
 
 def answer_polls(t: SchedulerState, now: Instant) -> None:
-    """Ends the polls that have something to say, or have waited long enough."""
+    """Answers the polls that have something to say, or whose time is over."""
     for worker_id in t.answer_now:
         worker = t.fleet.workers.get(worker_id)
         if worker is None or worker.poll is None:
@@ -163,14 +169,13 @@ def answer_polls(t: SchedulerState, now: Instant) -> None:
 
 
 def stops_for(t: SchedulerState, worker: WorkerEntry) -> tuple[ExecutionId, ...]:
-    """What the worker is to stop; it has been told, once this is answered."""
+    """Executions that the worker is asked to stop by the answer that is being made."""
     for execution_id in worker.stops:
         t.executions[execution_id].stop_delivered = True
     return tuple(worker.stops)
 
 
 def close_poll(t: SchedulerState, worker: WorkerEntry) -> None:
-    """The worker waits no longer."""
     worker.poll = None
     t.fleet.spare.pop(worker.worker.id, None)
     t.fleet.withdraw(worker)

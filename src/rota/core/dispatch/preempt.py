@@ -1,8 +1,8 @@
 """Preemption: stops the fewest, youngest preemptible executions for a much more urgent job.
 
-Only for a job whose priority is higher by the policy's gap and that has waited for a while. Those
-stopped go back in the queue with the time they were submitted at, and the attempt does not count.
-Until the urgent job has started, the worker is kept for it.
+Only for a job whose priority is higher by the policy's gap and that has waited for a while. The
+preempted jobs keep their place by submission time, and the attempt does not count. The worker is
+reserved until the urgent job has started.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rota.core.timers import TimerKind
 
 
 def preempt(t: SchedulerState, now: Instant) -> None:
-    """After all that could start has started: clears a worker for the first in line, if it may."""
+    """Preempts for the first waiting job, if it is due, after everything that could start has
+    started."""
     gap = t.policy.preempt_gap
     if gap is None or not t.preemptible:
         return
@@ -31,27 +32,27 @@ def preempt(t: SchedulerState, now: Instant) -> None:
         victims = _victims(t, worker, job, gap)
         if victims is not None:
             lost = sum(now - one.since for one in victims)
-            damage = (len(victims), lost, worker.rank)
-            if best is None or damage < best[0]:
-                best = (damage, worker, victims)
+            cost = (len(victims), lost, worker.rank)
+            if best is None or cost < best[0]:
+                best = (cost, worker, victims)
     if best is not None:
         _, worker, victims = best
         t.being_preempted[worker.worker.id] = job.id
-        for cell in victims:
-            request_stop(t, cell, Stop.PREEMPT, now)
+        for entry in victims:
+            request_stop(t, entry, Stop.PREEMPT, now)
         stop_gangs_of(t, victims, now)
 
 
 def _first(t: SchedulerState) -> JobEntry | None:
-    """Who goes first of those that a worker could serve.
+    """The first waiting job that some worker could run.
 
-    What no worker there could run may stand first for days, and must not keep others from their
-    right; nor must a gang: room for one member would help nobody.
+    A job that no worker there could run may be first for days and must not block preemption; nor
+    must a gang, since capacity for one member does not help it.
     """
     passed = t.blocked_classes
     for _ in range(PREEMPT_LOOK):
-        line = t.ready_queue.first(~passed)
-        head = None if line is None else t.ready_queue.head(line)
+        class_queue = t.ready_queue.first(~passed)
+        head = None if class_queue is None else t.ready_queue.head(class_queue)
         if head is None or is_spill_marker(head):
             return None
         job = t.jobs[head[2]]
@@ -63,7 +64,7 @@ def _first(t: SchedulerState) -> JobEntry | None:
 
 
 def _is_due(t: SchedulerState, job: JobEntry, now: Instant) -> bool:
-    """Whether it has waited long enough; if not, somebody will look again when it has."""
+    """Whether it has waited long enough; if not, sets a timer."""
     due = (job.life.ready_at or now) + t.policy.preempt_after_ms
     if due <= now:
         return True
@@ -74,7 +75,7 @@ def _is_due(t: SchedulerState, job: JobEntry, now: Instant) -> bool:
 
 
 def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> list[WorkerEntry]:
-    """Those that could run it and have something that may be stopped."""
+    """Online workers that could run it and run something preemptible."""
     able = t.fleet.machines_for(t.ready_queue.classes[job.class_index]).indexes
     found: dict[WorkerId, WorkerEntry] = {}
     for execution_id in t.preemptible:
@@ -88,20 +89,20 @@ def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> list[WorkerEntry
 def _victims(
     t: SchedulerState, worker: WorkerEntry, job: JobEntry, gap: int
 ) -> list[ExecutionEntry] | None:
-    """The fewest executions whose end makes room, the youngest first; None: none would do."""
+    """The fewest executions whose end frees enough, youngest first; None: not even all of them."""
     needs, ceiling = job.spec.terms.needs.resources, job.spec.terms.priority - gap
-    weak = [
+    candidates = [
         t.executions[execution_id]
         for execution_id in worker.held
         if execution_id in t.preemptible and _priority(t, execution_id) <= ceiling
     ]
-    weak.sort(key=lambda cell: (-cell.since, cell.execution.id))
-    for cell in weak:  # one alone is the least that can be
-        if fits(needs, _free_without(worker, [cell])):
-            return [cell]
+    candidates.sort(key=lambda entry: (-entry.since, entry.execution.id))
+    for entry in candidates:  # a single one is the least possible
+        if fits(needs, _free_without(worker, [entry])):
+            return [entry]
     chosen: list[ExecutionEntry] = []
-    for cell in weak:
-        chosen.append(cell)
+    for entry in candidates:
+        chosen.append(entry)
         if fits(needs, _free_without(worker, chosen)):
             return _fewest(worker, needs, chosen)
     return None
@@ -110,22 +111,22 @@ def _victims(
 def _fewest(
     worker: WorkerEntry, needs: Resources, chosen: list[ExecutionEntry]
 ) -> list[ExecutionEntry]:
-    """Without those that need not go after all, the oldest first."""
+    """Drops executions that need not be stopped after all, the oldest first."""
     kept = chosen
-    for cell in reversed(chosen):
-        rest = [one for one in kept if one is not cell]
+    for entry in reversed(chosen):
+        rest = [one for one in kept if one is not entry]
         if fits(needs, _free_without(worker, rest)):
             kept = rest
     return kept
 
 
-def _free_without(worker: WorkerEntry, without: list[ExecutionEntry]) -> Resources:
-    room = worker.free
-    for cell in without:
-        room = plus(room, worker.held[cell.execution.id])
-    return room
+def _free_without(worker: WorkerEntry, entries: list[ExecutionEntry]) -> Resources:
+    free = worker.free
+    for entry in entries:
+        free = plus(free, worker.held[entry.execution.id])
+    return free
 
 
 def _priority(t: SchedulerState, execution_id: ExecutionId) -> int:
-    cell = t.executions[execution_id]
-    return t.jobs[cell.execution.job_id].spec.terms.priority
+    entry = t.executions[execution_id]
+    return t.jobs[entry.execution.job_id].spec.terms.priority

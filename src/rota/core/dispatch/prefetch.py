@@ -1,11 +1,11 @@
 """Prefetch: gives a worker orders for short jobs before their place is free.
 
-Each waits behind an execution of the same worker, and takes its place when that has ended. A
-worker with free capacity for two short jobs would otherwise wait for a round trip after each.
-Without this, functions of a millisecond run at less than half the rate
-(docs/decisions/0013-prefetch-of-short-jobs.md). Only what is known to be short is prefetched, only
-behind what is, and only the job that goes next on that worker anyway. Whatever is prefetched is
-charged to its queue, key and tenant like any other execution.
+Each order waits behind an execution of the same worker and takes its place when that has ended. A
+worker with free capacity for two short jobs would otherwise wait for a round trip after each:
+functions of a millisecond would run at less than half the rate
+(docs/decisions/0013-prefetch-of-short-jobs.md). Only a job known to be short is prefetched, only
+behind a short one, and only the job that goes next on that worker anyway. A prefetched execution is
+charged to its queue, key and tenant like any other.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from rota.core.state import SchedulerState
 
 
 class PrefetchSlot(NamedTuple):
-    """A place on a worker, and what is to be done there already; the least of that goes first."""
+    """Place on a worker, with the work before the next order there; the least goes first."""
 
     work: Millis
     orders: int
-    """Prefetched."""
+    """How many orders are prefetched there."""
     last: ExecutionId
-    """The one behind which the next would wait."""
+    """Execution behind which the next order would wait."""
     free: Resources
 
 
 class PrefetchChoice(NamedTuple):
-    """A job to prefetch, and where."""
+    """Choice of a job to prefetch, its worker and its place."""
 
     job: JobEntry
     worker: WorkerEntry
@@ -49,7 +49,7 @@ class PrefetchChoice(NamedTuple):
 
 
 class Prefetcher:
-    """Prefetches jobs at the end of one turn."""
+    """Prefetcher of one turn: finds jobs that wait on a worker for a place that frees up soon."""
 
     def __init__(self, t: SchedulerState, now: Instant) -> None:
         self._t = t
@@ -57,48 +57,48 @@ class Prefetcher:
         self._slots: dict[WorkerId, list[PrefetchSlot]] = {}
 
     def next(self) -> PrefetchChoice | None:
-        """The next, each worker in turn; None: nothing more can be prefetched now.
+        """The next job to prefetch, each worker in turn; None: nothing more can be prefetched now.
 
-        A worker that is of no use is not looked at again before its next poll.
+        A worker for which nothing is found is not tried again before its next poll.
         """
         t, spare = self._t, self._t.fleet.spare
         while spare and t.ready_queue.ready & ~t.blocked_classes:
             worker_id = next(iter(spare))
             worker = t.fleet.workers[worker_id]
             job = self._job_for(worker)
-            place = None if job is None else self._take_slot(worker, job)
+            slot = None if job is None else self._take_slot(worker, job)
             del spare[worker_id]
-            if job is not None and place is not None:
-                return PrefetchChoice(job, worker, place)
+            if job is not None and slot is not None:
+                return PrefetchChoice(job, worker, slot)
         return None
 
-    def note_given(self, choice: PrefetchChoice, cell: ExecutionEntry) -> None:
-        """It is its worker's now, the last at its place."""
-        terms, place = choice.job.spec.terms, choice.slot
+    def note_prefetched(self, choice: PrefetchChoice, entry: ExecutionEntry) -> None:
+        """Adds the prefetched execution as the last at its place."""
+        terms, slot = choice.job.spec.terms, choice.slot
         length = self._length(terms)
         grown = PrefetchSlot(
-            place.work + length, place.orders + 1, cell.execution.id, terms.needs.resources
+            slot.work + length, slot.orders + 1, entry.execution.id, terms.needs.resources
         )
         heappush(self._slots[choice.worker.worker.id], grown)
 
     def _job_for(self, worker: WorkerEntry) -> JobEntry | None:
-        """Who goes next on the worker, if it may be prefetched."""
+        """The next job for the worker, if it may be prefetched."""
         t = self._t
         if worker.worker.id in t.being_preempted or not t.fleet.is_online(worker.worker.id):
             return None
-        line = t.ready_queue.first(t.fleet.able(worker.machine) & ~t.blocked_classes)
+        class_queue = t.ready_queue.first(t.fleet.able(worker.machine) & ~t.blocked_classes)
         if (
-            line is None
-            or line.job_class.has_preference
-            or line.job_class.needs.affinity is not None
+            class_queue is None
+            or class_queue.job_class.has_preference
+            or class_queue.job_class.needs.affinity is not None
         ):
             return None
-        head = t.ready_queue.head(line)
+        head = t.ready_queue.head(class_queue)
         if is_spill_marker(head):
-            t.ready_queue.note_empty(head)  # it is next: the store is asked for it
+            t.ready_queue.note_empty(head)  # the head is in the store and must be loaded first
             return None
         job = t.jobs[head[2]]
-        if not self._may_wait_there(job) or t.fleet.choose(line.job_class) is not None:
+        if not self._may_wait_there(job) or t.fleet.choose(class_queue.job_class) is not None:
             return None
         return job
 
@@ -112,56 +112,56 @@ class Prefetcher:
         )
 
     def _take_slot(self, worker: WorkerEntry, job: JobEntry) -> PrefetchSlot | None:
-        """The place with the least to do that is large enough; it is the caller's."""
-        places = self._slots.get(worker.worker.id)
-        if places is None:
-            places = self._slots[worker.worker.id] = self._slots_of(worker)
+        """Removes and returns the place with the least work that is large enough."""
+        slots = self._slots.get(worker.worker.id)
+        if slots is None:
+            slots = self._slots[worker.worker.id] = self._slots_of(worker)
         small: list[PrefetchSlot] = []
         found: PrefetchSlot | None = None
-        while places and found is None:
-            place = heappop(places)
-            if fits(job.spec.terms.needs.resources, place.free):
-                found = place
+        while slots and found is None:
+            slot = heappop(slots)
+            if fits(job.spec.terms.needs.resources, slot.free):
+                found = slot
             else:
-                small.append(place)
-        for place in small:
-            heappush(places, place)
+                small.append(slot)
+        for slot in small:
+            heappush(slots, slot)
         if found is None or found.work > PREFETCH_MS or found.orders >= PREFETCH_CHAIN:
             return None
         return found
 
     def _slots_of(self, worker: WorkerEntry) -> list[PrefetchSlot]:
         t = self._t
-        places = []
-        for execution_id, room in worker.held.items():
-            cell = t.executions[execution_id]
-            if not worker.is_prefetched(cell.execution):
-                work = self._work_left(cell)
+        slots = []
+        for execution_id, free in worker.held.items():
+            entry = t.executions[execution_id]
+            if not worker.is_prefetched(entry.execution):
+                work = self._work_left(entry)
                 if work is not None:
-                    places.append(
-                        self._with_prefetched(worker, PrefetchSlot(work, 0, execution_id, room))
+                    slots.append(
+                        self._with_prefetched(worker, PrefetchSlot(work, 0, execution_id, free))
                     )
-        heapify(places)
-        return places
+        heapify(slots)
+        return slots
 
-    def _work_left(self, cell: ExecutionEntry) -> Millis | None:
-        """How long it takes, if it will be over soon."""
-        job = self._t.jobs[cell.execution.job_id]
-        is_late = self._now - cell.since > SHORT_MS
-        if is_late or cell.execution.stop is not None or job.spec.group is not None:
+    def _work_left(self, entry: ExecutionEntry) -> Millis | None:
+        """How long the execution takes, if it will end soon."""
+        job = self._t.jobs[entry.execution.job_id]
+        is_late = self._now - entry.since > SHORT_MS
+        if is_late or entry.execution.stop is not None or job.spec.group is not None:
             return None
         return self._t.runtime_estimates.short_runtime(job.spec.terms)
 
     def _length(self, terms: Terms) -> Millis:
-        """Of a prefetched one; it may not be known to be short any more."""
+        """Length of a prefetched job, whose estimate may have grown since."""
         length = self._t.runtime_estimates.short_runtime(terms)
         return SHORT_MS if length is None else length
 
-    def _with_prefetched(self, worker: WorkerEntry, place: PrefetchSlot) -> PrefetchSlot:
+    def _with_prefetched(self, worker: WorkerEntry, slot: PrefetchSlot) -> PrefetchSlot:
         t = self._t
-        while place.last in worker.prefetched:
-            prefetched_id, room = worker.prefetched[place.last]
+        while slot.last in worker.prefetched:
+            prefetched_id, free = worker.prefetched[slot.last]
             terms = t.jobs[t.executions[prefetched_id].execution.job_id].spec.terms
             length = self._length(terms)
-            place = PrefetchSlot(place.work + length, place.orders + 1, prefetched_id, room)
-        return place
+            slot = PrefetchSlot(slot.work + length, slot.orders + 1, prefetched_id, free)
+        return slot

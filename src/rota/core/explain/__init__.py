@@ -1,1 +1,1 @@
-"""Answers about the state: why a job does not run, what would help, and snapshots."""
+"""Explain: answers why a job does not run and what would help, and gives snapshots for readers."""

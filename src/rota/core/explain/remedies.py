@@ -1,7 +1,7 @@
 """Remedies for a job that waits: for each cause, the one change that would lift it.
 
-Each remedy comes with the commands that would make it so. Whether that is enough is not decided
-here: the commands can be tried on a copy, by the real rules.
+Each remedy comes with the commands that would make the change. Whether it is enough is not decided
+here: the commands can be tried on a copy of the scheduler.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from rota.core.resources import Shortfall, amount_text, amounts, plain_amount, s
 from rota.core.state import SchedulerState
 
 NEW_WORKER = WorkerId("new")
-"""The worker that is not there."""
+"""Worker that a remedy would add."""
 MOMENTARY = "no_poll"
-"""The cause that goes by itself: a worker with room will ask."""
+"""Code of a cause that goes away by itself: a worker with free capacity will poll."""
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """Something that would help."""
+    """Remedy: a change that would lift one cause."""
 
     code: str
-    """The code of the cause that it lifts."""
+    """Code of the cause that it lifts."""
     message: str
     figures: Mapping[str, Any]
     change: tuple[AnyInput, ...] = ()
-    """What would make it so; none: it cannot be tried."""
+    """Commands that make the change; none: it cannot be tried."""
     is_enough: bool | None = None
-    """Whether the job would then start as soon as the workers ask; None: nobody tried."""
+    """Whether the job would then start as soon as the workers poll; None: not tried."""
 
 
 FindRemedies: TypeAlias = Callable[[SchedulerState, JobEntry, Cause, Instant], Iterator[Remedy]]
@@ -72,28 +72,28 @@ FindRemedies: TypeAlias = Callable[[SchedulerState, JobEntry, Cause, Instant], I
 def remedies(
     t: SchedulerState, job_id: JobId, causes: Sequence[Cause], now: Instant
 ) -> tuple[Remedy, ...]:
-    """For each cause that somebody, or time, could lift: how."""
-    cell = t.jobs.get(job_id)
-    if cell is None:
+    """Remedies for each cause that a person, or time, could lift."""
+    job = t.jobs.get(job_id)
+    if job is None:
         return ()
     found: list[Remedy] = []
     for cause in causes:
-        ask = _FINDERS.get(cause.code)
-        if ask is not None:
-            found.extend(ask(t, cell, cause, now))
+        find = _FINDERS.get(cause.code)
+        if find is not None:
+            found.extend(find(t, job, cause, now))
     return tuple(found)
 
 
-def _with_spec(cell: JobEntry, spec: Spec) -> tuple[AnyInput, ...]:
-    return (Update(job_id=cell.id, spec=spec),)
+def _with_spec(job: JobEntry, spec: Spec) -> tuple[AnyInput, ...]:
+    return (Update(job_id=job.id, spec=spec),)
 
 
-def _with_resources(cell: JobEntry, resources: Resources) -> tuple[AnyInput, ...]:
-    needs = replace(cell.spec.terms.needs, resources=resources)
-    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+def _with_resources(job: JobEntry, resources: Resources) -> tuple[AnyInput, ...]:
+    needs = replace(job.spec.terms.needs, resources=resources)
+    return _with_spec(job, replace(job.spec, terms=replace(job.spec.terms, needs=needs)))
 
 
-def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
+def _completions(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInput, ...]:
     return tuple(
         Complete(
             completion=Completion(
@@ -106,60 +106,66 @@ def _ended(t: SchedulerState, executions: Sequence[ExecutionId]) -> tuple[AnyInp
     )
 
 
-# Times, jobs, people
+# Times, dependencies and limits
 
 
-def _time(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    change = _with_spec(cell, replace(cell.spec, run_at=now))
-    text = "if it did not have to wait for its time"
+def _start_now(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    change = _with_spec(job, replace(job.spec, run_at=now))
+    text = "if its start time were now"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _upstream(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _without_dependencies(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     jobs = [one["job_id"] for one in cause.figures["jobs"]]
     count = cause.figures["waiting_for"]
     who = f"job {jobs[0]}" if count == 1 else f"these {count} jobs"
-    change = _with_spec(cell, replace(cell.spec, dependencies=()))
-    yield Remedy(cause.code, f"if {who} ended as it waits for", {"jobs": jobs}, change)
+    change = _with_spec(job, replace(job.spec, dependencies=()))
+    yield Remedy(cause.code, f"if {who} ended as required", {"jobs": jobs}, change)
 
 
-def _resume(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _resumed_queue(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, paused=False),)
     yield Remedy(cause.code, f"if queue {name} were resumed", {"queue": name}, change)
 
 
-def _more_at_once(
-    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+def _higher_queue_limit(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
 ) -> Iterator[Remedy]:
-    queue = t.queues[cell.spec.terms.queue]
+    queue = t.queues[job.spec.terms.queue]
     name, most = queue.queue.name, cause.figures["max_workers"] + 1
     first = islice(queue.runs, EXPLAINED_MAX)
     holders = [t.executions[execution_id].execution.job_id for execution_id in first]
     text = f"if one of the {queue.running} running jobs of queue {name} ended,"
     change = (PutQueueSettings(name=name, max_workers=most),)
     figures = {"max_workers": most, "jobs": holders}
-    yield Remedy(cause.code, f"{text} or it might run {most} at once", figures, change)
+    yield Remedy(cause.code, f"{text} or if it might run {most} at once", figures, change)
 
 
-def _token(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _without_rate_limit(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     name = cause.figures["queue"]
     change = (PutQueueSettings(name=name, cleared=("rate_limit",)),)
-    text = f"if queue {name} had no rate limit; else when it allows the next start"
+    text = f"if queue {name} had no rate limit, or when it allows the next start"
     yield Remedy(cause.code, text, {"until": cause.figures["at"]}, change)
 
 
-def _key_holder(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _freed_key(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     holders, key = cause.figures["holders"], cause.figures["key"]
     one = "the holder" if len(holders) == 1 else f"one of these {len(holders)} holders"
     execution = t.jobs[holders[0]].life.execution_id
     change: tuple[AnyInput, ...] = (Cancel(job_id=holders[0]),)
-    if execution in t.executions:  # it may wait to run again
-        change = _ended(t, [execution])
+    if execution in t.executions:  # it may wait for a retry
+        change = _completions(t, [execution])
     yield Remedy(cause.code, f"if {one} of key {key!r} ended", {"jobs": holders}, change)
 
 
-def _quota(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _higher_quota(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
     figures = cause.figures
     tenant = t.tenants.entries[figures["tenant"]]
     needed = figures["running"] + 1 if "running" in figures else figures["used"] + figures["asked"]
@@ -173,20 +179,24 @@ def _quota(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Ite
     yield Remedy(cause.code, text, {"quota": needed, "jobs": jobs}, change)
 
 
-def _cell_cap(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _higher_cell_limit(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     most = cause.figures["max_running"] + 1
     change = (SetPolicy(policy=replace(t.policy, max_running=most)),)
     text = f"if the cell might run {most} at once, or one ended"
     yield Remedy(cause.code, text, {"max_running": most}, change)
 
 
-def _worker(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    terms = cell.spec.terms
+def _new_worker(t: SchedulerState, job: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+    terms = job.spec.terms
     new = _worker_for(terms.needs)
     asked = [amount_text(kind, amount) for kind, amount in amounts(new.capacity) if amount]
     asked += [f"capability {one}" for one in new.capabilities]
     asked += [f"label {label}={value}" for label, value in new.labels]
-    text = f"if a worker with {', '.join(asked) or 'room'} came for queue {terms.queue}"
+    text = (
+        f"if a worker with {', '.join(asked) or 'free capacity'} registered for queue {terms.queue}"
+    )
     yield Remedy(cause.code, text, {}, (new,))
 
 
@@ -201,8 +211,10 @@ def _worker_for(needs: Needs) -> Register:
     )
 
 
-def _come_back(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    terms = cell.spec.terms
+def _returned_worker(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
+    terms = job.spec.terms
     able = [
         one.worker
         for one in t.fleet.workers.values()
@@ -215,59 +227,61 @@ def _come_back(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) ->
         yield Remedy(cause.code, text, {"workers": drained[:EXPLAINED_MAX]}, change)
     gone = [one.id for one in able if one.state is not WorkerState.DRAINING]
     if gone:
-        text = "if one of the workers that are away came back"
+        text = "if one of the offline workers came back"
         yield Remedy(
             cause.code, text, {"workers": gone[:EXPLAINED_MAX]}, (_worker_for(terms.needs),)
         )
 
 
-# Room
+# Capacity
 
 
 def _smaller_request(
-    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
 ) -> Iterator[Remedy]:
-    """The nearest worker that would do if it asked for less of one thing."""
-    terms = cell.spec.terms
+    """The nearest worker that would do if the job requested less of one resource."""
+    terms = job.spec.terms
     best: tuple[float, Shortfall, WorkerEntry] | None = None
     for worker in t.fleet.online_first():
         reasons = infeasible_reasons(terms.queue, terms.needs, worker.machine)
-        lack = reasons[0] if len(reasons) == 1 else None
-        if isinstance(lack, Shortfall) and lack.there > 0:
-            over = lack.asked / lack.there
-            if best is None or over < best[0]:
-                best = (over, lack, worker)
+        shortfall = reasons[0] if len(reasons) == 1 else None
+        if isinstance(shortfall, Shortfall) and shortfall.there > 0:
+            ratio = shortfall.asked / shortfall.there
+            if best is None or ratio < best[0]:
+                best = (ratio, shortfall, worker)
     if best is not None:
-        _, lack, worker = best
-        text = f"if it asked for no more than {amount_text(lack.kind, lack.there)}"
+        _, shortfall, worker = best
+        text = f"if it requested no more than {amount_text(shortfall.kind, shortfall.there)}"
         figures = {
-            "kind": lack.kind,
-            "at_most": plain_amount(lack.kind, lack.there),
+            "kind": shortfall.kind,
+            "at_most": plain_amount(shortfall.kind, shortfall.there),
             "worker_id": worker.worker.id,
         }
-        less = _less(terms.needs.resources, lack.kind, lack.asked - lack.there)
-        yield Remedy(cause.code, text, figures, _with_resources(cell, less))
-    wish = affinity_alternative(t, cell)
-    if wish is not None:
-        text, other = wish
-        yield Remedy(cause.code, text, {"worker_id": other[0]}, _with_affinity(cell, other[1]))
-    yield from _worker(t, cell, cause, now)
+        less = _reduced(terms.needs.resources, shortfall.kind, shortfall.asked - shortfall.there)
+        yield Remedy(cause.code, text, figures, _with_resources(job, less))
+    alternative = affinity_alternative(t, job)
+    if alternative is not None:
+        text, other = alternative
+        yield Remedy(cause.code, text, {"worker_id": other[0]}, _with_affinity(job, other[1]))
+    yield from _new_worker(t, job, cause, now)
 
 
-def _with_affinity(cell: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
-    needs = replace(cell.spec.terms.needs, affinity=affinity)
-    return _with_spec(cell, replace(cell.spec, terms=replace(cell.spec.terms, needs=needs)))
+def _with_affinity(job: JobEntry, affinity: Affinity) -> tuple[AnyInput, ...]:
+    needs = replace(job.spec.terms.needs, affinity=affinity)
+    return _with_spec(job, replace(job.spec, terms=replace(job.spec.terms, needs=needs)))
 
 
-def _anywhere(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    affinity, worker_id = cell.spec.terms.needs.affinity, cause.figures["instead"]
-    text = f"if it did not wait for what it prefers: worker {worker_id} has room"
+def _without_preference(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
+    affinity, worker_id = job.spec.terms.needs.affinity, cause.figures["instead"]
+    text = f"if it did not wait for a preferred worker: worker {worker_id} has enough free"
     figures = {"worker_id": worker_id, "until": cause.figures["at"]}
-    patient = replace(affinity or Affinity(), wait_ms=0)
-    yield Remedy(cause.code, text, figures, _with_affinity(cell, patient))
+    without_wait = replace(affinity or Affinity(), wait_ms=0)
+    yield Remedy(cause.code, text, figures, _with_affinity(job, without_wait))
 
 
-def _less(resources: Resources, kind: str, by: int) -> Resources:
+def _reduced(resources: Resources, kind: str, by: int) -> Resources:
     fixed = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory", "storage": "storage"}
     if kind in fixed:
         return replace(resources, **{fixed[kind]: getattr(resources, fixed[kind]) - by})
@@ -276,10 +290,10 @@ def _less(resources: Resources, kind: str, by: int) -> Resources:
 
 
 def _free_capacity(
-    t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
 ) -> Iterator[Remedy]:
-    """Less of what is short, or the soonest end that makes room."""
-    terms = cell.spec.terms
+    """A smaller request, or the next ends that free enough capacity."""
+    terms = job.spec.terms
     needs = terms.needs.resources
     able = [
         worker
@@ -289,15 +303,15 @@ def _free_capacity(
     ]
     smaller = _nearest_fit(able, needs)
     if smaller is not None:
-        lack, worker = smaller
-        short = lack.asked - lack.there
-        text = f"with {amount_text(lack.kind, short)} less it would fit on worker"
+        shortfall, worker = smaller
+        short = shortfall.asked - shortfall.there
+        text = f"with {amount_text(shortfall.kind, short)} less it would fit on worker"
         figures = {
-            "kind": lack.kind,
-            "less": plain_amount(lack.kind, short),
+            "kind": shortfall.kind,
+            "less": plain_amount(shortfall.kind, short),
             "worker_id": worker.worker.id,
         }
-        change = _with_resources(cell, _less(needs, lack.kind, short))
+        change = _with_resources(job, _reduced(needs, shortfall.kind, short))
         yield Remedy(cause.code, f"{text} {worker.worker.id}", figures, change)
     soonest = min(
         ((earliest_fit(one, needs, now)[0], one) for one in able),
@@ -305,13 +319,13 @@ def _free_capacity(
         default=None,
     )
     if soonest is not None:
-        yield _ends(t, cause.code, *soonest)
+        yield _after_ends(t, cause.code, *soonest)
 
 
 def _nearest_fit(
     able: Sequence[WorkerEntry], needs: Resources
 ) -> tuple[Shortfall, WorkerEntry] | None:
-    """The worker on which only one thing is short, and least of it."""
+    """The worker that is short of only one resource, and least of it."""
     best: tuple[float, Shortfall, WorkerEntry] | None = None
     for worker in able:
         short = shortfalls(needs, worker.free)
@@ -322,70 +336,74 @@ def _nearest_fit(
     return None if best is None else best[1:]
 
 
-def _ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Remedy:
+def _after_ends(t: SchedulerState, code: str, at: Instant, worker: WorkerEntry) -> Remedy:
     ending = [one for end, one in worker.ends if end <= at]
     jobs = [t.executions[one].execution.job_id for one in ending]
     who = f"job {jobs[0]} ends" if len(jobs) == 1 else f"{len(jobs)} jobs end"
-    text = f"when {who} on worker {worker.worker.id}, there will be room"
+    text = f"when {who} on worker {worker.worker.id}, enough will be free"
     figures = {"worker_id": worker.worker.id, "jobs": jobs[:EXPLAINED_MAX], "at": at}
-    return Remedy(code, text, figures, _ended(t, ending))
+    return Remedy(code, text, figures, _completions(t, ending))
 
 
 # Order
 
 
-def _shorter(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
+def _shorter_estimate(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
     time = max(0, cause.figures["until"] - now)
     if time:
-        text = (
-            f"if it were expected to run no longer than {duration_text(time)} (it is taken to run"
-        )
-        terms = replace(cell.spec.terms, expected_runtime_ms=time)
+        text = f"if it were expected to run no longer than {duration_text(time)} (the estimate is"
+        terms = replace(job.spec.terms, expected_runtime_ms=time)
         yield Remedy(
             cause.code,
-            f"{text} {duration_text(cell.estimate)})",
+            f"{text} {duration_text(job.estimate)})",
             {"expected_runtime": time / 1000},
-            _with_spec(cell, replace(cell.spec, terms=terms)),
+            _with_spec(job, replace(job.spec, terms=terms)),
         )
 
 
-def _sooner(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    line = t.ready_queue.queue_of_job(cell)
-    head = None if line is None else t.jobs.get(t.ready_queue.head(line)[2])
-    if head is not None and head.id != cell.id:
-        priority = max(head.spec.terms.priority, cell.spec.terms.priority) + 1
-        terms = replace(cell.spec.terms, priority=priority)
-        text = f"with priority {priority} it would go sooner"
-        change = _with_spec(cell, replace(cell.spec, terms=terms))
+def _higher_priority(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
+    class_queue = t.ready_queue.queue_of_job(job)
+    head = None if class_queue is None else t.jobs.get(t.ready_queue.head(class_queue)[2])
+    if head is not None and head.id != job.id:
+        priority = max(head.spec.terms.priority, job.spec.terms.priority) + 1
+        terms = replace(job.spec.terms, priority=priority)
+        text = f"with priority {priority} it would start sooner"
+        change = _with_spec(job, replace(job.spec, terms=terms))
         yield Remedy(cause.code, text, {"priority": priority, "first": head.id}, change)
 
 
-def _heavier(t: SchedulerState, cell: JobEntry, cause: Cause, now: Instant) -> Iterator[Remedy]:
-    name = cell.spec.terms.tenant
+def _larger_weight(
+    t: SchedulerState, job: JobEntry, cause: Cause, now: Instant
+) -> Iterator[Remedy]:
+    name = job.spec.terms.tenant
     weight = t.tenants.weight_of(name)
     text = f"if tenant {name} had a larger weight than {weight:g}"
     yield Remedy(cause.code, text, {"tenant": name, "weight": weight})
 
 
 _FINDERS: Mapping[str, FindRemedies] = {
-    "run_at": _time,
-    "retry": _time,
-    "dependencies": _upstream,
-    "queue_paused": _resume,
-    "queue_full": _more_at_once,
-    "rate_limit": _token,
-    "concurrency": _key_holder,
-    "quota_running": _quota,
-    "quota_cpu": _quota,
-    "quota_memory": _quota,
-    "cell_full": _cell_cap,
-    "no_workers": _worker,
-    "no_function": _worker,
-    "workers_away": _come_back,
+    "run_at": _start_now,
+    "retry": _start_now,
+    "dependencies": _without_dependencies,
+    "queue_paused": _resumed_queue,
+    "queue_full": _higher_queue_limit,
+    "rate_limit": _without_rate_limit,
+    "concurrency": _freed_key,
+    "quota_running": _higher_quota,
+    "quota_cpu": _higher_quota,
+    "quota_memory": _higher_quota,
+    "cell_full": _higher_cell_limit,
+    "no_workers": _new_worker,
+    "no_function": _new_worker,
+    "workers_away": _returned_worker,
     "impossible": _smaller_request,
     "resources_busy": _free_capacity,
-    "affinity": _anywhere,
-    "reserved": _shorter,
-    "order": _sooner,
-    "fair_share": _heavier,
+    "affinity": _without_preference,
+    "reserved": _shorter_estimate,
+    "order": _higher_priority,
+    "fair_share": _larger_weight,
 }

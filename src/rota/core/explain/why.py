@@ -1,4 +1,4 @@
-"""Explains why a job is not running: asks the checks that decide, and names what they say.
+"""Explains why a job is not running: asks the checks that decide, and reports what they say.
 
 Covers time, dependencies, queue limits, quotas, concurrency keys, workers, affinity, reservations,
 fair share, arrays and gangs.
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rota.core.entries import NO_CLASS, JobEntry, WorkerEntry
 from rota.core.explain.info import entitlement
+from rota.core.groups.arrays import is_started_array
 from rota.core.groups.placement import copies_in, starts_left
 from rota.core.info_model import Cause, Explanation
 from rota.core.jobs.wait_states import due_at
@@ -51,7 +52,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def duration_text(ms: Millis) -> str:
-    """Seconds below a minute, else the two largest units: 1 h 30 min."""
+    """Text of a duration: seconds below a minute, else the two largest units (1 h 30 min)."""
     if ms < 60_000:
         return f"{ms / 1000:g} s"
     parts: list[str] = []
@@ -64,70 +65,69 @@ def duration_text(ms: Millis) -> str:
     return " ".join(parts[:2])
 
 
-def has_members_to_start(t: SchedulerState, cell: JobEntry) -> bool:
-    """Whether it is an array that has begun and has members that wait."""
-    is_array = isinstance(cell.spec.group, Array) and cell.life.state is JobState.RUNNING
-    return is_array and t.groups.of(cell).waiting > 0
+def has_members_to_start(t: SchedulerState, job: JobEntry) -> bool:
+    """Whether the job is a started array with waiting members."""
+    return is_started_array(job) and t.groups.of(job).waiting > 0
 
 
-def progress_cause(t: SchedulerState, cell: JobEntry) -> Cause:
-    """How many members run, of a band that has begun."""
-    mine = t.groups.of(cell)
-    others = len(mine.live) - mine.running
-    text = f"{mine.running} of its {mine.size} members run"
-    if mine.waiting:
-        text += f", {mine.waiting} wait to start"
+def progress_cause(t: SchedulerState, job: JobEntry) -> Cause:
+    """Cause for a started group: how many members run and wait."""
+    group = t.groups.of(job)
+    others = len(group.live) - group.running
+    text = f"{group.running} of its {group.size} members run"
+    if group.waiting:
+        text += f", {group.waiting} wait to start"
     if others:
-        text += f", {others} for another try"
-    if mine.cause:
-        text += "; they are being stopped, because one of them did not end well"
+        text += f", {others} for a retry"
+    if group.cause:
+        text += "; they are being stopped, because one of them did not succeed"
     return Cause(
-        "members" if mine.waiting else cell.life.state,
+        "members" if group.waiting else job.life.state,
         text,
         {
-            "count": mine.size,
-            "running": mine.running,
-            "waiting": mine.waiting,
+            "count": group.size,
+            "running": group.running,
+            "waiting": group.waiting,
             "retrying": others,
-            "succeeded": mine.succeeded,
-            "failed": mine.failed,
-            "cancelled": mine.cancelled,
+            "succeeded": group.succeeded,
+            "failed": group.failed,
+            "cancelled": group.cancelled,
         },
     )
 
 
-def max_parallel_cause(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
-    """As many members of an array are under way as may."""
-    band = cell.spec.group
-    if not isinstance(band, Array) or band.max_parallel is None:
+def max_parallel_cause(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
+    """Cause for an array whose max_parallel is reached."""
+    array = job.spec.group
+    if not isinstance(array, Array) or array.max_parallel is None:
         return
-    under_way = len(t.groups.of(cell).live)
-    if under_way >= band.max_parallel:
-        text = f"{under_way} of its members are under way, and at most {band.max_parallel} may be"
-        figures = {"under_way": under_way, "max_parallel": band.max_parallel}
+    under_way = len(t.groups.of(job).live)
+    if under_way >= array.max_parallel:
+        text = f"{under_way} of its members are started, as many as max_parallel allows"
+        figures = {"under_way": under_way, "max_parallel": array.max_parallel}
         yield Cause("max_parallel", text, figures)
 
 
 def gang_shortage(
-    t: SchedulerState, cell: JobEntry, online: Sequence[WorkerEntry]
+    t: SchedulerState, job: JobEntry, online: Sequence[WorkerEntry]
 ) -> Iterator[Cause]:
-    """How many members of a gang find no room, on the workers that could run it."""
-    band = cell.spec.group
-    if not isinstance(band, Gang):
+    """Cause for a gang: how many members do not fit on the workers that could run it."""
+    gang = job.spec.group
+    if not isinstance(gang, Gang):
         return
-    needs, size = cell.spec.terms.needs.resources, band.size
+    needs, size = job.spec.terms.needs.resources, gang.size
     most = sum(copies_in(needs, worker.worker.capacity) for worker in online)
-    room = sum(copies_in(needs, worker.free) for worker in online)
+    free = sum(copies_in(needs, worker.free) for worker in online)
     asking = sum(_asked_for(worker, copies_in(needs, worker.free)) for worker in online)
-    job_class = t.ready_queue.class_of(cell.spec.terms)
+    job_class = t.ready_queue.class_of(job.spec.terms)
     left = size if job_class is None else max(0, starts_left(t, job_class))
-    fitting = next((count for count in (room, left, asking) if count < size), size)
+    fitting = next((count for count in (free, left, asking) if count < size), size)
     if fitting == size:
         return
     figures = {
         "size": size,
         "short": size - fitting,
-        "room": room,
+        "room": free,
         "asking": asking,
         "capacity": most,
         "workers": len(online),
@@ -136,52 +136,51 @@ def gang_shortage(
 
 
 def _short_text(figures: dict[str, int], left: int) -> str:
-    size, room, most = figures["size"], figures["room"], figures["capacity"]
+    size, free, most = figures["size"], figures["room"], figures["capacity"]
     head = f"gang short by {_counted(figures['short'], 'member')}"
     where = _counted(figures["workers"], "worker")
     if most < size:
         return f"{head}: {where} could run {most} of its {size} at once, even if they were empty"
-    if room < size:
-        return f"{head}: there is room for {room} of its {size} on {where}"
+    if free < size:
+        return f"{head}: free capacity for {free} of its {size} on {where}"
     if left < size:
-        return f"{head}: limits leave {left} of its {size} executions"
-    return f"{head}: there is room on {where}, but they ask for {figures['asking']} jobs now"
+        return f"{head}: limits allow {left} of its {size} executions"
+    return f"{head}: {where} with free capacity, but open polls for only {figures['asking']} jobs"
 
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _asked_for(worker: WorkerEntry, room: int) -> int:
-    return 0 if worker.poll is None else min(room, worker.poll.free_slots)
+def _asked_for(worker: WorkerEntry, free: int) -> int:
+    return 0 if worker.poll is None else min(free, worker.poll.free_slots)
 
 
 AFFINITY_REASONS = ("label ", "only ")
-"""How the filter begins what it says of labels and of workers that are kept for others."""
+"""Prefixes of the reasons that `infeasible_reasons` gives for labels and dedicated workers."""
 
 
-def affinity_shortage(t: SchedulerState, cell: JobEntry, reason: str) -> str:
-    """One such reason in words, and what would be without it."""
-    terms = cell.spec.terms
+def affinity_shortage(t: SchedulerState, job: JobEntry, reason: str) -> str:
+    """Text for such a reason, with how many workers it alone excludes."""
+    terms = job.spec.terms
     alone = 0
     for worker in t.fleet.workers.values():
         alone += infeasible_reasons(terms.queue, terms.needs, worker.machine) == (reason,)
-    count = f"{alone} worker{'' if alone == 1 else 's'}"
-    without = f"; without that {count} could" if alone else ""
+    without = f"; without that {_counted(alone, 'worker')} could run it" if alone else ""
     if reason.startswith("label "):
         return f"none has the {reason}{without}"
     kept = reason.removeprefix("only ")
-    return f"the workers that could are kept for jobs that ask for {kept}{without}"
+    return f"the workers that could run it take only jobs that ask for {kept}{without}"
 
 
 def affinity_alternative(
-    t: SchedulerState, cell: JobEntry
+    t: SchedulerState, job: JobEntry
 ) -> tuple[str, tuple[WorkerId, Affinity]] | None:
-    """What to ask otherwise so that a worker could run it which nothing else keeps from it.
+    """A change of affinity that would let one worker run the job.
 
-    In words, the worker, and the affinity that it would take.
+    Returns its text, the worker, and the changed affinity.
     """
-    terms = cell.spec.terms
+    terms = job.spec.terms
     affinity = terms.needs.affinity or Affinity()
     for worker in t.fleet.online_first():
         reasons = infeasible_reasons(terms.queue, terms.needs, worker.machine)
@@ -195,34 +194,34 @@ def affinity_alternative(
             text = f"if it did not require the {reason}: worker {worker_id} lacks nothing else"
             return text, (worker_id, replace(affinity, require=rest))
         kept = worker.worker.only[0]
-        text = f"if it asked for {kept}, or tolerated it: worker {worker_id} is kept for that"
+        text = f"if it asked for {kept}, or tolerated it: worker {worker_id} takes only such jobs"
         tolerant = tuple(sorted((*affinity.tolerate, kept)))
         return text, (worker_id, replace(affinity, tolerate=tolerant))
     return None
 
 
 def labels_for(affinity: Affinity) -> Labels:
-    """What a worker would have to have that could run such a job."""
+    """Labels of a worker that would meet the requirements."""
     return tuple((label, values[0]) for label, values in affinity.require)
 
 
-def affinity_wait(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]:
-    """It has room somewhere and waits for a place that it likes better."""
-    affinity = cell.spec.terms.needs.affinity
-    if affinity is None or not has_preference(affinity) or cell.class_index == NO_CLASS:
+def affinity_wait(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
+    """Cause for a job that fits somewhere and waits for a worker that it prefers."""
+    affinity = job.spec.terms.needs.affinity
+    if affinity is None or not has_preference(affinity) or job.class_index == NO_CLASS:
         return
-    job_class = t.ready_queue.classes[cell.class_index]
+    job_class = t.ready_queue.classes[job.class_index]
     until = t.affinity.waits_until(job_class, now)
     instead = [w for w in t.fleet.open.values() if t.fleet.fitting(w) & job_class.bit]
-    best = min(instead, key=lambda w: (t.affinity.soft_affinity(cell, w), w.rank), default=None)
+    best = min(instead, key=lambda w: (t.affinity.soft_affinity(job, w), w.rank), default=None)
     if until is None or best is None:
         return
-    better = t.affinity.better_worker(job_class, cell, t.affinity.soft_affinity(cell, best))
-    wanted = _preference_text(t, affinity, cell)
+    better = t.affinity.better_worker(job_class, job, t.affinity.soft_affinity(job, best))
+    wanted = _preference_text(t, affinity, job)
     yield Cause(
         "affinity",
         f"it waits up to {duration_text(until - now)} more for a worker that it prefers ({wanted});"
-        f" without that it would start on worker {best.worker.id} now",
+        f" otherwise it would start on worker {best.worker.id} now",
         {
             "at": until,
             "wanted": wanted,
@@ -232,10 +231,10 @@ def affinity_wait(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[C
     )
 
 
-def _preference_text(t: SchedulerState, affinity: Affinity, cell: JobEntry) -> str:
+def _preference_text(t: SchedulerState, affinity: Affinity, job: JobEntry) -> str:
     parts = []
-    if affinity.near_previous and (home := t.affinity.previous_worker(cell)) is not None:
-        parts.append(f"near worker {home}")
+    if affinity.near_previous and (previous := t.affinity.previous_worker(job)) is not None:
+        parts.append(f"near worker {previous}")
     if affinity.prefer:
         parts.append(_label_pairs(affinity.prefer))
     if affinity.spread:
@@ -247,79 +246,85 @@ def _label_pairs(wanted: LabelSelector) -> str:
     return ", ".join(f"{label}={'|'.join(values)}" for label, values in wanted)
 
 
-def promised_start(t: SchedulerState, cell: JobEntry, now: Instant) -> tuple[Instant, str] | None:
-    """When a place that is kept for the job comes free, and how that is known."""
-    if cell.class_index == NO_CLASS:
+def promised_start(t: SchedulerState, job: JobEntry, now: Instant) -> tuple[Instant, str] | None:
+    """When the job's reservation begins, and a text about it."""
+    if job.class_index == NO_CLASS:
         return None
-    place = t.reservations.get(cell.class_index)
-    if place is not None and place.job_id == cell.id and t.policy.backfill is BackfillKind.EASY:
-        return max(now, place.at), f"a place is kept on worker {place.worker_id}"
-    planned = t.conservative_plan.get(cell.id)
+    reservation = t.reservations.get(job.class_index)
+    if (
+        reservation is not None
+        and reservation.job_id == job.id
+        and t.policy.backfill is BackfillKind.EASY
+    ):
+        return max(now, reservation.at), f"capacity is reserved on worker {reservation.worker_id}"
+    planned = t.conservative_plan.get(job.id)
     if planned is not None and t.policy.backfill is BackfillKind.CONSERVATIVE:
-        return max(now, planned[1]), f"the plan has it start on worker {planned[0]}"
+        return max(now, planned[1]), f"it is planned to start on worker {planned[0]}"
     return None
 
 
 def held_back_by_reservations(
-    t: SchedulerState, cell: JobEntry, with_room: Sequence[WorkerEntry], now: Instant
+    t: SchedulerState, job: JobEntry, with_capacity: Sequence[WorkerEntry], now: Instant
 ) -> Iterator[Cause]:
-    """Whose places keep it off the workers that have room for it."""
-    planned = t.conservative_plan.get(cell.id)
+    """Cause for a job that fits, but is kept off those workers by reservations or the plan."""
+    planned = t.conservative_plan.get(job.id)
     if t.policy.backfill is BackfillKind.GREEDY:
         return
     if t.policy.backfill is BackfillKind.CONSERVATIVE:
-        if planned is not None and with_room:
+        if planned is not None and with_capacity:
             worker_id, at = planned
-            text = f"it would delay jobs before it; the plan has it start on worker {worker_id}"
+            text = f"it would delay jobs before it; it is planned to start on worker {worker_id}"
             yield Cause("planned", text, {"worker_id": worker_id, "until": at})
         return
     by_worker = {
-        place.worker_id: place for place in t.reservations.values() if _is_current(t, place)
+        reservation.worker_id: reservation
+        for reservation in t.reservations.values()
+        if _is_current(t, reservation)
     }
-    kept = [by_worker[w.worker.id] for w in with_room if w.worker.id in by_worker]
-    kept = [place for place in kept if place.job_id != cell.id]
-    for place in kept[:1]:
+    reservations = [by_worker[w.worker.id] for w in with_capacity if w.worker.id in by_worker]
+    reservations = [reservation for reservation in reservations if reservation.job_id != job.id]
+    for reservation in reservations[:1]:
         yield Cause(
             "reserved",
-            f"worker {place.worker_id} keeps a place for job {place.job_id},"
-            f" which starts in about {max(0, place.at - now) / 1000:g} s",
+            f"worker {reservation.worker_id} is reserved for job {reservation.job_id},"
+            f" which starts in about {max(0, reservation.at - now) / 1000:g} s",
             {
-                "job_id": place.job_id,
-                "worker_id": place.worker_id,
-                "until": place.at,
-                "expected_runtime": cell.estimate / 1000,
-                "places": len(kept),
+                "job_id": reservation.job_id,
+                "worker_id": reservation.worker_id,
+                "until": reservation.at,
+                "expected_runtime": job.estimate / 1000,
+                "places": len(reservations),
             },
         )
-    if not kept and with_room:
-        yield from _behind_first(t, cell)
+    if not reservations and with_capacity:
+        yield from _behind_first(t, job)
 
 
-def _is_current(t: SchedulerState, place: Reservation) -> bool:
-    job = t.jobs.get(place.job_id)
+def _is_current(t: SchedulerState, reservation: Reservation) -> bool:
+    job = t.jobs.get(reservation.job_id)
     return job is not None and job.life.state is JobState.QUEUED
 
 
-def _behind_first(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
-    """Who comes first and holds up those behind it."""
-    line = t.ready_queue.first(~t.blocked_classes)
-    head = None if line is None else t.ready_queue.head(line)
-    if head is None or is_spill_marker(head) or head[2] == cell.id:
+def _behind_first(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
+    """Cause for a job behind a first one that does not fit yet."""
+    class_queue = t.ready_queue.first(~t.blocked_classes)
+    head = None if class_queue is None else t.ready_queue.head(class_queue)
+    if head is None or is_spill_marker(head) or head[2] == job.id:
         return
     first = t.jobs[head[2]]
     if not t.fleet.machines_for(t.ready_queue.classes[first.class_index]).indexes:
-        return  # no worker there could run it, so nobody waits for it
+        return  # no worker there could run it, so it blocks nothing
     yield Cause(
         "behind",
-        f"job {head[2]} ({first.spec.terms.name}) goes first and does not fit yet;"
-        " it is not passed",
+        f"job {head[2]} ({first.spec.terms.name}) is first and does not fit yet;"
+        " jobs behind it wait",
         {"job_id": head[2]},
     )
 
 
-def fair_share(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
-    """How the tenant stands with the others, if any of them goes before it."""
-    order, name = t.ready_queue.order, cell.spec.terms.tenant
+def fair_share(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
+    """Cause for a job whose tenant is behind others by fair share."""
+    order, name = t.ready_queue.order, job.spec.terms.tenant
     tenant = t.tenants.entries.get(name)
     if not isinstance(order, FairOrder) or tenant is None:
         return
@@ -331,7 +336,7 @@ def fair_share(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     who = f"{ahead} tenants go" if ahead > 1 else f"tenant {order.rival(name)} goes"
     yield Cause(
         "fair_share",
-        f"tenant {name} holds {share:.0%} of the fleet, its part is {entitled:.0%};"
+        f"tenant {name} holds {share:.0%} of the fleet and is entitled to {entitled:.0%};"
         f" {who} before it",
         {
             "tenant": name,
@@ -344,34 +349,33 @@ def fair_share(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
 
 
 PREFETCHED = "ahead"
-"""Public: the code of its cause."""
-"""The code of a job that is on its worker already and waits for a place there."""
+"""Code of the cause for a prefetched job. Public, so it keeps an old word."""
 _FUNCTION = "capability fn:"
-"""How the filter names a function that a worker does not have."""
+"""Prefix of the reason that `infeasible_reasons` gives for a missing function."""
 
 
 def explain(
     t: SchedulerState, job_id: JobId, now: Instant, record: JobRecord | None = None
 ) -> Explanation | None:
-    """All causes, in the order in which they would have to be lifted.
+    """Explanation with all causes, in the order in which they would have to be lifted.
 
-    `record` is the job as the store has it: one that is on the shelf is explained from that.
+    `record` is the job as the store has it: a spilled one is explained from that.
     """
-    cell = t.jobs.get(job_id)
-    if cell is None and record is not None and record.life.line in t.ready_queue.by_spill_queue:
-        cell = JobEntry(record.id, record.spec, record.life)
-    if cell is None:
+    job = t.jobs.get(job_id)
+    if job is None and record is not None and record.life.line in t.ready_queue.by_spill_queue:
+        job = JobEntry(record.id, record.spec, record.life)
+    if job is None:
         return None
-    if cell.life.state in (JobState.RUNNING, JobState.CANCELLING) and not has_members_to_start(
-        t, cell
+    if job.life.state in (JobState.RUNNING, JobState.CANCELLING) and not has_members_to_start(
+        t, job
     ):
-        return Explanation((_running(t, cell),), cell.life.started_at, "running", "running")
-    causes = [*_time(cell, now), *_dependencies(t, cell), *_queue(t, cell, now)]
-    causes += [*_limits(t, cell), *_key(t, cell), *max_parallel_cause(t, cell)]
-    causes += _workers(t, cell, now)
-    if has_members_to_start(t, cell):
-        causes.append(progress_cause(t, cell))
-    promised = promised_start(t, cell, now)
+        return Explanation((_running(t, job),), job.life.started_at, "running", "running")
+    causes = [*_time(job, now), *_dependencies(t, job), *_queue(t, job, now)]
+    causes += [*_limits(t, job), *_key(t, job), *max_parallel_cause(t, job)]
+    causes += _workers(t, job, now)
+    if has_members_to_start(t, job):
+        causes.append(progress_cause(t, job))
+    promised = promised_start(t, job, now)
     if promised is not None:
         return Explanation(tuple(causes), *promised, "reservation")
     known = [at for cause in causes if isinstance(at := cause.figures.get("at"), int)]
@@ -383,35 +387,35 @@ def explain(
     return Explanation(tuple(causes), None, "unknown: it depends on how long others run")
 
 
-def _running(t: SchedulerState, cell: JobEntry) -> Cause:
-    if cell.id in t.groups.entries:
-        return progress_cause(t, cell)
-    figures = {"worker_id": cell.life.worker_id, "execution_id": cell.life.execution_id}
-    execution = t.executions[cell.life.execution_id].execution if cell.life.execution_id else None
+def _running(t: SchedulerState, job: JobEntry) -> Cause:
+    if job.id in t.groups.entries:
+        return progress_cause(t, job)
+    figures = {"worker_id": job.life.worker_id, "execution_id": job.life.execution_id}
+    execution = t.executions[job.life.execution_id].execution if job.life.execution_id else None
     if execution is not None and t.fleet.workers[execution.worker_id].is_prefetched(execution):
         where = f"worker {execution.worker_id}, behind execution {execution.behind}"
         return Cause(
             PREFETCHED, f"it was prefetched by {where}", {**figures, "behind": execution.behind}
         )
-    return Cause(cell.life.state, f"it runs on worker {cell.life.worker_id}", figures)
+    return Cause(job.life.state, f"it runs on worker {job.life.worker_id}", figures)
 
 
-def _time(cell: JobEntry, now: Instant) -> Iterator[Cause]:
-    when = due_at(cell)
+def _time(job: JobEntry, now: Instant) -> Iterator[Cause]:
+    when = due_at(job)
     if when is None or when <= now:
         return
     wait = f"in {duration_text(when - now)}"
-    if cell.life.due_at is None:
+    if job.life.due_at is None:
         yield Cause("run_at", f"it is to run {wait}", {"at": when})
     else:
-        figures = {"at": when, "attempt": cell.life.attempt}
-        yield Cause("retry", f"try {cell.life.attempt} failed; the next is {wait}", figures)
+        figures = {"at": when, "attempt": job.life.attempt}
+        yield Cause("retry", f"attempt {job.life.attempt} failed; the next is {wait}", figures)
 
 
-def _dependencies(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
-    if not cell.unmet:
+def _dependencies(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
+    if not job.unmet:
         return
-    waited = [d for d in cell.spec.dependencies if d.job_id in t.jobs]
+    waited = [d for d in job.spec.dependencies if d.job_id in t.jobs]
     named = [
         {"job_id": d.job_id, "when": d.when, "status": t.jobs[d.job_id].life.state}
         for d in waited[:EXPLAINED_MAX]
@@ -425,8 +429,8 @@ def _dependencies(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     )
 
 
-def _queue(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]:
-    queue = t.queues.get(cell.spec.terms.queue)
+def _queue(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
+    queue = t.queues.get(job.spec.terms.queue)
     if queue is not None:
         for cause in exceeded_limits(queue, now):
             if cause.code == "rate_limit":
@@ -436,13 +440,13 @@ def _queue(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]:
                 yield cause
 
 
-def _key(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
-    group = t.concurrency_keys.group_of(cell)
-    concurrency = cell.spec.concurrency
-    if group is None or concurrency is None or cell.id not in group.waiting:
+def _key(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
+    group = t.concurrency_keys.group_of(job)
+    concurrency = job.spec.concurrency
+    if group is None or concurrency is None or job.id not in group.waiting:
         return
-    mine = cell.order_key()
-    ahead = sum(1 for job_id in group.waiting if t.jobs[job_id].order_key() < mine)
+    own_key = job.order_key()
+    ahead = sum(1 for job_id in group.waiting if t.jobs[job_id].order_key() < own_key)
     yield Cause(
         "concurrency",
         f"key {concurrency.key!r} allows {concurrency.limit} at once"
@@ -456,21 +460,21 @@ def _key(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
     )
 
 
-def _limits(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
-    """What the tenant may have, and the cell as a whole."""
-    terms = cell.spec.terms
+def _limits(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
+    """Quotas of the tenant and the limit of the cell."""
+    terms = job.spec.terms
     tenant = t.tenants.entries.get(terms.tenant)
     if tenant is not None:
         yield from over_quota(tenant, terms.needs.resources, terms.needs.copies)
     most = t.policy.max_running
     if most is not None and len(t.executions) >= most:
         figures = {"running": len(t.executions), "max_running": most}
-        yield Cause("cell_full", f"the cell runs {most} executions, as many as it may", figures)
+        yield Cause("cell_full", f"the cell runs {most} executions, its limit", figures)
 
 
-def _workers(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]:
-    """No worker at all; none that ever could; none that may; none with room; or just the line."""
-    terms = cell.spec.terms
+def _workers(t: SchedulerState, job: JobEntry, now: Instant) -> Iterator[Cause]:
+    """Cause: no worker, none that ever could, none online, no free capacity, or order."""
+    terms = job.spec.terms
     if not t.fleet.workers:
         yield Cause("no_workers", "no worker has registered; start one with: rota worker", {})
         return
@@ -481,31 +485,31 @@ def _workers(t: SchedulerState, cell: JobEntry, now: Instant) -> Iterator[Cause]
     }
     able = [w for w in t.fleet.workers.values() if not refusals[w.machine.index]]
     if not able:
-        yield _never(t, cell, refusals)
+        yield _impossible(t, job, refusals)
         return
     online = [w for w in able if w.worker.state is WorkerState.ONLINE]
     if not online:
-        yield _away(able)
+        yield _unavailable(able)
         return
-    yield from _capacity(t, cell, online, now)
+    yield from _capacity(t, job, online, now)
 
 
-def _away(able: list[WorkerEntry]) -> Cause:
-    """How many of those that could are in which state; a drained one needs but a word."""
+def _unavailable(able: list[WorkerEntry]) -> Cause:
+    """Cause: all workers that could run it are drained or offline."""
     states = [w.worker.state for w in able]
     count = {str(state): states.count(state) for state in WorkerState if state in states}
     listed = ", ".join(f"{n} {state}" for state, n in count.items())
-    message = f"all workers that could run it are away: {listed}"
+    message = f"all workers that could run it are unavailable: {listed}"
     drained = [w.worker.id for w in able if w.worker.state is WorkerState.DRAINING]
     if drained:
-        message += f"; give one work again with: rota workers resume {drained[0]}"
+        message += f"; resume one with: rota workers resume {drained[0]}"
     return Cause("workers_away", message, count)
 
 
-def _never(
-    t: SchedulerState, cell: JobEntry, refusals: dict[int, tuple[str | Shortfall, ...]]
+def _impossible(
+    t: SchedulerState, job: JobEntry, refusals: dict[int, tuple[str | Shortfall, ...]]
 ) -> Cause:
-    """Which requirement fails how many workers, and what the nearest worker lacks."""
+    """Cause: which requirement excludes how many workers, and what the nearest one lacks."""
     failing: dict[str, int] = {}
     nearest: tuple[int, WorkerEntry] | None = None
     for worker in t.fleet.online_first():
@@ -532,53 +536,49 @@ def _never(
             figures,
         )
     return Cause(
-        "impossible", f"no worker could ever run this: {_shortage(t, cell, worst)}", figures
+        "impossible", f"no worker could ever run this: {_shortage(t, job, worst)}", figures
     )
 
 
-def _shortage(t: SchedulerState, cell: JobEntry, kind: str) -> str:
-    """One requirement in words: what is asked, and the most that any worker has."""
+def _shortage(t: SchedulerState, job: JobEntry, kind: str) -> str:
+    """Text for one requirement: what is requested, and the most that any worker has."""
     if kind == "queue":
-        return f"none serves queue {cell.spec.terms.queue}"
+        return f"none serves queue {job.spec.terms.queue}"
     if kind.startswith("capability "):
         return f"none has {kind}"
     if kind.startswith(AFFINITY_REASONS):
-        return affinity_shortage(t, cell, kind)
-    asked = dict(amounts(cell.spec.terms.needs.resources))[kind]
+        return affinity_shortage(t, job, kind)
+    asked = dict(amounts(job.spec.terms.needs.resources))[kind]
     machines = (worker.machine for worker in t.fleet.workers.values())
     largest = max(dict(amounts(machine.capacity)).get(kind, 0) for machine in machines)
     return f"asks {amount_text(kind, asked)}, the largest has {amount_text(kind, largest)}"
 
 
 def _capacity(
-    t: SchedulerState, cell: JobEntry, online: list[WorkerEntry], now: Instant
+    t: SchedulerState, job: JobEntry, online: list[WorkerEntry], now: Instant
 ) -> Iterator[Cause]:
-    needs = cell.spec.terms.needs.resources
-    yield from gang_shortage(t, cell, online)
-    with_room = [w for w in online if not shortfalls(needs, w.free)]
-    if not with_room:
-        yield _busy(cell, online)
-    elif not any(w.poll is not None and w.poll.free_slots > 0 for w in with_room):
-        count = len(with_room)
+    needs = job.spec.terms.needs.resources
+    yield from gang_shortage(t, job, online)
+    with_capacity = [w for w in online if not shortfalls(needs, w.free)]
+    if not with_capacity:
+        yield _busy(job, online)
+    elif not any(w.poll is not None and w.poll.free_slots > 0 for w in with_capacity):
+        count = len(with_capacity)
         yield Cause(
             "no_poll",
-            f"{_many(count, 'worker')} with room, but none is asking for work right now",
+            f"{_counted(count, 'worker')} with enough free, but none is polling for work right now",
             {"workers": count},
         )
-    if cell.life.state is JobState.QUEUED:
-        yield from affinity_wait(t, cell, now)
-        yield from held_back_by_reservations(t, cell, with_room, now)
-        yield from fair_share(t, cell)
-        yield from _queue_order(t, cell)
+    if job.life.state is JobState.QUEUED:
+        yield from affinity_wait(t, job, now)
+        yield from held_back_by_reservations(t, job, with_capacity, now)
+        yield from fair_share(t, job)
+        yield from _queue_order(t, job)
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _busy(cell: JobEntry, online: list[WorkerEntry]) -> Cause:
-    """What is asked against what is free, in sum and in the largest piece."""
-    needs = cell.spec.terms.needs.resources
+def _busy(job: JobEntry, online: list[WorkerEntry]) -> Cause:
+    """Cause: the request against what is free, in sum and on the best worker."""
+    needs = job.spec.terms.needs.resources
     kinds = [kind for kind, amount in amounts(needs) if amount]
     free = {k: [max(0, dict(amounts(w.free)).get(k, 0)) for w in online] for k in kinds}
     short = [k for k in kinds if max(free[k]) < dict(amounts(needs))[k]] or kinds
@@ -587,11 +587,11 @@ def _busy(cell: JobEntry, online: list[WorkerEntry]) -> Cause:
     fragmented = sum(free[kind]) >= asked
     message = (
         f"resources are busy: asks {amount_text(kind, asked)},"
-        f" the most free on one of {_many(len(online), 'worker')}"
+        f" the most free on one of {_counted(len(online), 'worker')}"
         f" is {amount_text(kind, max(free[kind]))}"
     )
     if fragmented:
-        message += f" ({amount_text(kind, sum(free[kind]))} in all, but in pieces)"
+        message += f" ({amount_text(kind, sum(free[kind]))} in total, but spread over several)"
     wanted = dict(amounts(needs))
     figures: dict[str, object] = {
         k: {
@@ -604,15 +604,15 @@ def _busy(cell: JobEntry, online: list[WorkerEntry]) -> Cause:
     return Cause("resources_busy", message, {**figures, "workers": len(online)})
 
 
-def _queue_order(t: SchedulerState, cell: JobEntry) -> Iterator[Cause]:
-    """Who goes before it: the line of its own class, as far as one explanation counts."""
-    line = t.ready_queue.queue_of_job(cell)
-    shelf = t.ready_queue.by_spill_queue.get(cell.life.line)
-    if line is None and shelf is not None:
-        line = t.ready_queue.queue_of_group(shelf)
-    if line is None or t.ready_queue.head(line)[2] == cell.id:
+def _queue_order(t: SchedulerState, job: JobEntry) -> Iterator[Cause]:
+    """Cause: jobs of the same class queue before it."""
+    class_queue = t.ready_queue.queue_of_job(job)
+    fifo_group = t.ready_queue.by_spill_queue.get(job.life.line)
+    if class_queue is None and fifo_group is not None:
+        class_queue = t.ready_queue.queue_of_group(fifo_group)
+    if class_queue is None or t.ready_queue.head(class_queue)[2] == job.id:
         return
-    alike = line.waiting + line.spilled - 1
-    figures = {"alike": alike, "priority": cell.spec.terms.priority}
-    message = f"{_many(alike, 'other job')} like it in queue {cell.spec.terms.queue}"
-    yield Cause("order", f"{message}, some of them before it", figures)
+    alike = class_queue.waiting + class_queue.spilled - 1
+    figures = {"alike": alike, "priority": job.spec.terms.priority}
+    message = f"{_counted(alike, 'other job')} like it in queue {job.spec.terms.queue}"
+    yield Cause("order", f"{message} wait, some of them before it", figures)

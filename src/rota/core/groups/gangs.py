@@ -1,8 +1,8 @@
-"""Gangs: all members start in one turn, and what happens to one of them happens to all.
+"""Gangs: all members start in one turn, and the end of one decides for all.
 
 When a member fails, is lost or preempted, the others are stopped. When all have stopped, the gang
-as a whole is retried, requeued, or has failed. Why it stops is part of its progress record, so that
-a restart in between forgets nothing.
+as a whole is retried, requeued, or fails. The cause is part of its stored progress, so that a
+restart in between loses nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from rota.core.jobs.finish import (
     error_json,
     finish_job,
     is_in_gang,
-    lose_execution,
     request_stop,
     requeue_or_expire,
+    stop_running,
 )
 from rota.core.jobs.retry_policy import retry_delay_ms
 from rota.core.lifecycle import JobVerb, move_job
@@ -36,19 +36,19 @@ from rota.core.state import SchedulerState
 
 
 def start_gang(
-    t: SchedulerState, cell: JobEntry, now: Instant
+    t: SchedulerState, job: JobEntry, now: Instant
 ) -> Iterator[tuple[JobEntry, WorkerEntry]]:
-    """The gang starts: its members, each with the worker it goes to."""
-    mine, life = t.groups.entries[cell.id], cell.life
-    workers = [t.fleet.workers[worker_id] for worker_id in mine.places]
-    t.ready_queue.remove(cell)
-    mine.reset()
-    mine.places, mine.hosts = [], tuple(_host_of(worker.worker) for worker in workers)
-    t.groups.add_waiting(cell, -mine.waiting)
-    mine.drawn = mine.size
-    state = move_job(cell.id, life.state, JobVerb.CLAIM)
+    """Starts the gang; yields each member with its worker."""
+    group, life = t.groups.entries[job.id], job.life
+    workers = [t.fleet.workers[worker_id] for worker_id in group.places]
+    t.ready_queue.remove(job)
+    group.reset()
+    group.places, group.hosts = [], tuple(_host_of(worker.worker) for worker in workers)
+    t.groups.add_waiting(job, -group.waiting)
+    group.drawn = group.size
+    state = move_job(job.id, life.state, JobVerb.CLAIM)
     t.set_life(
-        cell,
+        job,
         Life(
             state,
             attempt=life.attempt + 1,
@@ -60,19 +60,19 @@ def start_gang(
             deadline=life.deadline,
         ),
     )
-    t.groups.changed[cell.id] = None
-    template = _member_template(cell.spec)
+    t.groups.changed[job.id] = None
+    template = _member_template(job.spec)
     for index, worker in enumerate(workers):
-        yield _new_member(t, cell, template, index), worker
+        yield _new_member(t, job, template, index), worker
 
 
 def _host_of(worker: Worker) -> str:
-    """Where the others find a member: the machine, if its worker names that, or the worker."""
+    """Host name by which the other members find this one: a worker's label `host`, or its name."""
     return dict(worker.labels).get(HOST) or worker.name
 
 
 def _member_template(spec: Spec) -> Spec:
-    """What every member asks for; the payload is the gang's and is not repeated in each row."""
+    """Spec of every member. The payload stays with the gang and is not repeated in each row."""
     needs = replace(spec.terms.needs, copies=1)
     return replace(
         spec,
@@ -88,8 +88,8 @@ def _member_template(spec: Spec) -> Spec:
     )
 
 
-def _new_member(t: SchedulerState, cell: JobEntry, template: Spec, index: int) -> JobEntry:
-    life, spec = cell.life, replace(template, group=GroupMember(cell.id, index, in_gang=True))
+def _new_member(t: SchedulerState, job: JobEntry, template: Spec, index: int) -> JobEntry:
+    life, spec = job.life, replace(template, group=GroupMember(job.id, index, in_gang=True))
     fresh = Life(
         JobState.QUEUED,
         reason="ready",
@@ -98,39 +98,33 @@ def _new_member(t: SchedulerState, cell: JobEntry, template: Spec, index: int) -
         lives=life.fence,
         ready_at=life.ready_at,
     )
-    member = t.add_job(member_id(cell.id, index), spec, fresh)
+    member = t.add_job(member_id(job.id, index), spec, fresh)
     t.recently_finished.returned(member.id)
     t.put_job(member)
     t.changeset.submitted += life.fence == 1
     return member
 
 
-def update_gang(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
-    """Members have ended: the others are to stop, or the gang has ended as a whole."""
-    mine = t.groups.entries[cell.id]
-    t.groups.changed[cell.id] = None
-    if mine.cause and mine.live:
-        stop_others(t, cell, now)
-    if not mine.live:
-        _decide(t, cell, mine, now)
+def update_gang(t: SchedulerState, job: JobEntry, now: Instant) -> None:
+    """Stops the other members after one ended badly; decides on the gang when all have ended."""
+    group = t.groups.entries[job.id]
+    t.groups.changed[job.id] = None
+    if group.cause and group.live:
+        stop_others(t, job, now)
+    if not group.live:
+        _decide(t, job, group, now)
 
 
-def stop_others(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
-    """Whatever of the gang still runs is told to stop."""
-    for job_id in list(t.groups.entries[cell.id].live):
+def stop_others(t: SchedulerState, job: JobEntry, now: Instant) -> None:
+    """Asks the workers to stop all running members."""
+    for job_id in list(t.groups.entries[job.id].live):
         member = t.jobs[job_id]
         if member.life.state is JobState.RUNNING:
-            assert member.life.execution_id is not None
-            execution = t.executions[member.life.execution_id]
-            state = move_job(member.id, member.life.state, JobVerb.CANCEL)
-            t.set_life(member, replace(member.life, state=state, reason="gang"))
-            request_stop(t, execution, Stop.CANCEL, now)
-            if not execution.delivered:
-                lose_execution(t, execution, now, "its gang stopped before its worker collected it")
+            stop_running(t, member, "gang", now)
 
 
 def stop_gangs_of(t: SchedulerState, victims: Sequence[ExecutionEntry], now: Instant) -> None:
-    """Executions are to make room: what runs with them in a gang stops at the same time."""
+    """Stops the rest of each gang that has a preempted member."""
     for victim in victims:
         job = t.jobs[victim.execution.job_id]
         if job.spec.group is None or not is_in_gang(job):
@@ -142,54 +136,56 @@ def stop_gangs_of(t: SchedulerState, victims: Sequence[ExecutionEntry], now: Ins
                 request_stop(t, t.executions[execution_id], Stop.PREEMPT, now)
 
 
-def _decide(t: SchedulerState, cell: JobEntry, mine: GroupEntry, now: Instant) -> None:
-    """All members have stopped."""
-    life = replace(cell.life, progress=None)
-    if mine.succeeded == mine.size:
-        finish_job(t, cell, JobVerb.SUCCEED, replace(life, reason="", error=None), now)
-    elif cell.life.state is JobState.CANCELLING or mine.cause == GANG_CANCELLED:
-        finish_job(t, cell, JobVerb.STOP, replace(life, reason="cancelled"), now)
-    elif mine.cause == GANG_RETRY:
-        _retry(t, cell, mine, now)
-    elif mine.cause == GANG_FAILED:
-        finish_job(t, cell, JobVerb.FAIL, replace(life, reason="gang"), now)
+def _decide(t: SchedulerState, job: JobEntry, group: GroupEntry, now: Instant) -> None:
+    """Finishes, retries or requeues a gang whose members have all ended."""
+    life = replace(job.life, progress=None)
+    if group.succeeded == group.size:
+        finish_job(t, job, JobVerb.SUCCEED, replace(life, reason="", error=None), now)
+    elif job.life.state is JobState.CANCELLING or group.cause == GANG_CANCELLED:
+        finish_job(t, job, JobVerb.STOP, replace(life, reason="cancelled"), now)
+    elif group.cause == GANG_RETRY:
+        _retry(t, job, group, now)
+    elif group.cause == GANG_FAILED:
+        finish_job(t, job, JobVerb.FAIL, replace(life, reason="gang"), now)
     else:
-        _decide_loss(t, cell, mine, now)
+        _decide_loss(t, job, group, now)
 
 
-def _decide_loss(t: SchedulerState, cell: JobEntry, mine: GroupEntry, now: Instant) -> None:
-    """A member was lost or preempted: the gang goes back in line, unless that is once too often."""
-    losses = cell.life.losses + (mine.cause == GANG_LOST)
-    life = replace(cell.life, losses=losses, reason=mine.cause, progress=None)
-    if mine.cause == GANG_LOST and cell.spec.terms.semantics is Semantics.AT_MOST_ONCE:
+def _decide_loss(t: SchedulerState, job: JobEntry, group: GroupEntry, now: Instant) -> None:
+    """Requeues a gang after a loss or preemption; fails it after too many losses."""
+    losses = job.life.losses + (group.cause == GANG_LOST)
+    life = replace(job.life, losses=losses, reason=group.cause, progress=None)
+    if group.cause == GANG_LOST and job.spec.terms.semantics is Semantics.AT_MOST_ONCE:
         error = error_json("a worker was lost while it ran, and it may start at most once")
-        finish_job(t, cell, JobVerb.FAIL, replace(life, error=error), now)
-    elif mine.cause == GANG_LOST and losses >= LOSSES_MAX:
-        error = error_json(f"workers of it were lost {losses} times: it may be what kills them")
-        finish_job(t, cell, JobVerb.FAIL, replace(life, error=error), now)
-    else:
-        assert mine.cause in (GANG_LOST, GANG_UNDELIVERED, GANG_PREEMPTED), (
-            f"it stopped because of {mine.cause!r}"
+        finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
+    elif group.cause == GANG_LOST and losses >= LOSSES_MAX:
+        error = error_json(
+            f"its workers were lost {losses} times: the job itself may be what ends them"
         )
-        reason = GANG_PREEMPTED if mine.cause == GANG_PREEMPTED else GANG_LOST
-        state = move_job(cell.id, life.state, JobVerb.REQUEUE)
+        finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
+    else:
+        assert group.cause in (GANG_LOST, GANG_UNDELIVERED, GANG_PREEMPTED), (
+            f"a gang stopped because of {group.cause!r}"
+        )
+        reason = GANG_PREEMPTED if group.cause == GANG_PREEMPTED else GANG_LOST
+        state = move_job(job.id, life.state, JobVerb.REQUEUE)
         again = replace(life, state=state, reason=reason, attempt=life.attempt - 1, ready_at=now)
-        _wait_again(t, cell, again, now)
+        _wait_again(t, job, again, now)
 
 
-def _retry(t: SchedulerState, cell: JobEntry, mine: GroupEntry, now: Instant) -> None:
-    life = cell.life
-    wait = mine.delay_ms
+def _retry(t: SchedulerState, job: JobEntry, group: GroupEntry, now: Instant) -> None:
+    life = job.life
+    wait = group.delay_ms
     if wait < 0:
-        wait = retry_delay_ms(cell.spec.terms.retry, cell.id, life.attempt)
-    state = move_job(cell.id, life.state, JobVerb.TRY_AGAIN)
+        wait = retry_delay_ms(job.spec.terms.retry, job.id, life.attempt)
+    state = move_job(job.id, life.state, JobVerb.TRY_AGAIN)
     again = replace(life, state=state, reason="retry", due_at=now + wait, progress=None)
-    _wait_again(t, cell, again, now)
+    _wait_again(t, job, again, now)
 
 
-def _wait_again(t: SchedulerState, cell: JobEntry, life: Life, now: Instant) -> None:
-    t.set_life(cell, replace(life, group_progress=None))
-    mine = t.groups.entries[cell.id]
-    mine.reset()
-    t.groups.add_waiting(cell, mine.size)
-    requeue_or_expire(t, cell, now)
+def _wait_again(t: SchedulerState, job: JobEntry, life: Life, now: Instant) -> None:
+    t.set_life(job, replace(life, group_progress=None))
+    group = t.groups.entries[job.id]
+    group.reset()
+    t.groups.add_waiting(job, group.size)
+    requeue_or_expire(t, job, now)

@@ -1,4 +1,5 @@
-"""Members of arrays and gangs: updates groups whose members ended, and writes their progress."""
+"""Members of job groups: updates arrays and gangs whose members ended, and writes their
+progress."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from rota.core.state import SchedulerState
 
 
 def update_groups(t: SchedulerState, now: Instant) -> None:
-    """Bands whose members have ended go on, or end too. That may end others: until all is quiet."""
+    """Updates groups whose members ended; repeats, since that may end other jobs."""
     while t.groups.due:
         due, t.groups.due = t.groups.due, {}
         for parent in due:
@@ -31,61 +32,60 @@ def update_groups(t: SchedulerState, now: Instant) -> None:
                 update_group(t, t.jobs[parent], now)
 
 
-def update_group(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
-    """The band goes on, or ends, as its members say; one that has not begun has none."""
-    t.groups.due.pop(cell.id, None)
-    if cell.life.state not in (JobState.RUNNING, JobState.CANCELLING):
+def update_group(t: SchedulerState, job: JobEntry, now: Instant) -> None:
+    """Starts or stops further members, or finishes the group, once it has started."""
+    t.groups.due.pop(job.id, None)
+    if job.life.state not in (JobState.RUNNING, JobState.CANCELLING):
         return
-    if isinstance(cell.spec.group, Array):
-        arrays.update_array(t, cell, now)
+    if isinstance(job.spec.group, Array):
+        arrays.update_array(t, job, now)
     else:
-        gangs.update_gang(t, cell, now)
+        gangs.update_gang(t, job, now)
 
 
 def write_all_progress(t: SchedulerState) -> None:
-    """At a turn's end: how far each band is that has come further goes into its row."""
+    """Writes the progress of all groups that changed, at the end of a turn."""
     for parent in t.groups.changed:
-        cell = t.jobs.get(parent)
-        if cell is not None:
-            write_progress(t, cell)
+        job = t.jobs.get(parent)
+        if job is not None:
+            write_progress(t, job)
     t.groups.changed.clear()
 
 
-def write_progress(t: SchedulerState, cell: JobEntry) -> None:
-    """How far the band is goes into its row."""
-    mine = t.groups.entries[cell.id]
+def write_progress(t: SchedulerState, job: JobEntry) -> None:
+    group = t.groups.entries[job.id]
     t.set_life(
-        cell, replace(cell.life, group_progress=mine.progress(), progress=mine.ended / mine.size)
+        job, replace(job.life, group_progress=group.progress(), progress=group.ended / group.size)
     )
 
 
 def member_order(
     t: SchedulerState, execution: Execution, spec: Spec, limits: JobLimits | None
 ) -> Order:
-    """What a member's worker is told: the band's own payload, and whom it runs with."""
-    band = spec.group
-    assert isinstance(band, GroupMember)
-    parent = t.jobs[JobId(band.parent)]
-    mine = t.groups.entries[parent.id]
-    company = GroupContext(band.parent, band.index, mine.size, band.in_gang, mine.hosts)
-    return Order(execution, replace(spec, payload=parent.spec.payload), limits, company)
+    """Order for a member: with the payload of its group, and the context of its group."""
+    member = spec.group
+    assert isinstance(member, GroupMember)
+    parent = t.jobs[JobId(member.parent)]
+    group = t.groups.entries[parent.id]
+    context = GroupContext(member.parent, member.index, group.size, member.in_gang, group.hosts)
+    return Order(execution, replace(spec, payload=parent.spec.payload), limits, context)
 
 
-def requeue_array(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
-    """After a load: an array that has begun stands in line for its next member."""
-    if isinstance(cell.spec.group, Array):
-        arrays.requeue(t, cell, now)
+def requeue_array(t: SchedulerState, job: JobEntry, now: Instant) -> None:
+    """Puts a started array back in its queue after a restore."""
+    if isinstance(job.spec.group, Array):
+        arrays.requeue(t, job, now)
 
 
 def restore_slots(t: SchedulerState) -> None:
-    """After a load: bands that hold a slot of a key as a whole have it before others line up."""
+    """Gives groups their slots back after a restore, before other jobs queue for them."""
     for job_id in t.groups.entries:
-        cell = t.jobs[job_id]
-        runs = cell.life.state in (JobState.RUNNING, JobState.CANCELLING)
-        if runs and arrays.holds_slot_itself(cell):
-            t.concurrency_keys.restore_holder(cell)
+        job = t.jobs[job_id]
+        runs = job.life.state in (JobState.RUNNING, JobState.CANCELLING)
+        if runs and arrays.holds_slot_itself(job):
+            t.concurrency_keys.restore_holder(job)
 
 
-def is_group(cell: JobEntry) -> bool:
-    """Whether the job stands for others."""
-    return isinstance(cell.spec.group, Array | Gang)
+def is_group(job: JobEntry) -> bool:
+    """Whether the job is an array or gang, which stands for its members."""
+    return isinstance(job.spec.group, Array | Gang)

@@ -21,38 +21,40 @@ from rota.core.state import SchedulerState
 
 def pick_worker(
     t: SchedulerState,
-    line: ClassQueue,
+    class_queue: ClassQueue,
     now: Instant,
     may: WorkerFilter | None = None,
     key: OrderKey | None = None,
 ) -> WorkerEntry | None:
-    """The worker for the head of a line, or for another job of it; the first of a gang's."""
-    if line.job_class.needs.copies == 1:
-        return t.affinity.pick(line, now, may, key)
-    found = find_gang_workers(t, line.job_class, key or t.ready_queue.head(line), may)
+    """Worker for the head of a class queue or the job with this key; a gang's first one."""
+    if class_queue.job_class.needs.copies == 1:
+        return t.affinity.pick(class_queue, now, may, key)
+    found = find_gang_workers(t, class_queue.job_class, key or t.ready_queue.head(class_queue), may)
     return found[0] if found else None
 
 
 def find_gang_workers(
     t: SchedulerState, job_class: JobClass, key: OrderKey, may: WorkerFilter | None = None
 ) -> list[WorkerEntry]:
-    """A worker for each member of the gang, by index; empty: there are not enough.
+    """A worker for each member of the gang, by index; empty: they do not fit now.
 
-    Those that hold the most of them come first, so that members are on few machines.
+    Workers that hold the most members come first, so that a gang is on few machines.
     """
-    assert not is_spill_marker(key), "a gang is never on the shelf"
+    assert not is_spill_marker(key), "a gang is never spilled"
     size, job = job_class.needs.copies, t.jobs[key[2]]
     if starts_left(t, job_class) < size:
         return []
-    rooms = []
+    candidates = []
     for worker in t.fleet.open.values():
         if t.fleet.fitting(worker) & job_class.bit and (may is None or may(worker)):
             count = _copies_now(worker, job_class.needs.resources)
             fit = score(job_class.needs.resources, worker.machine, worker.free)
-            rooms.append((t.affinity.soft_affinity(job, worker), -count, fit, worker.rank, worker))
-    rooms.sort(key=lambda one: one[:4])
+            candidates.append(
+                (t.affinity.soft_affinity(job, worker), -count, fit, worker.rank, worker)
+            )
+    candidates.sort(key=lambda one: one[:4])
     places: list[WorkerEntry] = []
-    for _, count, _, _, worker in rooms:
+    for _, count, _, _, worker in candidates:
         places += [worker] * min(-count, size - len(places))
     if len(places) < size:
         return []
@@ -65,15 +67,15 @@ def _copies_now(worker: WorkerEntry, needs: Resources) -> int:
     return min(worker.poll.free_slots, copies_in(needs, worker.free))
 
 
-def copies_in(needs: Resources, room: Resources) -> int:
-    """How many times the needs fit into the room."""
-    there = dict(amounts(room))
-    counts = (there.get(kind, 0) // amount for kind, amount in amounts(needs) if amount)
+def copies_in(needs: Resources, free: Resources) -> int:
+    """How many times the needs fit into the free capacity."""
+    available = dict(amounts(free))
+    counts = (available.get(kind, 0) // amount for kind, amount in amounts(needs) if amount)
     return max(0, min(counts, default=GANG_LOOK))
 
 
 def starts_left(t: SchedulerState, job_class: JobClass) -> int:
-    """How many executions the limits of the queue and of the cell leave room for."""
+    """How many more executions the limits of the queue and of the cell allow."""
     queue, limits = job_class.queue, [GANG_LOOK]
     if queue.queue.max_workers is not None:
         limits.append(queue.queue.max_workers - queue.running)
@@ -85,10 +87,10 @@ def starts_left(t: SchedulerState, job_class: JobClass) -> int:
 def reserve_gang(
     t: SchedulerState, workers: Iterable[WorkerEntry], gang: tuple[JobClass, JobId], now: Instant
 ) -> list[Reservation]:
-    """The earliest set of workers on which the whole gang fits; empty: these are too few.
+    """Reserves the earliest set of workers on which the whole gang fits; empty: these are too few.
 
-    Room that stands idle for too long, because a worker does not ask for work, is let go for a
-    while: nobody else could use it meanwhile.
+    A reservation that stays idle for too long, because a worker does not poll, is released for a
+    while: nothing else could use the capacity meanwhile.
     """
     job_class, job_id = gang
     needs, size = job_class.needs.resources, job_class.needs.copies
@@ -96,33 +98,33 @@ def reserve_gang(
     at = _earliest(looked_at, job_class, now)
     if at is None or _is_hold_over(t.groups.entries[job_id], at, now):
         return []
-    rooms = [(_free_at(worker, at), worker) for worker in looked_at]
-    rooms.sort(key=lambda one: (-copies_in(needs, one[0]), one[1].rank))
-    kept: list[Reservation] = []
+    candidates = [(_free_at(worker, at), worker) for worker in looked_at]
+    candidates.sort(key=lambda one: (-copies_in(needs, one[0]), one[1].rank))
+    reservations: list[Reservation] = []
     left = size
-    for room, worker in rooms:
-        count = min(left, copies_in(needs, room))
+    for free, worker in candidates:
+        count = min(left, copies_in(needs, free))
         for _ in range(count - 1):
-            room = minus(room, needs)
+            free = minus(free, needs)
         if count:
-            place = Reservation((worker.worker.id, at, room), job_class, job_id)
-            place.copies = count
-            kept.append(place)
+            reservation = Reservation((worker.worker.id, at, free), job_class, job_id)
+            reservation.copies = count
+            reservations.append(reservation)
         left -= count
-    assert not left, "a time was found at which they fit"
-    return kept
+    assert not left, "they fit at the time that was found"
+    return reservations
 
 
 def _earliest(workers: list[WorkerEntry], job_class: JobClass, now: Instant) -> Instant | None:
-    """When the workers will have room for the whole gang, by what is expected of what they run."""
+    """When the whole gang will fit, by the expected ends of what the workers run."""
     needs, size = job_class.needs.resources, job_class.needs.copies
     gains: list[tuple[Instant, int]] = []
     for worker in workers:
-        room, had = worker.free, copies_in(needs, worker.free)
+        free, had = worker.free, copies_in(needs, worker.free)
         gains.append((now, had))
         for ends_at, execution_id in worker.ends:
-            room = plus(room, worker.held[execution_id])
-            count = copies_in(needs, room)
+            free = plus(free, worker.held[execution_id])
+            count = copies_in(needs, free)
             gains.append((ends_at, count - had))
             had = count
     total = 0
@@ -134,18 +136,18 @@ def _earliest(workers: list[WorkerEntry], job_class: JobClass, now: Instant) -> 
 
 
 def _free_at(worker: WorkerEntry, at: Instant) -> Resources:
-    room = worker.free
+    free = worker.free
     for ends_at, execution_id in worker.ends:
         if ends_at <= at:
-            room = plus(room, worker.held[execution_id])
-    return room
+            free = plus(free, worker.held[execution_id])
+    return free
 
 
-def _is_hold_over(mine: GroupEntry, at: Instant, now: Instant) -> bool:
-    """Whether it had room for long and did not start: then others have their turn for as long."""
+def _is_hold_over(group: GroupEntry, at: Instant, now: Instant) -> bool:
+    """Whether its reservation was idle too long; then others get as much time without it."""
     if at > now:
-        mine.idle_since = None
+        group.idle_since = None
         return False
-    if mine.idle_since is None or now - mine.idle_since >= 2 * GANG_HOLD_MS:
-        mine.idle_since = now
-    return now - mine.idle_since >= GANG_HOLD_MS
+    if group.idle_since is None or now - group.idle_since >= 2 * GANG_HOLD_MS:
+        group.idle_since = now
+    return now - group.idle_since >= GANG_HOLD_MS

@@ -1,1 +1,1 @@
-"""The life of a job: submitted, waiting, spilled, started, finished, retried, deleted."""
+"""Jobs: modules that submit, queue, spill, start, finish, retry and delete them."""

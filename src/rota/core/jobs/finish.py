@@ -1,8 +1,8 @@
-"""How executions and jobs finish: reported, lost, stopped, preempted, expired; then retried or not.
+"""Finishes executions and jobs: reported, lost, stopped, preempted, expired; then retried or not.
 
-Finishing a job releases or skips the jobs that depend on it, in the same turn. The execution
-prefetched behind an ended one takes its place. Ended executions update runtime estimates and usage;
-a job that ran out of memory may ask for more. What the end of a gang's member means is noted for
+Finishing a job releases or skips its downstream jobs in the same turn. The execution that was
+prefetched behind an ended one takes its place. Ended executions update the estimates of runtime and
+usage; a job that ran out of memory may request more. The end of a gang's member is only noted for
 the gang; `groups/gangs.py` decides on it.
 """
 
@@ -41,18 +41,18 @@ from rota.core.state import SchedulerState
 
 
 def error_json(message: str) -> bytes:
-    """An error of the scheduler's own, as JSON text."""
     return msgspec.json.encode({"message": message})
 
 
-def finish_job(t: SchedulerState, cell: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
-    """The job ends by `verb` with `life`; what it held comes back, its dependents go on or not.
+def finish_job(t: SchedulerState, job: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
+    """Ends the job by `verb` with `life`: releases what it held, and releases or skips its
+    downstream jobs.
 
-    Iterative, because skipping may run down a chain of any length.
+    Iterative, because skipping may follow a chain of any length.
     """
-    dequeue(t, cell, now)
-    t.finish(cell, verb, life, now)
-    ended = [cell]
+    dequeue(t, job, now)
+    t.finish(job, verb, life, now)
+    ended = [job]
     while ended:
         upstream = ended.pop()
         for child_id, lives, when in t.dependencies.take(upstream.id):
@@ -70,46 +70,44 @@ def finish_job(t: SchedulerState, cell: JobEntry, verb: JobVerb, life: Life, now
 
 
 def _skip(t: SchedulerState, child: JobEntry, upstream: JobEntry, now: Instant) -> None:
-    error = error_json(
-        f"job {upstream.id}, which it depends on, {describe_end(upstream.life.state)}"
-    )
+    error = upstream_error(upstream.id, upstream.life.state)
     life = replace(child.life, reason="upstream", error=error)
     t.finish(child, JobVerb.SKIP, life, now)
 
 
-def describe_end(state: JobState) -> str:
-    """How a job ended, as the end of a sentence."""
-    return state.value if state in (JobState.SUCCEEDED, JobState.FAILED) else f"was {state.value}"
+def upstream_error(upstream: JobId, state: JobState) -> bytes:
+    """Error of a job that is skipped because an upstream job ended in this state."""
+    was = "" if state in (JobState.SUCCEEDED, JobState.FAILED) else "was "
+    return error_json(f"job {upstream}, which it depends on, {was}{state.value}")
 
 
-def expire_job(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
-    """The job waited past its `expires_at`."""
-    life = replace(cell.life, reason="expires_at", error=error_json("it had not started in time"))
-    finish_job(t, cell, JobVerb.EXPIRE, life, now)
+def expire_job(t: SchedulerState, job: JobEntry, now: Instant) -> None:
+    life = replace(
+        job.life, reason="expires_at", error=error_json("it had not started by expires_at")
+    )
+    finish_job(t, job, JobVerb.EXPIRE, life, now)
 
 
 GANG_RETRY = "retry"
-"""A member failed, and the gang may be tried again."""
+"""A member failed, and the gang has another attempt."""
 GANG_FAILED = "failed"
-"""A member failed, and there is no further try."""
+"""A member failed, and the gang has no further attempt."""
 GANG_LOST = "lost"
-"""A member's worker was lost."""
 GANG_UNDELIVERED = "undelivered"
-"""A member's worker never collected it, so it was not tried."""
+"""A member's worker never collected it, so the attempt does not count."""
 GANG_PREEMPTED = "preempted"
-"""A member had to make room."""
 GANG_CANCELLED = "cancelled"
-"""A member's worker stopped it without being told to."""
+"""A member was stopped by its worker although nothing had asked for it."""
 
 
 def is_in_gang(job: JobEntry) -> bool:
-    """Whether its end is its gang's to decide on."""
-    band = job.spec.group
-    return isinstance(band, GroupMember) and band.in_gang
+    """Whether the job is a member of a gang, so that the gang decides what its end means."""
+    group = job.spec.group
+    return isinstance(group, GroupMember) and group.in_gang
 
 
 def group_id_of(job: JobEntry) -> JobId:
-    """The band that a member is of."""
+    """Id of the array or gang that a member belongs to."""
     assert isinstance(job.spec.group, GroupMember)
     return JobId(job.spec.group.parent)
 
@@ -118,15 +116,15 @@ def finish_gang_member(
     t: SchedulerState,
     job: JobEntry,
     execution: Execution,
-    verdict: tuple[str, Millis, str],
+    outcome: tuple[str, Millis, str],
     now: Instant,
 ) -> None:
-    """The member ends for good, as far as it is concerned; the gang is looked after this turn.
+    """Ends the member; its gang is updated in this turn.
 
-    `verdict` is what its end means for the gang, how long that waits before another try (-1: as its
-    policy says), and why in a word.
+    `outcome` is (cause for the gang, delay before another attempt in ms, reason of the member); a
+    delay of -1 means that of the retry policy.
     """
-    cause, delay, reason = verdict
+    cause, delay, reason = outcome
     life = replace(job.life, result=execution.result, error=execution.error, reason=reason)
     if execution.state is ExecutionState.SUCCEEDED:
         _note_gang_result(t, job, execution)
@@ -143,7 +141,7 @@ def finish_gang_member(
 
 
 def _note_gang_result(t: SchedulerState, job: JobEntry, execution: Execution) -> None:
-    """What the first member returns is what the gang returns."""
+    """Copies the result of the first member to the gang."""
     assert isinstance(job.spec.group, GroupMember)
     if job.spec.group.index == 0 and execution.result is not None:
         gang = t.jobs[group_id_of(job)]
@@ -151,15 +149,15 @@ def _note_gang_result(t: SchedulerState, job: JobEntry, execution: Execution) ->
 
 
 def _note_gang_cause(t: SchedulerState, job: JobEntry, cause: str, delay: Millis) -> None:
-    """The first member that does not end well says what becomes of the gang."""
-    band, mine = job.spec.group, t.groups.of(job)
-    assert isinstance(band, GroupMember)
-    if mine.cause:
+    """Notes why the gang stops: the first member that does not succeed decides."""
+    member, group = job.spec.group, t.groups.of(job)
+    assert isinstance(member, GroupMember)
+    if group.cause:
         return
-    mine.cause, mine.delay_ms = cause, delay
+    group.cause, group.delay_ms = cause, delay
     gang = t.jobs[group_id_of(job)]
     error = error_json(
-        f"member {band.index} of {mine.size} {_GANG_CAUSE_TEXTS[cause]}: see job {job.id}"
+        f"member {member.index} of {group.size} {_GANG_CAUSE_TEXTS[cause]}: see job {job.id}"
     )
     t.set_life(gang, replace(gang.life, reason="stopping", error=error))
 
@@ -175,22 +173,22 @@ _GANG_CAUSE_TEXTS = {
 
 
 def end_execution(
-    t: SchedulerState, cell: ExecutionEntry, execution: Execution, now: Instant
+    t: SchedulerState, entry: ExecutionEntry, execution: Execution, now: Instant
 ) -> JobEntry:
-    """The execution has ended, as given; who was behind it moves up. Answers with its job."""
+    """Ends the execution as given; the one prefetched behind it moves up. Returns its job."""
     worker = t.fleet.workers[execution.worker_id]
-    was_prefetched = worker.is_prefetched(cell.execution)
+    was_prefetched = worker.is_prefetched(entry.execution)
     follower = worker.prefetched.pop(execution.id, None)
-    if was_prefetched and cell.execution.behind is not None:
-        del worker.prefetched[cell.execution.behind]
-    job = t.end_execution(cell, execution, now)
+    if was_prefetched and entry.execution.behind is not None:
+        del worker.prefetched[entry.execution.behind]
+    job = t.end_execution(entry, execution, now)
     if follower is None:
         return job
     prefetched_id, amount = follower
     behind = t.executions[prefetched_id]
-    if was_prefetched and cell.execution.behind is not None:
-        worker.prefetched[cell.execution.behind] = follower
-        t.put_execution(behind, replace(behind.execution, behind=cell.execution.behind))
+    if was_prefetched and entry.execution.behind is not None:
+        worker.prefetched[entry.execution.behind] = follower
+        t.put_execution(behind, replace(behind.execution, behind=entry.execution.behind))
     else:
         worker.take_over(prefetched_id, amount)
         t.fleet.offer(worker)
@@ -198,12 +196,12 @@ def end_execution(
     return job
 
 
-def began_at(cell: ExecutionEntry) -> Instant:
-    """When its worker began it, as far as is known here."""
-    execution = cell.execution
+def began_at(entry: ExecutionEntry) -> Instant:
+    """Start of the execution as far as the scheduler knows."""
+    execution = entry.execution
     if execution.started_at is not None:
         return execution.started_at
-    return execution.claimed_at if execution.behind is None else cell.since
+    return execution.claimed_at if execution.behind is None else entry.since
 
 
 _MIB = 1 << 20
@@ -213,32 +211,34 @@ _EXECUTION_SUCCEEDED = ExecutionState.SUCCEEDED
 def learn_runtimes(
     t: SchedulerState, terms: Terms, ended: Sequence[tuple[Execution, Completion]], now: Instant
 ) -> None:
-    """Executions of such jobs were reported to have ended, one after the other."""
-    runs: list[Millis] = []
-    is_news = False
-    for execution, done in ended:
-        ran = _runtime_of(execution, now)
+    """Updates estimates of runtime and usage by ended executions with these terms."""
+    runtimes: list[Millis] = []
+    has_changed = False
+    for execution, completion in ended:
+        runtime = _runtime_of(execution, now)
         if execution.state is _EXECUTION_SUCCEEDED:
-            runs.append(ran)
-        if done.used is not None:
-            is_news |= t.runtime_estimates.usages.learn(terms, done.used, ran, now)
-    if runs:
-        is_news |= t.runtime_estimates.learn(terms, runs)
-    if is_news:
+            runtimes.append(runtime)
+        if completion.used is not None:
+            has_changed |= t.runtime_estimates.usages.learn(terms, completion.used, runtime, now)
+    if runtimes:
+        has_changed |= t.runtime_estimates.learn(terms, runtimes)
+    if has_changed:
         _write_runtime(t, terms)
 
 
 def learn_one_runtime(
-    t: SchedulerState, kind: TermsEntry, execution: Execution, now: Instant
+    t: SchedulerState, terms_entry: TermsEntry, execution: Execution, now: Instant
 ) -> None:
-    """The same of one that went well, was not measured, and did not say how long it would run."""
-    ran = now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
-    if t.runtime_estimates.learn_one(kind.name, ran):
-        _write_runtime(t, kind.terms)
+    """Like `learn_runtimes`, for one success without measured usage or a stated runtime."""
+    runtime = (
+        now - execution.claimed_at if execution.behind is None else _runtime_of(execution, now)
+    )
+    if t.runtime_estimates.learn_one(terms_entry.name, runtime):
+        _write_runtime(t, terms_entry.terms)
 
 
 def _runtime_of(execution: Execution, now: Instant) -> Millis:
-    """A prefetched one has waited on its worker, which teaches nothing."""
+    """A prefetched execution waited on its worker first; that time is not part of the runtime."""
     began_at = execution.claimed_at if execution.behind is None else execution.started_at
     return now - (execution.claimed_at if began_at is None else began_at)
 
@@ -251,21 +251,21 @@ def _write_runtime(t: SchedulerState, terms: Terms) -> None:
 
 
 def restore_runtime(t: SchedulerState, known: RuntimeStats, now: Instant) -> None:
-    """What was learned before a restart."""
+    """Restores what was learned before a restart."""
     if known.recent:
         t.runtime_estimates.restore(known)
     if known.usage is not None:
         t.runtime_estimates.usages.restore((known.tenant, known.name), known.usage, now)
 
 
-def raise_memory_request(t: SchedulerState, job: JobEntry, done: Completion | None) -> None:
-    """A job that ran out of memory and is tried again asks for more, if it was told to."""
+def raise_memory_request(t: SchedulerState, job: JobEntry, completion: Completion | None) -> None:
+    """Raises the memory request of a job that ran out of memory, where its retry policy says so."""
     terms = job.spec.terms
-    if done is None or done.used is None or not done.used.out_of_memory:
+    if completion is None or completion.used is None or not completion.used.out_of_memory:
         return
     if terms.retry.memory_factor <= 1:
         return
-    memory = _more_memory(t, terms, done.used.memory_peak or 0)
+    memory = _more_memory(t, terms, completion.used.memory_peak or 0)
     if memory > terms.needs.resources.memory:
         resources = replace(terms.needs.resources, memory=memory)
         terms = replace(terms, needs=replace(terms.needs, resources=resources))
@@ -273,9 +273,9 @@ def raise_memory_request(t: SchedulerState, job: JobEntry, done: Completion | No
 
 
 def _more_memory(t: SchedulerState, terms: Terms, peak: int) -> int:
-    """So many times what it asked for, or took; no more than it may, nor than any worker has.
+    """The request or the peak times `memory_factor`, at most `memory_max` and the largest worker.
 
-    Asking for more than there is anywhere would be the end of it.
+    A job that requests more than any worker has would never run again.
     """
     asked = terms.needs.resources.memory
     wanted = -(-round((asked or peak) * terms.retry.memory_factor) // _MIB) * _MIB
@@ -287,7 +287,7 @@ def _more_memory(t: SchedulerState, terms: Terms, peak: int) -> int:
 
 
 def _largest_for(t: SchedulerState, terms: Terms) -> int:
-    """The most memory of a worker that could run it otherwise; 0: there is none."""
+    """Most memory of a worker that meets all other requirements; 0: there is none."""
     needs = terms.needs
     rest = replace(needs, resources=replace(needs.resources, memory=0))
     return max(
@@ -300,87 +300,95 @@ def _largest_for(t: SchedulerState, terms: Terms) -> int:
     )
 
 
-# A member of an enumeration costs several look-ups each time it is named: these are named for every
-# job that starts or ends.
+# Attributes of an enumeration cost several lookups each time; these are used for every job that
+# starts or ends.
 _CLAIMED, _SUCCEEDED = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _CLAIM, _SUCCEED = JobVerb.CLAIM, JobVerb.SUCCEED
-_VERB_OF = {
+_VERB_OF_REPORT = {
     ExecutionState.SUCCEEDED: ExecutionVerb.SUCCEED,
     ExecutionState.FAILED: ExecutionVerb.FAIL,
     ExecutionState.TIMED_OUT: ExecutionVerb.TIME_OUT,
     ExecutionState.CANCELLED: ExecutionVerb.CANCEL,
     ExecutionState.PREEMPTED: ExecutionVerb.PREEMPT,
 }
-_STOPPED = {
+_VERB_OF_STOP = {
     Stop.CANCEL: ExecutionVerb.CANCEL,
     Stop.TIMEOUT: ExecutionVerb.TIME_OUT,
     Stop.PREEMPT: ExecutionVerb.PREEMPT,
 }
-"""How an execution ended that was stopped as told."""
-RETURNED = "its worker gave it back before it began"
+"""How an execution ended that was stopped on request."""
+_STOPPED_UNDELIVERED = {
+    "cancelled": "cancelled before its worker collected it",
+    "gang": "its gang stopped before its worker collected it",
+}
+RETURNED = "its worker returned it before it began"
 
 
-def complete_execution(t: SchedulerState, done: Completion, now: Instant) -> Execution:
-    """The worker says how it ended. A repeat changes nothing; a stale one is refused."""
-    cell = t.executions.get(done.execution_id)
-    if cell is None:
-        return _repeated(t, done)
-    if cell.execution.fence != done.fence:
+def complete_execution(t: SchedulerState, completion: Completion, now: Instant) -> Execution:
+    """Ends an execution as its worker reports; refuses stale reports, accepts repeats."""
+    entry = t.executions.get(completion.execution_id)
+    if entry is None:
+        return _repeated(t, completion)
+    if entry.execution.fence != completion.fence:
         raise StaleFence(
-            f"execution {done.execution_id} has fence {cell.execution.fence}, not {done.fence}"
+            f"execution {completion.execution_id} has fence {entry.execution.fence},"
+            f" not {completion.fence}"
         )
-    verb, before = _VERB_OF[done.state], cell.execution
+    verb, before = _VERB_OF_REPORT[completion.state], entry.execution
     if before.stop is not None and verb is ExecutionVerb.CANCEL:
-        verb = _STOPPED[before.stop]  # all its worker knows is that it was told to stop
-    is_returned = done.state is ExecutionState.PREEMPTED
+        verb = _VERB_OF_STOP[before.stop]  # the worker knows only that it was asked to stop
+    is_returned = completion.state is ExecutionState.PREEMPTED
     if is_returned and before.state is not _CLAIMED:
-        raise Conflict(f"execution {done.execution_id} has begun: it cannot be given back")
+        raise Conflict(f"execution {completion.execution_id} has begun: it cannot be returned")
     execution = ended_as_reported(
-        cell, done, move_execution(done.execution_id, before.state, verb), now
+        entry, completion, move_execution(completion.execution_id, before.state, verb), now
     )
     if is_returned:
         execution = replace(execution, started_at=None, reason=RETURNED)
-    job = end_execution(t, cell, execution, now)
-    t.recently_finished.remember_execution(execution, done.state, now)
-    learn_runtimes(t, job.spec.terms, [(execution, done)], now)
-    _decide_job(t, job, execution, done, now)
+    job = end_execution(t, entry, execution, now)
+    t.recently_finished.remember_execution(execution, completion.state, now)
+    learn_runtimes(t, job.spec.terms, [(execution, completion)], now)
+    _decide_job(t, job, execution, completion, now)
     return execution
 
 
 def ended_as_reported(
-    cell: ExecutionEntry, done: Completion, state: ExecutionState, now: Instant
+    entry: ExecutionEntry, completion: Completion, state: ExecutionState, now: Instant
 ) -> Execution:
-    """The execution as it has ended, by what its worker says."""
     return replace(
-        cell.execution,
+        entry.execution,
         state=state,
-        started_at=began_at(cell),
+        started_at=began_at(entry),
         ended_at=now,
-        result=done.result,
-        error=done.error,
-        exit_code=done.exit_code,
-        usage=done.usage,
+        result=completion.result,
+        error=completion.error,
+        exit_code=completion.exit_code,
+        usage=completion.usage,
         reason="",
     )
 
 
-def _repeated(t: SchedulerState, done: Completion) -> Execution:
-    ended = t.recently_finished.ended(done.execution_id)
+def _repeated(t: SchedulerState, completion: Completion) -> Execution:
+    ended = t.recently_finished.ended(completion.execution_id)
     if ended is None:
-        raise NotFound("live execution", done.execution_id)
+        raise NotFound("live execution", completion.execution_id)
     reported, execution = ended
-    if execution.fence != done.fence or reported is not done.state:
-        raise StaleFence(f"execution {done.execution_id} has already ended: {reported}")
+    if execution.fence != completion.fence or reported is not completion.state:
+        raise StaleFence(f"execution {completion.execution_id} has already ended: {reported}")
     return execution
 
 
 def _decide_job(
-    t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
+    t: SchedulerState,
+    job: JobEntry,
+    execution: Execution,
+    completion: Completion | None,
+    now: Instant,
 ) -> None:
-    """What the end of its execution means for the job; `done` is what its worker said of it."""
-    retryable = done is None or done.retryable
+    """Finishes, requeues or retries the job; `done` is the worker's report, if it sent one."""
+    retryable = completion is None or completion.retryable
     if job.spec.group is not None and is_in_gang(job):
-        _decide_in_gang(t, job, execution, done, now)
+        _decide_in_gang(t, job, execution, completion, now)
         return
     if execution.state is _SUCCEEDED:
         finish_job(t, job, _SUCCEED, _succeeded_life(job.life, execution), now)
@@ -393,15 +401,15 @@ def _decide_job(
         word = "preempted" if execution.stop is not None else "returned"
         _requeue(t, job, job.life.losses, word, now)
     elif _has_another_attempt(job, execution, retryable=retryable):
-        raise_memory_request(t, job, done)
-        _retry(t, job, ended, _delay_before_retry_ms(job, execution, done), now)
+        raise_memory_request(t, job, completion)
+        _retry(t, job, ended, _delay_before_retry_ms(job, execution, completion), now)
     else:
-        life = replace(ended, reason=failure_reason(execution, done))
+        life = replace(ended, reason=failure_reason(execution, completion))
         finish_job(t, job, JobVerb.FAIL, life, now)
 
 
 def _succeeded_life(life: Life, execution: Execution) -> Life:
-    """The life of a job whose execution went well, but for its state."""
+    """Life of a job whose execution succeeded, all but the state."""
     progress = None if life.progress is None else 1.0
     result, error = execution.result, execution.error
     started_at = started_at_of(life, execution)
@@ -411,28 +419,32 @@ def _succeeded_life(life: Life, execution: Execution) -> Life:
 
 
 def started_at_of(life: Life, execution: Execution) -> Instant | None:
-    """A prefetched one began later than it was given."""
+    """Start of the job: for a prefetched execution when it began, not when it was handed out."""
     return life.started_at if execution.behind is None else execution.started_at or life.started_at
 
 
 def _decide_in_gang(
-    t: SchedulerState, job: JobEntry, execution: Execution, done: Completion | None, now: Instant
+    t: SchedulerState,
+    job: JobEntry,
+    execution: Execution,
+    completion: Completion | None,
+    now: Instant,
 ) -> None:
-    """What the end of a member's execution means for its gang, which is tried again as a whole."""
+    """Notes the end of a member's execution for its gang, which is retried as a whole."""
     gang = t.jobs[group_id_of(job)]
     if execution.state is ExecutionState.PREEMPTED:
         finish_gang_member(t, job, execution, (GANG_PREEMPTED, -1, "preempted"), now)
-    elif _has_another_attempt(job, execution, retryable=done is None or done.retryable):
-        raise_memory_request(t, gang, done)
-        delay = _delay_before_retry_ms(gang, execution, done)
+    elif _has_another_attempt(job, execution, retryable=completion is None or completion.retryable):
+        raise_memory_request(t, gang, completion)
+        delay = _delay_before_retry_ms(gang, execution, completion)
         finish_gang_member(t, job, execution, (GANG_RETRY, delay, "retry"), now)
     else:
-        reason = failure_reason(execution, done)
+        reason = failure_reason(execution, completion)
         finish_gang_member(t, job, execution, (GANG_FAILED, -1, reason), now)
 
 
 def _has_another_attempt(job: JobEntry, execution: Execution, *, retryable: bool) -> bool:
-    """A job that may start at most once has started: its retry policy gives it no second start."""
+    """An at-most-once job has no second start, whatever its retry policy says."""
     terms = job.spec.terms
     if terms.semantics is Semantics.AT_MOST_ONCE:
         return False
@@ -440,12 +452,14 @@ def _has_another_attempt(job: JobEntry, execution: Execution, *, retryable: bool
     return may_retry(terms.retry, execution.attempt, retryable=retryable, exit_code=code)
 
 
-def _delay_before_retry_ms(job: JobEntry, execution: Execution, done: Completion | None) -> Millis:
-    """What the job itself asks for comes before its policy."""
+def _delay_before_retry_ms(
+    job: JobEntry, execution: Execution, completion: Completion | None
+) -> Millis:
+    """Delay before the next attempt: the job's own request comes before its retry policy."""
     if execution.exit_code == EXIT_RETRY_NOW:
         return 0
-    if done is not None and done.delay_ms is not None:
-        return done.delay_ms
+    if completion is not None and completion.delay_ms is not None:
+        return completion.delay_ms
     return retry_delay_ms(job.spec.terms.retry, job.id, execution.attempt)
 
 
@@ -455,20 +469,20 @@ def _retry(t: SchedulerState, job: JobEntry, ended: Life, delay: Millis, now: In
     requeue_or_expire(t, job, now)
 
 
-def lose_execution(t: SchedulerState, cell: ExecutionEntry, now: Instant, why: str) -> None:
-    """The execution's lease is over and its worker has not said how it ended."""
-    before = cell.execution
+def lose_execution(t: SchedulerState, entry: ExecutionEntry, now: Instant, why: str) -> None:
+    """Ends an execution whose lease expired, or whose worker left, without a report."""
+    before = entry.execution
     job = t.jobs[before.job_id]
-    verb = ExecutionVerb.LOSE if before.stop is None else _STOPPED[before.stop]
+    verb = ExecutionVerb.LOSE if before.stop is None else _VERB_OF_STOP[before.stop]
     state = move_execution(before.id, before.state, verb)
     execution = replace(before, state=state, ended_at=now, error=error_json(why), reason=why)
-    end_execution(t, cell, execution, now)
+    end_execution(t, entry, execution, now)
     if state is not ExecutionState.LOST:
         _decide_job(t, job, execution, None, now)
     elif job.spec.group is not None and is_in_gang(job):
-        cause = GANG_LOST if cell.delivered else GANG_UNDELIVERED
+        cause = GANG_LOST if entry.delivered else GANG_UNDELIVERED
         finish_gang_member(t, job, execution, (cause, -1, "lost"), now)
-    elif not cell.delivered:
+    elif not entry.delivered:
         _requeue(t, job, job.life.losses, "lost", now)
     else:
         _count_loss(t, job, execution, now)
@@ -481,14 +495,16 @@ def _count_loss(t: SchedulerState, job: JobEntry, execution: Execution, now: Ins
         error = error_json("its worker was lost while it ran, and it may start at most once")
         finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     elif losses >= LOSSES_MAX:
-        error = error_json(f"its worker was lost {losses} times: it may be what kills them")
+        error = error_json(
+            f"its worker was lost {losses} times: the job itself may be what ends them"
+        )
         finish_job(t, job, JobVerb.FAIL, replace(life, error=error), now)
     else:
         _requeue(t, job, losses, "lost", now)
 
 
 def _requeue(t: SchedulerState, job: JobEntry, losses: int, reason: str, now: Instant) -> None:
-    """It runs again, and the try does not count."""
+    """Puts the job back in its queue; the attempt does not count."""
     life = replace(
         job.life,
         state=move_job(job.id, job.life.state, JobVerb.REQUEUE),
@@ -503,7 +519,7 @@ def _requeue(t: SchedulerState, job: JobEntry, losses: int, reason: str, now: In
 
 
 def requeue_or_expire(t: SchedulerState, job: JobEntry, now: Instant) -> None:
-    """The job gives its slot up and goes where it has to wait, unless its time is over by now."""
+    """Releases the job's slot and puts it where it has to wait; expires it if its time is over."""
     dequeue(t, job, now)
     if job.spec.expires_at is not None and job.spec.expires_at <= now:
         expire_job(t, job, now)
@@ -511,13 +527,24 @@ def requeue_or_expire(t: SchedulerState, job: JobEntry, now: Instant) -> None:
         enter_wait_state(t, job, now)
 
 
-def request_stop(t: SchedulerState, cell: ExecutionEntry, kind: Stop, now: Instant) -> None:
-    """The worker is told with every answer until it says that it has."""
-    if cell.execution.stop is None:
-        t.put_execution(cell, replace(cell.execution, stop=kind, stop_at=now))
-        cell.stop_until = now + STOP_WINDOW_MS
-    cell.stop_delivered = False
-    worker = t.fleet.workers[cell.execution.worker_id]
-    worker.stops[cell.execution.id] = None
+def stop_running(t: SchedulerState, job: JobEntry, reason: str, now: Instant) -> None:
+    """Asks the worker to stop a running job; without a worker that has it, ends it at once."""
+    assert job.life.execution_id is not None
+    entry = t.executions[job.life.execution_id]
+    state = move_job(job.id, job.life.state, JobVerb.CANCEL)
+    t.set_life(job, replace(job.life, state=state, reason=reason))
+    request_stop(t, entry, Stop.CANCEL, now)
+    if not entry.delivered:
+        lose_execution(t, entry, now, _STOPPED_UNDELIVERED[reason])
+
+
+def request_stop(t: SchedulerState, entry: ExecutionEntry, kind: Stop, now: Instant) -> None:
+    """Asks the worker to stop the execution; every answer repeats it until the worker confirms."""
+    if entry.execution.stop is None:
+        t.put_execution(entry, replace(entry.execution, stop=kind, stop_at=now))
+        entry.stop_until = now + STOP_WINDOW_MS
+    entry.stop_delivered = False
+    worker = t.fleet.workers[entry.execution.worker_id]
+    worker.stops[entry.execution.id] = None
     if worker.poll is not None:
         t.answer_now[worker.worker.id] = None

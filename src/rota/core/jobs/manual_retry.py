@@ -21,59 +21,61 @@ from rota.core.timers import TimerKind
 
 
 def retry(t: SchedulerState, event: Retry, now: Instant) -> JobAnswer:
-    """An ended job starts over, and with it what was skipped because of it.
+    """Starts an ended job over, and the jobs that were skipped because of it.
 
-    Its own upstream jobs that have ended count as settled: a person has said to go on.
+    Its own upstream jobs that have ended count as satisfied: a person decided to go on.
     """
-    memory = JobLookup(t, event.preloaded, now)
-    live = memory.live(event.job_id)
+    lookup = JobLookup(t, event.preloaded, now)
+    live = lookup.live(event.job_id)
     if live is not None:
         move_job(live.id, live.life.state, JobVerb.REVIVE)
-    record = memory.require_ended(event.job_id)
+    record = lookup.require_ended(event.job_id)
     if record.life.reason == INVALID:
-        raise Conflict(f"job {event.job_id} was never a valid one: submit it anew, corrected")
+        raise Conflict(
+            f"job {event.job_id} was invalid when it was submitted: submit a corrected one"
+        )
     if record.life.reason == DUPLICATE:
-        raise Conflict(f"job {event.job_id} is another one under a second id: see its error")
+        raise Conflict(f"job {event.job_id} is a duplicate of another job: see its error")
     move_job(record.id, record.life.state, JobVerb.REVIVE)
     if isinstance(record.spec.group, GroupMember):
-        raise Conflict(f"job {record.id} is a member of {record.spec.group.parent}: retry that")
-    cell = _start_over(t, record, now, event.failed)
-    count_unmet(t, cell)
-    _start_skipped_over(t, event, memory, now)
-    enter_wait_state(t, cell, now)
-    return JobAnswer(cell.record())
+        raise Conflict(f"job {record.id} is a member of {record.spec.group.parent}: retry that job")
+    job = _start_over(t, record, now, event.failed)
+    count_unmet(t, job)
+    _start_skipped_over(t, event, lookup, now)
+    enter_wait_state(t, job, now)
+    return JobAnswer(job.record())
 
 
 def _start_over(
     t: SchedulerState, record: JobRecord, now: Instant, failed: tuple[int, ...] | None = None
 ) -> JobEntry:
-    spec, tally = record.spec, None
+    spec, progress = record.spec, None
     if isinstance(spec.group, Array) and record.life.group_progress is not None:
-        spec, tally = restarted(record, failed)
+        spec, progress = restarted(record, failed)
     t.queue(spec.terms.queue, now)
     life = Life(
         JobState.PENDING,
         fence=record.life.fence,
         lives=record.life.lives + 1,
         reason="retried",
-        group_progress=tally,
+        group_progress=progress,
     )
     if spec.expires_at is not None and spec.expires_at <= now:
-        # Its time had run out; whoever starts it over wants it all the same.
+        # It had expired; whoever retries it wants it to run anyway.
         spec = replace(spec, expires_at=None, revision=spec.revision + 1)
-    cell = t.add_job(record.id, spec, life)
+    job = t.add_job(record.id, spec, life)
     t.recently_finished.returned(record.id)
-    t.put_job(cell)
+    t.put_job(job)
     if spec.expires_at is not None:
-        t.timers.set(spec.expires_at, TimerKind.JOB, cell.id)
-    deadline_watch.watch_deadline(t, cell, now)
-    return cell
+        t.timers.set(spec.expires_at, TimerKind.JOB, job.id)
+    deadline_watch.watch_deadline(t, job, now)
+    return job
 
 
-def _start_skipped_over(t: SchedulerState, event: Retry, memory: JobLookup, now: Instant) -> None:
-    """Downstream jobs that were skipped wait again, if nothing else rules them out.
+def _start_skipped_over(t: SchedulerState, event: Retry, lookup: JobLookup, now: Instant) -> None:
+    """Starts skipped downstream jobs over, unless another upstream job still rules them out.
 
-    An upstream job that was deleted since counts as one that succeeded: it holds nobody back.
+    An upstream job that was deleted since counts as succeeded: it blocks nothing.
     """
     assert event.preloaded is not None
     skipped = {
@@ -81,12 +83,12 @@ def _start_skipped_over(t: SchedulerState, event: Retry, memory: JobLookup, now:
         for record in event.preloaded.jobs
         if record.life.state is JobState.SKIPPED and record.id not in t.jobs
     }
-    # A job's upstream jobs must be back before it is looked at.
+    # Upstream first: each job is checked against upstream jobs that are live again.
     for job_id in upstream_first(
         {r.id: [d.job_id for d in r.spec.dependencies] for r in skipped.values()}
     ):
         record = skipped[job_id]
-        states = {d.job_id: memory.state(d.job_id) for d in record.spec.dependencies}
+        states = {d.job_id: lookup.state(d.job_id) for d in record.spec.dependencies}
         is_downstream = any(job_id in t.jobs for job_id in states)
         ruled_out = any(
             d.job_id not in t.jobs and not accepts(d.when, states[d.job_id] or JobState.SUCCEEDED)
@@ -94,6 +96,6 @@ def _start_skipped_over(t: SchedulerState, event: Retry, memory: JobLookup, now:
         )
         if not is_downstream or ruled_out:
             continue
-        cell = _start_over(t, record, now)
-        count_unmet(t, cell)
-        enter_wait_state(t, cell, now)
+        job = _start_over(t, record, now)
+        count_unmet(t, job)
+        enter_wait_state(t, job, now)

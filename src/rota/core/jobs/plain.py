@@ -1,7 +1,8 @@
-"""Plain jobs: nobody but their worker has to do with them. Each starts, and ends well, in one go.
+"""Plain jobs, which concern nothing but their worker: starts and ends each in a single step.
 
-Most jobs are plain. The general way (executions.py) asks at every step whether anybody else has to
-hear of it; here that is asked once, before. It comes to the same.
+Most jobs are plain. The general path (`jobs/start.py`, `jobs/finish.py`) checks at every step who
+else is concerned; here that is checked once, before. Both come to the same result
+(docs/performance.md, "Plain jobs take one short path").
 """
 
 from __future__ import annotations
@@ -30,44 +31,44 @@ _CLAIMED, _GONE_WELL = ExecutionState.CLAIMED, ExecutionState.SUCCEEDED
 _QUEUED, _RUNNING, _SUCCEEDED = JobState.QUEUED, JobState.RUNNING, JobState.SUCCEEDED
 
 Report: TypeAlias = tuple[ExecutionEntry, JobEntry, TermsEntry, Completion]
-"""A report of a plain job that went well."""
+"""Report of a plain job that succeeded."""
 
 
 def start_alone(
-    t: SchedulerState, job: JobEntry, kind: TermsEntry, worker: WorkerEntry, now: Instant
+    t: SchedulerState, job: JobEntry, terms_entry: TermsEntry, worker: WorkerEntry, now: Instant
 ) -> None:
-    """A plain job that stands in line is the worker's, whose open poll will be answered with it."""
-    before, draft, lines, order = job.life, t.changeset, t.ready_queue, t.ready_queue.order
-    resources, queue, tenant, poll = kind.resources, kind.queue, kind.tenant, worker.poll
+    """Starts a queued plain job on the worker, whose open poll will be answered with it."""
+    before, changeset, order = job.life, t.changeset, t.ready_queue.order
+    resources, queue, tenant = terms_entry.resources, terms_entry.queue, terms_entry.tenant
+    handle, poll = terms_entry.handle, worker.poll
     assert before.state is _QUEUED
     assert poll is not None
     job_id, fence, ready_at = job.id, before.fence + 1, before.ready_at
-    run_id, whose = execution_id(job_id, fence, now), worker.worker.id
+    new_id, worker_id = execution_id(job_id, fence, now), worker.worker.id
     attempt, memory = before.attempt + 1, resources.memory
-    execution = Execution(run_id, job_id, whose, attempt, fence, _CLAIMED, now, memory=memory)
-    ends_at = now + kind.estimate(t.runtime_estimates)
+    execution = Execution(new_id, job_id, worker_id, attempt, fence, _CLAIMED, now, memory=memory)
+    ends_at = now + terms_entry.estimate(t.runtime_estimates)
     if ends_at <= now:
-        ends_at = probable_end(t, kind.terms, now, now)
-    share = share_of(lines.classes[job.class_index], t.fleet.capacity)
-    stand = kind.handle
-    if stand is not None and stand.leave_first(job):
-        payer = stand.account
+        ends_at = probable_end(t, terms_entry.terms, now, now)
+    share = share_of(t.ready_queue.classes[job.class_index], t.fleet.capacity)
+    if handle is not None and handle.leave_first(job):
+        account = handle.account
     else:
-        lines.remove(job)
-        payer = kind.account(order)
-    rate = order.charge(payer, share, (now, ends_at))
-    cell = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
-    t.executions[run_id] = cell
-    draft.executions[run_id] = execution
-    draft.waits.append(0 if ready_at is None else now - ready_at)
+        t.ready_queue.remove(job)
+        account = terms_entry.account(order)
+    rate = order.charge(account, share, (now, ends_at))
+    entry = ExecutionEntry(execution, now + t.lease_ms, now, ends_at=ends_at, rate=rate)
+    t.executions[new_id] = entry
+    changeset.executions[new_id] = execution
+    changeset.waits.append(0 if ready_at is None else now - ready_at)
     if before.line:
         t.leave_spill_queue(job)
     job.life = running_life(before, execution)
-    draft.moved[job_id] = job
-    kind.count_started()
-    worker.hold(run_id, resources, ends_at)
+    changeset.moved[job_id] = job
+    terms_entry.count_started()
+    worker.hold(new_id, resources, ends_at)
     queue.running += 1
-    tenant.held[run_id] = resources
+    tenant.held[new_id] = resources
     if len(t.tenants.entries) > 1:
         t.note_start(tenant, now)
     poll.orders.append(Order(execution, job.spec, queue.queue.limits))
@@ -75,7 +76,7 @@ def start_alone(
 
 
 def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: int) -> None:
-    """So many orders will answer the worker's poll; it waits for more if it has room for them."""
+    """Counts the orders of an open poll; the worker stays open while it has slots left."""
     t.answer_now[worker.worker.id] = None
     poll.free_slots -= count
     if poll.free_slots > 0:
@@ -84,14 +85,14 @@ def took_room(t: SchedulerState, worker: WorkerEntry, poll: PendingPoll, count: 
         t.fleet.withdraw(worker)
 
 
-def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Report | None:
-    """What the worker reports, if it is its own, went well and is nobody else's business."""
-    cell = t.executions.get(done.execution_id)
-    if cell is None or done.state is not _GONE_WELL:
+def plain_report(t: SchedulerState, worker: WorkerEntry, completion: Completion) -> Report | None:
+    """The report, if the execution is the worker's own, succeeded, and its job is plain."""
+    entry = t.executions.get(completion.execution_id)
+    if entry is None or completion.state is not _GONE_WELL:
         return None
-    execution = cell.execution
+    execution = entry.execution
     if (
-        execution.fence != done.fence
+        execution.fence != completion.fence
         or execution.worker_id != worker.worker.id
         or execution.stop is not None
         or (execution.behind is not None and worker.is_prefetched(execution))
@@ -109,38 +110,38 @@ def plain_report(t: SchedulerState, worker: WorkerEntry, done: Completion) -> Re
         or job.id in t.dependencies.downstream
     ):
         return None
-    kind = t.terms.of(spec.terms)
-    return (cell, job, kind, done) if kind.is_plain else None
+    terms_entry = t.terms.of(spec.terms)
+    return (entry, job, terms_entry, completion) if terms_entry.is_plain else None
 
 
 def end_alone(t: SchedulerState, worker: WorkerEntry, report: Report, now: Instant) -> None:
-    """A plain job has ended well, and leaves memory; nothing is prefetched behind it."""
-    (cell, job, kind, done), draft = report, t.changeset
-    terms, rate, ends_at, job_id = kind.terms, cell.rate, cell.ends_at, job.id
-    execution = ended_as_reported(cell, done, _GONE_WELL, now)
-    run_id = execution.id
-    draft.executions[run_id] = execution
-    del t.executions[run_id]
-    worker.release(run_id, ends_at)
-    kind.queue.running -= 1
-    del kind.tenant.held[run_id]
+    """Ends a plain job that succeeded; nothing may be prefetched behind it."""
+    (entry, job, terms_entry, completion), changeset = report, t.changeset
+    terms, rate, ends_at, job_id = terms_entry.terms, entry.rate, entry.ends_at, job.id
+    execution = ended_as_reported(entry, completion, _GONE_WELL, now)
+    new_id = execution.id
+    changeset.executions[new_id] = execution
+    del t.executions[new_id]
+    worker.release(new_id, ends_at)
+    terms_entry.queue.running -= 1
+    del terms_entry.tenant.held[new_id]
     if rate:
         order = t.ready_queue.order
-        order.settle_charge(kind.account(order), rate, (now, ends_at))
-    if done.used is not None:
-        learn_runtimes(t, terms, ((execution, done),), now)
+        order.settle_charge(terms_entry.account(order), rate, (now, ends_at))
+    if completion.used is not None:
+        learn_runtimes(t, terms, ((execution, completion),), now)
     elif terms.expected_runtime_ms is None:
-        learn_one_runtime(t, kind, execution, now)
+        learn_one_runtime(t, terms_entry, execution, now)
     life = job.life = ended_well(job.life, execution, now)
-    draft.moved[job_id] = job
-    draft.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
+    changeset.moved[job_id] = job
+    changeset.ends.append(Ended(terms.queue, _SUCCEEDED, now - (life.started_at or 0)))
     del t.jobs[job_id]
     t.recently_finished.remember_execution_and_job(execution, job_id, now)
-    kind.count_ended()
+    terms_entry.count_ended()
 
 
 def ended_well(life: Life, execution: Execution, now: Instant) -> Life:
-    """The life of a job that has ended with this execution, which went well."""
+    """Life of a job that ended with this successful execution."""
     began = life.started_at if execution.behind is None else started_at_of(life, execution)
     return replace(
         life,

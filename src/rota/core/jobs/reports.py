@@ -1,7 +1,8 @@
-"""What a worker reports to have ended: one by one, or together where alike jobs all went well.
+"""Takes a worker's reports of ended executions: one by one, or alike jobs that succeeded together.
 
-A worker that runs hundreds of short jobs reports hundreds at once. What they would give back and
-note one by one is then done once for all of them. It comes to the same.
+A worker with hundreds of short jobs reports hundreds at once. Their bookkeeping is then done once
+for all of them. The result is that of taking them one by one (docs/performance.md, "Alike jobs
+start and end together").
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rota.core.outcome import Ended
 from rota.core.state import SchedulerState
 
 FEW = 8
-"""Reports in one call from which on it pays to look for those that are alike."""
+"""From this many reports in a call on it pays to look for alike ones."""
 _GONE_WELL = ExecutionState.SUCCEEDED
 _RUNNING, _SUCCEEDED = JobState.RUNNING, JobState.SUCCEEDED
 
@@ -35,30 +36,30 @@ _RUNNING, _SUCCEEDED = JobState.RUNNING, JobState.SUCCEEDED
 def take_reports(
     t: SchedulerState, worker: WorkerEntry, reports: Sequence[Completion], now: Instant
 ) -> list[ExecutionId]:
-    """Answers with those that were refused: they are not the worker's any more."""
+    """Takes the reports; returns the executions that are not the worker's any more."""
     lost: list[ExecutionId] = []
     alike = _Alike(t, worker, now) if len(reports) >= FEW else None
-    is_heard = t.trigger_index.wants_end(_SUCCEEDED)
-    for done in reports:
-        plain = None if is_heard else plain_report(t, worker, done)
+    has_listener = t.trigger_index.wants_end(_SUCCEEDED)
+    for completion in reports:
+        plain = None if has_listener else plain_report(t, worker, completion)
         if plain is not None and alike is not None:
             alike.take(plain)
-        elif plain is not None and done.execution_id not in worker.prefetched:
+        elif plain is not None and completion.execution_id not in worker.prefetched:
             end_alone(t, worker, plain, now)
         else:
             if alike is not None:
                 alike.end()
             try:
-                complete_execution(t, done, now)
+                complete_execution(t, completion, now)
             except Refusal:
-                lost.append(done.execution_id)
+                lost.append(completion.execution_id)
     if alike is not None:
         alike.end()
     return lost
 
 
 class _Alike:
-    """Reports that came one after the other, of jobs with the same terms."""
+    """Consecutive reports of plain jobs with the same terms."""
 
     def __init__(self, t: SchedulerState, worker: WorkerEntry, now: Instant) -> None:
         self._t = t
@@ -67,17 +68,17 @@ class _Alike:
         self._terms: Terms | None = None
         self._reports: dict[ExecutionId, Report] = {}
         self._taken_over: list[Resources] = []
-        """What those prefetched behind them took of what they give back."""
+        """What executions prefetched behind them take over of the released resources."""
 
     def take(self, report: Report) -> None:
-        """The report is one of them, or the first of others: then those before it have ended."""
-        cell, job, _, _ = report
-        execution_id = cell.execution.id
+        """Adds the report; the collected ones end first if their terms differ."""
+        entry, job, _, _ = report
+        execution_id = entry.execution.id
         if job.spec.terms is not self._terms:
             self.end()
             self._terms = job.spec.terms
-        self._reports[execution_id] = report  # once, if it is there twice
-        # The one prefetched behind it may be the next: it has begun, and has its place.
+        self._reports[execution_id] = report  # a repeated report counts once
+        # The next report may be of the execution prefetched behind it, which now takes its place.
         follower = self._worker.prefetched.pop(execution_id, None)
         if follower is not None:
             prefetched_id, amount = follower
@@ -86,7 +87,7 @@ class _Alike:
             self._t.executions[prefetched_id].since = self._now
 
     def end(self) -> None:
-        """All of them have ended, and their jobs with them."""
+        """Ends all collected executions and their jobs."""
         reports, terms, now = list(self._reports.values()), self._terms, self._now
         if terms is None or not reports:
             return
@@ -96,39 +97,39 @@ class _Alike:
             return
         self._give_back(terms, reports)
         ended = [
-            (ended_as_reported(cell, done, _GONE_WELL, now), done) for cell, _, _, done in reports
+            (ended_as_reported(entry, completion, _GONE_WELL, now), completion)
+            for entry, _, _, completion in reports
         ]
         recent, executions = self._t.recently_finished, self._t.changeset.executions
-        for execution, done in ended:
+        for execution, completion in ended:
             executions[execution.id] = execution
-            recent.remember_execution(execution, done.state, now)
+            recent.remember_execution(execution, completion.state, now)
         learn_runtimes(self._t, terms, ended, now)
         jobs = [job for _, job, _, _ in reports]
         self._finish(terms, jobs, [execution for execution, _ in ended])
 
     def _give_back(self, terms: Terms, reports: Sequence[Report]) -> None:
-        """What they held comes back: to their worker, their queue, their tenant."""
+        """Releases what they held: of their worker, their queue, their tenant."""
         t, now = self._t, self._now
         queue, tenant = t.queues[terms.queue], t.tenants.entries[terms.tenant]
         ends: dict[ExecutionId, Instant] = {}
-        for cell, _, _, _ in reports:
-            execution_id = cell.execution.id
-            ends[execution_id] = cell.ends_at
+        for entry, _, _, _ in reports:
+            execution_id = entry.execution.id
+            ends[execution_id] = entry.ends_at
             del t.executions[execution_id], tenant.held[execution_id]
         queue.running -= len(reports)
         self._worker.release_together(ends, self._taken_over)
         self._taken_over = []
         order = t.ready_queue.order
-        charged = ((cell.rate, cell.ends_at) for cell, _, _, _ in reports)
+        charged = ((entry.rate, entry.ends_at) for entry, _, _, _ in reports)
         for (rate, ends_at), same in groupby(charged):
             if rate:
-                payer = t.terms.of(terms).account(order)
-                order.settle_charge(payer, rate, (now, ends_at), sum(1 for _ in same))
+                account = t.terms.of(terms).account(order)
+                order.settle_charge(account, rate, (now, ends_at), sum(1 for _ in same))
 
     def _finish(
         self, terms: Terms, jobs: Sequence[JobEntry], executions: Sequence[Execution]
     ) -> None:
-        """The jobs have succeeded and leave memory."""
         t, now, moved = self._t, self._now, self._t.changeset.moved
         ends = t.changeset.ends
         for job, execution in zip(jobs, executions, strict=True):

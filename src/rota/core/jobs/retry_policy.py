@@ -1,4 +1,4 @@
-"""Retry policy: whether there is another attempt, and its delay (backoff and jitter)."""
+"""Retry policy: another attempt or a dead letter, with exponential backoff and jitter."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from rota.core.ids import fraction
 from rota.core.model import Backoff, Execution, ExecutionState, JobId, Millis, RetryPolicy
 
 EXIT_RETRY_NOW = 75
-"""EX_TEMPFAIL: the job asks to be tried again without delay."""
+"""EX_TEMPFAIL: the job asks to be retried without delay."""
 EXIT_NEVER_RETRY = 78
-"""EX_CONFIG: the job says that trying again is no use."""
+"""EX_CONFIG: the job says that a retry is no use."""
 
 
 def retry_delay_ms(policy: RetryPolicy, job_id: JobId, attempt: int) -> Millis:
-    """The wait after try number `attempt` (the first is 1) failed; jitter is the job's own."""
+    """Delay after attempt `attempt` (from 1) failed; jitter is a hash of job id and attempt."""
     base = min(_backoff_ms(policy, attempt), float(policy.max_delay_ms))
     spread = base * policy.jitter
     return max(0, round(base - spread + 2 * spread * fraction(job_id, attempt)))
@@ -26,21 +26,21 @@ def _backoff_ms(policy: RetryPolicy, attempt: int) -> float:
         case Backoff.LINEAR:
             return float(policy.delay_ms) * attempt
         case Backoff.EXPONENTIAL:
-            # The exponent is bounded because floats are; the cap has long been reached by then.
+            # Floats overflow; `max_delay_ms` is reached long before this exponent.
             return policy.delay_ms * policy.factor ** min(attempt - 1, 100)
 
 
 def may_retry(policy: RetryPolicy, attempt: int, *, retryable: bool, exit_code: int | None) -> bool:
-    """Whether there is another try after number `attempt` failed."""
+    """Whether there is another attempt after number `attempt` failed."""
     return retryable and exit_code != EXIT_NEVER_RETRY and attempt < policy.max_attempts
 
 
-def failure_reason(execution: Execution, done: Completion | None) -> str:
-    """In a word, why a job has failed that is not tried again."""
+def failure_reason(execution: Execution, completion: Completion | None) -> str:
+    """Reason, in a word, of a job that failed and is not retried."""
     if execution.state is ExecutionState.TIMED_OUT:
         return "timeout"
-    if done is not None and not done.retryable:
+    if completion is not None and not completion.retryable:
         return "not_retryable"
-    if done is not None and done.used is not None and done.used.out_of_memory:
+    if completion is not None and completion.used is not None and completion.used.out_of_memory:
         return "memory"
     return "error" if execution.exit_code is None else "exit_code"

@@ -1,4 +1,4 @@
-"""How an execution starts: its lease, what it holds, and when it will probably end."""
+"""Starts executions: lease, what they hold of worker, queue and tenant, and expected end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from rota.core.resources import NOTHING
 from rota.core.runtime_estimates import next_estimate
 from rota.core.state import SchedulerState
 
-# A member of an enumeration costs several look-ups each time it is named: these are named for every
-# job that starts.
+# Attributes of an enumeration cost several lookups each time; these are used for every job that
+# starts.
 _CLAIMED, _CLAIM = ExecutionState.CLAIMED, JobVerb.CLAIM
 STATE_WHEN_STARTED = JOB_TRANSITIONS[JobState.QUEUED, _CLAIM]
-"""The state of a job whose execution was made."""
+"""State of a job when its execution has been created."""
 
 
 def lease_until(t: SchedulerState, now: Instant) -> Instant:
-    """When a lease renewed now has surely ended, by whatever clock its holder has."""
+    """End of a lease that is renewed now, with the tolerance for different clocks."""
     return now + t.lease_ms
 
 
 def lease_until_after_failover(t: SchedulerState, now: Instant) -> Instant:
-    """The same for one found at a take-over: the leader before may have renewed it since."""
+    """End of a lease found at a failover: the previous leader may have renewed it."""
     return lease_until(t, now) + t.timing.handover_ms
 
 
@@ -48,9 +48,10 @@ def claim(
     now: Instant,
     behind: ExecutionId | None = None,
 ) -> ExecutionEntry:
-    """The job is the worker's: a new execution with a higher fence than any before.
+    """Claims the job for the worker: a new execution with a higher fence than any before.
 
-    At once, or prefetched: then it has nothing of the worker until the one it is behind has ended.
+    `behind` makes it a prefetched execution: it holds nothing of the worker until that one has
+    ended.
     """
     if job.spec.group is not None and isinstance(job.spec.group, Array):
         job = start_member(t, job, now)
@@ -58,28 +59,27 @@ def claim(
     execution = new_execution(job, worker.worker.id, now, behind)
     if behind is not None:
         worker.prefetched[behind] = (execution.id, terms.needs.resources)
-    cell = t.executions[execution.id] = ExecutionEntry(execution, lease_until(t, now), now)
+    entry = t.executions[execution.id] = ExecutionEntry(execution, lease_until(t, now), now)
     t.changeset.executions[execution.id] = execution
     if job.class_index == NO_CLASS:
-        share = t.dominant_share_of(terms)  # an array's or gang's member, or put there by hand
+        share = t.dominant_share_of(terms)  # a member of an array or gang
     else:
         share = share_of(t.ready_queue.classes[job.class_index], t.fleet.capacity)
     t.ready_queue.remove(job)
     t.changeset.waits.append(0 if life.ready_at is None else now - life.ready_at)
     move_job(job.id, life.state, _CLAIM)
     t.set_life(job, running_life(life, execution))
-    occupy(t, cell, terms, share, now)
+    occupy(t, entry, terms, share, now)
     queue = t.queues[terms.queue]
     if has_limits(queue):
         spend_start(queue, now)
         t.check_queue_limits(queue, now)
-    return cell
+    return entry
 
 
 def new_execution(
     job: JobEntry, worker_id: WorkerId, now: Instant, behind: ExecutionId | None = None
 ) -> Execution:
-    """The next execution of a job."""
     life, fence = job.life, job.life.fence + 1
     return Execution(
         execution_id(job.id, fence, now),
@@ -95,7 +95,7 @@ def new_execution(
 
 
 def running_life(life: Life, execution: Execution) -> Life:
-    """The life of a job that waited and whose execution this is."""
+    """State of a waiting job after `execution` was created for it."""
     return Life(
         STATE_WHEN_STARTED,
         attempt=execution.attempt,
@@ -111,14 +111,14 @@ def running_life(life: Life, execution: Execution) -> Life:
 
 
 def occupy(
-    t: SchedulerState, cell: ExecutionEntry, terms: Terms, share: float, now: Instant
+    t: SchedulerState, entry: ExecutionEntry, terms: Terms, share: float, now: Instant
 ) -> None:
-    """What the execution holds is held: of its worker, its queue, its tenant."""
-    execution, resources = cell.execution, terms.needs.resources
-    cell.ends_at = probable_end(t, terms, cell.since, now)
+    """Counts what the execution holds: of its worker, its queue, its tenant."""
+    execution, resources = entry.execution, terms.needs.resources
+    entry.ends_at = probable_end(t, terms, entry.since, now)
     worker = t.fleet.workers[execution.worker_id]
     worker.hold(
-        execution.id, NOTHING if worker.is_prefetched(execution) else resources, cell.ends_at
+        execution.id, NOTHING if worker.is_prefetched(execution) else resources, entry.ends_at
     )
     queue = t.queues.get(terms.queue) or t.queue(terms.queue, now)
     queue.begin(execution.id)
@@ -128,28 +128,28 @@ def occupy(
         t.affinity.note_start(execution.id, terms, worker)
     tenant = t.tenants.entries.get(terms.tenant) or t.tenants.entry(terms.tenant)
     tenant.hold(execution.id, resources)
-    payer = t.ready_queue.order.account(terms.tenant, queue)
-    cell.rate = t.ready_queue.order.charge(payer, share, (now, cell.ends_at))
+    account = t.ready_queue.order.account(terms.tenant, queue)
+    entry.rate = t.ready_queue.order.charge(account, share, (now, entry.ends_at))
     if has_quota(tenant):
         t.check_quota(tenant, now)
     t.note_start(tenant, now)
 
 
 def probable_end(t: SchedulerState, terms: Terms, since: Instant, now: Instant) -> Instant:
-    """When an execution will probably end that began then."""
+    """When an execution that began at `since` will probably end."""
     ends_at = since + t.runtime_estimates.estimate(terms)
     return ends_at if ends_at > now else next_estimate(since, terms.timeout_ms, now)
 
 
-def extend_estimate(t: SchedulerState, cell: ExecutionEntry, now: Instant) -> None:
-    """If it runs longer than was thought, another end is guessed, and charged for."""
-    if cell.ends_at > now:
+def extend_estimate(t: SchedulerState, entry: ExecutionEntry, now: Instant) -> None:
+    """Moves the expected end of an execution that runs longer than estimated; charges for it."""
+    if entry.ends_at > now:
         return
-    terms = t.jobs[cell.execution.job_id].spec.terms
-    ends_at = next_estimate(cell.since, terms.timeout_ms, now)
-    if cell.rate:
-        payer = t.ready_queue.order.account(terms.tenant, t.queues[terms.queue])
-        t.ready_queue.order.charge_more(payer, cell.rate, ends_at - cell.ends_at)
-    worker = t.fleet.workers[cell.execution.worker_id]
-    worker.move_end(cell.execution.id, cell.ends_at, ends_at)
-    cell.ends_at = ends_at
+    terms = t.jobs[entry.execution.job_id].spec.terms
+    ends_at = next_estimate(entry.since, terms.timeout_ms, now)
+    if entry.rate:
+        account = t.ready_queue.order.account(terms.tenant, t.queues[terms.queue])
+        t.ready_queue.order.charge_more(account, entry.rate, ends_at - entry.ends_at)
+    worker = t.fleet.workers[entry.execution.worker_id]
+    worker.move_end(entry.execution.id, entry.ends_at, ends_at)
+    entry.ends_at = ends_at

@@ -1,8 +1,8 @@
-"""Alike jobs that start together: those whom one worker takes one after the other anyway.
+"""Starts alike jobs together: those that one worker would take one after the other anyway.
 
-A worker with room for hundreds of short jobs takes hundreds in one turn. Who goes first and where
-is then decided once for all of them, and what they would note one by one is noted once. It comes to
-the same.
+A worker with free capacity for hundreds of short jobs takes hundreds in one turn. Order and place
+are then decided once for all of them, and their bookkeeping is done once. The result is that of
+starting them one by one (docs/performance.md, "Alike jobs start and end together").
 """
 
 from __future__ import annotations
@@ -20,48 +20,49 @@ from rota.core.resources import how_often_fits
 from rota.core.state import SchedulerState
 
 FEW = 8
-"""Jobs from which on it pays to start them together."""
+"""From this many jobs on it pays to start them together."""
 _QUEUED, _RUNNING = JobState.QUEUED, JobState.RUNNING
 
 
 def stretch(t: SchedulerState, job: JobEntry, worker: WorkerEntry, mask: int) -> Sequence[JobEntry]:
-    """The plain job that goes first among these classes, to this worker, and who follows it there.
+    """The plain job that goes first among these classes to this worker, and those that follow it
+    there.
 
-    The worker stays the best as long as it has room, for the fit becomes only tighter. The line
-    stays the first as long as no other party waits, and no other line of the same with an earlier
-    head. So nothing that starts meanwhile can come between them.
+    The worker stays the best one while it has capacity, because its fit only becomes tighter. The
+    class queue stays first while no other account waits and no other queue of the account has an
+    earlier head. So no other job can come between them.
     """
     terms = job.spec.terms
     if not mask:
         return (job,)
-    most = _room(t, terms, worker)
-    party = t.ready_queue.order.only(mask & t.ready_queue.ready) if most > 1 else None
-    if party is None:
+    limit = _how_many_fit(t, terms, worker)
+    account = t.ready_queue.order.only(mask & t.ready_queue.ready) if limit > 1 else None
+    if account is None:
         return (job,)
-    line = party.class_queues[job.class_index]
-    rival = party.heads.first(mask & party.ready & ~line.bit)
-    until = None if rival is None else (rival[0], rival[1])
-    return _take(t, line, terms, (most, until)) or (job,)
+    class_queue = account.class_queues[job.class_index]
+    next_head = account.heads.first(mask & account.ready & ~class_queue.bit)
+    until = None if next_head is None else (next_head[0], next_head[1])
+    return _take(t, class_queue, terms, (limit, until)) or (job,)
 
 
-def _room(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
-    """How many such jobs the worker takes at most before anything else has to be looked at."""
+def _how_many_fit(t: SchedulerState, terms: Terms, worker: WorkerEntry) -> int:
+    """How many such jobs the worker takes at most before anything else has to be checked."""
     poll, limit = worker.poll, t.policy.max_running
     assert poll is not None
-    most = poll.free_slots if limit is None else min(poll.free_slots, limit - len(t.executions))
-    if most >= FEW:
-        most = how_often_fits(terms.needs.resources, worker.free, most)
-    return most if most >= FEW else 1
+    limit = poll.free_slots if limit is None else min(poll.free_slots, limit - len(t.executions))
+    if limit >= FEW:
+        limit = how_often_fits(terms.needs.resources, worker.free, limit)
+    return limit if limit >= FEW else 1
 
 
 def _take(
     t: SchedulerState,
-    line: ClassQueue,
+    class_queue: ClassQueue,
     terms: Terms,
     limit: tuple[int, tuple[int, OrderKey] | None],
 ) -> list[JobEntry]:
-    """The first of the line as far as they are alike; their entries are taken out of its row."""
-    found = line.jobs.first_run()
+    """Takes the first alike jobs of the queue; their keys are removed from it."""
+    found = class_queue.jobs.first_run()
     if found is None:
         return []
     (run, rest), (most, until) = found, limit
@@ -70,72 +71,72 @@ def _take(
     for entry in run:
         if len(jobs) == most or (rest is not None and rest < entry):
             break
-        if until is not None and until < (line.rank, entry):
+        if until is not None and until < (class_queue.rank, entry):
             break
-        if t.ready_queue.is_current(entry, line):
+        if t.ready_queue.is_current(entry, class_queue):
             job = t.jobs[entry[2]]
             if job.spec.terms is not terms or job.spec.group is not None:
                 break
             jobs.append(job)
         passed += 1
-    line.jobs.drop_from_first_run(passed)
-    line.first = None
+    class_queue.jobs.drop_from_first_run(passed)
+    class_queue.first = None
     return jobs
 
 
 def start_together(
     t: SchedulerState, jobs: Sequence[JobEntry], worker: WorkerEntry, now: Instant
 ) -> None:
-    """All of them start on the worker, whose open poll will be answered with them."""
+    """Starts all of them on the worker, whose open poll will be answered with them."""
     terms = jobs[0].spec.terms
     ends_at = probable_end(t, terms, now, now)
     share = share_of(t.ready_queue.classes[jobs[0].class_index], t.fleet.capacity)
-    # The last one leaves an empty line behind, and is charged after that like any other.
-    order, kind = t.ready_queue.order, t.terms.of(terms)
-    payer = kind.account(order)
-    rate = order.charge(payer, share, (now, ends_at), len(jobs) - 1)
+    # The last one leaves the queue empty, so it is charged after the others, like any other job.
+    order, terms_entry = t.ready_queue.order, t.terms.of(terms)
+    account = terms_entry.account(order)
+    rate = order.charge(account, share, (now, ends_at), len(jobs) - 1)
     t.ready_queue.remove_together(jobs)
-    order.charge(payer, share, (now, ends_at))
+    order.charge(account, share, (now, ends_at))
     lease = lease_until(t, now)
-    begun = [
+    started = [
         ExecutionEntry(
             new_execution(job, worker.worker.id, now), lease, now, ends_at=ends_at, rate=rate
         )
         for job in jobs
     ]
-    _hold_together(t, terms, begun, worker)
-    _move_together(t, jobs, begun, now)
-    _hand_over_together(t, jobs, begun, worker)
+    _hold_together(t, terms, started, worker)
+    _move_together(t, jobs, started, now)
+    _hand_over_together(t, jobs, started, worker)
 
 
 def _hold_together(
-    t: SchedulerState, terms: Terms, begun: Sequence[ExecutionEntry], worker: WorkerEntry
+    t: SchedulerState, terms: Terms, started: Sequence[ExecutionEntry], worker: WorkerEntry
 ) -> None:
-    """What they hold is held: of their worker, their queue, their tenant."""
+    """Counts what they hold: of their worker, their queue, their tenant."""
     ids: list[ExecutionId] = []
-    for cell in begun:
-        execution = cell.execution
+    for entry in started:
+        execution = entry.execution
         ids.append(execution.id)
-        t.executions[execution.id] = cell
+        t.executions[execution.id] = entry
         t.changeset.executions[execution.id] = execution
     each, tenant = terms.needs.resources, t.tenants.entries[terms.tenant]
-    worker.hold_together(ids, each, begun[0].ends_at)
+    worker.hold_together(ids, each, started[0].ends_at)
     t.queues[terms.queue].running += len(ids)
     tenant.held.update(dict.fromkeys(ids, each))
-    t.note_start(tenant, begun[0].since)
+    t.note_start(tenant, started[0].since)
 
 
 def _move_together(
-    t: SchedulerState, jobs: Sequence[JobEntry], begun: Sequence[ExecutionEntry], now: Instant
+    t: SchedulerState, jobs: Sequence[JobEntry], started: Sequence[ExecutionEntry], now: Instant
 ) -> None:
     waits, moved = t.changeset.waits, t.changeset.moved
-    for job, cell in zip(jobs, begun, strict=True):
+    for job, entry in zip(jobs, started, strict=True):
         before = job.life
         assert before.state is _QUEUED
         waits.append(0 if before.ready_at is None else now - before.ready_at)
         if before.line:
             t.leave_spill_queue(job)
-        job.life = running_life(before, cell.execution)
+        job.life = running_life(before, entry.execution)
         moved[job.id] = job
     t.terms.of(jobs[0].spec.terms).count_started(len(jobs))
 
@@ -143,12 +144,12 @@ def _move_together(
 def _hand_over_together(
     t: SchedulerState,
     jobs: Sequence[JobEntry],
-    begun: Sequence[ExecutionEntry],
+    started: Sequence[ExecutionEntry],
     worker: WorkerEntry,
 ) -> None:
     limits, poll = t.queues[jobs[0].spec.terms.queue].queue.limits, worker.poll
     assert poll is not None
     poll.orders += [
-        Order(cell.execution, job.spec, limits) for job, cell in zip(jobs, begun, strict=True)
+        Order(entry.execution, job.spec, limits) for job, entry in zip(jobs, started, strict=True)
     ]
     took_room(t, worker, poll, len(jobs))

@@ -1,7 +1,7 @@
 """Reservations of one turn: where and when jobs that do not fit yet can start at the earliest.
 
-A reservation is a worker and a time. Only that worker is restricted: another job may start there
-if it will have ended by then, or fits beside what is reserved.
+A reservation is a worker and a time. Only that worker is restricted: another job may start there if
+it will have ended by then, or fits beside what is reserved.
 """
 
 from __future__ import annotations
@@ -26,69 +26,70 @@ _ONLINE = WorkerState.ONLINE
 
 
 class Candidate(msgspec.Struct, gc=False):
-    """A job that may start now, and where."""
+    """Candidate for a start: a job that may start now, and its worker."""
 
     job: JobEntry
     worker: WorkerEntry
     mask: int = 0
-    """Bits of the classes among which it goes first, where nothing else was looked at."""
+    """Bits of the classes among which it goes first; 0 if more was considered than order."""
 
 
 class Reservations:
-    """The places reserved in one pass over what waits."""
+    """Reservations made and kept in one turn, by worker."""
 
     def __init__(self, t: SchedulerState, now: Instant) -> None:
         self._t = t
         self._now = now
         self.by_worker: dict[WorkerId, Reservation] = {}
-        self.nearby = 0
-        """Bits of the classes that could run where somebody has a place. No other has to ask."""
+        self.affected_classes = 0
+        """Bits of the classes that could run on a reserved worker; only these must check."""
         for worker_id in list(t.being_preempted):
             self._keep_being_preempted(worker_id)
 
     def _keep_being_preempted(self, worker_id: WorkerId) -> None:
-        """A worker where others were stopped for a job is kept for it, as long as it waits."""
+        """Keeps a worker reserved for the job for which its executions were stopped."""
         t = self._t
         job = t.jobs.get(t.being_preempted[worker_id])
         if job is None or job.class_index == NO_CLASS or not t.fleet.is_online(worker_id):
             del t.being_preempted[worker_id]
             return
         worker, job_class = t.fleet.workers[worker_id], t.ready_queue.classes[job.class_index]
-        at, room = earliest_fit(worker, job_class.needs.resources, self._now)
-        self._keep(Reservation((worker_id, at, room), job_class, job.id))
+        at, free = earliest_fit(worker, job_class.needs.resources, self._now)
+        self._keep(Reservation((worker_id, at, free), job_class, job.id))
 
-    def _keep(self, place: Reservation) -> None:
-        worker = self._t.fleet.workers[place.worker_id]
-        self.by_worker[place.worker_id] = place
-        self.nearby |= self._t.fleet.able(worker.machine)
+    def _keep(self, reservation: Reservation) -> None:
+        worker = self._t.fleet.workers[reservation.worker_id]
+        self.by_worker[reservation.worker_id] = reservation
+        self.affected_classes |= self._t.fleet.able(worker.machine)
 
     def reserve(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
-        """An early place for the first job of a class; None: all that could are taken.
+        """Reserves an early place for the first job of a class; None: all possible workers are
+        reserved.
 
-        A place that was found in an earlier pass is kept, unless a worker that waits is earlier.
+        A reservation of an earlier turn is kept, unless an open worker is earlier.
         """
         if len(self.by_worker) >= RESERVED_MAX:
             return None
         if job_class.needs.copies > 1:
             return self._reserve_for_gang(job_class, job_id)
-        place = self._earliest_place(job_class, self._kept_place(job_class, job_id), job_id)
-        if place is None:
+        reservation = self._earliest_place(job_class, self._kept_place(job_class, job_id), job_id)
+        if reservation is None:
             return None
-        self._keep(place)
-        place.stamp = self._t.fleet.workers[place.worker_id].stamp
-        self._t.reservations[job_class.index] = place
-        return place
+        self._keep(reservation)
+        reservation.stamp = self._t.fleet.workers[reservation.worker_id].stamp
+        self._t.reservations[job_class.index] = reservation
+        return reservation
 
     def _earliest_place(
         self, job_class: JobClass, kept: Reservation | None, job_id: JobId
     ) -> Reservation | None:
-        """The earliest of the places that the job could have, that which it has among them."""
+        """The earliest place that the job could have, the present one included."""
         now, needs, bit, taken = self._now, job_class.needs.resources, job_class.bit, self.by_worker
         best: ReservedPlace | None = None
         before = NEVER if kept is None else kept.at
         for worker in self._candidates(job_class, kept is not None):
             record = worker.worker
-            # As `_may_use` says; in a small fleet this is asked of most of it in most turns.
+            # `_may_use`, inlined: in a small fleet most turns ask it of most workers.
             if record.state is not _ONLINE or record.id in taken:
                 continue
             if not worker.machine.can_mask & bit:
@@ -96,63 +97,65 @@ class Reservations:
             ends = worker.ends
             if ends and ends[0][0] <= now:
                 self.extend_overdue(worker)
-            at, room = now, worker.free_capacity.free
-            if not fits(needs, room):
-                for at, room in worker.expected_free():
-                    if at >= before or fits(needs, room):
+            at, free = now, worker.free_capacity.free
+            if not fits(needs, free):
+                for at, free in worker.expected_free():
+                    if at >= before or fits(needs, free):
                         break
                 if at >= before:
                     continue
-            best, before = (record.id, at, room), at
+            best, before = (record.id, at, free), at
             if at <= now:
                 break
         return kept if best is None else Reservation(best, job_class, job_id)
 
     def _reserve_for_gang(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
-        """A place on each of several workers, all for one time; the last of them."""
-        kinds = self._t.fleet.machines_for(job_class).machine_classes
-        able = chain.from_iterable(machine.workers for machine in kinds)
-        cells = (self._t.fleet.workers[worker_id] for worker_id in able)
-        usable = [cell for cell in islice(cells, GANG_LOOK) if self._may_use(cell, job_class)]
-        for cell in usable:
-            self.extend_overdue(cell)
-        kept = reserve_gang(self._t, usable, (job_class, job_id), self._now)
-        for place in kept:
-            self._keep(place)
-            self._t.reservations[job_class.index] = place
-        return kept[-1] if kept else None
+        """Reserves places on several workers for one time; returns the last reservation."""
+        machines = self._t.fleet.machines_for(job_class).machine_classes
+        able = chain.from_iterable(machine.workers for machine in machines)
+        workers = (self._t.fleet.workers[worker_id] for worker_id in able)
+        usable = [
+            worker for worker in islice(workers, GANG_LOOK) if self._may_use(worker, job_class)
+        ]
+        for worker in usable:
+            self.extend_overdue(worker)
+        reservations = reserve_gang(self._t, usable, (job_class, job_id), self._now)
+        for reservation in reservations:
+            self._keep(reservation)
+            self._t.reservations[job_class.index] = reservation
+        return reservations[-1] if reservations else None
 
     def _kept_place(self, job_class: JobClass, job_id: JobId) -> Reservation | None:
-        """The place that the job had, looked at anew if anything has changed there."""
-        place = self._t.reservations.get(job_class.index)
-        if place is None or place.job_id != job_id:
+        """The job's present reservation, computed again if anything changed on its worker."""
+        reservation = self._t.reservations.get(job_class.index)
+        if reservation is None or reservation.job_id != job_id:
             return None
-        worker = self._t.fleet.workers.get(place.worker_id)
+        worker = self._t.fleet.workers.get(reservation.worker_id)
         if worker is None or not self._may_use(worker, job_class):
             return None
         ends = worker.ends
         has_outlived = ends and ends[0][0] <= self._now
-        # A class of that number may be another since.
-        is_same = worker.stamp == place.stamp and place.job_class is job_class
+        # The index may belong to another class since.
+        is_same = worker.stamp == reservation.stamp and reservation.job_class is job_class
         if is_same and not has_outlived:
-            place.reset()
-            return place
+            reservation.reset()
+            return reservation
         self.extend_overdue(worker)
-        at, room = earliest_fit(worker, job_class.needs.resources, self._now)
-        return Reservation((place.worker_id, at, room), job_class, job_id)
+        at, free = earliest_fit(worker, job_class.needs.resources, self._now)
+        return Reservation((reservation.worker_id, at, free), job_class, job_id)
 
-    def _candidates(self, job_class: JobClass, has_place: bool) -> Iterable[WorkerEntry]:
-        """Those that wait for work; in a small fleet all, unless the job has a place already."""
+    def _candidates(self, job_class: JobClass, has_reservation: bool) -> Iterable[WorkerEntry]:
+        """Open workers; in a small fleet all able ones, unless the job has a reservation."""
         fleet = self._t.fleet
         waiting = islice(fleet.open.values(), RESERVE_LOOK)
-        if has_place or len(fleet.workers) > RESERVE_LOOK:
+        if has_reservation or len(fleet.workers) > RESERVE_LOOK:
             return waiting
-        kinds = fleet.machines_for(job_class).machine_classes
-        able = chain.from_iterable(machine.workers for machine in kinds)
+        machines = fleet.machines_for(job_class).machine_classes
+        able = chain.from_iterable(machine.workers for machine in machines)
         return chain(waiting, map(fleet.workers.__getitem__, able))
 
     def _may_use(self, worker: WorkerEntry, job_class: JobClass) -> bool:
-        """Whether it could run such a job, takes work, and keeps no place for anybody else."""
+        """Whether the worker could run such a job, takes work, and is not reserved."""
         return bool(
             worker.machine.can_mask & job_class.bit
             and worker.worker.state is _ONLINE
@@ -160,7 +163,7 @@ class Reservations:
         )
 
     def extend_overdue(self, worker: WorkerEntry) -> None:
-        """What runs longer than was thought gets another end."""
+        """Moves the expected ends of executions that run longer than estimated."""
         while worker.ends and worker.ends[0][0] <= self._now:
             extend_estimate(self._t, self._t.executions[worker.ends[0][1]], self._now)
 
@@ -168,20 +171,20 @@ class Reservations:
 def restore_reservation(
     t: SchedulerState, job_id: JobId, worker_id: WorkerId, now: Instant
 ) -> None:
-    """The job has a place on the worker, as it had before."""
+    """Restores the job's reservation on the worker."""
     job, worker = t.jobs.get(job_id), t.fleet.workers.get(worker_id)
     if job is not None and worker is not None and job.class_index != NO_CLASS:
         job_class = t.ready_queue.classes[job.class_index]
-        at, room = earliest_fit(worker, job_class.needs.resources, now)
-        t.reservations[job_class.index] = Reservation((worker_id, at, room), job_class, job_id)
+        at, free = earliest_fit(worker, job_class.needs.resources, now)
+        t.reservations[job_class.index] = Reservation((worker_id, at, free), job_class, job_id)
 
 
 def earliest_fit(worker: WorkerEntry, needs: Resources, now: Instant) -> tuple[Instant, Resources]:
-    """When the worker will have room for this, and how much it will have free then.
+    """When the worker will have enough free capacity, and how much it will have free then.
 
-    The worker could run it when empty, so the time comes by the last of the ends at the latest.
+    The worker could run it when empty, so it fits after the last end at the latest.
     """
-    for at, room in (found := [(now, worker.free_capacity.free), *worker.expected_free()]):
-        if fits(needs, room):
-            return at, room
+    for at, free in (found := [(now, worker.free_capacity.free), *worker.expected_free()]):
+        if fits(needs, free):
+            return at, free
     return found[-1]

@@ -1,4 +1,4 @@
-"""Commands on schedules and calendars: create, change, pause, delete, trigger, deploy, backfill."""
+"""Schedule commands: create, change, pause, delete, trigger, deploy, backfill; also calendars."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ from rota.core.templates import SCHEDULE_PLACEHOLDERS, unknown_schedule_placehol
 
 
 def handle(t: SchedulerState, event: AnyScheduleInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
-    """One input about schedules or calendars."""
     match event:
         case CreateSchedule():
             return create(t, event, now)
@@ -89,176 +88,194 @@ def handle(t: SchedulerState, event: AnyScheduleInput, now: Instant) -> AnyRecei
 
 
 def create(t: SchedulerState, event: CreateSchedule, now: Instant) -> ScheduleAnswer:
-    """A new schedule; its first instant is the first after now."""
+    """Creates a schedule; its first instant is the first after now."""
     _check_new(t, event.schedule, now)
     return ScheduleAnswer(_add(t, event.schedule, now).schedule)
 
 
 def _check_new(t: SchedulerState, new: NewSchedule, now: Instant) -> None:
-    plan = new.definition
-    check_definition(t, plan, now)
+    definition = new.definition
+    check_definition(t, definition, now)
     if new.id in t.schedule_index.entries:
         raise Conflict(f"there is a schedule {new.id} already")
-    there = t.schedule_index.by_name(plan.job.terms.tenant, plan.name)
-    if there is not None:
+    existing = t.schedule_index.by_name(definition.job.terms.tenant, definition.name)
+    if existing is not None:
         raise Conflict(
-            f"there is a schedule {plan.name!r} already: change it ({there.schedule.id}), or take"
-            " another name"
+            f"there is a schedule {definition.name!r} already:"
+            f" change it ({existing.schedule.id}), or take another name"
         )
     if len(t.schedule_index.entries) >= SCHEDULES_MAX:
         raise TooMuch(f"there are {SCHEDULES_MAX} schedules already; delete some")
 
 
 def _add(t: SchedulerState, new: NewSchedule, now: Instant) -> ScheduleEntry:
-    course = _initial_state(new.definition, ScheduleState(now, paused=new.paused), now)
-    return t.schedule_index.put(Schedule(new.id, new.definition, course, now, now))
+    state = _initial_state(new.definition, ScheduleState(now, paused=new.paused), now)
+    return t.schedule_index.put(Schedule(new.id, new.definition, state, now, now))
 
 
-def _initial_state(plan: ScheduleDefinition, course: ScheduleState, now: Instant) -> ScheduleState:
-    """Where a schedule with this timetable begins."""
-    table = plan.timetable
+def _initial_state(
+    definition: ScheduleDefinition, state: ScheduleState, now: Instant
+) -> ScheduleState:
+    """State of a schedule that begins with this timetable now."""
+    table = definition.timetable
     if not table.from_finish:
-        return replace(course, anchor=None, awaits_finish=False)
+        return replace(state, anchor=None, awaits_finish=False)
     starts = table.starts_at
-    first = starts if starts is not None and starts > now else next_from_finish(plan, course, now)
-    return replace(course, anchor=first)
+    first = (
+        starts if starts is not None and starts > now else next_from_finish(definition, state, now)
+    )
+    return replace(state, anchor=first)
 
 
-def check_definition(t: SchedulerState, plan: ScheduleDefinition, now: Instant) -> Recurrence:
-    """The plan's timetable; refuses what could never run, or not as it was meant."""
-    table = plan.timetable
+def check_definition(t: SchedulerState, definition: ScheduleDefinition, now: Instant) -> Recurrence:
+    """Recurrence of the definition; refuses one that could never run, or not as it was meant."""
+    table = definition.timetable
     check_timetable(table)
-    anchor = _first_anchor(plan, now)
-    ways = t.schedule_index.check_definition(plan, anchor)
-    _check_job(plan)
+    anchor = _first_anchor(definition, now)
+    recurrence = t.schedule_index.check_definition(definition, anchor)
+    _check_job(definition)
     if table.at is not None and table.at <= now:
         raise Invalid("that is in the past: submit the job itself to run it now", "at")
     if table.ends_at is not None and table.ends_at <= now:
         raise Invalid("that is in the past: it would never run", "ends_at")
-    if ways.next_after(now) is None:
-        raise Invalid("nothing of it is due between starts_at and ends_at", "ends_at")
-    return ways
+    if recurrence.next_after(now) is None:
+        raise Invalid("no instant is due between starts_at and ends_at", "ends_at")
+    return recurrence
 
 
-def _first_anchor(plan: ScheduleDefinition, now: Instant) -> Instant:
-    """What the intervals of a schedule that is made now count from."""
-    anchor = _initial_state(plan, ScheduleState(now), now).anchor
+def _first_anchor(definition: ScheduleDefinition, now: Instant) -> Instant:
+    """Instant that the intervals of a schedule created now count from."""
+    anchor = _initial_state(definition, ScheduleState(now), now).anchor
     if anchor is not None:
         return anchor
-    return now if plan.timetable.starts_at is None else plan.timetable.starts_at
+    return now if definition.timetable.starts_at is None else definition.timetable.starts_at
 
 
-def _check_job(plan: ScheduleDefinition) -> None:
-    slots = unknown_schedule_placeholders(plan.job)
-    if slots:
+def _check_job(definition: ScheduleDefinition) -> None:
+    unknown = unknown_schedule_placeholders(definition.job)
+    if unknown:
         known = ", ".join("{{" + name + "}}" for name in SCHEDULE_PLACEHOLDERS)
-        raise Invalid(f"nothing would fill {{{{{slots[0]}}}}}; there are {known}", "job")
-    if plan.overlap in (Overlap.QUEUE, Overlap.REPLACE) and plan.job.concurrency is not None:
+        raise Invalid(f"there is no placeholder {{{{{unknown[0]}}}}}; there are {known}", "job")
+    if (
+        definition.overlap in (Overlap.QUEUE, Overlap.REPLACE)
+        and definition.job.concurrency is not None
+    ):
         raise Invalid(
-            f"overlap {plan.overlap} lines runs up by a key of its own: leave the job's out",
+            f"overlap {definition.overlap} uses a concurrency key of its own: leave out the job's",
             "job.concurrency",
         )
 
 
 def update(t: SchedulerState, event: UpdateSchedule, now: Instant) -> ScheduleAnswer:
-    """Another plan; instants up to now stay decided as they are."""
-    cell = t.schedule_index.entry(event.schedule_id)
-    if cell.schedule.revision != event.revision:
-        raise StalePreload(f"schedule {event.schedule_id} was changed meanwhile")
-    _check_change(t, cell, event.definition, now)
-    return ScheduleAnswer(_change(t, cell, event.definition, event.paused, now).schedule)
+    """Changes the definition; instants up to now stay decided as they are."""
+    entry = t.schedule_index.entry(event.schedule_id)
+    if entry.schedule.revision != event.revision:
+        raise StalePreload(f"schedule {event.schedule_id} was changed since it was read")
+    _check_change(t, entry, event.definition, now)
+    return ScheduleAnswer(_change(t, entry, event.definition, event.paused, now).schedule)
 
 
 def _check_change(
-    t: SchedulerState, cell: ScheduleEntry, plan: ScheduleDefinition, now: Instant
+    t: SchedulerState, entry: ScheduleEntry, definition: ScheduleDefinition, now: Instant
 ) -> None:
-    if plan.timetable != cell.schedule.definition.timetable:
-        check_definition(t, plan, now)
+    if definition.timetable != entry.schedule.definition.timetable:
+        check_definition(t, definition, now)
     else:
-        _check_job(plan)
-    there = t.schedule_index.by_name(plan.job.terms.tenant, plan.name)
-    if there is not None and there is not cell:
-        raise Conflict(f"there is a schedule {plan.name!r} already: {there.schedule.id}")
+        _check_job(definition)
+    existing = t.schedule_index.by_name(definition.job.terms.tenant, definition.name)
+    if existing is not None and existing is not entry:
+        raise Conflict(
+            f"there is a schedule {definition.name!r} already ({existing.schedule.id}):"
+            " take another name"
+        )
 
 
 def _change(
-    t: SchedulerState, cell: ScheduleEntry, plan: ScheduleDefinition, paused: bool, now: Instant
+    t: SchedulerState,
+    entry: ScheduleEntry,
+    definition: ScheduleDefinition,
+    paused: bool,
+    now: Instant,
 ) -> ScheduleEntry:
-    before = cell.schedule
-    if plan.timetable != before.definition.timetable:
-        _skip_undecided(t, cell, SkipReason.CHANGED, now)
-        course = cell.schedule.state
-        course = replace(course, watermark=max(course.watermark, now))
-        course = _initial_state(plan, course, now)
-        if t.schedule_index.live_jobs_of(before.id) and plan.timetable.from_finish:
-            course = replace(course, awaits_finish=True)
+    before = entry.schedule
+    if definition.timetable != before.definition.timetable:
+        _skip_undecided(t, entry, SkipReason.CHANGED, now)
+        state = entry.schedule.state
+        state = replace(state, watermark=max(state.watermark, now))
+        state = _initial_state(definition, state, now)
+        if t.schedule_index.live_jobs_of(before.id) and definition.timetable.from_finish:
+            state = replace(state, awaits_finish=True)
     else:
-        course = cell.schedule.state
-    course = replace(course, paused=paused)
+        state = entry.schedule.state
+    state = replace(state, paused=paused)
     return t.schedule_index.put(
-        replace(before, definition=plan, state=course, updated_at=now, revision=before.revision + 1)
+        replace(
+            before, definition=definition, state=state, updated_at=now, revision=before.revision + 1
+        )
     )
 
 
-def _skip_undecided(t: SchedulerState, cell: ScheduleEntry, why: SkipReason, now: Instant) -> None:
-    """Instants that have come but not been decided get their record before things change."""
-    if cell.next_at is not None and cell.next_at <= now:
-        skip_until(t, cell, now, why, now)
+def _skip_undecided(t: SchedulerState, entry: ScheduleEntry, why: SkipReason, now: Instant) -> None:
+    """Records instants that were due but not decided, before things change."""
+    if entry.next_at is not None and entry.next_at <= now:
+        skip_until(t, entry, now, why, now)
 
 
 def delete(t: SchedulerState, event: DeleteSchedule, now: Instant) -> ScheduleGone:
-    """Nothing of it fires after this."""
-    cell = t.schedule_index.entry(event.schedule_id)
-    _skip_undecided(t, cell, SkipReason.CHANGED, now)
-    t.schedule_index.drop(cell)
+    """Deletes the schedule; it does not fire again."""
+    entry = t.schedule_index.entry(event.schedule_id)
+    _skip_undecided(t, entry, SkipReason.CHANGED, now)
+    t.schedule_index.drop(entry)
     return ScheduleGone(event.schedule_id)
 
 
 def pause(t: SchedulerState, event: PauseSchedule, now: Instant) -> ScheduleAnswer:
-    """While it is paused its instants are recorded as skipped."""
-    cell = t.schedule_index.entry(event.schedule_id)
-    course = cell.schedule.state
-    if course.paused != event.paused:
-        if course.paused and cell.due_at is not None and cell.due_at <= now:
-            _skip_undecided(t, cell, SkipReason.PAUSED, now)
-        t.schedule_index.set_state(cell, replace(cell.schedule.state, paused=event.paused))
-        t.schedule_index.set_timer(cell)
-    return ScheduleAnswer(cell.schedule)
+    """Pauses or resumes; instants while paused are recorded as skipped."""
+    entry = t.schedule_index.entry(event.schedule_id)
+    state = entry.schedule.state
+    if state.paused != event.paused:
+        if state.paused and entry.due_at is not None and entry.due_at <= now:
+            _skip_undecided(t, entry, SkipReason.PAUSED, now)
+        t.schedule_index.set_state(entry, replace(entry.schedule.state, paused=event.paused))
+        t.schedule_index.set_timer(entry)
+    return ScheduleAnswer(entry.schedule)
 
 
 def trigger(t: SchedulerState, event: TriggerSchedule, now: Instant) -> Triggered:
-    """One run now, beside the timetable; `overlap` holds for it too."""
-    cell = t.schedule_index.entry(event.schedule_id)
-    schedule = cell.schedule
-    if cell.recurrence is None:
+    """Runs the schedule once now, beside its timetable; `overlap` applies."""
+    entry = t.schedule_index.entry(event.schedule_id)
+    schedule = entry.schedule
+    if entry.recurrence is None:
         raise Conflict(
-            f"this server does not know the zone {schedule.definition.timetable.timezone}"
+            f"this server does not know time zone {schedule.definition.timetable.timezone}"
         )
     refused = apply_overlap_policy(t, schedule.id, schedule.definition, now)
     if refused is not None:
         raise Conflict(f"it cannot run now: {refused.detail}")
     nominal = max(now, schedule.state.triggered_at + 1)
-    while nominal == schedule.state.watermark or cell.recurrence.next_after(nominal - 1) == nominal:
-        nominal += 1  # that instant has a record of its own, or will have
+    while (
+        nominal == schedule.state.watermark or entry.recurrence.next_after(nominal - 1) == nominal
+    ):
+        nominal += 1  # this instant has a record of its own, or will have
     origin = Origin(schedule.id, nominal, RunCause.PERSON)
-    job = run_now(t, cell, origin, now)
+    job = run_now(t, entry, origin, now)
     occurrence = _occurrence_of(
         schedule, origin, FireDecision(OccurrenceDecision.FIRED), job.id, now
     )
     t.schedule_index.record(occurrence)
-    t.schedule_index.set_state(cell, replace(schedule.state, triggered_at=nominal))
+    t.schedule_index.set_state(entry, replace(schedule.state, triggered_at=nominal))
     return Triggered(occurrence, job.record())
 
 
 def _occurrence_of(
-    schedule: Schedule, origin: Origin, verdict: FireDecision, job_id: JobId, now: Instant
+    schedule: Schedule, origin: Origin, decision: FireDecision, job_id: JobId, now: Instant
 ) -> Occurrence:
     return Occurrence(
         schedule.id,
         origin.nominal,
-        verdict.decision,
+        decision.decision,
         now,
-        detail=verdict.detail,
+        detail=decision.detail,
         job_id=job_id,
         cause=origin.cause,
         revision=schedule.revision,
@@ -266,61 +283,65 @@ def _occurrence_of(
 
 
 def schedule_backfill(t: SchedulerState, event: BackfillSchedule, now: Instant) -> Backfilled:
-    """Runs for the past, so many at once and behind others; all of them or none."""
-    cell = t.schedule_index.entry(event.schedule_id)
-    _check_schedule_backfill(t, cell, event, now)
-    schedule = cell.schedule
+    """Submits runs for past instants, a limited number at once: all of them or none."""
+    entry = t.schedule_index.entry(event.schedule_id)
+    _check_schedule_backfill(t, entry, event, now)
+    schedule = entry.schedule
     concurrency = Concurrency(f"rota.backfill.{event.backfill_id}", event.max_parallel)
     terms = replace(schedule.definition.job.terms, priority=event.priority)
     made = FireDecision(OccurrenceDecision.CAUGHT_UP, detail=f"backfill {event.backfill_id}")
     job_ids = []
     for nominal in event.instants:
         origin = Origin(schedule.id, nominal, RunCause.BACKFILL, event.backfill_id)
-        spec = replace(spec_for(cell, origin, now), terms=terms, concurrency=concurrency)
+        spec = replace(spec_for(entry, origin, now), terms=terms, concurrency=concurrency)
         job = submit_independent(t, NewJob(id=run_id(origin, now), spec=spec), now)
         t.schedule_index.record(_occurrence_of(schedule, origin, made, job.id, now))
         job_ids.append(job.id)
-    _split_skipped_ranges(t, cell, event, now)
+    _split_skipped_ranges(t, entry, event, now)
     t.schedule_index.schedule_backfills[schedule.id] = now
     return Backfilled(event.backfill_id, tuple(job_ids))
 
 
 def _check_schedule_backfill(
-    t: SchedulerState, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
+    t: SchedulerState, entry: ScheduleEntry, event: BackfillSchedule, now: Instant
 ) -> None:
-    assert event.preloaded is not None, "a backfill brings what the ledger said"
+    assert event.preloaded is not None, "a backfill must bring the occurrences that were read"
     read_at = event.preloaded.at
     if t.recently_finished.is_stale(read_at, now):
-        raise StalePreload("too long since the ledger was read")
+        raise StalePreload("the occurrences were read too long ago")
     if t.schedule_index.schedule_backfills.get(event.schedule_id, -1) >= read_at:
-        raise StalePreload("another backfill has changed the ledger since it was read")
-    if cell.recurrence is None:
-        raise Conflict(f"no server knows the zone {cell.schedule.definition.timetable.timezone}")
+        raise StalePreload("another backfill has changed the occurrences since they were read")
+    if entry.recurrence is None:
+        raise Conflict(
+            f"this server does not know time zone {entry.schedule.definition.timetable.timezone}"
+        )
     if len(event.instants) > BACKFILL_JOBS_MAX:
         raise Invalid(f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range", "to")
-    if event.instants and max(event.instants) > cell.schedule.state.watermark:
+    if event.instants and max(event.instants) > entry.schedule.state.watermark:
         raise StalePreload("some of these instants are still to come")
-    t.queue(cell.schedule.definition.job.terms.queue, now)
+    t.queue(entry.schedule.definition.job.terms.queue, now)
 
 
 def _split_skipped_ranges(
-    t: SchedulerState, cell: ScheduleEntry, event: BackfillSchedule, now: Instant
+    t: SchedulerState, entry: ScheduleEntry, event: BackfillSchedule, now: Instant
 ) -> None:
-    """A record that stood for many instants goes on at the next of them that is not run."""
-    assert cell.recurrence is not None
+    """Splits a record that stands for many skipped instants at those that run now."""
+    assert entry.recurrence is not None
     run = dict.fromkeys(event.instants)
     for first, until in event.ranges:
-        rest = next((at for at in cell.recurrence.between(first + 1, until) if at not in run), None)
+        rest = next(
+            (at for at in entry.recurrence.between(first + 1, until) if at not in run), None
+        )
         if first in run and rest is not None:
             t.schedule_index.record(
                 Occurrence(
-                    cell.schedule.id,
+                    entry.schedule.id,
                     rest,
                     OccurrenceDecision.SKIPPED,
                     now,
                     SkipReason.TOO_OLD,
                     until=until,
-                    revision=cell.schedule.revision,
+                    revision=entry.schedule.revision,
                 )
             )
 
@@ -328,7 +349,7 @@ def _split_skipped_ranges(
 def cancel_schedule_backfill(
     t: SchedulerState, event: CancelBackfill, now: Instant
 ) -> CountReceipt:
-    """What has not ended of it is called off."""
+    """Cancels the runs of a schedule_backfill that have not ended."""
     runs = t.schedule_index.live_jobs_of(t.schedule_index.entry(event.schedule_id).schedule.id)
     count = 0
     for job_id in list(runs):
@@ -341,7 +362,7 @@ def cancel_schedule_backfill(
 
 
 def deploy(t: SchedulerState, event: DeploySchedules, now: Instant) -> Deployed:
-    """A program's schedules become just these: all is checked before anything changes."""
+    """Replaces the schedules of an app by these: everything is checked before anything changes."""
     names = [_name(new.definition) for new in event.schedules]
     if len(dict.fromkeys(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -351,56 +372,60 @@ def deploy(t: SchedulerState, event: DeploySchedules, now: Instant) -> Deployed:
     done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "retired": []}
     for new in event.schedules:
         done[_deploy_one(t, new, now)].append(new.definition.name)
-    for cell in _owned(t, event):
-        if _name(cell.schedule.definition) not in names:
-            delete(t, DeleteSchedule(schedule_id=cell.schedule.id), now)
-            done["retired"].append(cell.schedule.definition.name)
+    for entry in _owned(t, event):
+        if _name(entry.schedule.definition) not in names:
+            delete(t, DeleteSchedule(schedule_id=entry.schedule.id), now)
+            done["retired"].append(entry.schedule.definition.name)
     return Deployed(**{word: tuple(found) for word, found in done.items()})
 
 
 def _check_deployed(
     t: SchedulerState, owner: str, new: NewSchedule, index: int, now: Instant
 ) -> None:
-    there = t.schedule_index.by_name(*_name(new.definition))
+    existing = t.schedule_index.by_name(*_name(new.definition))
     try:
-        if there is None:
+        if existing is None:
             _check_new(t, new, now)
             return
-        if there.schedule.definition.owner != owner:
-            whose = there.schedule.definition.owner or "a person"
-            raise Conflict(f"the schedule {new.definition.name!r} is of {whose}: take another name")
-        _check_change(t, there, new.definition, now)
+        if existing.schedule.definition.owner != owner:
+            owned_by = existing.schedule.definition.owner or "a person"
+            raise Conflict(
+                f"the schedule {new.definition.name!r} belongs to {owned_by}: take another name"
+            )
+        _check_change(t, existing, new.definition, now)
     except Invalid as refusal:
         raise Invalid(refusal.detail, f"schedules[{index}].{refusal.field}") from None
 
 
 def _deploy_one(t: SchedulerState, new: NewSchedule, now: Instant) -> str:
-    there = t.schedule_index.by_name(*_name(new.definition))
-    if there is None:
+    existing = t.schedule_index.by_name(*_name(new.definition))
+    if existing is None:
         _add(t, new, now)
         return "created"
-    if there.schedule.definition == new.definition:
+    if existing.schedule.definition == new.definition:
         return "unchanged"
-    # Paused by a person, it stays so: a new version of a program must not undo that.
-    _change(t, there, new.definition, there.schedule.state.paused, now)
+    # A schedule that a person paused stays paused: a new version of the app must not undo that.
+    _change(t, existing, new.definition, existing.schedule.state.paused, now)
     return "changed"
 
 
 def _owned(t: SchedulerState, event: DeploySchedules) -> Iterable[ScheduleEntry]:
-    plans = [(cell, cell.schedule.definition) for cell in t.schedule_index.entries.values()]
+    definitions = [
+        (entry, entry.schedule.definition) for entry in t.schedule_index.entries.values()
+    ]
     return [
-        cell
-        for cell, plan in plans
-        if plan.owner == event.owner and event.tenant in (None, plan.job.terms.tenant)
+        entry
+        for entry, definition in definitions
+        if definition.owner == event.owner and event.tenant in (None, definition.job.terms.tenant)
     ]
 
 
-def _name(plan: ScheduleDefinition) -> tuple[str, str]:
-    return (plan.job.terms.tenant, plan.name)
+def _name(definition: ScheduleDefinition) -> tuple[str, str]:
+    return (definition.job.terms.tenant, definition.name)
 
 
 def set_calendar(t: SchedulerState, event: SetCalendar, now: Instant) -> CalendarAnswer:
-    """From now on these dates are holidays for the schedules that name it."""
+    """Sets the dates that are holidays for the schedules that name this calendar."""
     calendar = replace(event.calendar, updated_at=now)
     if (
         calendar.name not in t.schedule_index.calendars
@@ -412,7 +437,7 @@ def set_calendar(t: SchedulerState, event: SetCalendar, now: Instant) -> Calenda
 
 
 def delete_calendar(t: SchedulerState, event: DeleteCalendar, now: Instant) -> CountReceipt:
-    """Refused while a schedule names it."""
+    """Deletes a calendar that no schedule names."""
     if event.name not in t.schedule_index.calendars:
         raise NotFound("calendar", event.name)
     users = t.schedule_index.schedules_using(event.name)

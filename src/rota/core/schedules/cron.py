@@ -1,7 +1,7 @@
 """Cron expressions: parses them and finds the next local time that fits; knows no time zones.
 
 Local time is a number here: seconds since 1970-01-01T00:00 on the wall clock of some place.
-`recurrence.py` says which instants those are, and what happens when that clock is changed.
+`recurrence.py` maps it to instants and handles changes of that clock.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class CronError(ValueError):
-    """The expression makes no sense; the text says which part, and what would."""
+    """Invalid cron expression; the text names the part and what would be right."""
 
 
 class _Field(msgspec.Struct, frozen=True):
-    """One of the places of an expression."""
+    """Field of an expression, with its range and names."""
 
     name: str
     low: int
     high: int
     names: tuple[str, ...] = ()
-    """Words for `low`, `low + 1`, …"""
+    """Names of `low`, `low + 1`, …"""
 
 
 _SECOND = _Field("second", 0, 59)
@@ -55,24 +55,23 @@ _WEEKDAY = _Field("day of week", 0, 7, tuple(_WEEKDAYS))
 
 
 class Cron(msgspec.Struct, frozen=True, gc=False):
-    """What an expression asks for."""
+    """Cron expression, parsed."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
     days: int
-    """Bit n: the n-th of the month."""
+    """Bit n: day n of the month."""
     last_day: bool
     months: int
     weekdays: int
-    """Bit 0: Sunday."""
     either: bool
-    """Both kinds of day were restricted: one of them is enough, as cron has it."""
+    """Both kinds of day were restricted: one of them is enough, as in cron."""
     follows_real_time: bool
-    """A wildcard hour: every real hour counts, whatever the wall clock is set to."""
+    """The hour is a wildcard: every real hour counts, whatever the wall clock is set to."""
 
     def fits_day(self, ordinal: int) -> bool:
-        """Whether this date is one of its days."""
+        """Whether the expression allows this date."""
         day = date.fromordinal(ordinal)
         if not self.months >> day.month & 1:
             return False
@@ -81,7 +80,7 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         return of_month or of_week if self.either else of_month and of_week
 
     def next_day(self, ordinal: int) -> int | None:
-        """The first of its days from this date on; None if there is none for decades."""
+        """The first allowed date from this one on; None: there is none for decades."""
         last_year = min(date.fromordinal(ordinal).year + CRON_YEARS_AHEAD, date.max.year - 1)
         end = date(last_year, 12, 31).toordinal()
         while ordinal <= end:
@@ -135,12 +134,12 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=CRON_POOL_MAX)
 def parse_cron(text: str) -> Cron:
-    """Reads an expression; raises CronError with what is wrong and what would be right."""
+    """Parses an expression; raises CronError with what is wrong and what would be right."""
     if len(text) > CRON_CHARS_MAX:
         raise CronError(f"longer than {CRON_CHARS_MAX} characters")
-    places = _places(text)
+    places = _split_fields(text)
     second, minute, hour, day, month, weekday = places
-    # `L` is the one word that no list of numbers can stand for.
+    # `L` is the only word that is not a name for a number.
     days = [part for part in day.split(",") if part.upper() != "L"]
     wanted_days = _numbers(_DAY, ",".join(days)) if days else ()
     weekdays = _numbers(_WEEKDAY, weekday)
@@ -159,7 +158,7 @@ def parse_cron(text: str) -> Cron:
     return cron
 
 
-def _places(text: str) -> list[str]:
+def _split_fields(text: str) -> list[str]:
     word = text.strip().lower()
     if word.startswith("@"):
         if word not in NICKNAMES:
@@ -185,7 +184,7 @@ def _numbers(field: _Field, text: str) -> tuple[int, ...]:
 
 
 def _part(field: _Field, part: str) -> list[int]:
-    """One item of a list: `*`, `5`, `1-5`, `FRI-MON`, each perhaps with a step."""
+    """Values of one item of a list: `*`, `5`, `1-5`, `FRI-MON`, each perhaps with a step."""
     span, slash, step_text = part.partition("/")
     step = _step(field, part, step_text) if slash else 1
     low, dash, high = span.partition("-")
@@ -198,7 +197,7 @@ def _part(field: _Field, part: str) -> list[int]:
         last = field.high if slash else first
     if first <= last:
         return list(range(first, last + 1, step))
-    # `FRI-MON` and `22-2` go over the end and begin again.
+    # `FRI-MON` and `22-2` wrap around the end.
     size = 7 if field is _WEEKDAY else field.high - field.low + 1
     run = range(first, last + size + 1, step)
     return [(number - field.low) % size + field.low for number in run]

@@ -1,7 +1,8 @@
-"""Fires due schedules: decides each instant (fire, misfire, catch up, skip) and submits its job.
+"""Fires due schedules: decides each instant (fire, misfire, catch-up, skip) and submits its job.
 
-The job, the record of the instant and the watermark that says it is decided are written in the
-same turn, so that none of them is ever there without the others.
+The job, the record of the instant and the watermark that says it is decided are written in the same
+turn, so that none of them is ever there without the others
+(docs/decisions/0020-schedules-record-every-occurrence.md).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from rota.core.templates import fill_schedule_template, schedule_values
 
 
 class FireDecision(msgspec.Struct, frozen=True):
-    """What is to become of an instant."""
+    """Decision on an instant of a schedule."""
 
     decision: OccurrenceDecision
     reason: SkipReason = SkipReason.NOT
@@ -56,103 +57,103 @@ class FireDecision(msgspec.Struct, frozen=True):
 
 
 def timer_fired(t: SchedulerState, schedule_id: ScheduleId, when: Instant) -> None:
-    """A schedule's timer rang: it takes its turn among those that are due."""
-    cell = t.schedule_index.entries.get(schedule_id)
-    if cell is not None and cell.due_at == when:
+    """Adds a schedule whose timer fired to those that are due."""
+    entry = t.schedule_index.entries.get(schedule_id)
+    if entry is not None and entry.due_at == when:
         t.schedule_index.due[schedule_id] = when
 
 
 def fire_due(t: SchedulerState, now: Instant) -> None:
-    """Decides what is due, a bounded piece of it, everybody in turn."""
+    """Decides a bounded number of due instants, each schedule in turn."""
     due, left = t.schedule_index.due, FIRES_PER_TURN
     while due and left > 0:
         schedule_id = next(iter(due))
         del due[schedule_id]
-        cell = t.schedule_index.entries[schedule_id]
-        left -= max(1, _decide_due(t, cell, min(left, FIRES_PER_SCHEDULE), now))
-        t.schedule_index.set_timer(cell)
-        if cell.due_at is not None and cell.due_at <= now:
-            due[schedule_id] = cell.due_at
+        entry = t.schedule_index.entries[schedule_id]
+        left -= max(1, _decide_due(t, entry, min(left, FIRES_PER_SCHEDULE), now))
+        t.schedule_index.set_timer(entry)
+        if entry.due_at is not None and entry.due_at <= now:
+            due[schedule_id] = entry.due_at
 
 
-def _decide_due(t: SchedulerState, cell: ScheduleEntry, limit: int, now: Instant) -> int:
-    """Decides the instants of one schedule in order; answers how many."""
+def _decide_due(t: SchedulerState, entry: ScheduleEntry, limit: int, now: Instant) -> int:
+    """Decides instants of one schedule in order; returns how many."""
     for spent in range(limit):
-        if cell.due_at is None or cell.due_at > now:
+        if entry.due_at is None or entry.due_at > now:
             return spent
-        _decide_next(t, cell, cell.due_at, now)
-        t.schedule_index.find_next(cell)
+        _decide_next(t, entry, entry.due_at, now)
+        t.schedule_index.find_next(entry)
     return limit
 
 
-def _decide_next(t: SchedulerState, cell: ScheduleEntry, due_at: Instant, now: Instant) -> None:
-    schedule, nominal = cell.schedule, cell.next_at
+def _decide_next(t: SchedulerState, entry: ScheduleEntry, due_at: Instant, now: Instant) -> None:
+    schedule, nominal = entry.schedule, entry.next_at
     assert nominal is not None
     late_ms = max(0, now - due_at)
-    missed = _is_misfire(cell, nominal, late_ms)
+    missed = _is_misfire(entry, nominal, late_ms)
     if missed and nominal < now - schedule.definition.catch_up_window_ms:
         skip_until(
-            t, cell, now - schedule.definition.catch_up_window_ms - 1, SkipReason.TOO_OLD, now
+            t, entry, now - schedule.definition.catch_up_window_ms - 1, SkipReason.TOO_OLD, now
         )
         return
     if missed:
-        wanted = _catch_up_decision(cell, nominal, now)
+        wanted = _catch_up_decision(entry, nominal, now)
     else:
         wanted = FireDecision(
             OccurrenceDecision.FIRED if late_ms <= ON_TIME_MS else OccurrenceDecision.LATE
         )
-    verdict = _fire_decision(t, cell, nominal, wanted, now)
+    decision = _fire_decision(t, entry, nominal, wanted, now)
     job: JobEntry | None = None
-    if verdict.decision is not OccurrenceDecision.SKIPPED:
+    if decision.decision is not OccurrenceDecision.SKIPPED:
         origin = Origin(schedule.id, nominal)
         try:
-            job = submit_independent(t, _new_job(cell, origin, now), now)
+            job = submit_independent(t, _new_job(entry, origin, now), now)
         except Refusal as refusal:
-            verdict = FireDecision(OccurrenceDecision.SKIPPED, SkipReason.REFUSED, refusal.detail)
+            decision = FireDecision(OccurrenceDecision.SKIPPED, SkipReason.REFUSED, refusal.detail)
     occurrence = Occurrence(
         schedule.id,
         nominal,
-        verdict.decision,
+        decision.decision,
         now,
-        verdict.reason,
-        verdict.detail,
+        decision.reason,
+        decision.detail,
         None if job is None else job.id,
         late_ms=late_ms,
         revision=schedule.revision,
     )
     t.schedule_index.record(occurrence)
     t.schedule_index.set_state(
-        cell, _state_after(schedule.definition, schedule.state, occurrence, now)
+        entry, _state_after(schedule.definition, schedule.state, occurrence, now)
     )
 
 
 def _state_after(
-    plan: ScheduleDefinition, course: ScheduleState, occurrence: Occurrence, now: Instant
+    definition: ScheduleDefinition, state: ScheduleState, occurrence: Occurrence, now: Instant
 ) -> ScheduleState:
-    """How far the schedule has come with this instant decided."""
-    reached = max(course.watermark, occurrence.until or occurrence.nominal)
+    """State of the schedule after this instant was decided."""
+    reached = max(state.watermark, occurrence.until or occurrence.nominal)
     moved = replace(
-        course,
+        state,
         watermark=reached,
         last_at=occurrence.nominal,
         last_decision=occurrence.decision,
-        last_job_id=occurrence.job_id or course.last_job_id,
+        last_job_id=occurrence.job_id or state.last_job_id,
     )
-    if not plan.timetable.from_finish:
+    if not definition.timetable.from_finish:
         return moved
     if occurrence.job_id is not None:
         return replace(moved, awaits_finish=True)
-    return replace(moved, anchor=next_from_finish(plan, moved, now))
+    return replace(moved, anchor=next_from_finish(definition, moved, now))
 
 
 def skip_until(
-    t: SchedulerState, cell: ScheduleEntry, until: Instant, why: SkipReason, now: Instant
+    t: SchedulerState, entry: ScheduleEntry, until: Instant, why: SkipReason, now: Instant
 ) -> None:
-    """One record for all undecided instants up to `until`: nobody wants one each."""
-    schedule, first = cell.schedule, cell.next_at
+    """Writes one record for all undecided instants up to `until`; nobody reads one each."""
+    schedule, first = entry.schedule, entry.next_at
     assert first is not None
-    assert cell.recurrence is not None
-    second = cell.recurrence.next_after(first)
+    assert entry.recurrence is not None
+    second = entry.recurrence.next_after(first)
     several = second is not None and second <= until
     occurrence = Occurrence(
         schedule.id,
@@ -166,33 +167,33 @@ def skip_until(
     )
     t.schedule_index.record(occurrence)
     t.schedule_index.set_state(
-        cell, _state_after(schedule.definition, schedule.state, occurrence, now)
+        entry, _state_after(schedule.definition, schedule.state, occurrence, now)
     )
 
 
-def _is_misfire(cell: ScheduleEntry, nominal: Instant, late_ms: Millis) -> bool:
-    """Whether it is too late for it to be only late, so that `catch_up` is asked.
+def _is_misfire(entry: ScheduleEntry, nominal: Instant, late_ms: Millis) -> bool:
+    """Whether it is a misfire, too late to run as merely late, so that `catch_up` decides.
 
-    A schedule that comes often misses one sooner: what a few seconds have piled up is not to run
-    either where `none` or `latest` is said.
+    A frequent schedule misfires sooner: with `none` or `latest`, not even a few seconds of instants
+    may pile up.
     """
     if late_ms <= ON_TIME_MS:
         return False
     if late_ms > MISSED_AFTER_MS:
         return True
-    assert cell.recurrence is not None
-    following = cell.recurrence.next_after(nominal)
+    assert entry.recurrence is not None
+    following = entry.recurrence.next_after(nominal)
     return following is not None and 2 * late_ms > following - nominal
 
 
 def _fire_decision(
-    t: SchedulerState, cell: ScheduleEntry, nominal: Instant, wanted: FireDecision, now: Instant
+    t: SchedulerState, entry: ScheduleEntry, nominal: Instant, wanted: FireDecision, now: Instant
 ) -> FireDecision:
-    schedule, ways = cell.schedule, cell.recurrence
-    assert ways is not None
+    schedule, recurrence = entry.schedule, entry.recurrence
+    assert recurrence is not None
     if schedule.state.paused:
         return FireDecision(OccurrenceDecision.SKIPPED, SkipReason.PAUSED)
-    listed = ways.holiday(nominal)
+    listed = recurrence.holiday(nominal)
     if listed is not None:
         return FireDecision(OccurrenceDecision.SKIPPED, SkipReason.HOLIDAY, f"calendar {listed}")
     if wanted.decision is OccurrenceDecision.SKIPPED:
@@ -200,36 +201,36 @@ def _fire_decision(
     return apply_overlap_policy(t, schedule.id, schedule.definition, now) or wanted
 
 
-def _catch_up_decision(cell: ScheduleEntry, nominal: Instant, now: Instant) -> FireDecision:
-    """Nobody was there when it was due."""
-    catch_up = cell.schedule.definition.catch_up
+def _catch_up_decision(entry: ScheduleEntry, nominal: Instant, now: Instant) -> FireDecision:
+    """Decision on a misfire, by the catch-up policy."""
+    catch_up = entry.schedule.definition.catch_up
     if catch_up is CatchUp.NONE:
         return FireDecision(OccurrenceDecision.SKIPPED, SkipReason.MISSED)
     if catch_up is CatchUp.LATEST:
-        assert cell.recurrence is not None
-        later = cell.recurrence.next_after(nominal)
-        if later is not None and later + cell.recurrence.jitter(cell.schedule.id, later) <= now:
+        assert entry.recurrence is not None
+        later = entry.recurrence.next_after(nominal)
+        if later is not None and later + entry.recurrence.jitter(entry.schedule.id, later) <= now:
             return FireDecision(OccurrenceDecision.SKIPPED, SkipReason.SUPERSEDED)
     return FireDecision(OccurrenceDecision.CAUGHT_UP)
 
 
 def apply_overlap_policy(
-    t: SchedulerState, schedule_id: ScheduleId, plan: ScheduleDefinition, now: Instant
+    t: SchedulerState, schedule_id: ScheduleId, definition: ScheduleDefinition, now: Instant
 ) -> FireDecision | None:
-    """Asks the runs that are not done whether there may be another; None: there may."""
-    everything = t.schedule_index.live_jobs_of(schedule_id)
-    if len(everything) >= SCHEDULE_RUNS_MAX:
+    """Applies `overlap` to the schedule's live jobs; None: another run may start."""
+    live_jobs = t.schedule_index.live_jobs_of(schedule_id)
+    if len(live_jobs) >= SCHEDULE_RUNS_MAX:
         return FireDecision(
-            OccurrenceDecision.SKIPPED, SkipReason.BACKLOG, f"{len(everything)} runs have not ended"
+            OccurrenceDecision.SKIPPED, SkipReason.BACKLOG, f"{len(live_jobs)} runs have not ended"
         )
-    if plan.overlap in (Overlap.ALLOW, Overlap.QUEUE):
+    if definition.overlap in (Overlap.ALLOW, Overlap.QUEUE):
         return None
-    runs = [t.jobs[job_id] for job_id in everything if _is_scheduled(t.jobs[job_id])]
-    if plan.overlap is Overlap.REPLACE:
-        going_on = [job for job in runs if job.life.state is not JobState.CANCELLING]
-        for job in going_on[: max(0, len(going_on) - plan.max_concurrency + 1)]:
+    runs = [t.jobs[job_id] for job_id in live_jobs if _is_scheduled(t.jobs[job_id])]
+    if definition.overlap is Overlap.REPLACE:
+        running = [job for job in runs if job.life.state is not JobState.CANCELLING]
+        for job in running[: max(0, len(running) - definition.max_concurrency + 1)]:
             cancel_job(t, job, now)
-    elif len(runs) >= plan.max_concurrency:
+    elif len(runs) >= definition.max_concurrency:
         return FireDecision(
             OccurrenceDecision.SKIPPED, SkipReason.OVERLAP, f"job {runs[0].id} has not ended"
         )
@@ -237,27 +238,27 @@ def apply_overlap_policy(
 
 
 def _is_scheduled(job: JobEntry) -> bool:
-    """Runs of a backfill are beside the schedule, and in nobody's way."""
+    """Jobs of a schedule_backfill run beside the schedule and do not count for `overlap`."""
     return job.spec.origin is not None and job.spec.origin.cause is not RunCause.BACKFILL
 
 
-def _new_job(cell: ScheduleEntry, origin: Origin, now: Instant) -> NewJob:
-    return NewJob(id=run_id(origin, now), spec=spec_for(cell, origin, now))
+def _new_job(entry: ScheduleEntry, origin: Origin, now: Instant) -> NewJob:
+    return NewJob(id=run_id(origin, now), spec=spec_for(entry, origin, now))
 
 
-def spec_for(cell: ScheduleEntry, origin: Origin, now: Instant) -> Spec:
-    """The schedule's job for one instant."""
-    schedule, job = cell.schedule, cell.schedule.definition.job
+def spec_for(entry: ScheduleEntry, origin: Origin, now: Instant) -> Spec:
+    """Spec of the schedule's job for one instant."""
+    schedule, job = entry.schedule, entry.schedule.definition.job
     task, payload = job.task, job.payload
     if b"{{" in task or b"{{" in payload:
-        assert cell.recurrence is not None
+        assert entry.recurrence is not None
         known = schedule_values(
-            (schedule.id, schedule.definition.name), cell.recurrence.zone, origin.nominal
+            (schedule.id, schedule.definition.name), entry.recurrence.zone, origin.nominal
         )
         task, payload = fill_schedule_template(task, known), fill_schedule_template(payload, known)
     concurrency = job.concurrency
     if schedule.definition.overlap in (Overlap.QUEUE, Overlap.REPLACE):
-        # The key lets one run after the other start, also while a replaced one is still stopping.
+        # The key makes runs start one after the other, even while a replaced one is still stopping.
         key = f"rota.schedule.{schedule.id}"
         concurrency = Concurrency(key, schedule.definition.max_concurrency)
     return replace(
@@ -272,29 +273,29 @@ def spec_for(cell: ScheduleEntry, origin: Origin, now: Instant) -> Spec:
     )
 
 
-def run_now(t: SchedulerState, cell: ScheduleEntry, origin: Origin, now: Instant) -> JobEntry:
-    """A job for an instant that the schedule itself would not have come to now."""
-    return submit_independent(t, _new_job(cell, origin, now), now)
+def run_now(t: SchedulerState, entry: ScheduleEntry, origin: Origin, now: Instant) -> JobEntry:
+    """Submits a job for an instant outside the timetable."""
+    return submit_independent(t, _new_job(entry, origin, now), now)
 
 
-def next_from_finish(plan: ScheduleDefinition, course: ScheduleState, now: Instant) -> Instant:
-    """When the next run is due whose interval begins now; never before what was decided."""
-    assert plan.timetable.interval_ms is not None
-    return max(now, course.watermark) + plan.timetable.interval_ms
+def next_from_finish(definition: ScheduleDefinition, state: ScheduleState, now: Instant) -> Instant:
+    """When the next run is due if its interval begins now; never before a decided instant."""
+    assert definition.timetable.interval_ms is not None
+    return max(now, state.watermark) + definition.timetable.interval_ms
 
 
 def restart_intervals(t: SchedulerState, now: Instant) -> None:
-    """Schedules that count from the end of a run begin to count."""
+    """Starts the next interval of schedules that count from the end of a run."""
     ended, t.schedule_index.ended_origins = t.schedule_index.ended_origins, []
     for origin in ended:
-        cell = t.schedule_index.entries.get(origin.schedule_id)
-        if cell is None or not cell.schedule.state.awaits_finish:
+        entry = t.schedule_index.entries.get(origin.schedule_id)
+        if entry is None or not entry.schedule.state.awaits_finish:
             continue
         if not any(
             _is_scheduled(t.jobs[job_id])
             for job_id in t.schedule_index.live_jobs_of(origin.schedule_id)
         ):
-            course = cell.schedule.state
-            anchor = next_from_finish(cell.schedule.definition, course, now)
-            t.schedule_index.set_state(cell, replace(course, awaits_finish=False, anchor=anchor))
-            t.schedule_index.set_timer(cell)
+            state = entry.schedule.state
+            anchor = next_from_finish(entry.schedule.definition, state, now)
+            t.schedule_index.set_state(entry, replace(state, awaits_finish=False, anchor=anchor))
+            t.schedule_index.set_timer(entry)

@@ -1,10 +1,10 @@
-"""Recurrence of a schedule: which instants its timetable means, and a preview of the next ones.
+"""Recurrence of a schedule: the instants that its timetable stands for, and a preview of them.
 
-Between two changes of a zone's offset local and real time run alike, so the instants of a cron
-expression are found one such period after the other. A change of the clock:
+Between two changes of a zone's offset, local and real time run alike, so the instants of a cron
+expression are found in one such period after the other. A change of the clock:
 
-- skips local times: those of the expression run at the change, as much later as the clock moved,
-  or not at all;
+- skips local times: those of the expression run at the change, as much later as the clock moved, or
+  not at all;
 - repeats local times: those run the first time, the second time, or both.
 
 With a wildcard hour all that the wall clock shows counts, so every real hour is there once.
@@ -34,11 +34,11 @@ from rota.core.time_zones import (
 )
 
 Holidays = Mapping[int, str]
-"""Dates that are holidays, as `date.toordinal` counts them, and the calendar that says so."""
+"""Holidays by `date.toordinal`, each with the calendar that lists it."""
 
 
 class Recurrence:
-    """A timetable, ready to be asked."""
+    """Recurrence of a timetable in its zone: finds instants."""
 
     __slots__ = ("_anchor", "_cron", "_fold", "_gap", "_holidays", "timetable", "zone")
 
@@ -73,10 +73,10 @@ class Recurrence:
         return found
 
     def resume_from(self, decided: Instant, offset_s: int) -> Instant:
-        """Where to go on after an instant that was decided when the clock was so far from UTC.
+        """Where to continue after an instant that was decided with this offset from UTC.
 
-        New rules of a zone may show an instant a later local time than the one it was decided
-        for; that local time must not come again.
+        New rules of a zone may give an instant a later local time than the one it was decided for;
+        that local time must not come again.
         """
         if self._cron is None or self._cron.follows_real_time:
             return decided
@@ -90,13 +90,13 @@ class Recurrence:
             at = self.next_after(at)
 
     def holiday(self, at: Instant) -> str | None:
-        """The calendar that lists the date of this instant, if it is not to run on it."""
+        """The calendar that lists the date of this instant, if it is to be skipped."""
         if not self._holidays or self.timetable.on_holiday is not OnHoliday.SKIP:
             return None
         return self._holidays.get(self.zone.local(at // 1000) // DAY_S + EPOCH_DAY)
 
     def jitter(self, schedule_id: str, at: Instant) -> Millis:
-        """How much later it is to run: always the same for one instant."""
+        """Delay of this instant: a hash of schedule and instant, so it is always the same."""
         if not self.timetable.jitter_ms:
             return 0
         return int(self.timetable.jitter_ms * fraction(schedule_id, at))
@@ -114,44 +114,44 @@ class Recurrence:
             return None
         for year in range(year_of(start), YEAR_MAX + 1):
             first, end = year_bounds(year)
-            for stretch in self.zone.periods(year):
-                low, high = max(start, first, stretch.start), min(end, stretch.end)
-                found = self._first_in(cron, stretch, low, high) if low < high else None
+            for period in self.zone.periods(year):
+                low, high = max(start, first, period.start), min(end, period.end)
+                found = self._first_in(cron, period, low, high) if low < high else None
                 if found is not None:
                     return found
         return None
 
-    def _first_in(self, cron: Cron, stretch: OffsetPeriod, low: int, high: int) -> int | None:
-        """The first instant of [low, high), which lies within the stretch."""
-        offset = stretch.offset
-        if stretch.before > offset and self._fold is RepeatedTime.FIRST:
-            # The clock was set back: what it shows until then it has shown before.
-            low_shown = max(low + offset, stretch.start + stretch.before)
+    def _first_in(self, cron: Cron, period: OffsetPeriod, low: int, high: int) -> int | None:
+        """The first instant of [low, high), which lies within the period."""
+        offset = period.offset
+        if period.before > offset and self._fold is RepeatedTime.FIRST:
+            # The clock was set back: local times until then were shown before.
+            low_shown = max(low + offset, period.start + period.before)
         else:
             low_shown = low + offset
         high_shown = high + offset
-        if stretch.after < offset and self._fold is RepeatedTime.SECOND:
-            high_shown = min(high_shown, stretch.end + stretch.after)
+        if period.after < offset and self._fold is RepeatedTime.SECOND:
+            high_shown = min(high_shown, period.end + period.after)
         shown = self._next_local(cron, low_shown)
         plain = None if shown is None or shown >= high_shown else shown - offset
-        left_out = self._left_out(cron, stretch, low, high)
+        left_out = self._left_out(cron, period, low, high)
         if plain is None or (left_out is not None and left_out < plain):
             return left_out
         return plain
 
-    def _left_out(self, cron: Cron, stretch: OffsetPeriod, low: int, high: int) -> int | None:
-        """The first instant in place of a local time that the change before it left out."""
-        if stretch.before >= stretch.offset or self._gap is Gap.SKIP:
+    def _left_out(self, cron: Cron, period: OffsetPeriod, low: int, high: int) -> int | None:
+        """The first instant in place of a local time that the change before the period skipped."""
+        if period.before >= period.offset or self._gap is Gap.SKIP:
             return None
-        first, end = stretch.start + stretch.before, stretch.start + stretch.offset
+        first, end = period.start + period.before, period.start + period.offset
         if self._gap is Gap.SHIFT:
-            first = max(first, low + stretch.before)
-        elif low > stretch.start:
+            first = max(first, low + period.before)
+        elif low > period.start:
             return None
         shown = self._next_local(cron, first)
         if shown is None or shown >= end:
             return None
-        found = stretch.start if self._gap is Gap.JUMP else shown - stretch.before
+        found = period.start if self._gap is Gap.JUMP else shown - period.before
         return found if found < high else None
 
     def _next_local(self, cron: Cron, shown: int) -> int | None:
@@ -160,7 +160,7 @@ class Recurrence:
         return cron.next_local(shown, cron.next_day)
 
     def _next_working_day(self, cron: Cron, ordinal: int) -> int | None:
-        """Like `Cron.next_day`, where what falls on holidays moves to the day after them."""
+        """Like `Cron.next_day`, but days that are holidays move to the day after them."""
         first = self._past_holidays(ordinal)
         before = first - 1
         while before in self._holidays:
@@ -177,7 +177,7 @@ class Recurrence:
 
 
 def check_timetable(table: Timetable) -> None:
-    """Refuses what makes no sense whatever zone it is in; `field` names the culprit."""
+    """Refuses what is wrong in any zone; `field` of the refusal names the place."""
     if [bool(table.cron), table.interval_ms is not None, table.at is not None].count(True) != 1:
         raise Invalid("give exactly one of cron, interval and at", "cron")
     if table.cron:
@@ -190,7 +190,7 @@ def check_timetable(table: Timetable) -> None:
     if starts is not None and ends is not None and ends < starts:
         raise Invalid("ends_at must not be before starts_at", "ends_at")
     if table.calendars and not table.cron and table.on_holiday is OnHoliday.SHIFT:
-        raise Invalid("only a cron expression has days to shift; use skip", "on_holiday")
+        raise Invalid("on_holiday shift needs a cron expression; use skip", "on_holiday")
 
 
 def _check_interval(table: Timetable) -> None:
@@ -206,43 +206,44 @@ def _check_interval(table: Timetable) -> None:
 
 
 def holidays_of(calendars: Iterable[tuple[str, Iterable[int]]]) -> Holidays:
-    """The dates of several calendars in one."""
     return {day: name for name, days in calendars for day in days}
 
 
 class PreviewedInstant(msgspec.Struct, frozen=True):
-    """One instant to come."""
+    """Instant to come, as shown in a preview."""
 
     at: Instant
     local: str
     note: str = ""
 
 
-def preview(ways: Recurrence, after: Instant, count: int) -> list[PreviewedInstant]:
-    """The next `count` instants; each says what clocks or calendars have to do with it."""
+def preview(recurrence: Recurrence, after: Instant, count: int) -> list[PreviewedInstant]:
+    """The next `count` instants, with notes on clock changes and calendars."""
     found: list[PreviewedInstant] = []
-    before, at = after, ways.next_after(after)
+    before, at = after, recurrence.next_after(after)
     while at is not None and len(found) < count:
-        found.append(PreviewedInstant(at, local_text(ways.zone, at), _note(ways, before, at)))
-        before, at = at, ways.next_after(at)
+        found.append(
+            PreviewedInstant(at, local_text(recurrence.zone, at), _note(recurrence, before, at))
+        )
+        before, at = at, recurrence.next_after(at)
     return found
 
 
-def _note(ways: Recurrence, before: Instant, at: Instant) -> str:
-    listed = ways.holiday(at)
+def _note(recurrence: Recurrence, before: Instant, at: Instant) -> str:
+    listed = recurrence.holiday(at)
     if listed is not None:
         return f"skipped: a holiday of {listed}"
-    if not ways.timetable.cron:
+    if not recurrence.timetable.cron:
         return ""
     second = at // 1000
-    changes = ways.zone.changes_between(before // 1000, second)
+    changes = recurrence.zone.changes_between(before // 1000, second)
     if changes:
         return _note_of_change(changes[-1], second)
-    around = ways.zone.changes_between(second, second + 24 * 3600)
+    around = recurrence.zone.changes_between(second, second + 24 * 3600)
     if around and around[0].after < around[0].before:
         change = around[0]
         if second >= change.at - (change.before - change.after):
-            return "clock moves back: this local time comes twice, and this is the first"
+            return "clock moves back: this local time occurs twice, and this is the first"
     return ""
 
 
@@ -252,7 +253,7 @@ def _note_of_change(change: OffsetChange, second: int) -> str:
     if change.after > change.before:
         if second == change.at:
             return f"clock moved forward {by}: local times just before this do not exist"
-        return f"clock moved forward {by} since the one before"
+        return f"clock moved forward {by} since the instant before"
     if second < change.at + moved:
-        return f"clock moved back {by}: this local time comes twice, and this is the second"
-    return f"clock moved back {by} since the one before"
+        return f"clock moved back {by}: this local time occurs twice, and this is the second"
+    return f"clock moved back {by} since the instant before"

@@ -1,4 +1,4 @@
-"""Commands on triggers: create, change, pause, delete, deploy, and dry runs of an event."""
+"""Trigger commands: create, change, pause, delete, deploy, and dry runs of an event."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ from rota.core.triggers.trigger_index import TriggerEntry
 
 
 def handle(t: SchedulerState, event: AnyEventInput, now: Instant) -> AnyReceipt:
-    """Whatever happens to triggers."""
     match event:
         case ReceiveEvents():
             return accept_events(t, event, now)
@@ -55,7 +54,7 @@ def handle(t: SchedulerState, event: AnyEventInput, now: Instant) -> AnyReceipt:
 
 
 def create(t: SchedulerState, event: CreateTrigger, now: Instant) -> TriggerAnswer:
-    """A new trigger; it sees what comes after it."""
+    """Creates a trigger; it sees events that come after it."""
     _check_new(t, event.trigger)
     return TriggerAnswer(_add(t, event.trigger, now).trigger)
 
@@ -64,11 +63,11 @@ def _check_new(t: SchedulerState, new: NewTrigger) -> None:
     check_rule(new.definition)
     if new.id in t.trigger_index.entries:
         raise Conflict(f"there is a trigger {new.id} already")
-    there = t.trigger_index.by_name(*_name(new.definition))
-    if there is not None:
+    existing = t.trigger_index.by_name(*_name(new.definition))
+    if existing is not None:
         raise Conflict(
             f"there is a trigger {new.definition.name!r} already:"
-            f" change it ({there.trigger.id}), or take another name"
+            f" change it ({existing.trigger.id}), or take another name"
         )
     if len(t.trigger_index.entries) >= TRIGGERS_MAX:
         raise TooMuch(f"there are {TRIGGERS_MAX} triggers already; delete some")
@@ -79,42 +78,44 @@ def _add(t: SchedulerState, new: NewTrigger, now: Instant) -> TriggerEntry:
 
 
 def check_rule(rule: TriggerDefinition) -> None:
-    """Refuses what could never fire, or not as it was meant."""
+    """Refuses a trigger that could never fire, or not as it was meant."""
     read_filter(rule.filter)
     check_event_placeholders(rule.job)
     if rule.job.dependencies:
-        raise Invalid("a trigger's job depends on the event alone", "job.dependencies")
-    gathering = rule.buffering
-    if gathering is None:
+        raise Invalid("a trigger's job cannot depend on other jobs", "job.dependencies")
+    buffering = rule.buffering
+    if buffering is None:
         return
-    if gathering.key:
-        parse_path(gathering.key)
-    if gathering.size_max > BUFFERED_PER_JOB_MAX:
+    if buffering.key:
+        parse_path(buffering.key)
+    if buffering.size_max > BUFFERED_PER_JOB_MAX:
         raise Invalid(f"at most {BUFFERED_PER_JOB_MAX} events make one job", "batch.size")
 
 
 def update(t: SchedulerState, event: UpdateTrigger, now: Instant) -> TriggerAnswer:
-    """Another rule; what waits already goes by it too."""
-    cell = t.trigger_index.entry(event.trigger_id)
-    if cell.trigger.revision != event.revision:
-        raise StalePreload(f"trigger {event.trigger_id} was changed meanwhile")
-    _check_change(t, cell, event.definition)
-    return TriggerAnswer(_change(t, cell, event.definition, event.paused, now).trigger)
+    """Changes the definition; buffered events follow it too."""
+    entry = t.trigger_index.entry(event.trigger_id)
+    if entry.trigger.revision != event.revision:
+        raise StalePreload(f"trigger {event.trigger_id} was changed since it was read")
+    _check_change(t, entry, event.definition)
+    return TriggerAnswer(_change(t, entry, event.definition, event.paused, now).trigger)
 
 
-def _check_change(t: SchedulerState, cell: TriggerEntry, rule: TriggerDefinition) -> None:
+def _check_change(t: SchedulerState, entry: TriggerEntry, rule: TriggerDefinition) -> None:
     check_rule(rule)
-    there = t.trigger_index.by_name(*_name(rule))
-    if there is not None and there is not cell:
-        raise Conflict(f"there is a trigger {rule.name!r} already: {there.trigger.id}")
+    existing = t.trigger_index.by_name(*_name(rule))
+    if existing is not None and existing is not entry:
+        raise Conflict(
+            f"there is a trigger {rule.name!r} already ({existing.trigger.id}): take another name"
+        )
 
 
 def _change(
-    t: SchedulerState, cell: TriggerEntry, rule: TriggerDefinition, paused: bool, now: Instant
+    t: SchedulerState, entry: TriggerEntry, rule: TriggerDefinition, paused: bool, now: Instant
 ) -> TriggerEntry:
-    before = cell.trigger
+    before = entry.trigger
     if rule.rate != before.definition.rate:
-        cell.next_start = 0
+        entry.next_start = 0
     changed = t.trigger_index.put(
         replace(
             before, definition=rule, paused=paused, updated_at=now, revision=before.revision + 1
@@ -125,24 +126,24 @@ def _change(
 
 
 def delete(t: SchedulerState, event: DeleteTrigger, now: Instant) -> TriggerGone:
-    """Nothing fires after this, and what waits is dropped."""
-    cell = t.trigger_index.entry(event.trigger_id)
-    drop_windows(t, cell, now)
-    t.trigger_index.drop(cell)
+    """Deletes the trigger and drops its buffered events."""
+    entry = t.trigger_index.entry(event.trigger_id)
+    drop_windows(t, entry, now)
+    t.trigger_index.drop(entry)
     return TriggerGone(event.trigger_id)
 
 
 def pause(t: SchedulerState, event: PauseTrigger, now: Instant) -> TriggerAnswer:
-    """While it is paused events are recorded and make no jobs; what waits goes on waiting."""
-    cell = t.trigger_index.entry(event.trigger_id)
-    if cell.trigger.paused != event.paused:
-        t.trigger_index.put(replace(cell.trigger, paused=event.paused, updated_at=now))
-        set_window_timers(t, cell, now)
-    return TriggerAnswer(cell.trigger)
+    """Pauses or resumes; while paused, events are recorded without jobs and windows stay open."""
+    entry = t.trigger_index.entry(event.trigger_id)
+    if entry.trigger.paused != event.paused:
+        t.trigger_index.put(replace(entry.trigger, paused=event.paused, updated_at=now))
+        set_window_timers(t, entry, now)
+    return TriggerAnswer(entry.trigger)
 
 
 def deploy(t: SchedulerState, event: DeployTriggers, now: Instant) -> Deployed:
-    """A program's triggers become just these: all is checked before anything changes."""
+    """Replaces the triggers of an app by these: everything is checked before anything changes."""
     names = [_name(new.definition) for new in event.triggers]
     if len(dict.fromkeys(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -152,44 +153,46 @@ def deploy(t: SchedulerState, event: DeployTriggers, now: Instant) -> Deployed:
     done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "retired": []}
     for new in event.triggers:
         done[_deploy_one(t, new, now)].append(new.definition.name)
-    for cell in _owned(t, event):
-        if _name(cell.trigger.definition) not in names:
-            delete(t, DeleteTrigger(trigger_id=cell.trigger.id), now)
-            done["retired"].append(cell.trigger.definition.name)
+    for entry in _owned(t, event):
+        if _name(entry.trigger.definition) not in names:
+            delete(t, DeleteTrigger(trigger_id=entry.trigger.id), now)
+            done["retired"].append(entry.trigger.definition.name)
     return Deployed(**{word: tuple(found) for word, found in done.items()})
 
 
 def _check_deployed(t: SchedulerState, owner: str, new: NewTrigger, index: int) -> None:
-    there = t.trigger_index.by_name(*_name(new.definition))
+    existing = t.trigger_index.by_name(*_name(new.definition))
     try:
-        if there is None:
+        if existing is None:
             _check_new(t, new)
             return
-        if there.trigger.definition.owner != owner:
-            whose = there.trigger.definition.owner or "a person"
-            raise Conflict(f"the trigger {new.definition.name!r} is of {whose}: take another name")
-        _check_change(t, there, new.definition)
+        if existing.trigger.definition.owner != owner:
+            owned_by = existing.trigger.definition.owner or "a person"
+            raise Conflict(
+                f"the trigger {new.definition.name!r} belongs to {owned_by}: take another name"
+            )
+        _check_change(t, existing, new.definition)
     except Invalid as refusal:
         raise Invalid(refusal.detail, f"triggers[{index}].{refusal.field}") from None
 
 
 def _deploy_one(t: SchedulerState, new: NewTrigger, now: Instant) -> str:
-    there = t.trigger_index.by_name(*_name(new.definition))
-    if there is None:
+    existing = t.trigger_index.by_name(*_name(new.definition))
+    if existing is None:
         _add(t, new, now)
         return "created"
-    if there.trigger.definition == new.definition:
+    if existing.trigger.definition == new.definition:
         return "unchanged"
-    # Paused by a person, it stays so: a new version of a program must not undo that.
-    _change(t, there, new.definition, there.trigger.paused, now)
+    # A trigger that a person paused stays paused: a new version of the app must not undo that.
+    _change(t, existing, new.definition, existing.trigger.paused, now)
     return "changed"
 
 
 def _owned(t: SchedulerState, event: DeployTriggers) -> list[TriggerEntry]:
-    rules = [(cell, cell.trigger.definition) for cell in t.trigger_index.entries.values()]
+    rules = [(entry, entry.trigger.definition) for entry in t.trigger_index.entries.values()]
     return [
-        cell
-        for cell, rule in rules
+        entry
+        for entry, rule in rules
         if rule.owner == event.owner and event.tenant in (None, rule.job.terms.tenant)
     ]
 
@@ -198,39 +201,38 @@ def _name(rule: TriggerDefinition) -> tuple[str, str]:
     return (rule.job.terms.tenant, rule.name)
 
 
-# Trying out
+# Dry runs
 
 
 def try_event(
     t: SchedulerState, event: Event, only: TriggerId | None, now: Instant
 ) -> list[TriggerDryRun]:
-    """What triggers would make of an event; `only`: of one, whatever its type says."""
+    """Dry run of an event on all triggers that listen to it, or on one of them."""
     if only is None:
-        cells = t.trigger_index.listening(event)
+        entries = t.trigger_index.listening(event)
     else:
         found = t.trigger_index.entries.get(only)
         if found is None:
             raise NotFound("trigger", only)
-        cells = [found] if found in t.trigger_index.listening(event) else []
-    return [_try(cell, event, now) for cell in cells]
+        entries = [found] if found in t.trigger_index.listening(event) else []
+    return [_try(entry, event, now) for entry in entries]
 
 
 def try_rule(rule: TriggerDefinition, event: Event, now: Instant) -> TriggerDryRun:
-    """What a trigger that nobody has made would make of it."""
+    """Dry run of an event on a trigger that does not exist."""
     check_rule(rule)
     return _try(TriggerEntry(Trigger(TriggerId(""), rule, now, now)), event, now)
 
 
-def _try(cell: TriggerEntry, event: Event, now: Instant) -> TriggerDryRun:
-    judgement = evaluate(cell, (event, event_value(event)), now)
-    makes = judgement.decision in (EventDecision.FIRED, EventDecision.HELD)
-    job = spec_for(cell, [event], now) if makes else None
-    return TriggerDryRun(cell.trigger, judgement.decision, judgement.detail, job)
+def _try(entry: TriggerEntry, event: Event, now: Instant) -> TriggerDryRun:
+    result = evaluate(entry, (event, event_value(event)), now)
+    makes = result.decision in (EventDecision.FIRED, EventDecision.HELD)
+    job = spec_for(entry, [event], now) if makes else None
+    return TriggerDryRun(entry.trigger, result.decision, result.detail, job)
 
 
-def trigger_info(cell: TriggerEntry) -> TriggerInfo:
-    """A trigger as it is now."""
-    windows = cell.windows.values()
+def trigger_info(entry: TriggerEntry) -> TriggerInfo:
+    windows = entry.windows.values()
     closes_at = min((window.closes_at for window in windows), default=None)
     waiting = sum(len(window.events) for window in windows)
-    return TriggerInfo(cell.trigger, waiting, None if cell.trigger.paused else closes_at)
+    return TriggerInfo(entry.trigger, waiting, None if entry.trigger.paused else closes_at)
