@@ -179,4 +179,4 @@ async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each
         connection.add_query_logger(lambda query: asked.append(query.query))
         await read_spill_queue(connection, Refill(LINE, 999, 120, 1), bulk, 20)
     assert bulk.singly == 120
-    assert asked.count(postgres_load._ALIKE) == 1
+    assert asked.count(postgres_load._BATCHES) == 1

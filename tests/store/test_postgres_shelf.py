@@ -131,7 +131,7 @@ SELECT 'job-' || n, 1, 'default', 'default', 'many', 0, 0, '', convert_to(repeat
 """
 
 
-@pytest.mark.parametrize("statement", [postgres_load._SPILL_QUEUE, postgres_load._ALIKE])
+@pytest.mark.parametrize("statement", [postgres_load._SPILL_QUEUE, postgres_load._BATCHES])
 async def test_a_shelf_is_read_along_its_index_also_before_the_table_is_analysed(
     statement: str,
 ) -> None:

@@ -87,7 +87,6 @@ class DiskArtifacts:
     async def write(
         self, execution_id: ExecutionId, name: str, stream: AsyncIterator[bytes], bytes_max: int
     ) -> Artifact:
-        """Keeps a file. All of it is there, or nothing is."""
         check_artifact_name(name)
         folder = self._folder(execution_id)
         file, part = await self._run(lambda: _begin(folder))
@@ -110,23 +109,19 @@ class DiskArtifacts:
         return Artifact(name, size)
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
-        """What was kept, by name."""
         folder = self._folder(execution_id)
         return await self._run(lambda: _list(folder))
 
     async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
-        """The same of many, each in its place."""
         folders = [self._folder(one) for one in execution_ids]
         return await self._run(lambda: [_list(folder) for folder in folders])
 
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
-        """The content in pieces; None if there is no such file."""
         check_artifact_name(name)
         path = self._folder(execution_id) / _on_disk(name)
         return self._pieces(path) if await self._run(path.is_file) else None
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes all files of these."""
         await self._run(lambda: self.forget_from_thread(execution_ids))
 
     def forget_from_thread(self, execution_ids: Sequence[ExecutionId]) -> None:
@@ -135,7 +130,6 @@ class DiskArtifacts:
             shutil.rmtree(self._folder(execution_id), ignore_errors=True)
 
     async def close(self) -> None:
-        """Waits for the files under way."""
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _pieces(self, path: Path) -> AsyncIterator[bytes]:
@@ -250,10 +244,10 @@ class OutOfRangeError(Exception):
 class Outputs:
     """Where an execution's files are, whichever place that is."""
 
-    def __init__(self, small: Artifacts, book: ObjectIndex | None, blobs: Blobs | None) -> None:
+    def __init__(self, small: Artifacts, index: ObjectIndex | None, blobs: Blobs | None) -> None:
         """Without `blobs` large ones are kept with the small ones."""
         self._small = small
-        self._index = book
+        self._index = index
         self._blobs = blobs
 
     @property

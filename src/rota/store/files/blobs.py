@@ -117,7 +117,6 @@ class FolderBlobs:
 
     @property
     def where(self) -> str:
-        """For people."""
         return f"the folder {self._root}"
 
     async def put(self, key: str, draft: SpooledFile) -> None:
@@ -126,7 +125,6 @@ class FolderBlobs:
         await self._run(lambda: _move_in(draft.path, path))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`."""
         path = self._path(key)
         try:
             file = await self._run(lambda: path.open("rb"))
@@ -153,15 +151,13 @@ class FolderBlobs:
         await self._run(lambda: _remove(self._root, paths))
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """A folder has no addresses of its own."""
+        """Returns None: a folder has no addresses of its own."""
         return None
 
     async def mark(self, wanted: str) -> str:
-        """Says which storage this is."""
         return await self._run(lambda: _storage_id(self._root, wanted))
 
     async def close(self) -> None:
-        """Waits for the files under way."""
         await asyncio.to_thread(self._threads.shutdown)
 
     def _path(self, key: str) -> Path:
@@ -246,32 +242,29 @@ class FallbackBlobs:
 
     @property
     def where(self) -> str:
-        """For people."""
         return self._primary.where
 
     @property
     def bytes_max(self) -> int:
-        """Of the named one."""
         return self._primary.bytes_max
 
     async def put(self, key: str, draft: SpooledFile) -> None:
-        """In the named one."""
         await self._primary.put(key, draft)
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """From wherever it is."""
+        """Reads from whichever storage has it."""
         try:
             return await self._primary.read(key, start, end)
         except BlobMissingError:
             return await self._fallback.read(key, start, end)
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """From both: those that are not there are no error."""
+        """Removes these from both storages."""
         await self._primary.drop(keys)
         await self._fallback.drop(keys)
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """Of the named one, if the object is there: a link to nothing helps nobody."""
+        """Returns the named storage's link if the object is there: one to nothing helps nobody."""
         try:
             pieces = await self._primary.read(key, 0, 1)
         except BlobMissingError:
@@ -281,11 +274,9 @@ class FallbackBlobs:
         return await self._primary.link(key, expires_s)
 
     async def mark(self, wanted: str) -> str:
-        """Of the named one."""
         return await self._primary.mark(wanted)
 
     async def close(self) -> None:
-        """Both."""
         await self._primary.close()
         await self._fallback.close()
 
@@ -327,11 +318,10 @@ class CloudBlobs:
 
     @property
     def where(self) -> str:
-        """For people."""
         return self._url
 
     async def put(self, key: str, draft: SpooledFile) -> None:
-        """In parts if it is large; a storage shows it when the last part is there."""
+        """Sends it in parts if it is large; the storage shows it when the last part is there."""
         check_key(key)
         await self._sent(key, draft)
 
@@ -351,7 +341,6 @@ class CloudBlobs:
             raise StoreError(f"{self._url} did not take an object: {error}") from error
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`."""
         from obstore import get_async
         from obstore.exceptions import BaseError
 
@@ -379,7 +368,6 @@ class CloudBlobs:
             raise StoreError(f"{self._url} has less of an object than was kept")
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """Removes these; those that are not there are no error."""
         from obstore import delete_async
         from obstore.exceptions import BaseError
 
@@ -392,7 +380,7 @@ class CloudBlobs:
                     raise StoreError(f"{self._url} did not remove an object: {error}") from error
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """Signed with the server's own credentials; some of those cannot sign."""
+        """Signs with the server's own credentials; some of those cannot sign."""
         from obstore import sign_async
         from obstore.exceptions import BaseError
 
@@ -403,7 +391,7 @@ class CloudBlobs:
         return None
 
     async def mark(self, wanted: str) -> str:
-        """Says which storage this is; of two who try at once the storage lets one win."""
+        """Returns which storage this is; of two servers that try at once one wins."""
         from obstore import get_async, put_async
         from obstore.exceptions import AlreadyExistsError, BaseError
 
@@ -420,7 +408,7 @@ class CloudBlobs:
             ) from error
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no connection is kept."""
 
 
 def _is_missing(error: Exception) -> bool:

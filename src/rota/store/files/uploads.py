@@ -169,9 +169,9 @@ class Upload:
         """It is over; what is there stays."""
         self._when_over()
 
-    def when_over(self, tell: Callable[[], None]) -> None:
+    def when_over(self, callback: Callable[[], None]) -> None:
         """Who wants to know."""
-        self._when_over = tell
+        self._when_over = callback
 
     async def write(self, piece: bytes) -> None:
         """The next bytes."""

@@ -391,11 +391,11 @@ class DedicatedConnection:
                 _resolve(over)  # whoever waits goes on in the next round, when the task has ended
 
         task = asyncio.ensure_future(to_its_end())
-        alarm = loop.call_later(self._deadline_s, _resolve, over)
+        timer = loop.call_later(self._deadline_s, _resolve, over)
         try:
             await over
         finally:
-            alarm.cancel()
+            timer.cancel()
             answered = task.done()
             if not answered:
                 connection.terminate()
@@ -410,11 +410,11 @@ class DedicatedConnection:
         """The same in the caller's own task: closing the socket ends what waits for an answer."""
         late: list[bool] = []
 
-        def give_up() -> None:
+        def end_late() -> None:
             late.append(True)
             connection.terminate()
 
-        alarm = asyncio.get_running_loop().call_later(self._deadline_s, give_up)
+        timer = asyncio.get_running_loop().call_later(self._deadline_s, end_late)
         try:
             return await work(connection)
         except DATABASE_ERRORS as error:
@@ -422,7 +422,7 @@ class DedicatedConnection:
                 raise TimeoutError(f"no answer within {self._deadline_s:g} s") from error
             raise
         finally:
-            alarm.cancel()
+            timer.cancel()
 
     def _as_store_error(self, error: Exception, connection: Connection) -> StoreError:
         if breaks_connection(error):
@@ -438,9 +438,9 @@ class DedicatedConnection:
             self._warnings.append(str(message.message))
 
 
-def _resolve(bell: asyncio.Future[None]) -> None:
-    if not bell.done():
-        bell.set_result(None)
+def _resolve(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _ignore_unread_error(task: asyncio.Future[T]) -> None:

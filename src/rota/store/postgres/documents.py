@@ -29,13 +29,12 @@ _decode = msgspec.msgpack.Decoder(Node).decode
 class PostgresNodes:
     """Writes without waiting for the disk: what a crash takes back is said again in a second."""
 
-    def __init__(self, line: DedicatedConnection, glance: Glance) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection, glance: Glance) -> None:
+        self._connection = connection
         self._glance = glance
         self._has_forgotten = False
 
     async def announce(self, node: Node) -> None:
-        """Puts what a server says in the place of what it said before."""
         await self._glance.tell(node.node, _encode(node))
         if not self._has_forgotten:
             # Once by each server that starts: nobody is shown those who are long gone.
@@ -43,13 +42,11 @@ class PostgresNodes:
             self._has_forgotten = True
 
     async def leave(self, name: str) -> None:
-        """It has stopped."""
         await self._connection.read(
             lambda c: c.execute("DELETE FROM rota.nodes WHERE node = $1", name)
         )
 
     async def everyone(self) -> Sequence[SeenNode]:
-        """All that spoke within a day, by name."""
         bodies, silent = await self._glance.see(_EVERYONE)
         return [
             SeenNode(_decode(body), max(0, silent_ms))
@@ -60,11 +57,10 @@ class PostgresNodes:
 class PostgresNotes:
     """Notes, shared by all servers of a cell."""
 
-    def __init__(self, line: DedicatedConnection) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection) -> None:
+        self._connection = connection
 
     async def put(self, name: str, body: bytes) -> None:
-        """As given, in place of one of the same name."""
         sql = (
             "INSERT INTO rota.settings VALUES ($1, $2, $3)"
             " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body"
@@ -72,7 +68,6 @@ class PostgresNotes:
         await self._connection.write(lambda c: c.execute(sql, NOTE_KIND, name, body))
 
     async def get(self, name: str) -> bytes | None:
-        """One of them."""
         sql = "SELECT body FROM rota.settings WHERE kind = $1 AND name = $2"
         found: bytes | None = await self._connection.read(
             lambda c: c.fetchval(sql, NOTE_KIND, name)

@@ -30,13 +30,13 @@ OBSERVE_WITHOUT_LOCK = "SELECT holder, epoch, nonce, address FROM rota.leader"
 class LeaderLock:
     """The mark of one server; it has one only while it leads."""
 
-    def __init__(self, line: DedicatedConnection) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection) -> None:
+        self._connection = connection
         self._epoch: Epoch | None = None
         self._held: tuple[Connection, Epoch] | None = None
         self._retry: asyncio.Task[None] | None = None
-        self._possible = not line.address.pgbouncer
-        line.when_lost = self._lost
+        self._possible = not connection.address.pgbouncer
+        connection.when_lost = self._lost
 
     @property
     def query(self) -> str:

@@ -32,7 +32,7 @@ _SPILL_QUEUE = """
 SELECT id, life, spec FROM rota.jobs_shelved
 WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """
-_ALIKE = """
+_BATCHES = """
 SELECT life, substr(spec, 1, $4) AS head, substr(spec, 1 + $4 + $5) AS tail,
     string_agg(id, ','), array_agg(ordinal),
     bool_and(substr(spec, 1 + $4, $5) = substr(int8send(ordinal), 9 - $5))
@@ -80,8 +80,8 @@ async def read_spill_queues(
             jobs, found = await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch)
             return SpilledJobs([tuple(jobs)], stamp, found)
         stored = await _fetch_spill_queues(connection, wanted)
-    shelves = _jobs_of_each(stored, wanted, bulk)
-    return SpilledJobs(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), stored)))
+    spilled = _jobs_of_each(stored, wanted, bulk)
+    return SpilledJobs(spilled, stamp, list(_rows_of(chain.from_iterable(spilled), stored)))
 
 
 async def read_spill_queue(
@@ -94,12 +94,12 @@ async def read_spill_queue(
     after, left, came_in_batches = wanted.after, wanted.limit, True
     while left > 0:
         size = min(left, rows_per_fetch)
-        place, found = (wanted.spill_queue, after, size), None
+        position, found = (wanted.spill_queue, after, size), None
         if came_in_batches and bulk.number_position is not None:
-            found = await _read_alike(connection, place, bulk)
+            found = await _read_batches(connection, position, bulk)
             came_in_batches = found is not None
         if found is None:
-            stored = await connection.fetch(_SPILL_QUEUE, *place)
+            stored = await connection.fetch(_SPILL_QUEUE, *position)
             stretch = list(bulk.jobs(stored))
             found = stretch, list(_rows_of(stretch, stored))
         jobs += found[0]
@@ -111,18 +111,18 @@ async def read_spill_queue(
     return jobs, rows_
 
 
-async def _read_alike(
-    connection: Connection, place: tuple[int, int, int], bulk: BulkDecoder
+async def _read_batches(
+    connection: Connection, position: tuple[int, int, int], bulk: BulkDecoder
 ) -> tuple[list[JobRecord], list[ShelfRow]] | None:
     """A stretch of jobs that came in batches, as those before it did; None: they did not."""
     assert bulk.number_position is not None
     start, width = bulk.number_position
-    found = await connection.fetch(_ALIKE, *place, start, width)
+    found = await connection.fetch(_BATCHES, *position, start, width)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
-    for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_place):
-        form = EncodedSpec(len(head) + width + len(tail), head, width, tail)
-        batch = bulk.batch(EncodedBatch(life, form, ids.split(","), orders)) if fits else None
+    for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_number):
+        encoded = EncodedSpec(len(head) + width + len(tail), head, width, tail)
+        batch = bulk.batch(EncodedBatch(life, encoded, ids.split(","), orders)) if fits else None
         # Nothing but the index says that they come in order.
         if (
             batch is None
@@ -133,7 +133,7 @@ async def _read_alike(
             return None
         jobs += batch
         standing = _standing_of(batch[0])
-        rows_ += [ShelfRow(job.id, job.spec, form, standing) for job in batch]
+        rows_ += [ShelfRow(job.id, job.spec, encoded, standing) for job in batch]
     if len(found) > len(jobs) // BATCH_MIN:
         bulk.number_position = None
     return jobs, rows_
@@ -154,15 +154,15 @@ def _standing_of(job: JobRecord) -> JobStanding:
     return JobStanding(life.state, life.lives, job.spec.terms.queue, life.line)
 
 
-def _by_first_place(alike: Any) -> int:
-    place: int = alike[4][0]
-    return place
+def _by_first_number(batch: Any) -> int:
+    number: int = batch[4][0]
+    return number
 
 
 async def _fetch_spill_queues(connection: Connection, wanted: Sequence[Refill]) -> Sequence[Any]:
-    lines, places = [one.spill_queue for one in wanted], [one.after for one in wanted]
+    queues, positions = [one.spill_queue for one in wanted], [one.after for one in wanted]
     found: Sequence[Any] = await connection.fetch(
-        _SPILL_QUEUES, lines, places, [one.limit for one in wanted]
+        _SPILL_QUEUES, queues, positions, [one.limit for one in wanted]
     )
     return found
 
@@ -170,10 +170,10 @@ async def _fetch_spill_queues(connection: Connection, wanted: Sequence[Refill]) 
 def _jobs_of_each(
     found: Sequence[Any], wanted: Sequence[Refill], bulk: BulkDecoder
 ) -> list[tuple[JobRecord, ...]]:
-    shelves: list[tuple[JobRecord, ...]] = [()] * len(wanted)
-    for number, shelf in groupby(found, _by_number):
-        shelves[number - 1] = tuple(bulk.jobs(shelf))
-    return shelves
+    spilled: list[tuple[JobRecord, ...]] = [()] * len(wanted)
+    for number, part in groupby(found, _by_number):
+        spilled[number - 1] = tuple(bulk.jobs(part))
+    return spilled
 
 
 async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapshot | None:
@@ -189,10 +189,10 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
         assert meta is not None
         jobs = await _live_jobs(connection)
         found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
-        lines = [(row[0], row[1]) for row in found]
-        wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
-        shelved = await _fetch_spill_queues(connection, wanted)
-        jobs += chain.from_iterable(_jobs_of_each(shelved, wanted, BulkDecoder()))
+        spill_counts = [(row[0], row[1]) for row in found]
+        wanted = [Refill(spill_queue, -1, kept, 0) for spill_queue, _ in spill_counts]
+        stored = await _fetch_spill_queues(connection, wanted)
+        jobs += chain.from_iterable(_jobs_of_each(stored, wanted, BulkDecoder()))
         # Nearly in order already, which Python's sort makes use of.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
@@ -209,7 +209,7 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
             settings=read_settings((row[0], row[1]) for row in settings),
             next_arrival_number=meta[1],
             totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
-            spill_counts=lines,
+            spill_counts=spill_counts,
         )
         return await _with_schedules(connection, plain)
 

@@ -88,14 +88,16 @@ async def build_indexes_online(
     if not await _missing_indexes(connection, steps, bytes_min):
         return
     # Its own waiting hurts nobody: it holds no lock that writers want.
-    patient = {"lock_timeout": str(MIGRATE_WAIT_MS), "idle_in_transaction_session_timeout": "0"}
-    guard = await connect(address, "migrate", patient, statement_s=2 * MIGRATE_WAIT_MS / 1000)
+    settings = {"lock_timeout": str(MIGRATE_WAIT_MS), "idle_in_transaction_session_timeout": "0"}
+    lock_connection = await connect(
+        address, "migrate", settings, statement_s=2 * MIGRATE_WAIT_MS / 1000
+    )
     try:
-        builder = await connect(address, "migrate", patient, statement_s=ONLINE_INDEX_S)
+        builder = await connect(address, "migrate", settings, statement_s=ONLINE_INDEX_S)
         try:
-            async with guard.transaction():
+            async with lock_connection.transaction():
                 # Without arguments: those would keep a snapshot open, for which the building waits.
-                await guard.execute(f"SELECT pg_advisory_xact_lock({_INDEX_LOCK:d})")
+                await lock_connection.execute(f"SELECT pg_advisory_xact_lock({_INDEX_LOCK:d})")
                 await drop_unfinished(builder)
                 for function in _functions(steps):
                     await builder.execute(function)
@@ -104,7 +106,7 @@ async def build_indexes_online(
         finally:
             await close(builder)
     finally:
-        await close(guard)
+        await close(lock_connection)
 
 
 async def drop_unfinished(connection: Connection) -> None:

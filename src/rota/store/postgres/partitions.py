@@ -30,6 +30,7 @@ from rota.store.limits import (
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.logs_and_files import delete_outputs_later
 from rota.store.protocol import Dropped, Seq
+from rota.store.queries import id_at
 
 Make: TypeAlias = Callable[[Connection], Awaitable[None]]
 """Makes one partition."""
@@ -56,8 +57,7 @@ class Daily(msgspec.Struct, frozen=True):
         """The first value of a day, as SQL."""
         if self.column in ("at", "nominal"):
             return str(day * DAY_MS)
-        digits = f"{day * DAY_MS:012x}"
-        return f"'{digits[:8]}-{digits[8:]}'"
+        return f"'{id_at(day * DAY_MS)}'"
 
     def partition(self, day: int) -> str:
         """Its name."""
@@ -128,18 +128,18 @@ async def drop_old_journal(connection: Connection, now: Instant, limits: StoreLi
     """Journal, keys and events that are past their age; what was not folded always stays."""
     async with connection.transaction():
         await connection.execute(_LOCK_PATIENCE)
-        folded = await connection.fetchval(_TAKE_TURN)
+        projected = await connection.fetchval(_TAKE_TURN)
         there = await _partitions(connection)
         journal = sorted(int(name[8:]) for name in there if name.startswith("journal_"))
         for number in journal:
             end = (number + 1) * limits.journal_partition_records
-            if end >= folded:
+            if end >= projected:
                 break
             newest_at = await connection.fetchval(
                 f"SELECT at FROM rota.journal_{number} ORDER BY seq DESC LIMIT 1"
             )
             old = newest_at is None or newest_at < now - JOURNAL_AGE_MS
-            if old or end <= folded - limits.journal_records_max:
+            if old or end <= projected - limits.journal_records_max:
                 await connection.execute(f"DROP TABLE rota.journal_{number}")
         for aged, age in AGED.items():
             await _drop_aged(connection, aged, there, now - age)
@@ -176,11 +176,11 @@ async def drop_old(connection: Connection, before: Instant) -> Dropped:
 
 async def _size(connection: Connection, table: str) -> int:
     """About how many rows; a day has too many to be counted."""
-    told = await connection.fetchval(
+    estimate = await connection.fetchval(
         "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass", f"rota.{table}"
     )
-    if told >= 0:
-        return int(told)
+    if estimate >= 0:
+        return int(estimate)
     return int(
         await connection.fetchval(
             f"SELECT count(*) FROM (SELECT FROM rota.{table} LIMIT $1) counted", OLD_JOBS_COUNTED
@@ -265,9 +265,9 @@ def _days_before(there: dict[str, None], daily: Daily, before: Instant) -> Seque
     """Days that have a partition and were over at `before`."""
     found = []
     for name in there:
-        stamp = name.removeprefix(f"{daily.table}_")
-        if stamp != name and stamp.isdigit():
-            day = date.fromisoformat(stamp).toordinal() - _EPOCH_ORDINAL
+        day_text = name.removeprefix(f"{daily.table}_")
+        if day_text != name and day_text.isdigit():
+            day = date.fromisoformat(day_text).toordinal() - _EPOCH_ORDINAL
             if (day + 1) * DAY_MS <= before:
                 found.append(day)
     return sorted(found)

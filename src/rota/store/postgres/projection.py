@@ -84,13 +84,13 @@ class WindowProjection:
     """One window on its way into the tail and the tables, inside the caller's transaction."""
 
     def __init__(
-        self, connection: Connection, window: Window, tail: Tail, way: ProjectionOptions
+        self, connection: Connection, window: Window, tail: Tail, options: ProjectionOptions
     ) -> None:
         self._connection = connection
         self._window = window
         self._tail = tail
-        self._copies = way.copies
-        self._give_way = way.give_way
+        self._copies = options.copies
+        self._give_way = options.give_way
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
         """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
@@ -101,35 +101,35 @@ class WindowProjection:
         `newest` is the greatest id of each table before that.
         """
         self._newest = newest
-        shelf = ("jobs_shelved",) if await self._has_spilled() else ()
+        spilled_table = ("jobs_shelved",) if await self._has_spilled() else ()
         # Where there is a shelf, most of those that are not known come from it.
-        self._tables = (*shelf, "jobs_live", "jobs_done")
+        self._tables = (*spilled_table, "jobs_live", "jobs_done")
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
         tail.take_window(window.records, window.writes, self._give_way)
         whole = whole or tail.tangled
-        folded = tail.changes if whole else tail.leave()
-        leaves_behind = await self._write(folded)
+        changes = tail.changes if whole else tail.leave()
+        leaves_behind = await self._write(changes)
         if whole:
-            await self._write_rare_changes(folded)
-        await self._write_figures(folded, window.last_seq if whole else None)
-        await self._count_spilled(folded)
-        return WindowResult(folded, whole, leaves_behind)
+            await self._write_rare_changes(changes)
+        await self._write_figures(changes, window.last_seq if whole else None)
+        await self._count_spilled(changes)
+        return WindowResult(changes, whole, leaves_behind)
 
-    async def _write(self, folded: TableChanges) -> bool:
+    async def _write(self, changes: TableChanges) -> bool:
         """Jobs and executions; answers whether deleted ones left logs and files."""
-        replaced = [job_id for job_id in folded.specs if job_id in self._tail.standings]
-        await self._remove_jobs([*folded.dropped, *replaced])
-        leaves_behind = await self._drop_executions(folded)
-        await self._write_jobs(folded)
-        await self._move_jobs(folded)
-        await self._write_executions(folded.executions)
+        replaced = [job_id for job_id in changes.specs if job_id in self._tail.standings]
+        await self._remove_jobs([*changes.dropped, *replaced])
+        leaves_behind = await self._drop_executions(changes)
+        await self._write_jobs(changes)
+        await self._move_jobs(changes)
+        await self._write_executions(changes.executions)
         return leaves_behind
 
-    async def _write_rare_changes(self, folded: TableChanges) -> None:
-        await self._write_others(folded)
-        await write_schedules(self._connection, folded)
-        await write_events(self._connection, folded.events)
+    async def _write_rare_changes(self, changes: TableChanges) -> None:
+        await self._write_others(changes)
+        await write_schedules(self._connection, changes)
+        await write_events(self._connection, changes.events)
 
     async def _has_spilled(self) -> bool:
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
@@ -168,15 +168,15 @@ class WindowProjection:
             "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
         )
 
-    async def _drop_executions(self, folded: TableChanges) -> bool:
-        if not folded.dropped:
+    async def _drop_executions(self, changes: TableChanges) -> bool:
+        if not changes.dropped:
             return False
-        gone = list(folded.leftovers)
+        gone = list(changes.leftovers)
         for table in ("executions_live", "executions_done"):
             found = await self._connection.fetch(
                 f"DELETE FROM rota.{table} WHERE job_id = ANY ($1) OR id = ANY ($2) RETURNING id",
-                list(folded.dropped),
-                folded.leftovers,
+                list(changes.dropped),
+                changes.leftovers,
             )
             gone += [row[0] for row in found]
         await self._connection.execute(
@@ -184,50 +184,50 @@ class WindowProjection:
         )
         return bool(gone)
 
-    async def _write_jobs(self, folded: TableChanges) -> None:
+    async def _write_jobs(self, changes: TableChanges) -> None:
         live: list[_Job] = []
         done: list[_Job] = []
-        shelved: list[Row] = []
-        moved, unshelved = self._known_moves(folded)
+        spilled: list[Row] = []
+        moved, reloaded = self._known_moves(changes)
         # Written anew, not updated: that would write all indexes, too, and find each row by itself.
         await self._delete_ids("jobs_live", [one[0] for one in moved])
-        await self._delete_ids("jobs_shelved", [one[0] for one in unshelved])
-        put = ((*job, None) for job in folded.specs.items())
-        for job_id, spec, encoded in chain(put, moved, unshelved):
-            life = folded.lives[job_id]
-            if life.line and (line := spill_queue_of(life)):
+        await self._delete_ids("jobs_shelved", [one[0] for one in reloaded])
+        put = ((*job, None) for job in changes.specs.items())
+        for job_id, spec, encoded in chain(put, moved, reloaded):
+            life = changes.lives[job_id]
+            if life.line and (spill_queue := spill_queue_of(life)):
                 row = rows.job_row(job_id, spec, life, encoded)
-                shelved.append((row[0], *row[2:], line, spec.arrival_number))
+                spilled.append((row[0], *row[2:], spill_queue, spec.arrival_number))
                 continue
             kept = done if life.state in JOB_FINAL else live
             kept.append((job_id, spec, life, encoded))
         await self._insert("jobs_live", _JOB_COLUMNS, live, _job_row)
         await self._insert("jobs_done", _JOB_COLUMNS, done, _job_row)
-        if shelved:
-            await self._insert("jobs_shelved", _SPILLED_COLUMNS, shelved)
-        jobs = folded.specs.items()
+        if spilled:
+            await self._insert("jobs_shelved", _SPILLED_COLUMNS, spilled)
+        jobs = changes.specs.items()
         labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
         edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
         # A spec may name a label or a parent twice.
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
-    def _known_moves(self, folded: TableChanges) -> tuple[list[Stored], list[Stored]]:
+    def _known_moves(self, changes: TableChanges) -> tuple[list[Stored], list[Stored]]:
         """Those of the live ones, and those of the shelf."""
         known, looked_up = self._tail.known, self._tail.tables
-        moves = [id_ for id_, _ in folded.moves if id_ not in looked_up]
-        live, shelved = known.rows(moves)
-        assert len(live) + len(shelved) == len(moves), "where a job is, is known or was looked up"
-        return live, shelved
+        moves = [id_ for id_, _ in changes.moves if id_ not in looked_up]
+        live, spilled = known.rows(moves)
+        assert len(live) + len(spilled) == len(moves), "where a job is, is known or was looked up"
+        return live, spilled
 
-    async def _move_jobs(self, folded: TableChanges) -> None:
+    async def _move_jobs(self, changes: TableChanges) -> None:
         ways: dict[tuple[str, str], list[Row]] = {}
         tables = self._tail.tables
-        for job_id, life in folded.moves if tables else ():
+        for job_id, life in changes.moves if tables else ():
             if job_id not in tables:
                 continue
-            way = (tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
-            ways.setdefault(way, []).append(_move_row(job_id, life))
+            options = (tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
+            ways.setdefault(options, []).append(_move_row(job_id, life))
         for (table, other), moved in ways.items():
             statement = _MOVE_WITHIN if table == other else _MOVE_ACROSS
             sql = statement.format(table=table, other=other, moved=_unnest(_MOVE_COLUMNS))
@@ -264,10 +264,10 @@ class WindowProjection:
                 *_columns(changed, _EXECUTION_COLUMNS),
             )
 
-    async def _write_others(self, folded: TableChanges) -> None:
+    async def _write_others(self, changes: TableChanges) -> None:
         for table, key, bodies in (
-            ("workers", "id", [rows.worker_row(x) for x in folded.workers.values() if x]),
-            ("queues", "name", [rows.queue_row(x) for x in folded.queues.values()]),
+            ("workers", "id", [rows.worker_row(x) for x in changes.workers.values() if x]),
+            ("queues", "name", [rows.queue_row(x) for x in changes.queues.values()]),
         ):
             if bodies:
                 await self._connection.execute(
@@ -275,24 +275,24 @@ class WindowProjection:
                     f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
                     *_columns(bodies, (key, "body")),
                 )
-        settings = setting_rows(folded)
+        settings = setting_rows(changes)
         if settings:
             await self._connection.execute(
                 f"INSERT INTO rota.settings SELECT v.* FROM {_unnest(_SETTING_COLUMNS)}"
                 " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
                 *_columns(settings, _SETTING_COLUMNS),
             )
-        forgotten = [worker_id for worker_id, worker in folded.workers.items() if worker is None]
+        forgotten = [worker_id for worker_id, worker in changes.workers.items() if worker is None]
         await self._delete_ids("workers", forgotten)
-        if folded.keys:
+        if changes.keys:
             await self._connection.execute(
-                "DELETE FROM rota.keys WHERE key = ANY ($1)", list(folded.keys)
+                "DELETE FROM rota.keys WHERE key = ANY ($1)", list(changes.keys)
             )
-            keys = [rows.key_row(record) for record in folded.keys.values()]
+            keys = [rows.key_row(record) for record in changes.keys.values()]
             await self._insert("keys", _KEY_COLUMNS, keys)
 
-    async def _write_figures(self, folded: TableChanges, passed: Seq | None) -> None:
-        ended = [(*what, count) for what, count in folded.finished.items() if count]
+    async def _write_figures(self, changes: TableChanges, passed: Seq | None) -> None:
+        ended = [(*what, count) for what, count in changes.finished.items() if count]
         if ended:
             await self._connection.execute(
                 f"INSERT INTO rota.totals AS t SELECT v.* FROM {_unnest(_TOTAL_COLUMNS)}"
@@ -303,12 +303,12 @@ class WindowProjection:
             "UPDATE rota.meta SET folded_seq = coalesce($1, folded_seq),"
             " order_next = greatest(order_next, $2), submitted = submitted + $3",
             passed,
-            folded.next_arrival_number,
-            folded.submitted,
+            changes.next_arrival_number,
+            changes.submitted,
         )
 
-    async def _count_spilled(self, folded: TableChanges) -> None:
-        counts = [(line, step) for line, step in folded.spill_counts.items() if step]
+    async def _count_spilled(self, changes: TableChanges) -> None:
+        counts = [(spill_queue, step) for spill_queue, step in changes.spill_counts.items() if step]
         if counts:
             await self._connection.execute(
                 f"INSERT INTO rota.lines AS l SELECT v.* FROM {_unnest(_LINE_COLUMNS)}"
@@ -317,7 +317,7 @@ class WindowProjection:
             )
             await self._connection.execute(
                 "DELETE FROM rota.lines WHERE line = ANY ($1) AND count = 0",
-                [line for line, _ in counts],
+                [spill_queue for spill_queue, _ in counts],
             )
 
     async def _ids_in(self, table: str, ids: Sequence[str]) -> dict[str, None]:

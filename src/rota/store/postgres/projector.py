@@ -193,10 +193,10 @@ class Projector:
             return
         self._closing = True
         self._wake_up()
-        folding = asyncio.wrap_future(self._projecting)
-        await asyncio.wait({folding}, timeout=self._limits.projection_close_s)
+        projecting = asyncio.wrap_future(self._projecting)
+        await asyncio.wait({projecting}, timeout=self._limits.projection_close_s)
         # Where the database is away: the journal has the rest, and the next server folds it.
-        folding.cancel()
+        projecting.cancel()
         for each in (self._connection.close(), self._lock.close()):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(each, self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -286,10 +286,10 @@ class Projector:
         return False
 
     async def _read_projected(self) -> None:
-        folded = await self._connection.read(
+        projected = await self._connection.read(
             lambda c: c.fetchval("SELECT folded_seq FROM rota.meta WHERE id = 1")
         )
-        self.watermark.set_projected(Seq(folded))
+        self.watermark.set_projected(Seq(projected))
 
     async def _project_next(self) -> bool:
         """One window; answers whether there was any."""
@@ -379,9 +379,9 @@ class Projector:
             before = await take_turn(connection, window, self._plans)
             if not before.fits(window, tail.after) or not self._is_newest(before, tail):
                 return None
-            way = ProjectionOptions(not self._address.pgbouncer, self.precedence.give_way)
-            fold = WindowProjection(connection, window, tail, way)
-            done = await fold.run(before.newest, whole=whole)
+            options = ProjectionOptions(not self._address.pgbouncer, self.precedence.give_way)
+            projection = WindowProjection(connection, window, tail, options)
+            done = await projection.run(before.newest, whole=whole)
             self._stamp = await stamp_of(connection)
             return done
 
@@ -407,14 +407,14 @@ class Projector:
         self._made_until = Seq(newest + self._limits.journal_partition_records // 2)
 
     async def _prepare(self) -> None:
-        folded, newest = await self._connection.read(
+        projected, newest = await self._connection.read(
             lambda c: c.fetchrow(
                 "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
             )
         ) or (0, 0)
-        self.watermark.set_projected(Seq(folded))
-        self.watermark.set_appended(Seq(newest or folded))
-        await self._make_partitions(Seq(newest or folded), None)
+        self.watermark.set_projected(Seq(projected))
+        self.watermark.set_appended(Seq(newest or projected))
+        await self._make_partitions(Seq(newest or projected), None)
 
     async def _load(self, kept: int) -> Snapshot:
         # After an append of unknown fate only the database knows where the journal ends.

@@ -38,28 +38,28 @@ ON CONFLICT (name) DO UPDATE SET body = excluded.body
 """
 
 
-async def write_schedules(connection: Connection, folded: TableChanges) -> None:
+async def write_schedules(connection: Connection, changes: TableChanges) -> None:
     """What a window came to, inside the fold's transaction."""
-    schedules = folded.schedules
+    schedules = changes.schedules
     await _write_rows(
         connection, _PUT_SCHEDULES, [rows.schedule_row(one) for one in schedules.values() if one]
     )
     await _write_rows(
         connection,
         _MOVE_SCHEDULES,
-        [rows.schedule_state_row(*one) for one in folded.schedule_states.items()],
+        [rows.schedule_state_row(*one) for one in changes.schedule_states.items()],
     )
     gone = [(schedule_id,) for schedule_id, one in schedules.items() if one is None]
     await _write_rows(connection, "DELETE FROM rota.schedules WHERE id = ANY ($1::text[])", gone)
     await _write_rows(
         connection,
         _PUT_OCCURRENCES,
-        [rows.occurrence_row(one) for one in folded.occurrences.values()],
+        [rows.occurrence_row(one) for one in changes.occurrences.values()],
     )
     await _write_rows(
-        connection, _COUNT_DECIDED, [(*word, count) for word, count in folded.decided.items()]
+        connection, _COUNT_DECIDED, [(*word, count) for word, count in changes.decided.items()]
     )
-    calendars = folded.calendars
+    calendars = changes.calendars
     await _write_rows(
         connection, _PUT_CALENDARS, [rows.calendar_row(one) for one in calendars.values() if one]
     )
@@ -114,27 +114,27 @@ ON CONFLICT (word) DO UPDATE SET count = r.count + excluded.count
 """
 
 
-async def write_events(connection: Connection, folded: EventTableChanges) -> None:
+async def write_events(connection: Connection, changes: EventTableChanges) -> None:
     """What a window came to, inside the fold's transaction."""
-    triggers, held = folded.triggers, folded.buffered
+    triggers, buffered = changes.triggers, changes.buffered
     put = [rows.trigger_row(one) for one in triggers.values() if one is not None]
     await _write_rows(connection, _PUT_BODIES.format(table="triggers"), put)
     gone = [(trigger_id,) for trigger_id, one in triggers.items() if one is None]
     await _write_rows(connection, "DELETE FROM rota.triggers WHERE id = ANY ($1::text[])", gone)
-    known = [(key,) for key in folded.accepted]
+    known = [(key,) for key in changes.accepted]
     await _write_rows(connection, "DELETE FROM rota.events WHERE key = ANY ($1::text[])", known)
     await _write_rows(
         connection,
         _PUT_EVENTS,
-        [rows.accepted_event_row(one) for one in folded.accepted.values()],
+        [rows.accepted_event_row(one) for one in changes.accepted.values()],
     )
-    arrivals = [rows.trigger_decision_row(one) for one in folded.decisions.values()]
-    await _write_rows(connection, _PUT_TRIGGER_DECISIONS, arrivals)
-    waiting = [rows.buffered_event_row(one) for one in held.values() if one is not None]
+    decisions = [rows.trigger_decision_row(one) for one in changes.decisions.values()]
+    await _write_rows(connection, _PUT_TRIGGER_DECISIONS, decisions)
+    waiting = [rows.buffered_event_row(one) for one in buffered.values() if one is not None]
     await _write_rows(connection, _PUT_BODIES.format(table="held"), waiting)
-    released = [(arrival_id,) for arrival_id, one in held.items() if one is None]
+    released = [(decision_id,) for decision_id, one in buffered.items() if one is None]
     await _write_rows(connection, "DELETE FROM rota.held WHERE id = ANY ($1::text[])", released)
-    await _write_rows(connection, _COUNT_REACTED, list(folded.reacted.items()))
+    await _write_rows(connection, _COUNT_REACTED, list(changes.reacted.items()))
 
 
 async def read_triggers(connection: Connection) -> list[Trigger]:
@@ -146,8 +146,8 @@ async def read_triggers(connection: Connection) -> list[Trigger]:
 async def read_buffered_events(connection: Connection) -> list[BufferedEvent]:
     """All events that wait, in order of arrival."""
     found = await connection.fetch("SELECT body FROM rota.held")
-    held = [rows.buffered_event(tuple(row)) for row in found]
-    return sorted(held, key=lambda one: (one.at, one.id))
+    buffered = [rows.buffered_event(tuple(row)) for row in found]
+    return sorted(buffered, key=lambda one: (one.at, one.id))
 
 
 async def read_accepted_events(connection: Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
@@ -202,11 +202,10 @@ async def _page(
 class PostgresHooks:
     """Webhook endpoints, shared by all servers of a cell."""
 
-    def __init__(self, line: DedicatedConnection) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection) -> None:
+        self._connection = connection
 
     async def put(self, hook: Hook) -> None:
-        """As given, in place of one of the same name."""
         sql = (
             "INSERT INTO rota.hooks VALUES ($1, $2)"
             " ON CONFLICT (name) DO UPDATE SET body = excluded.body"
@@ -214,18 +213,15 @@ class PostgresHooks:
         await self._connection.write(lambda c: c.execute(sql, hook.name, encode_hook(hook)))
 
     async def get(self, name: str) -> Hook | None:
-        """One of them."""
         sql = "SELECT body FROM rota.hooks WHERE name = $1"
         body = await self._connection.read(lambda c: c.fetchval(sql, name))
         return None if body is None else decode_hook(body)
 
     async def list(self) -> Sequence[Hook]:
-        """All, by name."""
         sql = "SELECT body FROM rota.hooks ORDER BY name"
         found = await self._connection.read(lambda c: c.fetch(sql))
         return [decode_hook(row[0]) for row in found]
 
     async def drop(self, name: str) -> bool:
-        """Removes one; False: there was none."""
         sql = "DELETE FROM rota.hooks WHERE name = $1 RETURNING name"
         return await self._connection.write(lambda c: c.fetchval(sql, name)) is not None

@@ -25,7 +25,7 @@ from rota.store.limits import (
 )
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.partitions import DAY_MS
-from rota.store.queries import ExecutionQuery, JobQuery, Page
+from rota.store.queries import ExecutionQuery, JobQuery, Page, id_at
 from rota.store.rows import Row
 
 Branch: TypeAlias = tuple[str, tuple[str, ...]]
@@ -299,8 +299,8 @@ def _has_label(args: StatementArgs, term: Term, one_id: str, span: IdRange) -> s
 
 
 def _checks(args: StatementArgs, terms: Sequence[Term], branch: Branch, row: str) -> list[str]:
-    words = ", ".join(f"'{state}'" for state in branch[1])
-    in_state = f"{row}.state IN ({words})" if words else ""
+    listed = ", ".join(f"'{state}'" for state in branch[1])
+    in_state = f"{row}.state IN ({listed})" if listed else ""
     return [in_state if term.column == STATE else args.clause(term, row) for term in terms]
 
 
@@ -366,12 +366,6 @@ _BETWEEN = "AND id BETWEEN $2 AND $3"
 """Says nothing new, but lets the database leave out the other days before it plans."""
 
 
-def id_at(at: Instant) -> str:
-    """Where the ids of a millisecond begin, as rota.id_at has it."""
-    digits = f"{max(0, at):012x}"
-    return f"{digits[:8]}-{digits[8:]}"
-
-
 def job_id_range(query: JobQuery) -> IdRange:
     """Where all matches are, but for those whose ids tell another time."""
     low, high = query.after, query.before
@@ -387,8 +381,8 @@ def id_ranges(whole: IdRange, now: Instant) -> Iterator[IdRange]:
     """The whole in ever longer pieces, newest first: a day or two, then twice as much each time."""
     newest = now // DAY_MS
     if whole.high is not None:
-        told = time_in(whole.high)
-        newest = newest if told is None else min(newest, told // DAY_MS)
+        instant = time_in(whole.high)
+        newest = newest if instant is None else min(newest, instant // DAY_MS)
     high, days = whole.high, 1
     for back in count():
         low = id_at((newest - days) * DAY_MS)
@@ -515,8 +509,8 @@ def _each_of(ids: Sequence[str], each: str) -> Statement:
 
 def _of(table: str, columns: Sequence[str]) -> str:
     """A job on the shelf is queued, and its table does not say so."""
-    shelved = table == "jobs_shelved"
-    return ", ".join("'queued'" if shelved and one == "state" else one for one in columns)
+    is_spilled = table == "jobs_shelved"
+    return ", ".join("'queued'" if is_spilled and one == "state" else one for one in columns)
 
 
 async def find_jobs(connection: Connection, query: JobQuery, now: Instant) -> Page[Row]:
@@ -539,19 +533,19 @@ async def find_executions(connection: Connection, query: ExecutionQuery, now: In
     # Those of one job are few: one look everywhere costs less than several.
     parts = iter((whole,)) if query.job_id is not None else id_ranges(whole, now)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        hunt = _PageSearch(connection, execution_search(query), query.limit, query.look, now)
-        ids = await hunt.run(parts)
+        page_search = _PageSearch(connection, execution_search(query), query.limit, query.look, now)
+        ids = await page_search.run(parts)
         return Page(await _in_order(connection, execution_bodies(ids)) if ids else (), ids.rest)
 
 
 async def _job_ids(connection: Connection, query: JobQuery, now: Instant) -> Page[str]:
     search = job_search(query)
-    hunt = _PageSearch(connection, search, query.limit, query.look, now)
+    page_search = _PageSearch(connection, search, query.limit, query.look, now)
     if query.created_after is not None or query.created_before is not None:
         probe = is_any_astray(query)
         if await connection.fetchval(probe.sql, *probe.args):
-            await hunt.take(astray_jobs(query, search, query.limit))
-    return await hunt.run(id_ranges(job_id_range(query), now))
+            await page_search.take(astray_jobs(query, search, query.limit))
+    return await page_search.run(id_ranges(job_id_range(query), now))
 
 
 class _PageSearch:
@@ -623,8 +617,8 @@ class _PageSearch:
             one if entries == SEARCH_SAMPLE else None
             for one, entries in zip(oldest, counts, strict=True)
         ]
-        told = None if span.high is None else time_in(span.high)
-        return choose(self._search, reached, self._now if told is None else told)
+        instant = None if span.high is None else time_in(span.high)
+        return choose(self._search, reached, self._now if instant is None else instant)
 
     async def _walk(self, step: SearchStep) -> str | None:
         """Takes what it finds; down to where that is all there is, or None: to the span's end."""

@@ -82,11 +82,9 @@ class PostgresStore:
         await self._projector.start()
 
     async def durability(self) -> Durability:
-        """What a commit is worth: to be asked again and again."""
         return await self.ledger.durability()
 
     async def name_cell(self, name: str) -> str:
-        """The cell's name; the first one given stays."""
         return agreed_cell_name(await self.ledger.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
@@ -94,7 +92,6 @@ class PostgresStore:
         return await self._projector.drop_before(before)
 
     async def close(self) -> None:
-        """Gives everything back."""
         await self._projector.close()
         await self._readers.close()
         await self.ledger.close()

@@ -63,34 +63,30 @@ DELETE FROM rota.audit WHERE id IN (SELECT id FROM rota.audit ORDER BY id LIMIT 
 class PostgresTokenStore:
     """A connection of its own writes; the readers' pool reads."""
 
-    def __init__(self, line: DedicatedConnection, readers: ReaderPool, glance: Glance) -> None:
-        self._connection, self._limits = line, line.address.limits
+    def __init__(
+        self, connection: DedicatedConnection, readers: ReaderPool, glance: Glance
+    ) -> None:
+        self._connection, self._limits = connection, connection.address.limits
         self._readers = readers
         self._glance = glance
 
     async def revision(self) -> int:
-        """Another number after every change of the tokens."""
         (revision,) = await self._glance.see(REVISION)
         return int(revision)
 
     async def load(self, fresh_secret: bytes) -> TokenSnapshot:
-        """All tokens."""
         return await self._connection.write(lambda c: _load(c, fresh_secret))
 
     async def add_token(self, token: Token) -> None:
-        """Keeps one, and forgets those that ended long ago."""
         await self._connection.write(lambda c: _add_token(c, token, self._limits))
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
-        """The first revocation stands."""
         return await self._connection.write(lambda c: _revoke_token(c, token_id, at))
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:
-        """Adds, and removes some of what is old."""
         await self._connection.write(lambda c: _add_audit(c, entries, drop_before, self._limits))
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
-        """A page, newest first."""
         return await self._readers.run(lambda c: _audit(c, query))
 
 
@@ -99,13 +95,13 @@ async def open_postgres_tokens(dsn: str) -> AsyncIterator[PostgresTokenStore]:
     """Just this part of a store, its schema brought up to date; for who starts no server."""
     address = parse_address(dsn)
     await prepare(address)
-    line, readers = token_connection(address), ReaderPool(address)
+    connection, readers = token_connection(address), ReaderPool(address)
     try:
         await readers.open()
-        yield PostgresTokenStore(line, readers, Glance(line))
+        yield PostgresTokenStore(connection, readers, Glance(connection))
     finally:
         await readers.close()
-        await line.close()
+        await connection.close()
 
 
 def token_connection(address: Address) -> DedicatedConnection:

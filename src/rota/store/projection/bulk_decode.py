@@ -52,11 +52,11 @@ class EncodedSpec(msgspec.Struct, frozen=True, gc=False):
     """Bytes of the number; 0: nothing is cut out."""
     tail: bytes = b""
 
-    def encoded(self, order: int) -> bytes:
+    def encoded(self, number: int) -> bytes:
         """The whole, as it is stored, of the job with this place."""
         if not self.width:
             return self.head
-        return self.head + order.to_bytes(self.width, "big") + self.tail
+        return self.head + number.to_bytes(self.width, "big") + self.tail
 
 
 class _SpecTemplate:
@@ -65,7 +65,7 @@ class _SpecTemplate:
     So none of them but the first needs decoding.
     """
 
-    __slots__ = ("_end", "_head", "_like", "_size", "_start", "_tail")
+    __slots__ = ("_end", "_first", "_head", "_size", "_start", "_tail")
 
     def __init__(self, data: bytes, terms: bytes, spec: Spec) -> None:
         upper = terms + _encode(spec.task) + _encode(spec.created_at)
@@ -77,7 +77,7 @@ class _SpecTemplate:
         self._start, self._end = start + 1, start + len(number)
         self._head, self._tail = data[: self._start], data[self._end :]
         self._size = len(data) if fits and len(number) > 1 else -1
-        self._like = spec
+        self._first = spec
 
     @property
     def number_position(self) -> NumberPosition | None:
@@ -88,7 +88,7 @@ class _SpecTemplate:
         """The spec, if it differs in nothing else."""
         if len(data) == self._size and data.startswith(self._head) and data.endswith(self._tail):
             return replace(
-                self._like, arrival_number=int.from_bytes(data[self._start : self._end], "big")
+                self._first, arrival_number=int.from_bytes(data[self._start : self._end], "big")
             )
         return None
 
@@ -122,33 +122,34 @@ class BulkDecoder:
 
     def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
         """From id, life, spec, and whatever follows."""
-        shared_lives, mould = self._lives, None
+        shared_lives, template = self._lives, None
         for row in rows:
-            spec = None if mould is None else mould.spec_of(row[2])
+            spec = None if template is None else template.spec_of(row[2])
             if spec is None:
                 before, spec = self._before, self._spec(row[2])
-                mould = None
+                template = None
                 if before is not None and _are_of_one_batch(spec, before):
-                    mould = _SpecTemplate(row[2], bytes(self._encoded or b""), spec)
+                    template = _SpecTemplate(row[2], bytes(self._encoded or b""), spec)
             life = shared_lives.get(row[1])
             if life is None:
                 life = self._life(row[1])
             yield JobRecord(row[0], spec, life)
-        self.number_position = None if mould is None else mould.number_position
+        self.number_position = None if template is None else template.number_position
 
-    def batch(self, alike: EncodedBatch) -> list[JobRecord] | None:
+    def batch(self, batch: EncodedBatch) -> list[JobRecord] | None:
         """Jobs that differ in nothing but their place; None: that is not what was cut out."""
-        form, orders = alike.spec, alike.arrival_numbers
-        if orders[0] >= 1 << 8 * form.width:
+        encoded, numbers = batch.spec, batch.arrival_numbers
+        if numbers[0] >= 1 << 8 * encoded.width:
             return None  # a longer number, of which that is only the end
-        data = form.encoded(orders[0])
+        data = encoded.encoded(numbers[0])
         spec = self._spec(data)
-        mould = _SpecTemplate(data, bytes(self._encoded or b""), spec)
-        if mould.number_position != (len(form.head), form.width) or len(alike.ids) != len(orders):
+        template = _SpecTemplate(data, bytes(self._encoded or b""), spec)
+        position = (len(encoded.head), encoded.width)
+        if template.number_position != position or len(batch.ids) != len(numbers):
             return None
-        life = self._lives.get(alike.life) or self._life(alike.life)
-        both = zip(alike.ids, orders, strict=True)
-        return [JobRecord(one, replace(spec, arrival_number=order), life) for one, order in both]
+        life = self._lives.get(batch.life) or self._life(batch.life)
+        both = zip(batch.ids, numbers, strict=True)
+        return [JobRecord(one, replace(spec, arrival_number=number), life) for one, number in both]
 
     def _spec(self, data: bytes) -> Spec:
         parts, before = _decode_parts(data), self._before

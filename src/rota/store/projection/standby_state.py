@@ -52,18 +52,18 @@ class LiveSchedules:
             self._decided |= {(word, why): n for word, why, n in snapshot.totals.decided}
             self._reacted |= dict(snapshot.totals.reacted)
 
-    def apply(self, folded: TableChanges) -> None:
+    def apply(self, changes: TableChanges) -> None:
         """Takes what a window of records came to."""
-        for schedule_id, course in folded.schedule_states.items():
+        for schedule_id, state in changes.schedule_states.items():
             if schedule_id in self._schedules:
-                moved = replace(self._schedules[schedule_id], state=course)
+                moved = replace(self._schedules[schedule_id], state=state)
                 self._schedules[schedule_id] = moved
-        _put(self._schedules, folded.schedules)
-        _put(self._calendars, folded.calendars)
-        _put(self._triggers, folded.events.triggers)
-        _put(self._buffered, folded.events.buffered)
-        _add(self._decided, folded.decided)
-        _add(self._reacted, folded.events.reacted)
+        _put(self._schedules, changes.schedules)
+        _put(self._calendars, changes.calendars)
+        _put(self._triggers, changes.events.triggers)
+        _put(self._buffered, changes.events.buffered)
+        _add(self._decided, changes.decided)
+        _add(self._reacted, changes.events.reacted)
 
     def complete(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot of all else, with these in it."""
@@ -191,31 +191,31 @@ class StandbyState:
                     standings[write.id] = _ended(write.life, specs[write.id])
         return standings
 
-    def _take(self, folded: TableChanges, looked_up: dict[JobId, Spec]) -> None:
-        for job_id in folded.dropped:
+    def _take(self, changes: TableChanges, looked_up: dict[JobId, Spec]) -> None:
+        for job_id in changes.dropped:
             self._jobs.pop(job_id, None)
             for execution_id in self._executions_of.pop(job_id, ()):
                 del self._executions[execution_id]
-        for job_id, life in folded.lives.items():
-            spec = folded.specs.get(job_id)
+        for job_id, life in changes.lives.items():
+            spec = changes.specs.get(job_id)
             if spec is None:
                 known = self._jobs.get(job_id)
                 spec = looked_up[job_id] if known is None else known.spec
             self._set(JobRecord(job_id, spec, life))
-        for execution in folded.executions.values():
+        for execution in changes.executions.values():
             self._set_execution(execution)
-        self._queues |= folded.queues
-        self._settings = self._settings.after(folded)
-        for worker_id, worker in folded.workers.items():
+        self._queues |= changes.queues
+        self._settings = self._settings.after(changes)
+        for worker_id, worker in changes.workers.items():
             if worker is None:
                 self._workers.pop(worker_id, None)
             else:
                 self._workers[worker_id] = worker
-        self._submitted += folded.submitted
-        for ended, count in folded.finished.items():
+        self._submitted += changes.submitted
+        for ended, count in changes.finished.items():
             self._finished[ended] = self._finished.get(ended, 0) + count
-        self._next_arrival_number = max(self._next_arrival_number, folded.next_arrival_number)
-        self._schedules.apply(folded)
+        self._next_arrival_number = max(self._next_arrival_number, changes.next_arrival_number)
+        self._schedules.apply(changes)
 
     def _set(self, job: JobRecord) -> None:
         if spill_queue_of(job.life):

@@ -11,9 +11,9 @@ from rota.store.protocol import Seq, StoreError
 class Watermark:
     """Set by the writer's thread, waited on from any other."""
 
-    def __init__(self, folded: Seq, appended: Seq) -> None:
+    def __init__(self, projected: Seq, appended: Seq) -> None:
         self._lock = threading.Lock()
-        self._projected = folded
+        self._projected = projected
         self._appended = appended
         self._waiting: list[tuple[Seq, Future[None]]] = []
 

@@ -184,49 +184,40 @@ class SqliteJournalStore:
 
     @property
     def projected(self) -> Seq:
-        """The newest record that is in the tables."""
         return self._watermark.projected
 
     def deciding(self) -> None:
-        """The writer's thread has to append as well: it gives way to nobody."""
+        """Does nothing: the writer's thread has to append as well, and gives way to nobody."""
 
     async def observe(self) -> LeaderRow | None:
-        """The row as it is; None if nobody ever claimed."""
         return await self.run_durably(observe)
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
-        """Opens a new epoch; whoever held an older one can append no more."""
         return await self.run_durably(lambda c: claim(c, holder, seen, address))
 
     async def renew(self, epoch: Epoch) -> bool:
-        """Writes, durably, that the holder of `epoch` is alive."""
         return await self.run_durably(lambda c: renew(c, epoch))
 
     async def resign(self, epoch: Epoch) -> None:
-        """Lets the next one lead at once."""
         await self.run_durably(lambda c: resign(c, epoch))
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
-        """The next records, for a follower's memory."""
         return await self.run_durably(lambda c: records_after(c, seq, limit))
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
-        """Keeps a submission for the next leader, durably."""
         self._puts += 1
         return await self.run_durably(lambda c: put_inbox(c, body, key, job_ids))
 
     async def inbox_key(self, key: str) -> InboxEntry | None:
-        """The entry that has this key."""
         return await self.run_durably(lambda c: inbox_key(c, key))
 
     async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
-        """The entry that a job is in."""
         return await self.run_durably(lambda c: inbox_job(c, job_id))
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries; nobody but this process puts any, so an empty inbox stays so."""
+        """Remembers an empty inbox: nobody but this process puts entries into it."""
         puts = self._puts
         if self._emptied_at == puts:
             return []
@@ -236,21 +227,18 @@ class SqliteJournalStore:
         return found
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
-        """Removes entries that no append will consume."""
         await self.run_durably(lambda c: drop_inbox(c, entry_ids))
 
     async def name_cell(self, name: str) -> str:
-        """Names the cell if it has no name yet; answers the one it has."""
         return await self.run_durably(lambda c: name_cell(c, name))
 
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
-        """Folds what is left to fold, then reads all that is live."""
         return await self._soon(lambda: self._load(kept))
 
     async def read_spilled(
         self, wanted: Sequence[Refill], seen: Seq
     ) -> list[tuple[JobRecord, ...]]:
-        """The next jobs of each line, read beside the thread that writes."""
+        """Reads beside the thread that writes."""
         await self._reached(seen)
         return await self._spill_readers.run(lambda c: read_spill_queues(c, wanted, self._bulk))
 
@@ -262,7 +250,6 @@ class SqliteJournalStore:
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
     ) -> None:
-        """Durable when it returns."""
         await self._soon(lambda: self._append(epoch, seq, at, writes, consumed))
 
     async def caught_up(self) -> None:
@@ -276,7 +263,7 @@ class SqliteJournalStore:
             await asyncio.wrap_future(waiter)
 
     async def close(self) -> None:
-        """Finishes what was asked before, folds the rest and lets go of the file."""
+        """Finishes what was asked before, projects the rest and closes the file."""
         with self._submit_lock:
             if not self._closed:
                 self._closed = True
@@ -435,9 +422,9 @@ class SqliteJournalStore:
         """By a clock of its own: the thread may have other work all the time meanwhile."""
         if not self._retrying:
             self._retrying = True
-            alarm = threading.Timer(PROJECTION_RETRY_S, self.submit, (self._try_again,))
-            alarm.daemon = True
-            alarm.start()
+            timer = threading.Timer(PROJECTION_RETRY_S, self.submit, (self._try_again,))
+            timer.daemon = True
+            timer.start()
 
     def _try_again(self) -> None:
         self._retrying = False
@@ -445,9 +432,9 @@ class SqliteJournalStore:
             self._project_once()
 
     def _project_next(self) -> bool:
-        folded = self._watermark.projected
-        at_hand = self._unfolded.after(folded, PROJECTION_WINDOW_WRITES)
-        window = window_of(at_hand) if at_hand else read_window(self._connection, folded)
+        projected = self._watermark.projected
+        at_hand = self._unfolded.after(projected, PROJECTION_WINDOW_WRITES)
+        window = window_of(at_hand) if at_hand else read_window(self._connection, projected)
         if window is None:
             self._unprojected_writes = 0
             return False
@@ -468,10 +455,10 @@ class SqliteJournalStore:
         return apsw.SQLITE_OK
 
     def _read_watermark(self) -> Watermark:
-        folded, newest = fetch(
+        projected, newest = fetch(
             self._connection, "SELECT folded_seq, (SELECT max(seq) FROM journal) FROM meta"
         )[0]
-        return Watermark(Seq(folded), Seq(newest or folded))
+        return Watermark(Seq(projected), Seq(newest or projected))
 
 
 def _do_nothing() -> None:

@@ -22,13 +22,13 @@ _by_arrival = attrgetter("spec.arrival_number")
 
 
 def read_spill_queue(
-    connection: apsw.Connection, line: int, after: int, limit: int
+    connection: apsw.Connection, spill_queue: int, after: int, limit: int
 ) -> Iterator[Row]:
     """Rows of id, life, spec: the next jobs of a line."""
     return connection.execute(
         "SELECT id, life, spec FROM jobs INDEXED BY jobs_by_line"
         " WHERE line = ? AND line <> 0 AND ordinal > ? ORDER BY ordinal LIMIT ?",
-        (line, after, limit),
+        (spill_queue, after, limit),
     )
 
 
@@ -55,9 +55,9 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
         )
         bulk = BulkDecoder()
         jobs = list(bulk.jobs(live_jobs))
-        lines = fetch(connection, "SELECT line, count FROM lines")
-        for line, _ in lines:
-            jobs += bulk.jobs(read_spill_queue(connection, line, -1, kept))
+        spill_counts = fetch(connection, "SELECT line, count FROM lines")
+        for spill_queue, _ in spill_counts:
+            jobs += bulk.jobs(read_spill_queue(connection, spill_queue, -1, kept))
         # Nearly in order already, which Python's sort makes use of and SQLite's would not.
         jobs.sort(key=_by_arrival)
         live_executions = connection.execute(
@@ -76,7 +76,7 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             settings=read_settings((row[0], row[1]) for row in settings),
             next_arrival_number=order_next,
             totals=_totals(connection, submitted),
-            spill_counts=[(line, count) for line, count in lines],
+            spill_counts=[(spill_queue, count) for spill_queue, count in spill_counts],
         )
         return _with_schedules(connection, plain)
     finally:

@@ -79,19 +79,19 @@ def project_window(connection: apsw.Connection, window: JournalWindow, limits: S
     try:
         connection.execute("BEGIN IMMEDIATE")
         standings = _standings(connection, jobs_touched(window.records))
-        folded = project(window.records, standings)
-        _unlink_jobs(connection, [*folded.dropped, *(x for x in folded.specs if x in standings)])
-        leaves_behind = _drop_jobs(connection, folded)
-        _write_jobs(connection, folded)
-        _leave_spill_queues(connection, folded, standings)
-        _write_others(connection, folded)
-        _write_schedules(connection, folded)
-        write_events(connection, folded.events)
-        _write_figures(connection, folded, window.last_seq)
+        changes = project(window.records, standings)
+        _unlink_jobs(connection, [*changes.dropped, *(x for x in changes.specs if x in standings)])
+        leaves_behind = _drop_jobs(connection, changes)
+        _write_jobs(connection, changes)
+        _leave_spill_queues(connection, changes, standings)
+        _write_others(connection, changes)
+        _write_schedules(connection, changes)
+        write_events(connection, changes.events)
+        _write_figures(connection, changes, window.last_seq)
         _prune_journal(connection, window, limits.journal_records_max)
-        _prune_keys(connection, len(folded.keys), window.last_at)
-        _prune_occurrences(connection, len(folded.occurrences), window.last_at)
-        prune_events(connection, folded.events, window.last_at)
+        _prune_keys(connection, len(changes.keys), window.last_at)
+        _prune_occurrences(connection, len(changes.occurrences), window.last_at)
+        prune_events(connection, changes.events, window.last_at)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -146,31 +146,33 @@ def remove_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> bool:
     return _drop_jobs(connection, TableChanges(dropped=dict.fromkeys(job_ids)))
 
 
-def _drop_jobs(connection: apsw.Connection, folded: TableChanges) -> bool:
-    if not folded.dropped:
+def _drop_jobs(connection: apsw.Connection, changes: TableChanges) -> bool:
+    if not changes.dropped:
         return False
-    leftovers = [(execution_id,) for execution_id in folded.leftovers]
+    leftovers = [(execution_id,) for execution_id in changes.leftovers]
     run_in_bulk(connection, "INSERT OR IGNORE INTO leftovers VALUES", leftovers)
     run_in_bulk(connection, "DELETE FROM executions WHERE id IN (VALUES", leftovers, ")")
-    gone = (_as_json(list(folded.dropped)),)
-    of_gone = "WHERE job_id IN (SELECT value FROM json_each(?))"
-    connection.execute(f"INSERT OR IGNORE INTO leftovers SELECT id FROM executions {of_gone}", gone)
-    connection.execute(f"DELETE FROM executions {of_gone}", gone)
+    gone = (_as_json(list(changes.dropped)),)
+    of_dropped = "WHERE job_id IN (SELECT value FROM json_each(?))"
+    connection.execute(
+        f"INSERT OR IGNORE INTO leftovers SELECT id FROM executions {of_dropped}", gone
+    )
+    connection.execute(f"DELETE FROM executions {of_dropped}", gone)
     connection.execute("DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(?))", gone)
     return True
 
 
-def _write_jobs(connection: apsw.Connection, folded: TableChanges) -> None:
-    put = [_job_row(id_, spec, folded.lives[id_]) for id_, spec in folded.specs.items()]
+def _write_jobs(connection: apsw.Connection, changes: TableChanges) -> None:
+    put = [_job_row(id_, spec, changes.lives[id_]) for id_, spec in changes.specs.items()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO jobs VALUES", put)
-    moved = [rows.move_row(job_id, life) for job_id, life in folded.moves]
+    moved = [rows.move_row(job_id, life) for job_id, life in changes.moves]
     run_in_bulk(
         connection,
         "UPDATE jobs SET state = v.column2, lives = v.column3, life = v.column4 FROM (VALUES",
         moved,
         ") AS v WHERE jobs.id = v.column1",
     )
-    jobs = folded.specs.items()
+    jobs = changes.specs.items()
     labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
     run_in_bulk(connection, "INSERT OR IGNORE INTO labels VALUES", labels)
     edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
@@ -178,68 +180,68 @@ def _write_jobs(connection: apsw.Connection, folded: TableChanges) -> None:
 
 
 def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
-    row, line = rows.job_row(job_id, spec, life), spill_queue_of(life)
-    if line:
-        return (row[0], SPILLED, *row[2:], line, spec.arrival_number)
+    row, spill_queue = rows.job_row(job_id, spec, life), spill_queue_of(life)
+    if spill_queue:
+        return (row[0], SPILLED, *row[2:], spill_queue, spec.arrival_number)
     return (*row, 0, 0)
 
 
 def _leave_spill_queues(
-    connection: apsw.Connection, folded: TableChanges, standings: JobStandings
+    connection: apsw.Connection, changes: TableChanges, standings: JobStandings
 ) -> None:
     """Apart from the moves: most jobs never were on a shelf, and theirs touch no more columns."""
-    left = [(job_id,) for job_id, _ in folded.moves if standings[job_id].line]
+    left = [(job_id,) for job_id, _ in changes.moves if standings[job_id].line]
     run_in_bulk(connection, "UPDATE jobs SET line = 0, ordinal = 0 WHERE id IN (VALUES", left, ")")
 
 
-def _write_others(connection: apsw.Connection, folded: TableChanges) -> None:
-    executions = [rows.execution_row(execution) for execution in folded.executions.values()]
+def _write_others(connection: apsw.Connection, changes: TableChanges) -> None:
+    executions = [rows.execution_row(execution) for execution in changes.executions.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO executions VALUES", executions)
-    workers = [rows.worker_row(worker) for worker in folded.workers.values() if worker is not None]
+    workers = [rows.worker_row(worker) for worker in changes.workers.values() if worker is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO workers VALUES", workers)
-    forgotten = [(worker_id,) for worker_id, worker in folded.workers.items() if worker is None]
+    forgotten = [(worker_id,) for worker_id, worker in changes.workers.items() if worker is None]
     run_in_bulk(connection, "DELETE FROM workers WHERE id IN (VALUES", forgotten, ")")
-    queues = [rows.queue_row(queue) for queue in folded.queues.values()]
+    queues = [rows.queue_row(queue) for queue in changes.queues.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO queues VALUES", queues)
-    run_in_bulk(connection, "INSERT OR REPLACE INTO settings VALUES", setting_rows(folded))
-    keys = [rows.key_row(record) for record in folded.keys.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO settings VALUES", setting_rows(changes))
+    keys = [rows.key_row(record) for record in changes.keys.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO keys VALUES", keys)
 
 
-def _write_schedules(connection: apsw.Connection, folded: TableChanges) -> None:
+def _write_schedules(connection: apsw.Connection, changes: TableChanges) -> None:
     """Schedules, their ledger, and calendars."""
-    put = [rows.schedule_row(one) for one in folded.schedules.values() if one is not None]
+    put = [rows.schedule_row(one) for one in changes.schedules.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO schedules VALUES", put)
-    gone = [(schedule_id,) for schedule_id, one in folded.schedules.items() if one is None]
+    gone = [(schedule_id,) for schedule_id, one in changes.schedules.items() if one is None]
     run_in_bulk(connection, "DELETE FROM schedules WHERE id IN (VALUES", gone, ")")
     run_in_bulk(
         connection,
         "UPDATE schedules SET course = v.column2 FROM (VALUES",
-        [rows.schedule_state_row(*moved) for moved in folded.schedule_states.items()],
+        [rows.schedule_state_row(*moved) for moved in changes.schedule_states.items()],
         ") AS v WHERE schedules.id = v.column1",
     )
-    decided = [rows.occurrence_row(one) for one in folded.occurrences.values()]
+    decided = [rows.occurrence_row(one) for one in changes.occurrences.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO occurrences VALUES", decided)
     run_in_bulk(
         connection,
         "INSERT INTO decided VALUES",
-        [(decision, why, count) for (decision, why), count in folded.decided.items()],
+        [(decision, why, count) for (decision, why), count in changes.decided.items()],
         "ON CONFLICT (decision, why) DO UPDATE SET count = count + excluded.count",
     )
-    calendars = [rows.calendar_row(one) for one in folded.calendars.values() if one is not None]
+    calendars = [rows.calendar_row(one) for one in changes.calendars.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO calendars VALUES", calendars)
-    dropped = [(name,) for name, one in folded.calendars.items() if one is None]
+    dropped = [(name,) for name, one in changes.calendars.items() if one is None]
     run_in_bulk(connection, "DELETE FROM calendars WHERE name IN (VALUES", dropped, ")")
 
 
-def _write_figures(connection: apsw.Connection, folded: TableChanges, last_seq: Seq) -> None:
+def _write_figures(connection: apsw.Connection, changes: TableChanges, last_seq: Seq) -> None:
     run_in_bulk(
         connection,
         "INSERT INTO totals VALUES",
-        [(queue, state, count) for (queue, state), count in folded.finished.items()],
+        [(queue, state, count) for (queue, state), count in changes.finished.items()],
         "ON CONFLICT (queue, state) DO UPDATE SET count = count + excluded.count",
     )
-    counts = [(line, step) for line, step in folded.spill_counts.items() if step]
+    counts = [(spill_queue, step) for spill_queue, step in changes.spill_counts.items() if step]
     add = "ON CONFLICT (line) DO UPDATE SET count = count + excluded.count"
     run_in_bulk(connection, "INSERT INTO lines VALUES", counts, add)
     if counts:
@@ -247,7 +249,7 @@ def _write_figures(connection: apsw.Connection, folded: TableChanges, last_seq: 
     connection.execute(
         "UPDATE meta SET folded_seq = ?, order_next = max(order_next, ?),"
         " submitted = submitted + ?",
-        (last_seq, folded.next_arrival_number, folded.submitted),
+        (last_seq, changes.next_arrival_number, changes.submitted),
     )
 
 

@@ -305,28 +305,24 @@ class ReaderThreads:
 class SqliteQueryStore:
     """The readers' side of the store on SQLite."""
 
-    def __init__(self, readers: Readers, folding: CatchesUp) -> None:
+    def __init__(self, readers: Readers, projection: CatchesUp) -> None:
         self._pool = readers
-        self._projection = folding
+        self._projection = projection
         self._keys = KeyLookup(self._read_keys)
 
     async def close(self) -> None:
-        """Waits for the reads under way."""
         await self._pool.close()
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        """Those that exist."""
         sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
         wanted = _json.encode(job_ids).decode()
         return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
-        """A page, newest first."""
         search = search_jobs(query)
         return await self._read(lambda c: _read_page(search.run(c), rows.job))
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        """Those that exist, without what may be large."""
         sql = (
             f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
             " WHERE id IN (SELECT value FROM json_each(?))"
@@ -336,13 +332,11 @@ class SqliteQueryStore:
         return [rows.outline(row) for row in found]
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
-        """The ids of a page."""
         search = replace(search_jobs(query), columns="id")
         found = await self._read(search.run)
         return _read_page(found, lambda row: JobId(row[0]))
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
-        """How many of a tenant are in which state."""
         sql = (
             f"SELECT {_STATE} AS told, count(*)"
             " FROM (SELECT state FROM jobs WHERE tenant = ? LIMIT ?) GROUP BY told"
@@ -351,7 +345,6 @@ class SqliteQueryStore:
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
-        """Those that exist."""
         sql = "SELECT body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
         wanted = _json.encode(execution_ids).decode()
         return await self._read(
@@ -359,56 +352,46 @@ class SqliteQueryStore:
         )
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        """A page, newest first."""
         search = search_executions(query)
         return await self._read(lambda c: _read_page(search.run(c), rows.execution))
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
-        """What the first executions of each stretch are."""
         return await self._read(lambda c: sample_sqlite(c, query))
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
-        """All dependencies that lead into or out of these jobs."""
         wanted = _json.encode(job_ids).decode()
         if direction is Direction.UPSTREAM:
             return await self._read(lambda c: _upstream(c, wanted))
         return await self._read(lambda c: _downstream(c, wanted))
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """A page of a schedule's ledger, newest first."""
         sql, args = search_occurrences(query)
         return await self._read(lambda c: [rows.occurrence(row) for row in c.execute(sql, args)])
 
     async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
-        """Those of these events that were accepted."""
         return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        """A page of accepted events, newest first."""
         sql, args = search_events(query)
         return await self._read(
             lambda c: [rows.accepted_event(row) for row in c.execute(sql, args)]
         )
 
     async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        """A page of a trigger's ledger, newest first."""
         sql, args = search_trigger_decisions(query)
         return await self._read(
             lambda c: [rows.trigger_decision(row) for row in c.execute(sql, args)]
         )
 
     async def key(self, key: str) -> KeyRecord | None:
-        """What was answered to an idempotency key."""
         sql = "SELECT key, fingerprint, receipt, at FROM keys WHERE key = ?"
         found = await self._read(lambda c: fetch(c, sql, (key,)))
         return rows.key(found[0]) if found else None
 
     async def key_at_once(self, key: str) -> KeyStatus:
-        """The same without waiting for the fold."""
         return await self._keys.look(key)
 
     async def keys_after(self, key: str, limit: int) -> list[str]:
-        """The next keys."""
         sql = "SELECT key FROM keys WHERE key > ? ORDER BY key LIMIT ?"
         read = self._pool.run if key else self._read
         return [row[0] for row in await read(lambda c: fetch(c, sql, (key, limit)))]
@@ -418,11 +401,9 @@ class SqliteQueryStore:
         return rows.keys_found(await self._pool.run(lambda c: fetch(c, _KEYS_AT_ONCE, (wanted,))))
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
-        """All changes of the next at most `limit` journal records after `seq`."""
         return await self._pool.run(lambda c: _changes(c, seq, limit))
 
     async def head(self) -> tuple[Seq, Seq]:
-        """The oldest and the newest journal position kept."""
         # Two statements' worth in one: min and max asked together would scan.
         sql = "SELECT (SELECT min(seq) FROM journal), (SELECT max(seq) FROM journal)"
         oldest, newest = (await self._pool.run(lambda c: fetch(c, sql)))[0]

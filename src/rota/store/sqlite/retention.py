@@ -12,6 +12,7 @@ from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId
 from rota.store import rows
 from rota.store.limits import StoreLimits
+from rota.store.queries import id_at
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.projection import remove_jobs
 
@@ -58,11 +59,10 @@ def drop_some(
     and what is young is never looked at. One transaction.
     """
     most = limits.old_rows_per_drop
-    born = f"{before:012x}"
     found = fetch(
         connection,
         "SELECT id, state, life FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
-        (after, f"{born[:8]}-{born[8:]}", most),
+        (after, id_at(before), most),
     )
     old = [JobId(job_id) for job_id, state, life in found if _is_old(state, life, before)]
     leaves_behind = False

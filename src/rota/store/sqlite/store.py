@@ -117,11 +117,9 @@ class SqliteStore:
         self._sweep_soon()
 
     async def durability(self) -> Durability:
-        """That of the disk."""
         return ONE_DISK
 
     async def name_cell(self, name: str) -> str:
-        """The cell's name; the first one given stays."""
         return agreed_cell_name(await self.ledger.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
@@ -138,7 +136,6 @@ class SqliteStore:
         return Dropped(step.dropped, more)
 
     async def close(self) -> None:
-        """Gives everything back; the directory is free for another server then."""
         # Readers first: only the last connection, and one that may write, tidies the file up.
         await self.catalog.close()
         await self.objects.close()
