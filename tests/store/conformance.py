@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rota.core.group_model import Array
 from rota.core.model import (
     Dependency,
     Execution,
@@ -23,7 +24,7 @@ from rota.core.model import (
     Life,
     WorkerId,
 )
-from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutJob, PutKey
+from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutGroup, PutJob, PutKey
 from rota.store.batched_lookup import KeyStatus
 from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import Direction, Epoch, FencedError, JournalStore, Seq, Store, StoreError
@@ -205,6 +206,21 @@ class ProjectionConformance:
                     naive.apply(write)
                 await store.ledger.load()
             await assert_same(store, naive)
+
+    async def test_an_array_that_is_put_again_stays_one_job(self, make_store: StoreMaker) -> None:
+        def put_array(count: int) -> PutGroup:
+            array = spec(1, labels=(("size", str(count)),), group=Array(count))
+            return PutGroup(JobId("job-0001"), array, QUEUED)
+
+        async with make_store() as store:
+            leader = await leading(store)
+            for count in (3, 5):
+                await leader.append(put_array(count))
+                snapshot = await store.ledger.load()
+            assert snapshot.totals.submitted == 1
+            assert [job.spec.group for job in snapshot.jobs] == [Array(5)]
+            old = await store.catalog.find_jobs(JobQuery(labels=(("size", "3"),)))
+            assert list(old) == []
 
     async def test_an_ending_is_counted_once_a_life(self, make_store: StoreMaker) -> None:
         failed = Life(JobState.FAILED, lives=1, finished_at=5)

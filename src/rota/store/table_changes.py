@@ -44,6 +44,7 @@ from rota.core.outcome import (
     PutCalendar,
     PutEvent,
     PutExecution,
+    PutGroup,
     PutJob,
     PutKey,
     PutOccurrence,
@@ -119,8 +120,8 @@ AnyScheduleWrite: TypeAlias = (
     PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
 )
 
-_OF_JOBS = frozenset((PutJob, MoveJob, DropJob))
-"""No class derives from these but PutGroup, so the type itself is tested: that is quickest."""
+_OF_JOBS = frozenset((PutJob, PutGroup, MoveJob, DropJob))
+"""Types are compared, without their bases: that is quickest, and this runs for every write."""
 
 AnySettingWrite: TypeAlias = PutPolicy | PutTenant | PutRuntime
 
