@@ -11,7 +11,7 @@ from rota.store.sqlite.journal_store import SqliteJournalStore
 
 
 class SqliteHooks:
-    """Webhook endpoints, written durably by the one thread that writes."""
+    """Webhook endpoints on SQLite, written durably by the one thread that writes."""
 
     def __init__(self, writer: SqliteJournalStore) -> None:
         self._writer = writer
@@ -35,12 +35,12 @@ class SqliteHooks:
         return [decode_hook(row[0]) for row in found]
 
     async def drop(self, name: str) -> bool:
-        gone = "DELETE FROM hooks WHERE name = ? RETURNING name"
-        return bool(await self._writer.run_durably(lambda c: fetch(c, gone, (name,))))
+        sql = "DELETE FROM hooks WHERE name = ? RETURNING name"
+        return bool(await self._writer.run_durably(lambda c: fetch(c, sql, (name,))))
 
 
 class SqliteNotes:
-    """Notes, written durably by the one thread that writes."""
+    """Notes on SQLite, written durably by the one thread that writes."""
 
     def __init__(self, writer: SqliteJournalStore) -> None:
         self._writer = writer

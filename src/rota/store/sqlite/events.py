@@ -20,7 +20,7 @@ _json = msgspec.json.Encoder()
 
 
 def write_events(connection: apsw.Connection, changes: EventTableChanges) -> None:
-    """What a window came to, inside the fold's transaction."""
+    """Writes what a window came to, inside the projection's transaction."""
     put = [rows.trigger_row(one) for one in changes.triggers.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO triggers VALUES", put)
     gone = [(trigger_id,) for trigger_id, one in changes.triggers.items() if one is None]
@@ -44,7 +44,7 @@ def write_events(connection: apsw.Connection, changes: EventTableChanges) -> Non
 
 
 def prune_events(connection: apsw.Connection, changes: EventTableChanges, now: Instant) -> None:
-    """A little at each fold, in proportion to what came."""
+    """Deletes a few old rows at each projection, in proportion to what was added."""
     if changes.accepted:
         connection.execute(
             "DELETE FROM events WHERE key IN"
@@ -63,26 +63,26 @@ def prune_events(connection: apsw.Connection, changes: EventTableChanges, now: I
 
 
 def read_triggers(connection: apsw.Connection) -> list[Trigger]:
-    """All, in order of creation."""
+    """Returns all, in order of creation."""
     found = connection.execute("SELECT body FROM triggers ORDER BY id")
     return [rows.trigger(row) for row in found]
 
 
 def read_buffered_events(connection: apsw.Connection) -> list[BufferedEvent]:
-    """All events that wait, in order of arrival."""
+    """Returns all buffered events, in order of arrival."""
     buffered = [rows.buffered_event(row) for row in connection.execute("SELECT body FROM held")]
     return sorted(buffered, key=lambda one: (one.at, one.id))
 
 
 def read_accepted_events(connection: apsw.Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
-    """Those that were accepted."""
+    """Returns those that were accepted."""
     sql = "SELECT body FROM events WHERE key IN (SELECT value FROM json_each(?))"
     found = connection.execute(sql, (_json.encode(keys).decode(),))
     return [rows.accepted_event(row) for row in found]
 
 
 def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
-    """Rows of body, newest first."""
+    """Returns the statement for a page of bodies, newest first."""
     where = ["true"]
     args: list[Any] = []
     for column, value in (("type", query.type), ("tenant", query.tenant)):
@@ -97,7 +97,7 @@ def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
 
 
 def search_trigger_decisions(query: TriggerDecisionQuery) -> tuple[str, tuple[Any, ...]]:
-    """Rows of body. A trigger's ledger is read along its primary key."""
+    """Returns the statement for a page of bodies, which is read along the primary key."""
     where, args = ["trigger_id = ?"], [str(query.trigger_id)]
     if query.decisions:
         where.append(f"verdict IN ({', '.join('?' * len(query.decisions))})")

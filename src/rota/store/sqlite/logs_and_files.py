@@ -31,12 +31,12 @@ from rota.store.sqlite.retention import DELETE_LATER, placeholders
 
 
 class SqliteLogs:
-    """Logs on SQLite; one thread writes, others read."""
+    """Logs on SQLite: one thread writes, others read."""
 
     def __init__(self, path: Path, bytes_max: int, limits: StoreLimits) -> None:
         self._bytes_max, self._limits = bytes_max, limits
         self._connection = open_writer(path, "sqlite_logs")
-        # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
+        # Workers send again what was not acknowledged, and logs need not be durable: a crash of the
         # process loses nothing, a power cut perhaps the last moments.
         self._connection.pragma("synchronous", "normal")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rota-write-logs")
@@ -54,7 +54,7 @@ class SqliteLogs:
         await loop.run_in_executor(self._writer, self._forget, execution_ids)
 
     def forget_from_thread(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """The same, for a caller that may wait."""
+        """Removes the logs of these, and blocks until it is done."""
         self._writer.submit(self._forget, execution_ids).result()
 
     async def close(self) -> None:
@@ -93,7 +93,7 @@ class SqliteLogs:
 
     def _forget(self, execution_ids: Sequence[ExecutionId]) -> None:
         try:
-            # One log a transaction: a large one must not hold up the others for long.
+            # One log per transaction: a large one must not hold up the others for long.
             for execution_id in execution_ids:
                 self._connection.execute("DELETE FROM logs WHERE execution_id = ?", (execution_id,))
             release_free_pages(self._connection, self._limits)
@@ -111,11 +111,10 @@ def _find(connection: apsw.Connection, execution_id: ExecutionId) -> tuple[int, 
 def read_log(
     connection: apsw.Connection, execution_id: ExecutionId, offset: int, limit: int
 ) -> LogPage:
-    """At most `limit` bytes of a log from `offset`."""
     if offset < 0 or limit < 0:
-        raise StoreError("a log is read from an offset and up to a number of bytes, both from 0 up")
+        raise StoreError("offset and limit of a log must not be negative")
     log_id, size = _find(connection, execution_id)
-    # Bounded by the size seen first: a piece appended since belongs to the next page.
+    # Bounded by the size read first: a piece appended since belongs to the next page.
     end = min(offset + limit, size.stored)
     pieces = connection.execute(
         "SELECT start, data FROM pieces WHERE log_id = ? AND start > ? AND start < ?"
@@ -127,7 +126,7 @@ def read_log(
 
 
 class SqliteObjectIndex:
-    """The book, written durably by the one thread that writes."""
+    """Index of object storage on SQLite, written durably by the one thread that writes."""
 
     def __init__(self, readers: Readers, writer: SqliteJournalStore) -> None:
         self._writer = writer

@@ -1,7 +1,7 @@
-"""The store in memory, for tests and deterministic simulation: SQLite without files and threads.
+"""Store in memory, for tests and deterministic simulation: SQLite without files and threads.
 
-Each call is carried out at once in the task that makes it and never waits, so a run can be repeated
-exactly. Everything is forgotten when the process ends.
+Each call runs at once in the task that makes it and never waits, so that a simulation can be
+repeated exactly. Everything is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rota.store.sqlite.tokens import SqliteTokenStore
 
 
 class MemoryArtifacts:
-    """Artifacts as byte strings."""
+    """Artifacts kept as byte strings."""
 
     def __init__(self) -> None:
         self._files: dict[ExecutionId, dict[str, bytes]] = {}
@@ -76,13 +76,13 @@ class MemoryArtifacts:
         self.forget_now(execution_ids)
 
     def forget_now(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """The same, at once."""
+        """Removes all files of these, without waiting."""
         for execution_id in execution_ids:
             self._files.pop(execution_id, None)
 
 
 class MemoryBlobs:
-    """Object storage as byte strings."""
+    """Object storage kept as byte strings."""
 
     bytes_max = OBJECT_BYTES_MAX
 
@@ -123,7 +123,7 @@ T = TypeVar("T")
 
 
 class MemoryStore:
-    """Everything that is remembered, until the process ends."""
+    """Store of a cell, until the process ends."""
 
     def __init__(
         self, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION, limits: StoreLimits = STORE_LIMITS
@@ -166,7 +166,7 @@ class MemoryStore:
 
 
 class MemoryJournalStore(SqliteJournalStore):
-    """The ledger and the readers' connection in one, with faults to order."""
+    """Journal in memory, whose connection is the readers' too; a test can ask for faults."""
 
     def __init__(
         self,
@@ -178,11 +178,11 @@ class MemoryJournalStore(SqliteJournalStore):
         self._uncertain_next: bool | None = None
 
     def _start(self) -> None:
-        """No thread: what is submitted has been done when `submit` returns."""
+        """Starts no thread: what is submitted has run when `submit` returns."""
 
     @property
     def connection(self) -> apsw.Connection:
-        """The database itself."""
+        """The one connection to the database."""
         return self._connection
 
     @property
@@ -196,15 +196,15 @@ class MemoryJournalStore(SqliteJournalStore):
         return self._watermark.appended
 
     def refuse_next_append(self) -> None:
-        """The next append fails and nothing is written, as on a full disk."""
+        """Makes the next append fail, as on a full disk."""
         self._refuse_next = True
 
     def leave_next_append_uncertain(self, *, written: bool) -> None:
-        """The next append's fate is unknown to its caller; in truth it is as `written` says."""
+        """Makes the next append's outcome unknown to its caller; it is as `written` says."""
         self._uncertain_next = written
 
     def land_late(self, epoch: Epoch, at: Instant, body: bytes) -> None:
-        """A record that was on its way when the leadership changed takes the next place."""
+        """Appends a record that was on its way when the leadership changed."""
         seq = Seq(self._watermark.appended + 1)
         fetch(self._connection, "INSERT INTO journal VALUES (?, ?, ?, ?)", (seq, epoch, at, body))
         self._watermark.set_appended(seq)
@@ -225,7 +225,7 @@ class MemoryJournalStore(SqliteJournalStore):
         if uncertain is not False:
             await super().append(epoch, seq, at, writes, consumed)
         if uncertain is not None:
-            raise UnknownFateError("fate unknown, as the test asked")
+            raise UnknownFateError("outcome unknown, as the test asked")
 
     async def read_spilled(
         self, wanted: Sequence[Refill], seen: Seq
@@ -246,7 +246,7 @@ class MemoryJournalStore(SqliteJournalStore):
         """Does nothing."""
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Carries it out at once."""
+        """Runs `work` at once."""
         done: Future[T] = Future()
         try:
             done.set_result(work())
@@ -261,14 +261,14 @@ class MemoryJournalStore(SqliteJournalStore):
 
 
 class MemoryTokenStore(SqliteTokenStore):
-    """Tokens and the audit trail of a store that has nothing else."""
+    """Tokens and the audit log of a store that has nothing else."""
 
     def __init__(self) -> None:
         super().__init__(MemoryJournalStore(), STORE_LIMITS)
 
 
 class _MemoryLogs(SqliteLogs):
-    """Logs in a database of their own, as on a disk."""
+    """Logs in memory, in a database of their own."""
 
     def __init__(self, bytes_max: int, limits: StoreLimits) -> None:
         super().__init__(MEMORY, bytes_max, limits)

@@ -39,7 +39,7 @@ _json = msgspec.json.Encoder()
 
 
 class JournalWindow(msgspec.Struct):
-    """A stretch of the journal, to be folded."""
+    """Window of the journal to be projected."""
 
     records: list[Sequence[AnyWrite]]
     writes: int
@@ -48,13 +48,13 @@ class JournalWindow(msgspec.Struct):
 
 
 def window_of(records: Sequence[JournalRecord]) -> JournalWindow:
-    """Of records that are at hand."""
+    """Makes a window of records that are in memory."""
     each = [record.writes for record in records]
     return JournalWindow(each, sum(map(len, each)), records[-1].seq, records[-1].at)
 
 
 def read_window(connection: apsw.Connection, after: Seq) -> JournalWindow | None:
-    """The next stretch after `after`; a record is never split. None: there is nothing more."""
+    """Reads the next window after `after`; a record is never split. None: there are no more."""
     window = JournalWindow([], 0, after, 0)
     found = connection.execute(
         "SELECT seq, at, body FROM journal WHERE seq > ? ORDER BY seq", (after,)
@@ -71,10 +71,10 @@ def read_window(connection: apsw.Connection, after: Seq) -> JournalWindow | None
 
 
 def project_window(connection: apsw.Connection, window: JournalWindow, limits: StoreLimits) -> bool:
-    """One transaction; answers whether deleted jobs left logs and files behind."""
-    # The journal can replay a fold that a power cut takes back, and `folded_seq` goes back with
-    # it, so there is no need to wait for the disk: the next append's sync covers this one too.
-    # Whoever needs more says so itself, so that a fold that fails cannot leave an append unsafe.
+    """Projects a window in one transaction; returns whether deleted jobs left logs and files."""
+    # If a power cut undoes this, `folded_seq` goes back with it and the journal is projected again:
+    # no need to wait for the disk. Whatever must be durable sets the pragma itself, so that a
+    # projection that fails cannot leave an append unsafe.
     connection.pragma("synchronous", "normal")
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -104,12 +104,12 @@ def _as_json(ids: Sequence[str]) -> str:
 
 
 def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStandings:
-    # Ids mostly rise: what comes after all that is there is not looked for.
+    # Ids mostly rise: those greater than all that are there are not looked up.
     newest = connection.execute("SELECT max(id) FROM jobs").get
     known = [] if newest is None else [job_id for job_id in job_ids if job_id <= newest]
     if not known:
         return {}
-    # Gathered into one row: see ROWS_PER_STATEMENT.
+    # Aggregated into one row: see ROWS_PER_STATEMENT.
     found = connection.execute(
         "SELECT json_group_array(json_array(id,"
         " json_array(iif(line, 'queued', state), lives, queue, line))) FROM jobs"
@@ -120,9 +120,9 @@ def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStan
 
 
 def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
-    """Removes labels and edges of jobs that go or change, found through what their rows still say:
+    """Removes labels and edges of jobs that are deleted or changed.
 
-    an index by job on both tables would cost more at every submission.
+    They are found through the old rows: an index by job would cost more at every submission.
     """
     if not job_ids:
         return
@@ -141,7 +141,7 @@ def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
 
 
 def remove_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> bool:
-    """All that jobs have in the tables; answers whether they left logs and files behind."""
+    """Removes jobs with all they have in the tables; returns whether they left logs and files."""
     _unlink_jobs(connection, job_ids)
     return _drop_jobs(connection, TableChanges(dropped=dict.fromkeys(job_ids)))
 
@@ -189,7 +189,7 @@ def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
 def _leave_spill_queues(
     connection: apsw.Connection, changes: TableChanges, standings: JobStandings
 ) -> None:
-    """Apart from the moves: most jobs never were on a shelf, and theirs touch no more columns."""
+    """Runs apart from the moves: most jobs never were spilled, and their rows change less."""
     left = [(job_id,) for job_id, _ in changes.moves if standings[job_id].line]
     run_in_bulk(connection, "UPDATE jobs SET line = 0, ordinal = 0 WHERE id IN (VALUES", left, ")")
 
@@ -209,7 +209,6 @@ def _write_others(connection: apsw.Connection, changes: TableChanges) -> None:
 
 
 def _write_schedules(connection: apsw.Connection, changes: TableChanges) -> None:
-    """Schedules, their ledger, and calendars."""
     put = [rows.schedule_row(one) for one in changes.schedules.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO schedules VALUES", put)
     gone = [(schedule_id,) for schedule_id, one in changes.schedules.items() if one is None]
@@ -254,7 +253,7 @@ def _write_figures(connection: apsw.Connection, changes: TableChanges, last_seq:
 
 
 def _prune_journal(connection: apsw.Connection, window: JournalWindow, records_max: int) -> None:
-    """A little at each fold, in proportion to what came: never a mass delete."""
+    """Deletes a few old records at each projection, in proportion to what was added."""
     connection.execute(
         "DELETE FROM journal WHERE seq IN ("
         " SELECT seq FROM (SELECT seq, at FROM journal ORDER BY seq LIMIT ?1)"
@@ -268,18 +267,18 @@ def _prune_journal(connection: apsw.Connection, window: JournalWindow, records_m
     )
 
 
-def _prune_keys(connection: apsw.Connection, came: int, now: Instant) -> None:
+def _prune_keys(connection: apsw.Connection, added: int, now: Instant) -> None:
     connection.execute(
         "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? ORDER BY at LIMIT ?)",
-        (now - KEY_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
+        (now - KEY_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * added),
     )
 
 
-def _prune_occurrences(connection: apsw.Connection, came: int, now: Instant) -> None:
-    if came:
+def _prune_occurrences(connection: apsw.Connection, added: int, now: Instant) -> None:
+    if added:
         connection.execute(
             "DELETE FROM occurrences WHERE (schedule_id, nominal) IN ("
             " SELECT schedule_id, nominal FROM occurrences WHERE nominal < ?"
             " ORDER BY nominal LIMIT ?)",
-            (now - OCCURRENCE_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
+            (now - OCCURRENCE_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * added),
         )

@@ -38,14 +38,14 @@ _CHANGED = "UPDATE access SET revision = revision + 1"
 
 
 class SqliteTokenStore:
-    """One server has the directory, so whoever changes a token is this process."""
+    """Token store on SQLite; only this process changes tokens, so it caches the revision."""
 
     def __init__(self, writer: SqliteJournalStore, limits: StoreLimits) -> None:
         self._writer, self._limits = writer, limits
         self._changes = 0
-        """How often somebody here began to change tokens."""
+        """How many changes of tokens were begun."""
         self._known = (-1, 0)
-        """What that was when the revision was asked for, and what it was: read once for each."""
+        """(`_changes` when the revision was read, the revision)."""
 
     async def revision(self) -> int:
         changes = self._changes
