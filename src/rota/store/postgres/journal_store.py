@@ -1,4 +1,5 @@
-"""The journal, the leader election row and the inbox on PostgreSQL; an append is one statement."""
+"""The journal, the row of leader election and the inbox on PostgreSQL; an append is one
+statement."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _BY_JOB = "SELECT id, kind, body FROM rota.inbox WHERE $1 = ANY (job_ids) LIMIT 
 
 
 class InboxConnections(NamedTuple):
-    """The connections that the inbox shares with the ledger."""
+    """Connections that the inbox shares with the journal."""
 
     writes: DedicatedConnection
     takes: DedicatedConnection
@@ -51,7 +52,7 @@ class InboxConnections(NamedTuple):
 
 
 class PostgresInbox:
-    """A part of the ledger, which shares its connection for what must be durable."""
+    """Durable inbox on PostgreSQL; it shares the connections of the journal."""
 
     def __init__(self, connections: InboxConnections, readers: ReaderPool) -> None:
         self._writes, self._takes, self._glance = connections
@@ -93,11 +94,11 @@ async def _put(
     for _ in range(INBOX_PUT_TRIES):
         row = await connection.fetchrow(_PUT, InboxKind.INPUT.value, body, key, job_ids)
         if row is None:
-            # It may leave between the two: a leader takes it, or whoever put it.
+            # The entry may be removed between the two statements, by a leader for example.
             row = await connection.fetchrow(_BY_KEY, key)
         if row is not None:
             return InboxEntry(row[0], InboxKind(row[1]), row[2])
-    raise StoreError(f"the key {key!r} comes and goes: ask again")
+    raise StoreError(f"submissions with the key {key!r} come and go: try again")
 
 
 _APPEND = """
@@ -106,15 +107,15 @@ SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea FROM rota.leader
 WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1))
 RETURNING seq
 """
-"""The epoch is looked at without a lock: whoever claims while this is under way finds the place
-taken when it opens its own epoch, and reads on."""
+"""The epoch is read without a lock: a server that claims meanwhile finds this position taken when
+it appends, and reads on."""
 _APPEND_AND_CONSUME = f"""
 WITH taken AS ({_APPEND}), gone AS (
     DELETE FROM rota.inbox WHERE id = ANY ($5::bigint[]) AND EXISTS (SELECT FROM taken)
 )
 SELECT seq FROM taken
 """
-"""Only where there is something to consume: to look into the inbox for nothing costs as well."""
+"""Only if there is something to consume: a look into the inbox costs time."""
 _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
 UPDATE rota.leader SET epoch = epoch + 1, nonce = nonce + 1, holder = $1, address = $2
@@ -122,16 +123,16 @@ WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
     AND NOT EXISTS (SELECT FROM rota.migrations WHERE number > $5)
 RETURNING epoch
 """
-"""Nor may a program lead that the schema has left behind, while it was frozen for example."""
+"""A program must not lead if the schema was migrated beyond it, while it was frozen for example."""
 _SHUT_OUT = "SELECT max(number) FROM rota.migrations HAVING max(number) > $1"
 _DURABLY = {"synchronous_commit": "on"}
-"""Whatever the database's default is: `on` waits for the disk, and the standby's where named."""
+"""Overrides the database's default: `on` waits for the disk, and for that of a named standby."""
 _READ_ONLY = {"default_transaction_read_only": "on"}
 
 
 class PostgresJournalStore(PostgresInbox):
-    """The engine's side. Appending, following and the leader's row have a connection each: a slow
-    append must not keep a leader from saying that it lives."""
+    """Journal on PostgreSQL. Appends, following and the leader's row have a connection each: a slow
+    append must not keep a leader from renewing its leadership."""
 
     def __init__(
         self,
@@ -144,10 +145,10 @@ class PostgresJournalStore(PostgresInbox):
         self._schema = known_migrations("postgres")[-1].number
         self._projector = projector
         self._appends = DedicatedConnection(address, "append", limits.append_deadline_s, _DURABLY)
-        # Not one of the readers': a crowd of them must not keep a server from following.
+        # Not of the readers' pool: many readers must not keep a server from following.
         self._follows = DedicatedConnection(address, "follow", limits.follow_deadline_s, _READ_ONLY)
         self.glance = Glance(look_line(address))
-        # A server that puts something into the inbox does not append: that connection is free.
+        # A server that puts entries into the inbox does not append: that connection is free.
         super().__init__(InboxConnections(self._appends, self._follows, self.glance), readers)
         self._leader = DedicatedConnection(address, "leader", leader_deadline_s, _DURABLY)
         self._leader_lock = LeaderLock(self._leader)
@@ -169,7 +170,7 @@ class PostgresJournalStore(PostgresInbox):
 
     async def name_cell(self, name: str) -> str:
         async def work(connection: Connection) -> str:
-            # Two statements: one alone would not see the name that another server gave meanwhile.
+            # Two statements: a single one would not see a name that another server gave meanwhile.
             if name:
                 await connection.execute("UPDATE rota.meta SET cell = $1 WHERE cell = ''", name)
             return str(await connection.fetchval("SELECT cell FROM rota.meta"))
@@ -248,7 +249,7 @@ class PostgresJournalStore(PostgresInbox):
     ) -> None:
         await self._projector.wait_for_capacity()
         row = (seq, epoch, at, encode_record(writes))
-        # The loop that appends ends after a turn, never in the middle of one.
+        # The loop that appends is never cancelled in the middle of a turn.
         await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
         self._projector.precedence.claim()
         self._projector.note_appended(JournalRecord(seq, epoch, at, writes))

@@ -1,4 +1,4 @@
-"""Loads all that is live, and spilled jobs, from PostgreSQL, fast: a take-over waits for it."""
+"""Loads all that is live, and spilled jobs, from PostgreSQL; a takeover waits for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rota.store.table_changes import JobStanding
 _by_arrival = attrgetter("spec.arrival_number")
 _by_number = itemgetter(3)
 BATCH_MIN = 8
-"""Jobs that are alike, on average, for which it pays to have the database put them together."""
+"""Jobs per batch, on average, from which it pays to have the database group them."""
 
 _SPILL_QUEUE = """
 SELECT id, life, spec FROM rota.jobs_shelved
@@ -42,11 +42,11 @@ FROM (
 ) j
 GROUP BY life, head, tail
 """
-"""The same jobs, put together as far as they differ in nothing but their place, which is in the
-spec behind so many bytes, and so many bytes long."""
+"""The same jobs, grouped if they differ only in their arrival number, which is in the spec after so
+many bytes ($4) and so many bytes long ($5)."""
 _AS_INDEXED = "SET LOCAL enable_sort = off"
-"""Before the table is analysed, its planner takes a shelf for short, and would read and sort all of
-it for each stretch."""
+"""Before the table is analysed, the planner takes a spill queue for short, and would read and sort
+all of it for each part."""
 _SPILL_QUEUES = """
 SELECT j.id, j.life, j.spec, v.number
 FROM unnest($1::int8[], $2::int8[], $3::int8[])
@@ -60,20 +60,20 @@ ORDER BY v.number, j.ordinal
 
 
 class SpilledJobs(msgspec.Struct):
-    """What is on some shelves, in one view of the tables."""
+    """Jobs of some spill queues, read in one snapshot of the database."""
 
     jobs: list[tuple[JobRecord, ...]]
-    """The next ones of each line that was asked for."""
+    """The next ones of each spill queue that was asked for."""
     stamp: str
-    """Of the fold that was the last one then."""
+    """The stamp of the last projection in that snapshot."""
     rows: list[ShelfRow]
-    """The same jobs, for the next fold."""
+    """The same jobs, for the next projection."""
 
 
 async def read_spill_queues(
     connection: Connection, wanted: Sequence[Refill], bulk: BulkDecoder, rows_per_fetch: int
 ) -> SpilledJobs:
-    """The next jobs of each line."""
+    """Returns the next jobs of each spill queue."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         stamp = await stamp_of(connection)
         if len(wanted) == 1:
@@ -87,7 +87,8 @@ async def read_spill_queues(
 async def read_spill_queue(
     connection: Connection, wanted: Refill, bulk: BulkDecoder, rows_per_fetch: int
 ) -> tuple[list[JobRecord], list[ShelfRow]]:
-    """In stretches that the processor's caches hold while records are made of them."""
+    """Reads one spill queue in parts that fit into the processor's caches while they are
+    decoded."""
     await connection.execute(_AS_INDEXED)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
@@ -114,7 +115,7 @@ async def read_spill_queue(
 async def _read_batches(
     connection: Connection, position: tuple[int, int, int], bulk: BulkDecoder
 ) -> tuple[list[JobRecord], list[ShelfRow]] | None:
-    """A stretch of jobs that came in batches, as those before it did; None: they did not."""
+    """Reads a part whose jobs came in batches, as those before did; None: they did not."""
     assert bulk.number_position is not None
     start, width = bulk.number_position
     found = await connection.fetch(_BATCHES, *position, start, width)
@@ -123,7 +124,7 @@ async def _read_batches(
     for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_number):
         encoded = EncodedSpec(len(head) + width + len(tail), head, width, tail)
         batch = bulk.batch(EncodedBatch(life, encoded, ids.split(","), orders)) if fits else None
-        # Nothing but the index says that they come in order.
+        # Only the index says that they come in order, so it is checked.
         if (
             batch is None
             or orders != sorted(orders)
@@ -140,7 +141,7 @@ async def _read_batches(
 
 
 def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfRow]:
-    """The rows of which these jobs were made."""
+    """Yields the rows from which these jobs were decoded."""
     life, queue, standing = None, "", None
     for job, row in zip(jobs, found, strict=True):
         if standing is None or job.life is not life or job.spec.terms.queue != queue:
@@ -177,10 +178,10 @@ def _jobs_of_each(
 
 
 async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapshot | None:
-    """As of the newest record folded, with the first `kept` jobs of each shelf.
+    """Loads all that is live as of the watermark, with the first `kept` jobs of each spill queue.
 
-    None: somebody has folded since the stamp was read. It may be ahead of that record, and whoever
-    reads on from there would count twice.
+    None: another server has projected since the stamp was read. It may have written ahead of the
+    watermark, and reading on from there would count twice.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         if await stamp_of(connection) != stamp:
@@ -193,7 +194,7 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
         wanted = [Refill(spill_queue, -1, kept, 0) for spill_queue, _ in spill_counts]
         stored = await _fetch_spill_queues(connection, wanted)
         jobs += chain.from_iterable(_jobs_of_each(stored, wanted, BulkDecoder()))
-        # Nearly in order already, which Python's sort makes use of.
+        # Nearly in order already: Python's sort makes use of that.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
@@ -215,7 +216,7 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
 
 
 async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:
-    """The same with schedules and triggers, inside the caller's transaction."""
+    """Adds schedules and triggers to the snapshot, inside the caller's transaction."""
     decided = await connection.fetch("SELECT decision, why, count FROM rota.decided")
     reacted = await connection.fetch("SELECT word, count FROM rota.reacted")
     schedules = await connection.fetch("SELECT course, body FROM rota.schedules ORDER BY id")
@@ -235,7 +236,7 @@ async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:
 
 
 async def _live_jobs(connection: Connection) -> list[JobRecord]:
-    """In pages by id, not by a cursor: that is a named thing, which PgBouncer would lose."""
+    """Reads in pages by id: PgBouncer would lose a cursor."""
     bulk = BulkDecoder()
     jobs: list[JobRecord] = []
     after = ""

@@ -29,7 +29,7 @@ from rota.store.protocol import Artifact, ArtifactTooLargeError, LogExtent, LogP
 
 
 class PostgresLogs:
-    """What jobs print, in pieces."""
+    """Logs of executions in PostgreSQL, in pieces."""
 
     def __init__(
         self, connection: DedicatedConnection, readers: ReaderPool, bytes_max: int
@@ -43,7 +43,7 @@ class PostgresLogs:
 
     async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
         if offset < 0 or limit < 0:
-            raise StoreError("a log is read from an offset and up to a number of bytes, from 0 up")
+            raise StoreError("offset and limit of a log must not be negative")
         return await self._readers.run(lambda c: _read_log(c, execution_id, offset, limit))
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
@@ -84,7 +84,7 @@ ORDER BY 1, 2
 
 
 class PostgresArtifacts:
-    """Output files, in pieces. An upload's pieces are nobody's until its last one is there."""
+    """Output files in PostgreSQL, in pieces, which no file has until the last one is there."""
 
     def __init__(self, connection: DedicatedConnection, readers: ReaderPool) -> None:
         self._connection = connection
@@ -139,7 +139,7 @@ class PostgresArtifacts:
     async def _receive(
         self, execution_id: ExecutionId, upload: int, stream: AsyncIterator[bytes], bytes_max: int
     ) -> int:
-        """Piece by piece, each its own transaction: a slow sender must not hold one open."""
+        """Writes each piece in its own transaction: a slow sender must not hold one open."""
         pending = bytearray()
         size = number = 0
         async for data in stream:
@@ -203,7 +203,7 @@ async def _read_log(
         "SELECT size, dropped FROM rota.logs WHERE execution_id = $1", execution_id
     )
     size = LogExtent(*found) if found else LogExtent()
-    # Bounded by the size seen first: a piece appended since belongs to the next page.
+    # Bounded by the size read first: a piece appended since belongs to the next page.
     end = min(offset + limit, size.stored)
     pieces = await connection.fetch(
         "SELECT start, data FROM rota.log_pieces"
@@ -263,7 +263,7 @@ _DELETE_LATER = (
 
 
 class PostgresObjectIndex:
-    """The book, shared by all servers of a cell."""
+    """Index of object storage in PostgreSQL, shared by all servers of a cell."""
 
     def __init__(self, connection: DedicatedConnection, readers: ReaderPool) -> None:
         self._connection = connection
@@ -326,8 +326,8 @@ class PostgresObjectIndex:
         return bool(await self._connection.write(lambda c: c.fetchval(sql, bundle_id)))
 
     async def mark_storage(self, mark: str, *, replace: bool = False) -> str:
-        known = "(id) DO UPDATE SET mark = excluded.mark" if replace else "DO NOTHING"
-        await self._do(f"INSERT INTO rota.storage VALUES (1, $1) ON CONFLICT {known}", mark)
+        action = "(id) DO UPDATE SET mark = excluded.mark" if replace else "DO NOTHING"
+        await self._do(f"INSERT INTO rota.storage VALUES (1, $1) ON CONFLICT {action}", mark)
         return str((await self._ask("SELECT mark FROM rota.storage"))[0][0])
 
     async def _do(self, sql: str, *args: Any) -> None:
@@ -338,7 +338,7 @@ class PostgresObjectIndex:
 
 
 async def delete_outputs_later(connection: Connection, where: str, *args: Any) -> None:
-    """Those of deleted jobs; in the caller's transaction."""
+    """Has these objects deleted; in the caller's transaction."""
     await connection.execute(
         f"WITH gone AS (DELETE FROM rota.objects WHERE {where} RETURNING key) {_DELETE_LATER}",
         *args,
@@ -346,7 +346,7 @@ async def delete_outputs_later(connection: Connection, where: str, *args: Any) -
 
 
 async def remove_outputs(connection: Connection, execution_ids: list[str]) -> None:
-    """All that executions of deleted jobs have left behind."""
+    """Removes all logs and files of executions of deleted jobs."""
     async with connection.transaction():
         await delete_outputs_later(connection, "execution_id = ANY ($1)", execution_ids)
         for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
@@ -375,7 +375,7 @@ async def _forget_output(connection: Connection, execution_id: ExecutionId, name
 
 async def _add_bundle(connection: Connection, bundle: Bundle) -> Bundle:
     async with connection.transaction():
-        # Whoever comes second waits here for the first one's commit, and then finds it.
+        # The second of two waits here for the commit of the first, and then finds its bundle.
         await connection.execute(
             "INSERT INTO rota.bundles VALUES ($1, $2, $3, $4, $5, $6)"
             " ON CONFLICT (tenant, sha256) DO NOTHING",
@@ -399,7 +399,7 @@ async def _add_bundle(connection: Connection, bundle: Bundle) -> Bundle:
 
 
 class PostgresBlobs:
-    """Objects as rows: every server has them, though a database is not where they belong."""
+    """Object storage in the database, for a cell that names none."""
 
     bytes_max = DATABASE_FILE_BYTES_MAX
 

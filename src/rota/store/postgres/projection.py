@@ -24,7 +24,7 @@ from rota.store.rows import Row
 from rota.store.table_changes import TableChanges, jobs_touched, spill_queue_of
 
 _Job: TypeAlias = tuple[JobId, Spec, Life, bytes | None]
-"""To be written; with its spec as somebody has encoded it before."""
+"""A job to be written, and its spec as it is stored, if it is."""
 _JOB_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "queue": "text", "tenant": "text",
                 "name": "text", "priority": "int8", "created_at": "int8", "life": "bytea",
                 "spec": "bytea", "finished_at": "int8"}  # fmt: skip
@@ -45,7 +45,7 @@ _SETTING_COLUMNS = {"kind": "text", "name": "text", "body": "bytea"}
 _TOTAL_COLUMNS = {"queue": "text", "state": "text", "count": "int8"}
 
 _IDS = "unnest($1::text[]) AS v (id)"
-"""Joined, each id looks into its own day's partition only; an array would look into all."""
+"""With a join each id is looked up in its own day's partition; with an array in all partitions."""
 
 _CARRIED = "j.queue, j.tenant, j.name, j.priority, j.created_at"
 _MOVE_WITHIN = """
@@ -64,24 +64,25 @@ INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, cre
 
 
 class ProjectionOptions(msgspec.Struct, frozen=True):
-    """How it is done: what the database can be asked to do, and who goes first."""
+    """Options of a projection: whether COPY works, and how it gives way to the loop."""
 
     copies: bool
     give_way: GiveWay
 
 
 class WindowResult(msgspec.Struct, frozen=True):
-    """What is in the tables, once the transaction is."""
+    """Result of a projection: what is in the tables once its transaction is committed."""
 
     changes: TableChanges
     whole: bool
-    """All of the tail; otherwise jobs that have ended, and `folded_seq` is what it was."""
+    """Whether all of the tail was written; else only jobs that have ended, and `folded_seq`
+    stayed."""
     leaves_behind: bool
     """Whether deleted jobs left logs and files."""
 
 
 class WindowProjection:
-    """One window on its way into the tail and the tables, inside the caller's transaction."""
+    """Projection of one window into the tail and the tables, inside the caller's transaction."""
 
     def __init__(
         self, connection: Connection, window: Window, tail: Tail, options: ProjectionOptions
@@ -93,7 +94,7 @@ class WindowProjection:
         self._give_way = options.give_way
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
-        """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
+        """Tables to look jobs up in: mostly no job is spilled, and that table is left out."""
 
     async def run(self, newest: Mapping[str, str | None], *, whole: bool) -> WindowResult:
         """Writes all of the tail, or what can leave it.
@@ -102,7 +103,7 @@ class WindowProjection:
         """
         self._newest = newest
         spilled_table = ("jobs_shelved",) if await self._has_spilled() else ()
-        # Where there is a shelf, most of those that are not known come from it.
+        # If jobs are spilled, most of those that are not known are.
         self._tables = (*spilled_table, "jobs_live", "jobs_done")
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
@@ -117,7 +118,7 @@ class WindowProjection:
         return WindowResult(changes, whole, leaves_behind)
 
     async def _write(self, changes: TableChanges) -> bool:
-        """Jobs and executions; answers whether deleted ones left logs and files."""
+        """Writes jobs and executions; returns whether deleted ones left logs and files."""
         replaced = [job_id for job_id in changes.specs if job_id in self._tail.standings]
         await self._remove_jobs([*changes.dropped, *replaced])
         leaves_behind = await self._drop_executions(changes)
@@ -135,7 +136,7 @@ class WindowProjection:
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
     async def _find(self, job_ids: Sequence[JobId]) -> None:
-        """Where these jobs stand, if anywhere."""
+        """Looks up the standings of these jobs."""
         standings, tables = self._tail.standings, self._tail.tables
         for table in self._tables:
             where = "'queued', j.lives, j.queue, j.line"
@@ -149,9 +150,9 @@ class WindowProjection:
                 job_ids = [job_id for job_id in job_ids if job_id not in standings]
 
     async def _remove_jobs(self, job_ids: Sequence[JobId]) -> None:
-        """With labels and edges, found through what the rows still say: an index by job on both
+        """Removes jobs with their labels and edges, which are found through the old rows.
 
-        tables would cost more at every submission.
+        An index by job on both tables would cost more at every submission.
         """
         if not job_ids:
             return
@@ -189,7 +190,8 @@ class WindowProjection:
         done: list[_Job] = []
         spilled: list[Row] = []
         moved, reloaded = self._known_moves(changes)
-        # Written anew, not updated: that would write all indexes, too, and find each row by itself.
+        # Deleted and inserted: an update would write all indexes too, and look up each row by
+        # itself.
         await self._delete_ids("jobs_live", [one[0] for one in moved])
         await self._delete_ids("jobs_shelved", [one[0] for one in reloaded])
         put = ((*job, None) for job in changes.specs.items())
@@ -213,11 +215,11 @@ class WindowProjection:
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
     def _known_moves(self, changes: TableChanges) -> tuple[list[Stored], list[Stored]]:
-        """Those of the live ones, and those of the shelf."""
+        """Returns the moves of known live jobs, and of known spilled ones."""
         known, looked_up = self._tail.known, self._tail.tables
         moves = [id_ for id_, _ in changes.moves if id_ not in looked_up]
         live, spilled = known.rows(moves)
-        assert len(live) + len(spilled) == len(moves), "where a job is, is known or was looked up"
+        assert len(live) + len(spilled) == len(moves), "every job is known or was looked up"
         return live, spilled
 
     async def _move_jobs(self, changes: TableChanges) -> None:
@@ -324,7 +326,8 @@ class WindowProjection:
         return dict.fromkeys(row[0] for row in await self._look_up(table, "0", ids))
 
     async def _look_up(self, table: str, what: str, ids: Sequence[str]) -> Sequence[Any]:
-        """Id and `what` of those that are there. Ids mostly rise: what is new is not looked for."""
+        """Returns id and `what` of those that are there. Ids mostly rise: new ones are not looked
+        up."""
         newest = self._newest[table]
         known = [] if newest is None else [one for one in ids if one <= newest]
         if not known:
@@ -353,7 +356,7 @@ class WindowProjection:
         fresh: Sequence[Any],
         row_of: Callable[[Any], Row] = tuple,
     ) -> None:
-        """Each row is made when it is its turn: the database is at the first ones by then."""
+        """Inserts rows; each is encoded just before it is sent, while the database works."""
         if not fresh:
             return
         pieces = in_slices([fresh], FOLD_SLICE_ROWS, self._give_way)
@@ -380,7 +383,7 @@ def _move_row(job_id: JobId, life: Life) -> Row:
 
 
 def _unnest(columns: Mapping[str, str]) -> str:
-    """All rows as one relation `v`, a parameter a column."""
+    """Returns SQL for all rows as one relation `v`, with one parameter per column."""
     arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(columns.values(), 1))
     return f"unnest({arrays}) AS v ({', '.join(columns)})"
 

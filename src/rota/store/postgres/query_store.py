@@ -1,4 +1,4 @@
-"""Answers queries from PostgreSQL's tables, once they have caught up with the journal."""
+"""Queries of PostgreSQL's tables, once they have caught up with the journal."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ FROM rota.meta m LEFT JOIN (
     LEFT JOIN LATERAL (SELECT key FROM rota.inbox WHERE key = v.wanted LIMIT 1) i ON true
 ) ON k.key IS NOT NULL OR i.key IS NOT NULL
 """
-"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet, or
-it waits in the inbox. Key by key: a table that fills within minutes has no figures that the planner
-could go by."""
+"""One statement sees one moment: a key is in the tables, or its record is not projected yet, or it
+is in the inbox. Keys are looked up one by one: for a table that fills within minutes the planner
+has no statistics."""
 _PLANNED_ONCE = {
     "default_transaction_read_only": "on",
-    # Every submission asks this, and to plan it takes longer than to do it.
+    # Every submission runs this, and planning takes longer than running it.
     "plan_cache_mode": "force_generic_plan",
-    # The plan outlives the hour in which the tables were small.
+    # The plan is kept when the tables are no longer small.
     "enable_seqscan": "off",
 }
 
 
 def key_connection(address: Address) -> DedicatedConnection:
-    """The connection on which keys are looked up: one look at a time, for all who ask."""
+    """Returns the connection for lookups of keys, which run one at a time for all callers."""
     return DedicatedConnection(address, "keys", address.limits.follow_deadline_s, _PLANNED_ONCE)
 
 
@@ -86,7 +86,7 @@ _DOWNSTREAM = """
 SELECT DISTINCT v.id, e.child, e.condition FROM unnest($1::text[]) AS v (id)
 CROSS JOIN LATERAL (SELECT child, condition FROM rota.edges WHERE parent = v.id OFFSET 0) e
 """
-"""Parent by parent, through the index: for many the planner would read the table of every day."""
+"""Looks each parent up through the index: for many parents the planner would read all days."""
 _COUNTS = """
 SELECT state, count(*) FROM (
     SELECT * FROM (
@@ -99,7 +99,7 @@ SELECT state, count(*) FROM (
 
 
 class PostgresQueryStore:
-    """The readers' side of the store, the same on leader and followers."""
+    """Queries of the tables in PostgreSQL, the same on leader and followers."""
 
     def __init__(
         self, readers: ReaderPool, keys: DedicatedConnection, projector: Projector
@@ -195,7 +195,7 @@ class PostgresQueryStore:
         try:
             found = await self._key_connection.read(look)
         except StoreError:
-            # A connection that was lost is made again for the next; the readers have others.
+            # The lost connection is made again for the next lookup; the readers have others.
             found = await self._readers.run(look)
         return rows.keys_found([tuple(row) for row in found])
 
@@ -241,7 +241,7 @@ class PostgresQueryStore:
         return await self._readers.run(read)
 
     async def _caught_up(self) -> Instant:
-        """Returns when the tables have all that is durable; answers what time it is there."""
+        """Waits until the tables have all that is durable; returns the database's time."""
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
         assert lag is not None
         projected, newest, now = lag

@@ -1,4 +1,4 @@
-"""Access tokens and the audit log in PostgreSQL: every server of a cell honours the same ones."""
+"""Access tokens and the audit log in PostgreSQL: all servers of a cell accept the same tokens."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ DELETE FROM rota.audit WHERE id IN (SELECT id FROM rota.audit ORDER BY id LIMIT 
 
 
 class PostgresTokenStore:
-    """A connection of its own writes; the readers' pool reads."""
+    """Token store in PostgreSQL: a connection of its own writes, the readers' pool reads."""
 
     def __init__(
         self, connection: DedicatedConnection, readers: ReaderPool, glance: Glance
@@ -92,7 +92,7 @@ class PostgresTokenStore:
 
 @asynccontextmanager
 async def open_postgres_tokens(dsn: str) -> AsyncIterator[PostgresTokenStore]:
-    """Just this part of a store, its schema brought up to date; for who starts no server."""
+    """Opens this part of a store alone, with its schema migrated; for commands without a server."""
     address = parse_address(dsn)
     await prepare(address)
     connection, readers = token_connection(address), ReaderPool(address)
@@ -105,7 +105,7 @@ async def open_postgres_tokens(dsn: str) -> AsyncIterator[PostgresTokenStore]:
 
 
 def token_connection(address: Address) -> DedicatedConnection:
-    """The connection that writes tokens and the audit trail, durably."""
+    """Returns the connection that writes tokens and the audit log, durably."""
     return DedicatedConnection(address, "access", SIDE_DEADLINE_S, {"synchronous_commit": "on"})
 
 
@@ -113,7 +113,7 @@ async def _load(connection: Connection, fresh_secret: bytes) -> TokenSnapshot:
     await connection.execute(
         "UPDATE rota.access SET secret = $1 WHERE secret IS NULL", fresh_secret
     )
-    # The revision first: a change that comes between the two is loaded twice, not missed.
+    # The revision first: a change between the two statements is loaded twice, not missed.
     found = await connection.fetchrow("SELECT revision, secret FROM rota.access")
     assert found is not None
     rows = await connection.fetch(f"SELECT {TOKEN_COLUMNS} FROM rota.tokens ORDER BY id")
@@ -123,7 +123,7 @@ async def _load(connection: Connection, fresh_secret: bytes) -> TokenSnapshot:
 async def _add_token(connection: Connection, token: Token, limits: StoreLimits) -> None:
     now = token.created_at
     async with connection.transaction():
-        # The row that everybody who adds one must change: they take turns, and none is too many.
+        # All who add a token change this row first: so they take turns, and the limit holds.
         await connection.execute(_CHANGED)
         if await connection.fetchval(_ALIKE, ID_SUFFIX_CHARS, id_suffix(token.id)):
             raise token_taken()
