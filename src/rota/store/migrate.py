@@ -48,8 +48,8 @@ _NEWEST_OF_0_1 = frozenset(
         (13, "15a3bb532022eea18cce81faead8fb93c1e494fe4c88ef736f524d9eb9acd1fa"),
     }
 )
-"""The last step of 0.1 and its checksum, in rota.db and on PostgreSQL. The baseline of logs.db is the
-one file of 0.1, so it stays as it is to the byte."""
+"""The last step of 0.1 and its checksum, in rota.db and on PostgreSQL. The baseline of logs.db is
+the one file of 0.1, so it stays as it is to the byte."""
 _FROM_0_1 = "from_0_1.sql"
 
 
