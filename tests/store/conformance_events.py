@@ -1,4 +1,4 @@
-"""What a store keeps of triggers and events: the newest of each, what waits, and the endpoints."""
+"""Definition of a store: triggers, accepted and buffered events, decisions, webhook endpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rota.core.trigger_model import (
 from rota.store.documents import Hook
 from rota.store.protocol import Store
 from rota.store.queries import EventQuery, TriggerDecisionQuery
-from tests.store.conformance import StoreMaker, doubted, leading
+from tests.store.conformance import StoreMaker, leading, thorough
 from tests.store.naive import spec
 
 TRIGGERS = [TriggerId(f"trigger-{n}") for n in range(3)]
@@ -78,7 +78,7 @@ def hook(name: str = "code", **changed: object) -> Hook:
 
 
 class NaiveEvents:
-    """What the tables must be after the writes."""
+    """Naive tables of triggers and events after the writes."""
 
     def __init__(self, writes: Iterable[AnyWrite]) -> None:
         self.triggers: dict[TriggerId, Trigger] = {}
@@ -193,7 +193,7 @@ class EventConformance:
             assert await store.catalog.accepted_events([KEYS[0]]) == [replace(told, repeats=1)]
             assert len(await store.catalog.find_events(EventQuery())) == 1
 
-    async def test_the_ledger_outlives_its_trigger(self, make_store: StoreMaker) -> None:
+    async def test_decisions_outlive_their_trigger(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(PutTrigger(trigger()), PutTriggerDecision(arrival(IDS[0])))
@@ -204,7 +204,9 @@ class EventConformance:
             assert list((await store.ledger.load()).triggers) == []
         assert found == [arrival(IDS[0])]
 
-    async def test_what_waits_is_loaded_in_order_of_arrival(self, make_store: StoreMaker) -> None:
+    async def test_buffered_events_are_loaded_in_order_of_arrival(
+        self, make_store: StoreMaker
+    ) -> None:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(PutTrigger(trigger()), PutBufferedEvent(held(IDS[0], 9)))
@@ -227,8 +229,8 @@ class EventConformance:
             assert await store.catalog.head() == (0, 0)
 
     @given(history=histories, arrivals=arrival_queries, events=event_queries)
-    @doubted
-    async def test_tables_equal_the_fold_of_the_journal(
+    @thorough
+    async def test_the_tables_equal_the_projection_of_the_journal(
         self,
         make_store: StoreMaker,
         history: list[list[AnyWrite]],
@@ -247,8 +249,8 @@ class EventConformance:
             assert await store.catalog.find_events(events) == naive.find_events(events)
 
     @given(history=histories)
-    @doubted
-    async def test_folding_one_by_one_comes_to_the_same(
+    @thorough
+    async def test_projecting_records_one_by_one_comes_to_the_same(
         self, make_store: StoreMaker, history: list[list[AnyWrite]]
     ) -> None:
         async with make_store() as store:

@@ -1,4 +1,4 @@
-"""What every store must do with tokens, the audit trail and the counts of a tenant."""
+"""Definition of a store: tokens, the audit log and counts of a tenant."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TokenConformance:
                     await store.access.add_token(twin)
             assert list((await store.access.load(SECRET)).tokens) == [token(1)]
 
-    async def test_of_tokens_whose_ids_end_alike_the_first_is_kept_however_many_come_at_once(
+    async def test_the_first_of_several_tokens_whose_ids_end_alike_is_kept(
         self, make_store: StoreMaker
     ) -> None:
         end = "8000-0123456789ab"
@@ -127,7 +127,7 @@ class TokenConformance:
             left = [one.id for one in (await store.access.load(SECRET)).tokens]
         assert left == ["token-0002", "token-0003", "token-0004"]
 
-    async def test_the_audit_trail_is_read_newest_first_and_by_what_was_asked(
+    async def test_the_audit_log_is_read_newest_first_and_by_filters(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -142,7 +142,7 @@ class TokenConformance:
             assert await told(store, below_id=newest.id) == [2, 1]
             assert rows.audit_row(newest) == rows.audit_row(entry(3))
 
-    async def test_old_entries_leave_a_bounded_number_at_a_time(
+    async def test_old_audit_entries_are_removed_a_bounded_number_at_a_time(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store(StoreLimits(audit_drops_min=2)) as store:

@@ -50,7 +50,7 @@ def _fields(value: msgspec.Struct) -> list[Any]:
 
 
 async def contents(store: Store) -> dict[str, Any]:
-    """What is there, by kind and then by id; lists are in the order in which the store has them."""
+    """Returns all contents by kind and id; lists keep the order of the store."""
     found: dict[str, Any] = {}
     for read in (_journal, _live, _jobs, _schedules_and_triggers, _files, _settings, _access):
         found |= await read(store)
@@ -70,7 +70,7 @@ async def _journal(store: Store) -> dict[str, Any]:
 
 
 async def _live(store: Store) -> dict[str, Any]:
-    """What a leader starts from; of each live thing only the id, for others below have it whole."""
+    """Reads what a leader loads; of jobs and executions the ids, as `_jobs` has them whole."""
     snapshot: Snapshot = await store.ledger.load(ALL)
     return {
         "live_jobs": [one.id for one in snapshot.jobs],

@@ -1,4 +1,4 @@
-"""The store as a child would write it: every write applied at once, nothing clever."""
+"""Naive store: every write applied at once, without optimisation."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ QUEUED = Life(JobState.QUEUED)
 
 
 class NaiveStore:
-    """What the tables must be after the writes."""
+    """Naive tables after the writes."""
 
     def __init__(self, writes: Iterable[AnyWrite] = ()) -> None:
         self.jobs: dict[JobId, JobRecord] = {}
@@ -153,7 +153,7 @@ class NaiveStore:
         self.jobs[job.id] = job
 
     def shelves(self) -> dict[int, list[JobRecord]]:
-        """Jobs on the shelf by line, in order of arrival."""
+        """Spilled jobs by spill queue, in order of arrival."""
         found: dict[int, list[JobRecord]] = {}
         for job in sorted(self.jobs.values(), key=lambda job: job.spec.arrival_number):
             if job.life.line and job.life.state is JobState.QUEUED:

@@ -93,7 +93,7 @@ async def assert_whole(store: Any, blobs: Blobs, recorded: str) -> None:
 
 
 async def assert_is_understood(store: Any) -> None:
-    """What the store only carries can be read by those who use it."""
+    """Bodies that the store only carries are decoded by the modules that use them."""
     snapshot = await store.ledger.load()
     newest = max(record.at for record in await store.ledger.records_after(Seq(0), ALL))
     (await build_scheduler(snapshot, Timing(), newest)).check()

@@ -1,4 +1,4 @@
-"""The journal's encoding: what was written once can be read for ever."""
+"""Encoding of the journal: a record that was written once can be read for ever."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_journal_that_was_recorded_is_read_as_it_was_meant(path: Path) -> None
         assert begins(now, meant), f"{now}\nwas recorded as\n{meant}"
 
 
-def test_what_was_recorded_last_is_written_to_the_byte_as_then() -> None:
+def test_the_newest_recorded_journal_is_written_to_the_byte_as_then() -> None:
     seen = defaultdict(set)
     for kind, meant, body in recorded(recordings()[-1]):
         _, encode, decode = FORMS[kind]
@@ -204,7 +204,7 @@ def test_what_was_recorded_last_is_written_to_the_byte_as_then() -> None:
 
 
 @given(history=histories)
-def test_what_is_written_is_what_is_read(history: list[list[AnyWrite]]) -> None:
+def test_a_record_that_was_written_is_read_back(history: list[list[AnyWrite]]) -> None:
     for writes in history:
         assert decode_record(encode_record(writes)) == writes
 
@@ -224,7 +224,7 @@ def test_a_record_of_a_later_version_names_the_cure() -> None:
     ],
     ids=["a kind", "a kind among others", "a state", "a shape"],
 )
-def test_what_only_a_later_program_writes_is_told_apart_from_damage(writes: object) -> None:
+def test_a_record_of_a_later_program_is_told_apart_from_damage(writes: object) -> None:
     with pytest.raises(NewerRecordError, match="upgrade this one"):
         decode_record(bytes([1]) + msgspec.msgpack.encode(writes))
 

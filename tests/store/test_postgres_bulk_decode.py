@@ -111,7 +111,7 @@ class Counting(BulkDecoder):
     st.sampled_from([1, 2]),
     st.sampled_from([(1, 30), (5, 30), (20, 120), (40, 120)]),
 )
-async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
+async def test_spilled_jobs_are_read_as_they_are_stored(
     batches: list[Batch], first: int, step: int, sizes: tuple[int, int]
 ) -> None:
     cell, (stretch, limit) = await one_cell(), sizes
@@ -134,7 +134,7 @@ async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
 
 
 @pytest.mark.parametrize("longer", [2**8, 2**16, 2**32])
-async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_has_gaps(
+async def test_spilled_jobs_are_read_where_arrival_numbers_become_longer_and_have_gaps(
     longer: int,
 ) -> None:
     """The first that is longer looks as if it were not: its upper half is as its lower one."""
@@ -151,7 +151,7 @@ async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_
     assert [row.encoded for row in kept] == [row[2] for row in rows]
 
 
-async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job() -> None:
+async def test_only_the_first_part_of_a_spill_queue_of_batches_is_read_job_by_job() -> None:
     cell = await one_cell()
     rows = rows_of([Batch(25, ready_at=ready_at) for ready_at in range(16)], 1_000)
     bulk = Counting()
@@ -169,7 +169,7 @@ async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job()
     assert jobs[-1].spec.terms is jobs[0].spec.terms
 
 
-async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each() -> None:
+async def test_spilled_jobs_that_differ_are_not_read_twice() -> None:
     cell = await one_cell()
     batches = [Batch(2, name="job" * (1 + number % 7)) for number in range(60)]
     bulk = Counting()

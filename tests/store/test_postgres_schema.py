@@ -1,4 +1,4 @@
-"""The schema: migrated by one server at a time, and an inbox that applications write by SQL."""
+"""Schema of PostgreSQL: migrated by one server at a time; applications write its inbox by SQL."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_sql_submits_objects_only_and_not_for_everybody(cell: Cell) -> Non
             await application.execute("SELECT rota.submit('{}')")
 
 
-async def test_no_index_asks_for_summaries_that_nobody_needs_at_full_speed(cell: Cell) -> None:
+async def test_no_index_asks_for_summaries_at_full_load(cell: Cell) -> None:
     await migrate_postgres(parse_address(cell.dsn))
     asking = (
         "SELECT count(*) FROM pg_class WHERE relnamespace = 'rota'::regnamespace"

@@ -1,4 +1,4 @@
-"""The fold alone: what a window of the journal comes to."""
+"""Projection alone: the table changes of a window of the journal."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenStore(Protocol):
-    """Tokens and the audit trail."""
+    """Token store: tokens and the audit log."""
 
     async def revision(self) -> int:
         """Returns a number that every change of the tokens changes; cheap enough to ask twice a

@@ -1,4 +1,4 @@
-"""What PostgreSQL's fold knows of rows that were read from the shelf, and when it does not."""
+"""Spilled rows that were read, as PostgreSQL's projection knows them, and when it does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import Seq
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import Appender, leading, put
-from tests.store.conformance_spill import LINE, ids, shelve
+from tests.store.conformance_spill import LINE, ids, put_spilled
 
 pytestmark = pytest.mark.postgres
 
@@ -24,7 +24,7 @@ DONE = Life(JobState.SUCCEEDED, finished_at=9)
 
 async def six_on_the_shelf(store: PostgresStore) -> Appender:
     leader = await leading(store)
-    await leader.append(*(shelve(number) for number in range(1, 7)))
+    await leader.append(*(put_spilled(number) for number in range(1, 7)))
     await fold(store)
     return leader
 
@@ -54,7 +54,7 @@ async def _ids_in(cell: Cell, table: str) -> list[tuple[str]]:
     return [(row[0],) for row in found]
 
 
-async def test_jobs_that_were_read_are_known_to_the_fold_until_they_move() -> None:
+async def test_spilled_jobs_that_were_read_are_known_to_the_projection_until_they_move() -> None:
     cell = await migrated_cell()
     async with cell.opened() as store:
         leader = await six_on_the_shelf(store)
@@ -73,11 +73,11 @@ async def test_jobs_that_were_read_are_known_to_the_fold_until_they_move() -> No
     }  # fmt: skip
 
 
-async def test_what_a_newer_program_stored_of_a_job_stays_when_it_ends() -> None:
+async def test_fields_that_a_newer_program_stored_stay_when_the_job_ends() -> None:
     cell = await migrated_cell()
     async with cell.opened() as store:
         leader = await six_on_the_shelf(store)
-        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(shelve(1).spec))
+        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(put_spilled(1).spec))
         newer = msgspec.msgpack.encode([*stored, "what is that?"])
         async with cell.connected() as admin:
             await admin.execute(
@@ -95,7 +95,7 @@ async def test_what_a_newer_program_stored_of_a_job_stays_when_it_ends() -> None
     assert kept == newer
 
 
-async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the_shelf() -> None:
+async def test_jobs_that_another_server_has_projected_since_are_not_taken_for_spilled() -> None:
     cell = await migrated_cell()
     async with cell.opened() as store, cell.opened() as other:
         leader = await six_on_the_shelf(store)
@@ -114,7 +114,7 @@ async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the
     }  # fmt: skip
 
 
-async def test_a_shelf_is_read_in_stretches_and_no_longer_than_was_asked() -> None:
+async def test_a_spill_queue_is_read_in_parts_and_no_further_than_was_asked() -> None:
     cell = await migrated_cell(StoreLimits(spilled_rows_per_fetch=2))
     async with cell.opened() as store:
         await six_on_the_shelf(store)
@@ -132,7 +132,7 @@ SELECT 'job-' || n, 1, 'default', 'default', 'many', 0, 0, '', convert_to(repeat
 
 
 @pytest.mark.parametrize("statement", [postgres_load._SPILL_QUEUE, postgres_load._BATCHES])
-async def test_a_shelf_is_read_along_its_index_also_before_the_table_is_analysed(
+async def test_a_spill_queue_is_read_along_its_index_also_before_the_table_is_analysed(
     statement: str,
 ) -> None:
     cell = await migrated_cell()
