@@ -48,7 +48,7 @@ def years() -> list[PutJob]:
     return made
 
 
-def strangers(number: int) -> list[PutJob]:
+def unknown_ids(number: int) -> list[PutJob]:
     """Jobs of one day: of the name, of the queue, or with the label; never two of them."""
     made = []
     for at in range(NOW, NOW + number):
@@ -190,11 +190,11 @@ class ListsConformance:
         query = JobQuery(name="a", queue="q", labels=(("team", "a"),), limit=3, look=300)
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(*strangers(900), at=NOW)
+            await leader.append(*unknown_ids(900), at=NOW)
             page = await store.catalog.find_jobs(query)
             assert page == []
             assert page.rest is not None
-            assert page.rest < strangers(900)[-1].id
+            assert page.rest < unknown_ids(900)[-1].id
             looks = 1
             while page.rest is not None:
                 page = await store.catalog.find_jobs(_of(query, before=page.rest))

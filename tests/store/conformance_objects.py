@@ -90,10 +90,10 @@ class ObjectsConformance:
             await leader.append(DropJob(JobId("job-0001")))
             await store.ledger.load()
 
-            async def doomed() -> bool:
+            async def to_delete() -> bool:
                 return list(await index.deletions_due(0, 10)) == ["outputs/a"]
 
-            await eventually(doomed)
+            await eventually(to_delete)
             assert await index.large_outputs([RUN, OTHER]) == [kept(OTHER, key="outputs/b")]
 
     async def test_the_same_content_of_a_tenant_is_one_bundle(self, make_store: StoreMaker) -> None:

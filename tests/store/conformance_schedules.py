@@ -66,9 +66,9 @@ class NaiveSchedules:
         match write:
             case PutSchedule(put):
                 self.schedules[put.id] = put
-            case MoveSchedule(schedule_id, course):
+            case MoveSchedule(schedule_id, state):
                 if schedule_id in self.schedules:
-                    moved = replace(self.schedules[schedule_id], state=course)
+                    moved = replace(self.schedules[schedule_id], state=state)
                     self.schedules[schedule_id] = moved
             case DropSchedule(schedule_id):
                 self.schedules.pop(schedule_id, None)
@@ -92,8 +92,8 @@ class NaiveSchedules:
 _ids = st.sampled_from(SCHEDULES)
 _courses = st.builds(ScheduleState, watermark=st.integers(0, 9), paused=st.booleans())
 _schedules = st.builds(
-    lambda schedule_id, course, revision: replace(
-        schedule(schedule_id), state=course, revision=revision
+    lambda schedule_id, state, revision: replace(
+        schedule(schedule_id), state=state, revision=revision
     ),
     _ids,
     _courses,

@@ -15,11 +15,11 @@ from tests.doubt import examples
 from tests.store.conformance import StoreMaker, leading, put, thorough
 from tests.store.naive import JOB_IDS, NaiveStore, assert_same, histories, spec, terms
 
-LINE = (1 << 63) - 25
+SPILL_QUEUE = (1 << 63) - 25
 """As large as they come."""
 
 
-def put_spilled(number: int, line: int = LINE, **given: object) -> PutJob:
+def put_spilled(number: int, line: int = SPILL_QUEUE, **given: object) -> PutJob:
     return put(number, Life(JobState.QUEUED, reason="ready", line=line), **given)
 
 
@@ -39,7 +39,7 @@ class SpillConformance:
             await leader.append(*(put_spilled(number, line=5) for number in range(12, 14)), put(14))
             snapshot = await store.ledger.load(3)
             assert ids(snapshot.jobs) == [1, 2, 3, 4, 12, 13, 14]
-            assert dict(snapshot.spill_counts) == {LINE: 10, 5: 2}
+            assert dict(snapshot.spill_counts) == {SPILL_QUEUE: 10, 5: 2}
             assert snapshot.next_arrival_number == 15
 
     async def test_a_spill_queue_is_read_on_in_order_of_arrival(
@@ -52,7 +52,7 @@ class SpillConformance:
                     put_spilled(number), put_spilled(number + 20, line=5), put(number + 50)
                 )
             first, other, none = await store.ledger.read_spilled(
-                [Refill(LINE, 2, 2, 1), Refill(5, -1, 9, 2), Refill(6, -1, 9, 3)], leader.seq
+                [Refill(SPILL_QUEUE, 2, 2, 1), Refill(5, -1, 9, 2), Refill(6, -1, 9, 3)], leader.seq
             )
             assert (ids(first), ids(other), ids(none)) == ([4, 7], [22, 24, 27, 29], [])
             assert first[0] == JobRecord(
@@ -71,10 +71,10 @@ class SpillConformance:
                 put(4, terms=terms(priority=3)),
                 DropJob(JobId("job-0005")),
             )
-            (left,) = await store.ledger.read_spilled([Refill(LINE, -1, 9, 1)], leader.seq)
+            (left,) = await store.ledger.read_spilled([Refill(SPILL_QUEUE, -1, 9, 1)], leader.seq)
             assert ids(left) == [2, 6]
             snapshot = await store.ledger.load()
-            assert dict(snapshot.spill_counts) == {LINE: 2}
+            assert dict(snapshot.spill_counts) == {SPILL_QUEUE: 2}
             assert ids(snapshot.jobs) == [1, 2, 4, 6]
             found = await store.catalog.jobs([JobId("job-0001"), JobId("job-0003")])
             assert {job.life.state for job in found} == {JobState.RUNNING, JobState.CANCELLED}
@@ -119,7 +119,7 @@ class SpillConformance:
         limit: int,
     ) -> None:
         naive = NaiveStore(write for record in history for write in record)
-        shelves = naive.shelves()
+        spill_queues = naive.spill_queues()
         async with make_store() as store:
             leader = await leading(store)
             for record in history:
@@ -127,10 +127,10 @@ class SpillConformance:
             wanted = [Refill(line, after, limit, 0) for line in (7, 1 << 62)]
             found = await store.ledger.read_spilled(wanted, leader.seq)
         for refill, jobs in zip(wanted, found, strict=True):
-            orders = [job.spec.arrival_number for job in shelves.get(refill.spill_queue, [])]
+            orders = [job.spec.arrival_number for job in spill_queues.get(refill.spill_queue, [])]
             expected = [order for order in orders if order > after][:limit]
             assert [job.spec.arrival_number for job in jobs] == expected
-            assert all(job in shelves[refill.spill_queue] for job in jobs)
+            assert all(job in spill_queues[refill.spill_queue] for job in jobs)
 
     @settings(thorough, max_examples=examples(8, 100))
     @given(history=histories, waits=st.lists(st.none() | st.booleans(), min_size=8, max_size=8))
@@ -141,8 +141,8 @@ class SpillConformance:
         waits: Sequence[bool | None],
     ) -> None:
         queued = Life(JobState.QUEUED, line=7)
-        shelf = [PutJob(job_id, spec(order), queued) for order, job_id in enumerate(JOB_IDS)]
-        records = [shelf, *history]
+        spilled = [PutJob(job_id, spec(order), queued) for order, job_id in enumerate(JOB_IDS)]
+        records = [spilled, *history]
         naive = NaiveStore(write for record in records for write in record)
         async with make_store() as store:
             leader = await leading(store)

@@ -24,7 +24,7 @@ from tests.postgres.cell import Cell, migrated_cell
 
 pytestmark = pytest.mark.postgres
 
-LINE = 7
+SPILL_QUEUE = 7
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 
 
@@ -69,7 +69,9 @@ def rows_of(
     """Id, life, spec, place; a step is longer than one where jobs of other lines came between."""
     rows, place = [], first
     for batch in batches:
-        life = encode(Life(JobState.QUEUED, reason="ready", ready_at=batch.ready_at, line=LINE))
+        life = encode(
+            Life(JobState.QUEUED, reason="ready", ready_at=batch.ready_at, line=SPILL_QUEUE)
+        )
         for _ in range(batch.jobs):
             asked = replace(
                 spec(name=batch.name, created_at=batch.created_at), arrival_number=place
@@ -86,7 +88,7 @@ async def put(connection: asyncpg.Connection[Any], rows: Sequence[tuple[Any, ...
     await connection.execute("DELETE FROM rota.jobs_shelved")
     await connection.executemany(
         "INSERT INTO rota.jobs_shelved (id, lives, queue, tenant, name, priority, created_at, life,"
-        f" spec, line, ordinal) VALUES ($1, 1, 'q', 't', 'n', 0, 0, $2, $3, {LINE}, $4)",
+        f" spec, line, ordinal) VALUES ($1, 1, 'q', 't', 'n', 0, 0, $2, $3, {SPILL_QUEUE}, $4)",
         rows,
     )
 
@@ -121,7 +123,7 @@ async def test_spilled_jobs_are_read_as_they_are_stored(
         bulk = BulkDecoder()
         for _ in range(2):  # the second time with all that was learned of them
             jobs, kept = await read_spill_queue(
-                connection, Refill(LINE, first - 1, limit, 1), bulk, stretch
+                connection, Refill(SPILL_QUEUE, first - 1, limit, 1), bulk, stretch
             )
             assert jobs == [
                 JobRecord(JobId(row[0]), decode(row[2], type=Spec), decode(row[1], type=Life))
@@ -145,7 +147,7 @@ async def test_spilled_jobs_are_read_where_arrival_numbers_become_longer_and_hav
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
         jobs, kept = await read_spill_queue(
-            connection, Refill(LINE, first - 1, 40, 1), BulkDecoder(), 10
+            connection, Refill(SPILL_QUEUE, first - 1, 40, 1), BulkDecoder(), 10
         )
     assert [(job.id, job.spec.arrival_number) for job in jobs] == [(row[0], row[3]) for row in rows]
     assert [row.encoded for row in kept] == [row[2] for row in rows]
@@ -161,7 +163,7 @@ async def test_only_the_first_part_of_a_spill_queue_of_batches_is_read_job_by_jo
         kept: list[ShelfRow] = []
         for done in (0, 200):
             jobs, kept = await read_spill_queue(
-                connection, Refill(LINE, 999 + done, 200, 1), bulk, 50
+                connection, Refill(SPILL_QUEUE, 999 + done, 200, 1), bulk, 50
             )
             assert [job.id for job in jobs] == [row[0] for row in rows[done : done + 200]]
     assert bulk.singly == 50
@@ -177,6 +179,6 @@ async def test_spilled_jobs_that_differ_are_not_read_twice() -> None:
         await put(connection, rows_of(batches, 1_000))
         asked: list[str] = []
         connection.add_query_logger(lambda query: asked.append(query.query))
-        await read_spill_queue(connection, Refill(LINE, 999, 120, 1), bulk, 20)
+        await read_spill_queue(connection, Refill(SPILL_QUEUE, 999, 120, 1), bulk, 20)
     assert bulk.singly == 120
     assert asked.count(postgres_load._BATCHES) == 1

@@ -20,7 +20,7 @@ from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading, put, run_of
 from tests.store.conformance_logs_and_files import eventually
-from tests.store.conformance_spill import LINE, put_spilled
+from tests.store.conformance_spill import SPILL_QUEUE, put_spilled
 
 pytestmark = pytest.mark.postgres
 
@@ -198,7 +198,7 @@ async def draining(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]]:
         leader = await leading(store)
         await leader.append(*map(put, numbers[:half]), *map(put_spilled, numbers[half:]))
         assert len(await store.catalog.find_jobs(JobQuery(limit=JOBS))) == JOBS
-        await store.ledger.read_spilled([Refill(LINE, -1, JOBS, 1)], Seq(0))
+        await store.ledger.read_spilled([Refill(SPILL_QUEUE, -1, JOBS, 1)], Seq(0))
         began = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
         over = [*numbers[LIVE:half], *numbers[half + LIVE :]]
         ended = [MoveJob(began[one].id, DONE) for one in over]
