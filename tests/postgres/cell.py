@@ -1,4 +1,4 @@
-"""One database of a test, and the stores that servers would open on it."""
+"""Database of a test, and the stores that servers would open on it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UPDATE rota.access SET revision = 0, secret = NULL;
 UPDATE rota.leader SET holder = '', epoch = 0, nonce = 0, address = '';
 UPDATE rota.meta SET folded_seq = 0, order_next = 0, submitted = 0, cell = '';
 """
-"""Makes a store as new, without the cost of a new one."""
+"""Empties a store, which costs less than making one."""
 
 
 class Cell:

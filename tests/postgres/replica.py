@@ -27,7 +27,7 @@ class Replica:
         self._ctl("start", "-l", str(primary.folder / "replica.log"))
 
     def promote(self) -> None:
-        """From now on it is the primary, on a timeline of its own."""
+        """Makes it the primary, on a timeline of its own."""
         self._ctl("promote")
 
     def stop(self) -> None:

@@ -41,7 +41,7 @@ _ALWAYS = {
 
 
 class PostgresServer:
-    """One cluster on a free port of loopback, owned by a user that is not root."""
+    """Cluster on a free port of loopback, owned by a user that is not root."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class PostgresServer:
         return name
 
     def sql(self, statement: str, database: str = "postgres") -> str:
-        """What psql prints, bare."""
+        """Returns the bare output of psql."""
         done = self._run("psql", "-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1",
                          "-d", self.dsn(database), "-c", statement)  # fmt: skip
         return done.strip()
@@ -111,14 +111,14 @@ class PostgresServer:
         return [leader, *leader.children(recursive=True)]
 
     def is_up(self) -> bool:
-        """Whether somebody answers."""
+        """Returns whether the server answers."""
         try:
             return self.sql("SELECT 1") == "1"
         except RuntimeError:
             return False
 
     def kill(self) -> None:
-        """As if the machine lost all its processes: nothing is finished, nothing is said."""
+        """Kills all processes at once, as a crash of the machine does."""
         lost = self.processes()
         for process in lost:
             with suppress(psutil.NoSuchProcess):
@@ -128,7 +128,7 @@ class PostgresServer:
         (self._data / "postmaster.pid").unlink()
 
     def keep_log(self, folder: Path) -> None:
-        """A copy for whoever wants to know later."""
+        """Copies the server's log there."""
         shutil.copy(self.folder / "log", folder / "postgres.log")
 
     def remove(self) -> None:

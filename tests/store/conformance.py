@@ -1,4 +1,5 @@
-"""The store's definition: whatever passes this is a store. A store bug gets its test here."""
+"""Definition of a store: an implementation that passes this is one. A store bug gets its test
+here."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rota.core.group_model import Array
 from rota.core.model import (
     Dependency,
     Execution,
@@ -23,7 +25,7 @@ from rota.core.model import (
     Life,
     WorkerId,
 )
-from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutJob, PutKey
+from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutExecution, PutGroup, PutJob, PutKey
 from rota.store.batched_lookup import KeyStatus
 from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import Direction, Epoch, FencedError, JournalStore, Seq, Store, StoreError
@@ -49,7 +51,7 @@ class StoreMaker(Protocol):
     ) -> AbstractAsyncContextManager[Store]: ...
 
 
-doubted = settings(
+thorough = settings(
     max_examples=examples(12, 100),
     deadline=None,
     # The maker is the same for all examples by design: each makes its own store with it.
@@ -106,7 +108,7 @@ _ADOPTED = PutExecution(
 class JournalConformance:
     """Appending, loading, fencing."""
 
-    async def test_what_was_appended_is_loaded(self, make_store: StoreMaker) -> None:
+    async def test_a_load_brings_what_was_appended(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(put(1), put(2), run_of(1))
@@ -121,7 +123,7 @@ class JournalConformance:
             assert (snapshot.seq, snapshot.next_arrival_number, list(snapshot.jobs)) == (0, 0, [])
             assert await store.catalog.head() == (0, 0)
 
-    async def test_a_taken_place_is_refused_and_changes_nothing(
+    async def test_an_append_at_a_taken_position_is_refused_and_changes_nothing(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -150,7 +152,9 @@ class JournalConformance:
             with pytest.raises(StoreError, match="gap"):
                 await store.ledger.append(leader.epoch, Seq(2), 1, [put(1)])
 
-    async def test_the_place_in_line_survives_the_newest_job(self, make_store: StoreMaker) -> None:
+    async def test_the_next_arrival_number_survives_the_newest_job(
+        self, make_store: StoreMaker
+    ) -> None:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(put(1), put(7))
@@ -174,12 +178,12 @@ class JournalConformance:
 
 
 class ProjectionConformance:
-    """The tables equal the fold of the journal."""
+    """The tables equal the projection of the journal."""
 
-    @doubted
+    @thorough
     @given(history=histories)
     @example(history=[[put(1), run_of(1)], [_ADOPTED], [DropJob(JobId("job-0001"))]])
-    async def test_the_tables_equal_the_fold_of_the_journal(
+    async def test_the_tables_equal_the_projection_of_the_journal(
         self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]]
     ) -> None:
         naive = NaiveStore(write for record in history for write in record)
@@ -190,10 +194,10 @@ class ProjectionConformance:
             await assert_same(store, naive)
             await assert_same(store, naive)
 
-    @doubted
+    @thorough
     @given(history=histories)
     @example(history=[[run_of(1)], [_ADOPTED, DropJob(JobId("job-0002"))]])
-    async def test_folding_one_by_one_equals_folding_a_window(
+    async def test_projecting_records_one_by_one_equals_projecting_a_window(
         self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]]
     ) -> None:
         naive = NaiveStore()
@@ -205,6 +209,21 @@ class ProjectionConformance:
                     naive.apply(write)
                 await store.ledger.load()
             await assert_same(store, naive)
+
+    async def test_an_array_that_is_put_again_stays_one_job(self, make_store: StoreMaker) -> None:
+        def put_array(count: int) -> PutGroup:
+            array = spec(1, labels=(("size", str(count)),), group=Array(count))
+            return PutGroup(JobId("job-0001"), array, QUEUED)
+
+        async with make_store() as store:
+            leader = await leading(store)
+            for count in (3, 5):
+                await leader.append(put_array(count))
+                snapshot = await store.ledger.load()
+            assert snapshot.totals.submitted == 1
+            assert [job.spec.group for job in snapshot.jobs] == [Array(5)]
+            old = await store.catalog.find_jobs(JobQuery(labels=(("size", "3"),)))
+            assert list(old) == []
 
     async def test_an_ending_is_counted_once_a_life(self, make_store: StoreMaker) -> None:
         failed = Life(JobState.FAILED, lives=1, finished_at=5)
@@ -278,7 +297,7 @@ class ReadingConformance:
             await asyncio.gather(write(), read(), read(), read())
             assert len(await store.catalog.find_jobs(JobQuery(limit=1000))) == 100
 
-    async def test_many_who_ask_for_one_job_at_once_get_their_own(
+    async def test_many_callers_that_ask_for_one_job_each_get_their_own(
         self, make_store: StoreMaker
     ) -> None:
         first = Dependency(JobId("job-0001"))
@@ -294,7 +313,7 @@ class ReadingConformance:
             below = await asyncio.gather(*(store.catalog.edges([one], down) for one in ids))
             assert [len(edges) for edges in below] == [7] + [0] * 9
 
-    @doubted
+    @thorough
     @given(history=histories, query=job_queries)
     async def test_pages_of_jobs_are_what_a_plain_filter_finds(
         self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]], query: JobQuery
@@ -307,7 +326,7 @@ class ReadingConformance:
                 page = _with_before(query, before)
                 assert await store.catalog.find_jobs(page) == naive.find_jobs(page)
 
-    @doubted
+    @thorough
     @given(history=histories, query=execution_queries)
     async def test_pages_of_executions_are_what_a_plain_filter_finds(
         self, make_store: StoreMaker, history: Sequence[Sequence[AnyWrite]], query: ExecutionQuery
@@ -318,7 +337,7 @@ class ReadingConformance:
             await leader.append(*(write for record in history for write in record))
             assert await store.catalog.find_executions(query) == naive.find_executions(query)
 
-    @settings(doubted, max_examples=examples(4, 20))
+    @settings(thorough, max_examples=examples(4, 20))
     @given(size=st.integers(1, 9), wanted=st.sampled_from([(), ("bulk",)]))
     async def test_paging_to_the_end_shows_every_match_once(
         self, make_store: StoreMaker, size: int, wanted: tuple[str, ...]
@@ -353,7 +372,7 @@ class ReadingConformance:
             await leader.append(PutKey(KeyRecord("k", "print", b"receipt", 1)))
             assert await store.catalog.key("k") == KeyRecord("k", "print", b"receipt", 1)
 
-    async def test_a_key_looked_up_at_once_is_found_or_known_to_be_on_its_way(
+    async def test_a_key_that_is_not_projected_yet_is_reported_as_behind(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:

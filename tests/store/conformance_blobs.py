@@ -1,4 +1,4 @@
-"""What object storage must do, wherever it is; every kind of it passes this."""
+"""Definition of object storage; every kind of it passes this."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def read(blobs: Blobs, key: str, start: int, end: int) -> bytes:
 class BlobsConformance:
     """Puts, reads, parts, removals and marks."""
 
-    async def test_what_is_put_is_read_back_whole_and_in_parts(
+    async def test_an_object_is_read_back_whole_and_in_parts(
         self, blobs: Blobs, tmp_path: Path
     ) -> None:
         await blobs.put("outputs/e1/k1", draft_of(CONTENT, tmp_path))
@@ -39,7 +39,7 @@ class BlobsConformance:
             assert await read(blobs, "outputs/e1/k1", start, end) == CONTENT[start:end]
         assert await read(blobs, "outputs/e1/k1", 7, 7) == b""
 
-    async def test_what_is_not_there_is_said_to_be_missing(
+    async def test_a_read_of_a_missing_object_says_that_it_is_missing(
         self, blobs: Blobs, tmp_path: Path
     ) -> None:
         with pytest.raises(BlobMissingError):
@@ -61,7 +61,9 @@ class BlobsConformance:
         with pytest.raises(StoreError):
             await blobs.put(key, draft_of(b"x", tmp_path))
 
-    async def test_of_those_that_mark_it_at_once_one_wins(self, blobs: Blobs) -> None:
+    async def test_one_of_several_servers_that_mark_a_storage_at_once_wins(
+        self, blobs: Blobs
+    ) -> None:
         marks = await asyncio.gather(*(blobs.mark(f"mark{number}") for number in range(5)))
         assert len(set(marks)) == 1
         assert await blobs.mark("later") == marks[0]

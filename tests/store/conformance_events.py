@@ -1,4 +1,4 @@
-"""What a store keeps of triggers and events: the newest of each, what waits, and the endpoints."""
+"""Definition of a store: triggers, accepted and buffered events, decisions, webhook endpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rota.core.trigger_model import (
 from rota.store.documents import Hook
 from rota.store.protocol import Store
 from rota.store.queries import EventQuery, TriggerDecisionQuery
-from tests.store.conformance import StoreMaker, doubted, leading
+from tests.store.conformance import StoreMaker, leading, thorough
 from tests.store.naive import spec
 
 TRIGGERS = [TriggerId(f"trigger-{n}") for n in range(3)]
@@ -51,17 +51,17 @@ def trigger(trigger_id: str = "trigger-0", **changed: object) -> Trigger:
     return replace(Trigger(TriggerId(trigger_id), rule, 1, 1), **changed)
 
 
-def arrival(
-    arrival_id: str, verdict: EventDecision = EventDecision.FIRED, owner: str = "trigger-0"
+def decision(
+    decision_id: str, outcome: EventDecision = EventDecision.FIRED, owner: str = "trigger-0"
 ) -> TriggerDecision:
     return TriggerDecision(
-        TriggerDecisionId(arrival_id), TriggerId(owner), "/s", "e1", "object.x", 5, verdict
+        TriggerDecisionId(decision_id), TriggerId(owner), "/s", "e1", "object.x", 5, outcome
     )
 
 
-def held(arrival_id: str, at: int = 5) -> BufferedEvent:
+def buffered_event(decision_id: str, at: int = 5) -> BufferedEvent:
     event = Event("/s", "e1", "object.x", b"{}")
-    return BufferedEvent(TriggerDecisionId(arrival_id), TRIGGERS[0], "", event, at, at)
+    return BufferedEvent(TriggerDecisionId(decision_id), TRIGGERS[0], "", event, at, at)
 
 
 def hook(name: str = "code", **changed: object) -> Hook:
@@ -78,13 +78,13 @@ def hook(name: str = "code", **changed: object) -> Hook:
 
 
 class NaiveEvents:
-    """What the tables must be after the writes."""
+    """Naive tables of triggers and events after the writes."""
 
     def __init__(self, writes: Iterable[AnyWrite]) -> None:
         self.triggers: dict[TriggerId, Trigger] = {}
-        self.told: dict[str, AcceptedEvent] = {}
-        self.arrivals: dict[tuple[str, str], TriggerDecision] = {}
-        self.held: dict[TriggerDecisionId, BufferedEvent] = {}
+        self.accepted: dict[str, AcceptedEvent] = {}
+        self.decisions: dict[tuple[str, str], TriggerDecision] = {}
+        self.buffered_event: dict[TriggerDecisionId, BufferedEvent] = {}
         self.reacted: Counter[str] = Counter()
         for write in writes:
             self._apply(write)
@@ -96,27 +96,27 @@ class NaiveEvents:
                 self.triggers[put.id] = put
             case DropTrigger(trigger_id):
                 self.triggers.pop(trigger_id, None)
-            case PutEvent(told):
-                self.told[told.key] = told
-                self.reacted[counted_as(told)] += 1
+            case PutEvent(accepted):
+                self.accepted[accepted.key] = accepted
+                self.reacted[counted_as(accepted)] += 1
             case PutTriggerDecision(one):
-                self.arrivals[one.trigger_id, one.id] = one
+                self.decisions[one.trigger_id, one.id] = one
                 self.reacted[counted_as(one)] += 1
             case PutBufferedEvent(one):
-                self.held[one.id] = one
+                self.buffered_event[one.id] = one
             case ReleaseBufferedEvents(ids):
-                for arrival_id in ids:
-                    self.held.pop(arrival_id, None)
+                for decision_id in ids:
+                    self.buffered_event.pop(decision_id, None)
 
-    def find_arrivals(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        found = sorted(self.arrivals.values(), key=lambda one: one.id, reverse=True)
+    def find_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
+        found = sorted(self.decisions.values(), key=lambda one: one.id, reverse=True)
         found = [one for one in found if one.trigger_id == query.trigger_id]
         found = [one for one in found if not query.decisions or one.decision in query.decisions]
         found = [one for one in found if query.before is None or one.id < query.before]
         return found[: query.limit]
 
     def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        found = sorted(self.told.values(), key=lambda one: (one.at, one.key), reverse=True)
+        found = sorted(self.accepted.values(), key=lambda one: (one.at, one.key), reverse=True)
         found = [one for one in found if query.type in (None, one.type)]
         found = [one for one in found if query.tenant in (None, one.tenant)]
         found = [one for one in found if query.before is None or (one.at, one.key) < query.before]
@@ -124,12 +124,12 @@ class NaiveEvents:
 
 
 _trigger_ids = st.sampled_from(TRIGGERS)
-_arrivals = st.builds(
-    lambda number, verdict: arrival(IDS[number], verdict, TRIGGERS[number % 2]),
+_decision_rows = st.builds(
+    lambda number, outcome: decision(IDS[number], outcome, TRIGGERS[number % 2]),
     st.integers(0, 3),
     st.sampled_from(EventDecision),
 )
-_told = st.builds(
+_accepted_rows = st.builds(
     AcceptedEvent,
     key=st.sampled_from(KEYS),
     source=st.just("/s"),
@@ -142,16 +142,18 @@ _told = st.builds(
 writes = st.one_of(
     st.builds(PutTrigger, trigger=st.builds(trigger, _trigger_ids, revision=st.integers(1, 3))),
     st.builds(DropTrigger, id=_trigger_ids),
-    st.builds(PutEvent, event=_told),
-    st.builds(PutTriggerDecision, decision=_arrivals),
-    st.builds(PutBufferedEvent, event=st.builds(held, st.sampled_from(IDS), st.integers(1, 9))),
+    st.builds(PutEvent, event=_accepted_rows),
+    st.builds(PutTriggerDecision, decision=_decision_rows),
+    st.builds(
+        PutBufferedEvent, event=st.builds(buffered_event, st.sampled_from(IDS), st.integers(1, 9))
+    ),
     st.builds(
         ReleaseBufferedEvents,
         ids=st.lists(st.sampled_from(IDS).map(TriggerDecisionId), max_size=2).map(tuple),
     ),
 )
 histories = st.lists(st.lists(writes, max_size=6), max_size=8)
-arrival_queries = st.builds(
+decision_queries = st.builds(
     TriggerDecisionQuery,
     trigger_id=_trigger_ids,
     decisions=st.lists(st.sampled_from(EventDecision), max_size=2).map(tuple),
@@ -171,45 +173,48 @@ async def assert_same(store: Store, naive: NaiveEvents) -> None:
     snapshot = await store.ledger.load()
     assert list(snapshot.triggers) == [naive.triggers[one] for one in sorted(naive.triggers)]
     assert list(snapshot.buffered_events) == sorted(
-        naive.held.values(), key=lambda one: (one.at, one.id)
+        naive.buffered_event.values(), key=lambda one: (one.at, one.id)
     )
     assert dict(snapshot.totals.reacted) == dict(naive.reacted)
-    told = await store.catalog.accepted_events([*KEYS, "nobody"])
-    assert {one.key: one for one in told} == naive.told
+    accepted = await store.catalog.accepted_events([*KEYS, "nobody"])
+    assert {one.key: one for one in accepted} == naive.accepted
     for trigger_id in TRIGGERS:
         query = TriggerDecisionQuery(trigger_id=trigger_id, limit=1000)
-        assert await store.catalog.find_trigger_decisions(query) == naive.find_arrivals(query)
+        assert await store.catalog.find_trigger_decisions(query) == naive.find_decisions(query)
 
 
 class EventConformance:
     """Triggers, events, arrivals, what waits, and webhook endpoints."""
 
     async def test_an_event_that_comes_again_has_one_row(self, make_store: StoreMaker) -> None:
-        told = AcceptedEvent(KEYS[0], "/s", "e", "a", 5)
+        accepted = AcceptedEvent(KEYS[0], "/s", "e", "a", 5)
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(PutEvent(told))
-            await leader.append(PutEvent(replace(told, repeats=1)))
-            assert await store.catalog.accepted_events([KEYS[0]]) == [replace(told, repeats=1)]
+            await leader.append(PutEvent(accepted))
+            await leader.append(PutEvent(replace(accepted, repeats=1)))
+            assert await store.catalog.accepted_events([KEYS[0]]) == [replace(accepted, repeats=1)]
             assert len(await store.catalog.find_events(EventQuery())) == 1
 
-    async def test_the_ledger_outlives_its_trigger(self, make_store: StoreMaker) -> None:
+    async def test_decisions_outlive_their_trigger(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(PutTrigger(trigger()), PutTriggerDecision(arrival(IDS[0])))
+            await leader.append(PutTrigger(trigger()), PutTriggerDecision(decision(IDS[0])))
             await leader.append(DropTrigger(TRIGGERS[0]))
             found = await store.catalog.find_trigger_decisions(
                 TriggerDecisionQuery(trigger_id=TRIGGERS[0])
             )
             assert list((await store.ledger.load()).triggers) == []
-        assert found == [arrival(IDS[0])]
+        assert found == [decision(IDS[0])]
 
-    async def test_what_waits_is_loaded_in_order_of_arrival(self, make_store: StoreMaker) -> None:
+    async def test_buffered_events_are_loaded_in_order_of_arrival(
+        self, make_store: StoreMaker
+    ) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(PutTrigger(trigger()), PutBufferedEvent(held(IDS[0], 9)))
+            await leader.append(PutTrigger(trigger()), PutBufferedEvent(buffered_event(IDS[0], 9)))
             await leader.append(
-                PutBufferedEvent(held(IDS[2], 3)), PutBufferedEvent(held(IDS[1], 5))
+                PutBufferedEvent(buffered_event(IDS[2], 3)),
+                PutBufferedEvent(buffered_event(IDS[1], 5)),
             )
             await leader.append(ReleaseBufferedEvents((TriggerDecisionId(IDS[1]),)))
             assert [one.at for one in (await store.ledger.load()).buffered_events] == [3, 9]
@@ -226,13 +231,13 @@ class EventConformance:
             assert await store.hooks.get("a") is None
             assert await store.catalog.head() == (0, 0)
 
-    @given(history=histories, arrivals=arrival_queries, events=event_queries)
-    @doubted
-    async def test_tables_equal_the_fold_of_the_journal(
+    @given(history=histories, decisions=decision_queries, events=event_queries)
+    @thorough
+    async def test_the_tables_equal_the_projection_of_the_journal(
         self,
         make_store: StoreMaker,
         history: list[list[AnyWrite]],
-        arrivals: TriggerDecisionQuery,
+        decisions: TriggerDecisionQuery,
         events: EventQuery,
     ) -> None:
         async with make_store() as store:
@@ -241,14 +246,14 @@ class EventConformance:
                 await leader.append(*record)
             naive = NaiveEvents(write for record in history for write in record)
             await assert_same(store, naive)
-            assert await store.catalog.find_trigger_decisions(arrivals) == naive.find_arrivals(
-                arrivals
+            assert await store.catalog.find_trigger_decisions(decisions) == naive.find_decisions(
+                decisions
             )
             assert await store.catalog.find_events(events) == naive.find_events(events)
 
     @given(history=histories)
-    @doubted
-    async def test_folding_one_by_one_comes_to_the_same(
+    @thorough
+    async def test_projecting_records_one_by_one_comes_to_the_same(
         self, make_store: StoreMaker, history: list[list[AnyWrite]]
     ) -> None:
         async with make_store() as store:

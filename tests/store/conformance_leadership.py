@@ -1,4 +1,4 @@
-"""The store's definition, third part: who leads, what followers read, what waits for a leader."""
+"""Definition of a store: leader election, records for followers, the durable inbox."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def an_id(number: int) -> str:
 
 
 class LeadershipConformance:
-    """Who leads, what followers read, and what waits for a leader."""
+    """Leader election, records for followers, the inbox."""
 
     async def test_nobody_leads_an_empty_store(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
@@ -29,7 +29,9 @@ class LeadershipConformance:
         assert row is not None
         assert (row.holder, row.epoch, row.address) == ("a", epoch, "http://a")
 
-    async def test_of_two_who_saw_the_same_row_one_leads(self, make_store: StoreMaker) -> None:
+    async def test_one_of_two_servers_that_saw_the_same_row_leads(
+        self, make_store: StoreMaker
+    ) -> None:
         async with make_store() as store:
             await store.ledger.claim("old")
             seen = await store.ledger.observe()
@@ -40,7 +42,7 @@ class LeadershipConformance:
         assert row is not None
         assert (row.holder, row.epoch) == ("b", new)
 
-    async def test_a_leader_that_renews_cannot_be_replaced_by_who_saw_it_before(
+    async def test_a_leader_that_renews_cannot_be_replaced_by_a_server_that_saw_it_before(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -63,7 +65,7 @@ class LeadershipConformance:
         assert row is not None
         assert row.holder == "b"
 
-    async def test_who_resigned_holds_nothing_and_its_epoch_is_not_used_again(
+    async def test_a_leader_that_resigned_holds_nothing_and_its_epoch_is_not_used_again(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -101,7 +103,7 @@ class LeadershipConformance:
             await store.ledger.drop_inbox(ids[:2])
             assert [entry.body for entry in await store.ledger.take_inbox(9)] == [b"c"]
 
-    async def test_an_append_consumes_what_it_accepted_and_a_refused_one_nothing(
+    async def test_an_append_consumes_the_entries_it_accepts_and_a_refused_one_none(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -145,7 +147,7 @@ class LeadershipConformance:
             assert await store.ledger.inbox_job(JobId(an_id(2))) == entry
             assert await store.ledger.inbox_job(JobId(an_id(3))) is None
 
-    async def test_servers_are_listed_with_what_they_said_last(
+    async def test_servers_are_listed_with_their_newest_announcement(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -160,9 +162,7 @@ class LeadershipConformance:
             await store.nodes.leave("b")
             assert [one.announced.node for one in await store.nodes.everyone()] == ["a"]
 
-    async def test_a_cell_has_no_name_until_somebody_gives_it_one(
-        self, make_store: StoreMaker
-    ) -> None:
+    async def test_a_cell_has_no_name_until_it_is_given_one(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             assert await store.name_cell("") == ""
             assert await store.name_cell("north") == "north"

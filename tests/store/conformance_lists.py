@@ -1,4 +1,4 @@
-"""The part of the store's definition that lists of years of work rely on."""
+"""Definition of a store: lists over years of work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rota.core.outcome import PutExecution, PutJob
 from rota.store.protocol import Outline
 from rota.store.queries import ExecutionQuery, JobQuery, Sampled, SampleQuery
 from tests.store.conformance import StoreMaker, leading, put, run_of
-from tests.store.conformance_spill import shelve
+from tests.store.conformance_spill import put_spilled
 from tests.store.naive import QUEUED, NaiveStore, spec, terms
 
 DAY_MS = 86_400_000
@@ -48,7 +48,7 @@ def years() -> list[PutJob]:
     return made
 
 
-def strangers(number: int) -> list[PutJob]:
+def unknown_ids(number: int) -> list[PutJob]:
     """Jobs of one day: of the name, of the queue, or with the label; never two of them."""
     made = []
     for at in range(NOW, NOW + number):
@@ -160,7 +160,7 @@ class ListsConformance:
                 assert seen == wanted, name
 
     @pytest.mark.parametrize("look", [1, 40])
-    async def test_a_list_that_is_looked_at_a_little_at_a_time_is_the_same_list(
+    async def test_a_list_that_is_read_in_small_steps_is_the_same_list(
         self, make_store: StoreMaker, look: int
     ) -> None:
         naive = NaiveStore([*years(), *strays()])
@@ -190,11 +190,11 @@ class ListsConformance:
         query = JobQuery(name="a", queue="q", labels=(("team", "a"),), limit=3, look=300)
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(*strangers(900), at=NOW)
+            await leader.append(*unknown_ids(900), at=NOW)
             page = await store.catalog.find_jobs(query)
             assert page == []
             assert page.rest is not None
-            assert page.rest < strangers(900)[-1].id
+            assert page.rest < unknown_ids(900)[-1].id
             looks = 1
             while page.rest is not None:
                 page = await store.catalog.find_jobs(_of(query, before=page.rest))
@@ -235,21 +235,21 @@ class ListsConformance:
                 )
         assert seen == wanted
 
-    async def test_outlines_say_what_the_jobs_say(self, make_store: StoreMaker) -> None:
+    async def test_outlines_equal_the_jobs(self, make_store: StoreMaker) -> None:
         asked = terms(name="bill", queue="q", tenant="acme")
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(put(1, terms=asked), put(2, DONE, terms=asked), shelve(3))
+            await leader.append(put(1, terms=asked), put(2, DONE, terms=asked), put_spilled(3))
             ids = [JobId(f"job-{number:04}") for number in range(1, 5)]
             found = {one.id: one for one in await store.catalog.outlines(ids)}
         assert found.keys() == set(ids[:3])
         assert found[ids[0]] == Outline(ids[0], JobState.QUEUED, "q", "acme", "bill")
         assert [found[one].state for one in ids[1:3]] == [JobState.SUCCEEDED, JobState.QUEUED]
 
-    async def test_jobs_on_the_shelf_count_as_queued(self, make_store: StoreMaker) -> None:
+    async def test_spilled_jobs_count_as_queued(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
-            await leader.append(shelve(1), put(2), put(3, DONE), run_of(3))
+            await leader.append(put_spilled(1), put(2), put(3, DONE), run_of(3))
             tenant = spec(1).terms.tenant
             counted = await store.catalog.count_jobs(tenant)
         assert counted == {JobState.QUEUED: 2, JobState.SUCCEEDED: 1}

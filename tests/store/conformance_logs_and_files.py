@@ -1,4 +1,4 @@
-"""The store's definition, second part: logs and artifacts."""
+"""Definition of a store: logs and artifacts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def stream(*pieces: bytes) -> AsyncIterator[bytes]:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """What happens behind the fold has no signal of its own: looked for until a deadline."""
+    """Polls until a deadline for what happens after a projection without a signal of its own."""
     async with asyncio.timeout(10):
         while not await holds():  # noqa: ASYNC110  (the store has no event for this)
             await asyncio.sleep(0.005)
@@ -47,7 +47,7 @@ class LogsConformance:
                 wanted = text[offset : offset + limit]
                 assert page == LogPage(wanted, offset + len(wanted), len(text))
 
-    async def test_a_log_nobody_wrote_is_empty(self, make_store: StoreMaker) -> None:
+    async def test_a_log_without_output_is_empty(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             assert await store.logs.read(RUN, 0, 10) == LogPage(b"", 0, 0)
 
@@ -59,7 +59,7 @@ class LogsConformance:
             assert await store.logs.append(RUN, 2, b"XX") == 11
             assert (await store.logs.read(RUN, 0, 99)).data == b"hello world"
 
-    async def test_an_upload_past_the_end_is_told_where_to_go_on(
+    async def test_an_upload_past_the_end_gets_the_offset_to_go_on_from(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -140,7 +140,7 @@ class ArtifactsConformance:
             await store.artifacts.write(RUN, "out", stream(b"now"), 10)
             assert await store.artifacts.list(RUN) == [Artifact("out", 3)]
 
-    async def test_a_file_that_is_slow_is_not_hurt_by_one_that_came_later(
+    async def test_a_slow_file_is_unharmed_by_one_that_came_later(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:

@@ -1,4 +1,4 @@
-"""What every store must do with notes."""
+"""Definition of a store: notes."""
 
 from __future__ import annotations
 

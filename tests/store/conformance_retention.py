@@ -1,4 +1,4 @@
-"""The store's definition, continued: what is old and over goes, and nothing else."""
+"""Definition of a store: retention drops old finished work, and nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rota.store.protocol import Direction, Store
 from rota.store.queries import ExecutionQuery, JobQuery, OccurrenceQuery
 from tests.store.conformance import Appender, StoreMaker, leading
 from tests.store.conformance_logs_and_files import eventually, stream
-from tests.store.conformance_objects import book_of, kept
+from tests.store.conformance_objects import index_of, kept
 from tests.store.naive import QUEUED, spec
 
 DAY = 24 * 3600 * 1000
@@ -34,24 +34,24 @@ LABEL = (("team", "billing"),)
 PARENT = JobId(execution_id(JobId("parent"), 0, MONDAY))
 
 
-def job_id(number: int, born: Instant) -> JobId:
+def job_id(number: int, id_at: Instant) -> JobId:
     """As the server mints them: in order of time."""
-    return JobId(execution_id(JobId(f"job-{number}"), 0, born))
+    return JobId(execution_id(JobId(f"job-{number}"), 0, id_at))
 
 
-def run_id(number: int, born: Instant) -> ExecutionId:
-    return execution_id(JobId(f"run-{number}"), 1, born)
+def run_id(number: int, id_at: Instant) -> ExecutionId:
+    return execution_id(JobId(f"run-{number}"), 1, id_at)
 
 
-def work(number: int, born: Instant, ended: Instant | None) -> list[AnyWrite]:
+def work(number: int, id_at: Instant, ended: Instant | None) -> list[AnyWrite]:
     """A job and its execution, with a label and a parent."""
     life = QUEUED if ended is None else Life(JobState.SUCCEEDED, finished_at=ended)
-    job = spec(number, created_at=born, labels=LABEL, dependencies=(Dependency(PARENT),))
+    job = spec(number, created_at=id_at, labels=LABEL, dependencies=(Dependency(PARENT),))
     state = ExecutionState.RUNNING if ended is None else ExecutionState.SUCCEEDED
-    id_, run = job_id(number, born), run_id(number, born)
+    id_, run = job_id(number, id_at), run_id(number, id_at)
     return [
         PutJob(id_, job, life),
-        PutExecution(Execution(run, id_, WorkerId("worker"), 1, 1, state, born)),
+        PutExecution(Execution(run, id_, WorkerId("worker"), 1, 1, state, id_at)),
     ]
 
 
@@ -69,17 +69,17 @@ class RetentionConformance:
         """Ended on Monday; begun on Monday and ended on Wednesday; begun then and waiting still;
         ended on Wednesday."""
         leader = await leading(store)
-        born_ended = ((MONDAY, MONDAY + 9), (MONDAY, WEDNESDAY), (MONDAY, None),
+        put_ended = ((MONDAY, MONDAY + 9), (MONDAY, WEDNESDAY), (MONDAY, None),
                       (WEDNESDAY, WEDNESDAY + 9))  # fmt: skip
-        for number, (born, ended) in enumerate(born_ended):
-            await leader.append(*work(number, born, ended), at=born)
-            await store.logs.append(run_id(number, born), 0, b"text")
-            await store.artifacts.write(run_id(number, born), "out", stream(b"data"), 10)
-            await book_of(store).keep(kept(run_id(number, born), key=f"outputs/{number}"))
+        for number, (id_at, ended) in enumerate(put_ended):
+            await leader.append(*work(number, id_at, ended), at=id_at)
+            await store.logs.append(run_id(number, id_at), 0, b"text")
+            await store.artifacts.write(run_id(number, id_at), "out", stream(b"data"), 10)
+            await index_of(store).keep(kept(run_id(number, id_at), key=f"outputs/{number}"))
         await store.ledger.load()  # what is not in the tables yet is not old either
-        return leader, [job_id(number, born) for number, (born, _) in enumerate(born_ended)]
+        return leader, [job_id(number, id_at) for number, (id_at, _) in enumerate(put_ended)]
 
-    async def test_what_ended_before_goes_with_all_that_is_its_own(
+    async def test_a_job_that_ended_before_is_dropped_with_all_that_belongs_to_it(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -96,7 +96,7 @@ class RetentionConformance:
             assert sorted(run.job_id for run in runs) == kept
             assert await store.ledger.load() == live
 
-    async def test_its_log_and_files_go_too_and_those_of_others_stay(
+    async def test_logs_and_files_of_a_dropped_job_are_removed_and_others_stay(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -106,15 +106,15 @@ class RetentionConformance:
             async def gone() -> bool:
                 run = run_id(0, MONDAY)
                 log, files = await store.logs.read(run, 0, 9), await store.artifacts.list(run)
-                doomed = list(await book_of(store).deletions_due(0, 9))
-                return not log.size and not files and doomed == ["outputs/0"]
+                to_delete = list(await index_of(store).deletions_due(0, 9))
+                return not log.size and not files and to_delete == ["outputs/0"]
 
             await eventually(gone)
             for number in (1, 2):
                 run = run_id(number, MONDAY)
                 assert (await store.logs.read(run, 0, 9)).data == b"text"
                 assert len(await store.artifacts.list(run)) == 1
-                assert len(await book_of(store).large_outputs([run])) == 1
+                assert len(await index_of(store).large_outputs([run])) == 1
 
     async def test_live_work_stays_however_old_it_is(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
@@ -139,7 +139,7 @@ class RetentionConformance:
             labelled = await store.catalog.find_jobs(JobQuery(labels=LABEL))
             assert ids[0] in [job.id for job in labelled]
 
-    async def test_what_was_counted_stays_counted(self, make_store: StoreMaker) -> None:
+    async def test_totals_do_not_change_when_jobs_are_dropped(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader, _ = await self.filled(store)
             await leader.append(PutKey(KeyRecord("key", "print", b"", WEDNESDAY)), at=WEDNESDAY)
@@ -148,7 +148,7 @@ class RetentionConformance:
             assert (await store.ledger.load()).totals == before
             assert await store.catalog.key("key") is not None
 
-    async def test_what_became_of_old_instants_goes_too(self, make_store: StoreMaker) -> None:
+    async def test_old_occurrences_are_dropped_too(self, make_store: StoreMaker) -> None:
         schedule_id = ScheduleId("schedule")
         monday, wednesday = (
             Occurrence(schedule_id, at, OccurrenceDecision.SKIPPED, at)

@@ -1,4 +1,4 @@
-"""What a store keeps of schedules: the newest of each, and one record an instant."""
+"""Definition of a store: schedules, and one occurrence per instant."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rota.core.schedule_model import (
 )
 from rota.store.protocol import Store
 from rota.store.queries import OccurrenceQuery
-from tests.store.conformance import StoreMaker, doubted, leading
+from tests.store.conformance import StoreMaker, leading, thorough
 from tests.store.naive import spec
 
 SCHEDULES = [ScheduleId(f"schedule-{n}") for n in range(3)]
@@ -52,7 +52,7 @@ def occurrence(
 
 
 class NaiveSchedules:
-    """What the tables must be after the writes."""
+    """Naive tables of schedules after the writes."""
 
     def __init__(self, writes: Iterable[AnyWrite]) -> None:
         self.schedules: dict[ScheduleId, Schedule] = {}
@@ -66,9 +66,9 @@ class NaiveSchedules:
         match write:
             case PutSchedule(put):
                 self.schedules[put.id] = put
-            case MoveSchedule(schedule_id, course):
+            case MoveSchedule(schedule_id, state):
                 if schedule_id in self.schedules:
-                    moved = replace(self.schedules[schedule_id], state=course)
+                    moved = replace(self.schedules[schedule_id], state=state)
                     self.schedules[schedule_id] = moved
             case DropSchedule(schedule_id):
                 self.schedules.pop(schedule_id, None)
@@ -92,8 +92,8 @@ class NaiveSchedules:
 _ids = st.sampled_from(SCHEDULES)
 _courses = st.builds(ScheduleState, watermark=st.integers(0, 9), paused=st.booleans())
 _schedules = st.builds(
-    lambda schedule_id, course, revision: replace(
-        schedule(schedule_id), state=course, revision=revision
+    lambda schedule_id, state, revision: replace(
+        schedule(schedule_id), state=state, revision=revision
     ),
     _ids,
     _courses,
@@ -144,7 +144,7 @@ async def assert_same(store: Store, naive: NaiveSchedules) -> None:
 class ScheduleConformance:
     """Schedules, occurrences and calendars."""
 
-    async def test_a_move_changes_the_course_and_leaves_the_plan(
+    async def test_a_move_changes_the_state_of_a_schedule_and_leaves_its_definition(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
@@ -164,7 +164,7 @@ class ScheduleConformance:
             found = await store.catalog.find_occurrences(OccurrenceQuery(schedule_id=SCHEDULES[0]))
         assert found == [occurrence(6), run]
 
-    async def test_the_ledger_outlives_its_schedule(self, make_store: StoreMaker) -> None:
+    async def test_occurrences_outlive_their_schedule(self, make_store: StoreMaker) -> None:
         async with make_store() as store:
             leader = await leading(store)
             await leader.append(PutSchedule(schedule()), PutOccurrence(occurrence(5)))
@@ -174,8 +174,8 @@ class ScheduleConformance:
         assert found == [occurrence(5)]
 
     @given(history=histories, query=queries)
-    @doubted
-    async def test_tables_equal_the_fold_of_the_journal(
+    @thorough
+    async def test_the_tables_equal_the_projection_of_the_journal(
         self, make_store: StoreMaker, history: list[list[AnyWrite]], query: OccurrenceQuery
     ) -> None:
         async with make_store() as store:
@@ -187,8 +187,8 @@ class ScheduleConformance:
             assert await store.catalog.find_occurrences(query) == naive.find(query)
 
     @given(history=histories)
-    @doubted
-    async def test_folding_one_by_one_comes_to_the_same(
+    @thorough
+    async def test_projecting_records_one_by_one_comes_to_the_same(
         self, make_store: StoreMaker, history: list[list[AnyWrite]]
     ) -> None:
         async with make_store() as store:

@@ -1,4 +1,4 @@
-"""What every store must do with tokens, the audit trail and the counts of a tenant."""
+"""Definition of a store: tokens, the audit log and counts of a tenant."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def entry(at: int, **given: object) -> AuditEntry:
     return AuditEntry(**{**known, **given})  # type: ignore[arg-type]
 
 
-async def told(store: Store, **query: object) -> list[int]:
+async def found(store: Store, **query: object) -> list[int]:
     found = await store.access.audit(AuditQuery(**query))  # type: ignore[arg-type]
     return [one.at for one in found]
 
@@ -97,18 +97,18 @@ class TokenConformance:
                     await store.access.add_token(twin)
             assert list((await store.access.load(SECRET)).tokens) == [token(1)]
 
-    async def test_of_tokens_whose_ids_end_alike_the_first_is_kept_however_many_come_at_once(
+    async def test_the_first_of_several_tokens_whose_ids_end_alike_is_kept(
         self, make_store: StoreMaker
     ) -> None:
         end = "8000-0123456789ab"
         twins = [token(number, id=f"0190000{number}-0000-7000-{end}") for number in range(5)]
         async with make_store() as store:
-            told = await asyncio.gather(
+            found = await asyncio.gather(
                 *(store.access.add_token(twin) for twin in twins), return_exceptions=True
             )
             kept = (await store.access.load(SECRET)).tokens
             await store.access.add_token(token(9, id="01900000-0000-7000-8000-0123456789ac"))
-        refused = [one for one in told if one is not None]
+        refused = [one for one in found if one is not None]
         assert all(isinstance(one, rows.TokenTakenError) for one in refused)
         assert [len(refused), len(kept)] == [4, 1]
 
@@ -127,31 +127,31 @@ class TokenConformance:
             left = [one.id for one in (await store.access.load(SECRET)).tokens]
         assert left == ["token-0002", "token-0003", "token-0004"]
 
-    async def test_the_audit_trail_is_read_newest_first_and_by_what_was_asked(
+    async def test_the_audit_log_is_read_newest_first_and_by_filters(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store() as store:
             await store.access.add_audit([entry(1), entry(2, token_id="token-0002")], 0)
             await store.access.add_audit([entry(3)], 0)
-            assert await told(store) == [3, 2, 1]
-            assert await told(store, limit=1) == [3]
-            assert await told(store, token_id="token-0001") == [3, 1]
-            assert await told(store, target="job-0002") == [2]
-            assert await told(store, after=1, before=3) == [2]
+            assert await found(store) == [3, 2, 1]
+            assert await found(store, limit=1) == [3]
+            assert await found(store, token_id="token-0001") == [3, 1]
+            assert await found(store, target="job-0002") == [2]
+            assert await found(store, after=1, before=3) == [2]
             newest = (await store.access.audit(AuditQuery(limit=1)))[0]
-            assert await told(store, below_id=newest.id) == [2, 1]
+            assert await found(store, below_id=newest.id) == [2, 1]
             assert rows.audit_row(newest) == rows.audit_row(entry(3))
 
-    async def test_old_entries_leave_a_bounded_number_at_a_time(
+    async def test_old_audit_entries_are_removed_a_bounded_number_at_a_time(
         self, make_store: StoreMaker
     ) -> None:
         async with make_store(StoreLimits(audit_drops_min=2)) as store:
             await store.access.add_audit([entry(at) for at in range(1, 6)], 0)
             await store.access.add_audit([], 5)
-            assert await told(store) == [5, 4, 3]
+            assert await found(store) == [5, 4, 3]
             await store.access.add_audit([], 5)
             await store.access.add_audit([], 5)
-            assert await told(store) == [5]
+            assert await found(store) == [5]
 
     async def test_servers_that_start_together_agree_on_the_secret(
         self, make_store: StoreMaker

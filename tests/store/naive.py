@@ -1,4 +1,4 @@
-"""The store as a child would write it: every write applied at once, nothing clever."""
+"""Naive store: every write applied at once, without optimisation."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ QUEUED = Life(JobState.QUEUED)
 
 
 class NaiveStore:
-    """What the tables must be after the writes."""
+    """Naive tables after the writes."""
 
     def __init__(self, writes: Iterable[AnyWrite] = ()) -> None:
         self.jobs: dict[JobId, JobRecord] = {}
@@ -152,8 +152,8 @@ class NaiveStore:
             self.finished[job.spec.terms.queue, job.life.state.value] += 1
         self.jobs[job.id] = job
 
-    def shelves(self) -> dict[int, list[JobRecord]]:
-        """Jobs on the shelf by line, in order of arrival."""
+    def spill_queues(self) -> dict[int, list[JobRecord]]:
+        """Spilled jobs by spill queue, in order of arrival."""
         found: dict[int, list[JobRecord]] = {}
         for job in sorted(self.jobs.values(), key=lambda job: job.spec.arrival_number):
             if job.life.line and job.life.state is JobState.QUEUED:
@@ -221,14 +221,14 @@ async def assert_same(store: Store, naive: NaiveStore) -> None:
 
 async def _assert_same_snapshot(store: Store, naive: NaiveStore) -> None:
     snapshot = await store.ledger.load()
-    shelves = naive.shelves()
-    assert dict(snapshot.spill_counts) == {line: len(jobs) for line, jobs in shelves.items()}
+    spill_queues = naive.spill_queues()
+    assert dict(snapshot.spill_counts) == {line: len(jobs) for line, jobs in spill_queues.items()}
     live = [job for job in naive.jobs.values() if job.life.state not in JOB_FINAL]
     assert sorted(snapshot.jobs, key=lambda job: job.id) == sorted(live, key=lambda job: job.id)
     orders = [job.spec.arrival_number for job in snapshot.jobs]
     assert orders == sorted(orders)
-    held = {x.id: x for x in naive.executions.values() if x.state not in EXECUTION_FINAL}
-    assert {x.id: x for x in snapshot.executions} == held
+    live_executions = {x.id: x for x in naive.executions.values() if x.state not in EXECUTION_FINAL}
+    assert {x.id: x for x in snapshot.executions} == live_executions
     assert {worker.id: worker for worker in snapshot.workers} == naive.workers
     assert {queue.name: queue for queue in snapshot.queues} == naive.queues
     assert snapshot.settings.policy == naive.policy

@@ -28,43 +28,43 @@ class Tables:
         return FoundKeys(None, {key: KeyRecord(key, "print", b"", 1) for key in keys})
 
 
-async def asked(desk: KeyLookup, *keys: str) -> list[asyncio.Task[KeyRecord | None]]:
+async def asked(lookup: KeyLookup, *keys: str) -> list[asyncio.Task[KeyRecord | None]]:
     """Callers in a row, each of whom has asked."""
 
     async def look(key: str) -> KeyRecord | None:
-        return (await desk.look(key)).record
+        return (await lookup.look(key)).record
 
     tasks = [asyncio.create_task(look(key)) for key in keys]
     await asyncio.sleep(0)
     return tasks
 
 
-async def test_those_who_come_during_a_look_share_the_next() -> None:
+async def test_callers_that_come_during_a_lookup_share_the_next() -> None:
     tables = Tables()
-    desk = KeyLookup(tables.read)
-    tasks = await asked(desk, "a", "b", "c")
+    lookup = KeyLookup(tables.read)
+    tasks = await asked(lookup, "a", "b", "c")
     assert tables.looks == [["a"]], "the first waits for nobody"
     tables.open.set()
     found = await asyncio.gather(*tasks)
     assert [record.key for record in found if record] == ["a", "b", "c"]
     assert tables.looks == [["a"], ["b", "c"]]
-    await asyncio.gather(*await asked(desk, "d"))
+    await asyncio.gather(*await asked(lookup, "d"))
     assert tables.looks[2:] == [["d"]]
 
 
-async def test_a_crowd_is_served_by_looks_of_a_bounded_size() -> None:
+async def test_many_callers_are_served_by_lookups_of_a_bounded_size() -> None:
     tables = Tables()
-    desk = KeyLookup(tables.read)
-    tasks = await asked(desk, *(str(number) for number in range(KEYS_PER_LOOKUP + 3)))
+    lookup = KeyLookup(tables.read)
+    tasks = await asked(lookup, *(str(number) for number in range(KEYS_PER_LOOKUP + 3)))
     tables.open.set()
     await asyncio.gather(*tasks)
     assert [len(look) for look in tables.looks] == [1, KEYS_PER_LOOKUP, 2]
 
 
-async def test_one_who_goes_away_takes_no_answer_from_the_others() -> None:
+async def test_a_caller_that_is_cancelled_takes_no_answer_from_the_others() -> None:
     tables = Tables()
-    desk = KeyLookup(tables.read)
-    first, second, third = await asked(desk, "a", "b", "c")
+    lookup = KeyLookup(tables.read)
+    first, second, third = await asked(lookup, "a", "b", "c")
     first.cancel()
     second.cancel()
     tables.open.set()
@@ -73,15 +73,15 @@ async def test_one_who_goes_away_takes_no_answer_from_the_others() -> None:
     assert record.key == "c"
 
 
-async def test_trouble_reaches_all_who_share_a_look_and_nobody_after() -> None:
+async def test_an_error_reaches_all_callers_of_a_lookup_and_none_after() -> None:
     tables = Tables()
-    desk = KeyLookup(tables.read)
-    tasks = await asked(desk, "a", "b", "c")
+    lookup = KeyLookup(tables.read)
+    tasks = await asked(lookup, "a", "b", "c")
     tables.broken = True
     tables.open.set()
     for task in tasks:
         with pytest.raises(OSError, match="no disk"):
             await task
     tables.broken = False
-    (later,) = await asked(desk, "d")
+    (later,) = await asked(lookup, "d")
     assert await later is not None

@@ -48,7 +48,7 @@ class TestFallback(BlobsConformance):
         await both.close()
 
 
-async def test_what_was_kept_before_a_storage_was_named_is_still_found(tmp_path: Path) -> None:
+async def test_objects_kept_before_a_storage_was_named_are_still_found(tmp_path: Path) -> None:
     own, named = FolderBlobs(tmp_path / "own"), FolderBlobs(tmp_path / "named")
     await own.put("bundles/old", draft_of(b"old", tmp_path))
     both = FallbackBlobs(named, own)
@@ -99,7 +99,7 @@ async def test_an_upload_goes_on_only_from_where_it_is(spool: Spool) -> None:
     assert (await anew.finish()).path.read_bytes() == b"9"
 
 
-async def test_who_goes_on_takes_over_from_a_line_that_hangs(spool: Spool) -> None:
+async def test_a_request_that_resumes_takes_over_from_one_that_hangs(spool: Spool) -> None:
     hanging = await spool.begin("u", 0, 100)
     await hanging.write(b"123")
     taking = await spool.begin("u", 3, 100)
@@ -124,7 +124,7 @@ async def test_two_that_send_the_same_from_the_beginning_do_not_disturb_each_oth
     assert list(first.path.parent.iterdir()) == []
 
 
-async def test_an_upload_has_a_limit_and_so_has_their_number(spool: Spool, tmp_path: Path) -> None:
+async def test_the_size_and_the_number_of_uploads_are_limited(spool: Spool, tmp_path: Path) -> None:
     upload = await spool.begin(None, 0, 5)
     with pytest.raises(UploadTooLargeError):
         await upload.write(b"123456")
@@ -138,7 +138,7 @@ async def test_an_upload_has_a_limit_and_so_has_their_number(spool: Spool, tmp_p
     await small.close()
 
 
-async def test_a_full_disk_is_told_as_such(spool: Spool, tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_as_such(spool: Spool, tmp_path: Path) -> None:
     upload = await spool.begin("u", 0, 1000)
     upload.path.unlink()
     upload.path.symlink_to("/dev/full")
@@ -146,7 +146,7 @@ async def test_a_full_disk_is_told_as_such(spool: Spool, tmp_path: Path) -> None
         await upload.write(b"data")
 
 
-async def test_what_nobody_goes_on_with_is_swept(spool: Spool) -> None:
+async def test_an_upload_that_is_not_resumed_is_removed(spool: Spool) -> None:
     old, busy = await spool.begin("old", 0, 100), await spool.begin("busy", 0, 100)
     await old.write(b"1")
     await busy.write(b"1")
@@ -170,7 +170,7 @@ async def content(outputs: Outputs, name: str, part: Range | None = None) -> byt
 
 
 @pytest.mark.parametrize("has_storage", [True, False])
-async def test_small_files_stay_in_the_store_and_large_ones_leave_it(
+async def test_small_files_stay_in_the_store_and_large_ones_go_to_object_storage(
     tmp_path: Path, *, has_storage: bool
 ) -> None:
     store, blobs = MemoryStore(), MemoryBlobs()
@@ -193,7 +193,7 @@ async def test_small_files_stay_in_the_store_and_large_ones_leave_it(
     assert await kept.read(RUN, "none") is None
 
 
-async def test_one_of_the_same_name_is_replaced_whichever_size_they_are(tmp_path: Path) -> None:
+async def test_a_file_of_the_same_name_is_replaced_whatever_its_size(tmp_path: Path) -> None:
     store, blobs = MemoryStore(), MemoryBlobs()
     kept = outputs(store, blobs)
     await kept.keep(RUN, "out", draft_of(LARGE, tmp_path), "outputs/e/1", 0)
@@ -206,7 +206,7 @@ async def test_one_of_the_same_name_is_replaced_whichever_size_they_are(tmp_path
 
 
 @pytest.mark.parametrize("how", ["", "gz", "bz2", "xz"])
-def test_archives_are_known_by_how_they_begin(tmp_path: Path, how: str) -> None:
+def test_archives_are_recognised_by_their_first_bytes(tmp_path: Path, how: str) -> None:
     path = tmp_path / "a"
     path.write_bytes(tar_of({"run.sh": CONTENT}, how))
     assert archive_format(path) == "tar"

@@ -124,7 +124,7 @@ class TestS3(BlobsConformance):
         assert refused.value.code == 403
 
 
-async def test_a_storage_that_refuses_is_told_with_what_to_do(
+async def test_the_error_of_a_storage_that_refuses_says_what_to_do(
     environment: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")

@@ -1,29 +1,41 @@
-"""Stores of 0.1: refused by servers, brought over once by `rota migrate`, whole."""
+"""Stores of 0.1 (golden/): servers refuse them, and `rota migrate` brings them over whole, once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import json
+import tarfile
+from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
-from rota.core.model import JobId, JobState
+from rota.alerts.evaluator import SETTINGS_KEY, STATE_KEY, SavedAlerts
+from rota.alerts.rules import AlertSettings
+from rota.core.commands import Timing
+from rota.core.model import JobId
+from rota.core.outcome import JobsAccepted, decode_receipt
+from rota.engine.inbox import decode_submission
+from rota.engine.standby import build_scheduler
+from rota.store.files.blobs import Blobs, FolderBlobs
 from rota.store.migrate import known_migrations, missing_in_file
+from rota.store.object_index import BundleQuery
 from rota.store.postgres.connect import parse_address
 from rota.store.postgres.durability import check_up
 from rota.store.postgres.migrate import migrate_postgres
-from rota.store.protocol import SchemaError
+from rota.store.protocol import Epoch, FencedError, SchemaError, Seq
 from rota.store.queries import JobQuery
 from rota.store.sqlite.store import migrate_directory, open_sqlite
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading, put
-from tests.store.of_0_1 import NoHistoryError, ProgramOf01
+from tests.store.golden_contents import ALL, contents
+from tests.store.naive import NaiveStore, assert_same
 
-pytestmark = pytest.mark.process
-
-COUNT = 20
+GOLDEN = Path(__file__).with_name("golden")
 COLUMNS = """
 SELECT c.relname, c.relkind::text, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
     a.attcompression::text, (SELECT array_agg(o ORDER BY o) FROM unnest(c.reloptions) o),
@@ -48,43 +60,72 @@ WHERE pronamespace = 'rota'::regnamespace ORDER BY 1
 """
 
 
-@pytest.fixture(scope="module")
-def of_0_1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProgramOf01]:
-    try:
-        yield ProgramOf01(tmp_path_factory.mktemp("of_0_1"))
-    except NoHistoryError as why:
-        pytest.skip(str(why))
+def unpack(folder: Path) -> Path:
+    """The data directory of 0.1."""
+    with tarfile.open(GOLDEN / "0_1_sqlite.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
-async def assert_whole(store: Any) -> None:
-    """All that 0.1 left is there, and the store goes on from it."""
-    jobs = {job.id: job for job in await store.catalog.find_jobs(JobQuery(limit=1_000))}
-    for name, state in (("ran", JobState.SUCCEEDED), ("waits", JobState.QUEUED)):
-        ids = [JobId(f"life-{name}-{number:04}") for number in range(COUNT)]
-        assert [jobs[one].life.state for one in ids] == [state] * COUNT
-    (execution,) = await store.catalog.executions([jobs[JobId("life-ran-0019")].life.execution_id])
-    assert (await store.logs.read(execution.id, 0, 9)).data == b"text"
-    snapshot = await store.ledger.load(1_000)
-    assert [job.id for job in snapshot.jobs] == [
-        f"life-waits-{number:04}" for number in range(COUNT)
-    ]
-    assert sum(count for _, count in snapshot.lines), "some of them are spilled"
-    assert snapshot.totals.submitted == 2 * COUNT
-    assert await store.name_cell("") == "north"
-    (entry,) = await store.ledger.take_inbox(9)
-    assert entry.body == b"left for the next leader"
-    assert await store.ledger.inbox_job(JobId("in-the-inbox")) == entry
+async def restored() -> Cell:
+    """A database with the dump of 0.1."""
+    cell = Cell()
+    await cell.run(gzip.decompress((GOLDEN / "0_1_postgres.sql.gz").read_bytes()).decode())
+    return cell
+
+
+async def assert_whole(store: Any, blobs: Blobs, recorded: str) -> None:
+    """All that 0.1 left is there and is understood, and the store goes on from it."""
+    found = json.loads(json.dumps(await contents(store)))
+    expected = json.loads((GOLDEN / recorded).read_text())
+    for kind, value in expected.items():
+        assert found[kind] == value, kind
+    assert found.keys() == expected.keys()
+    records = await store.ledger.records_after(Seq(0), ALL)
+    await assert_same(store, NaiveStore(write for record in records for write in record.writes))
+    await assert_is_understood(store)
+    await assert_files_are_there(store, blobs)
     seq = (await store.catalog.head())[1]
     leader = await leading(store)
     leader.seq = seq
     await leader.append(put(1))
-    assert len(await store.catalog.find_jobs(JobQuery(limit=1_000))) == 2 * COUNT + 1
+    assert len(await store.catalog.find_jobs(JobQuery(limit=ALL))) == len(expected["jobs"]) + 1
 
 
-async def test_a_data_directory_of_0_1_comes_over_with_one_migrate(
-    of_0_1: ProgramOf01, tmp_path: Path
-) -> None:
-    of_0_1.run_lives(str(tmp_path), "life", COUNT)
+async def assert_is_understood(store: Any) -> None:
+    """Bodies that the store only carries are decoded by the modules that use them."""
+    snapshot = await store.ledger.load()
+    newest = max(record.at for record in await store.ledger.records_after(Seq(0), ALL))
+    (await build_scheduler(snapshot, Timing(), newest)).check()
+    assert isinstance(decode_receipt((await store.catalog.key("key-1")).receipt), JobsAccepted)
+    entry = await store.ledger.inbox_job(JobId("019a85bf-0000-7000-8000-0000000000aa"))
+    submission = decode_submission(entry.body)
+    assert submission.key.key == "left-key"
+    assert submission.jobs[0].spec.terms.name == "left"
+    for name, kind in ((SETTINGS_KEY, AlertSettings), (STATE_KEY, SavedAlerts)):
+        note = msgspec.msgpack.decode(await store.notes.get(name))
+        read: Any = msgspec.convert(note, kind)
+        assert msgspec.to_builtins(read) == note, "a field of a note has another name now"
+
+
+async def assert_files_are_there(store: Any, blobs: Blobs) -> None:
+    """The bundle, the large output file and the small one of the job `invoice`."""
+    (bundle,) = await store.objects.find_bundles(BundleQuery())
+    assert await whole(await blobs.read(bundle.key, 0, bundle.size)) == b"#!/bin/sh\necho hello\n"
+    (job,) = await store.catalog.find_jobs(JobQuery(name="invoice"))
+    (large,) = await store.objects.large_outputs([job.life.execution_id])
+    content = await whole(await blobs.read(large.key, 0, large.size))
+    assert sha256(content).hexdigest() == large.sha256
+    small = await store.artifacts.read(job.life.execution_id, "out.txt")
+    assert await whole(small) == b"small output"
+
+
+async def whole(stream: AsyncIterator[bytes]) -> bytes:
+    return b"".join([piece async for piece in stream])
+
+
+async def test_a_data_directory_of_0_1_comes_over_with_one_migrate(tmp_path: Path) -> None:
+    unpack(tmp_path)
     with pytest.raises(SchemaError, match=r"0\.1: stop all servers .* `rota migrate`"):
         open_sqlite(tmp_path)
     missing = missing_in_file(tmp_path / "rota.db", "sqlite")
@@ -94,16 +135,13 @@ async def test_a_data_directory_of_0_1_comes_over_with_one_migrate(
     migrate_directory(tmp_path)  # once more changes nothing
     store = open_sqlite(tmp_path)
     try:
-        await assert_whole(store)
+        await assert_whole(store, FolderBlobs(tmp_path / "objects"), "0_1_sqlite.json")
     finally:
         await store.close()
 
 
-async def test_a_data_directory_of_0_1_has_the_baseline_schema_then(
-    of_0_1: ProgramOf01, tmp_path: Path
-) -> None:
-    of_0_1.run_lives(str(tmp_path / "old"), "life", COUNT)
-    migrate_directory(tmp_path / "old")
+def test_a_data_directory_of_0_1_has_the_baseline_schema_then(tmp_path: Path) -> None:
+    migrate_directory(unpack(tmp_path / "old"))
     migrate_directory(tmp_path / "new")
     for file in ("rota.db", "logs.db"):
         assert sqlite_schema(tmp_path / "old" / file) == sqlite_schema(tmp_path / "new" / file)
@@ -129,9 +167,8 @@ def sqlite_schema(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.postgres
-async def test_a_database_of_0_1_comes_over_with_one_migrate(of_0_1: ProgramOf01) -> None:
-    cell = Cell()
-    of_0_1.run_lives(cell.dsn, "life", COUNT)
+async def test_a_database_of_0_1_comes_over_with_one_migrate() -> None:
+    cell = await restored()
     with pytest.raises(SchemaError, match=r"0\.1: stop all servers .* `rota migrate`"):
         async with cell.opened():
             pass
@@ -140,13 +177,12 @@ async def test_a_database_of_0_1_comes_over_with_one_migrate(of_0_1: ProgramOf01
     await migrate_postgres(address, from_0_1=True)
     await migrate_postgres(address, from_0_1=True)  # once more changes nothing
     async with cell.opened() as store:
-        await assert_whole(store)
+        await assert_whole(store, store.blobs, "0_1_postgres.json")
 
 
 @pytest.mark.postgres
-async def test_a_database_of_0_1_has_the_baseline_schema_then(of_0_1: ProgramOf01) -> None:
-    old, new = Cell(), Cell()
-    of_0_1.run_lives(old.dsn, "life", COUNT)
+async def test_a_database_of_0_1_has_the_baseline_schema_then() -> None:
+    old, new = await restored(), Cell()
     for cell in (old, new):
         await migrate_postgres(parse_address(cell.dsn), from_0_1=True)
     for asked in (COLUMNS, INDEXES, FUNCTIONS):
@@ -161,14 +197,13 @@ async def test_a_database_of_0_1_has_the_baseline_schema_then(of_0_1: ProgramOf0
 
 
 @pytest.mark.postgres
-async def test_a_program_of_0_1_neither_leads_nor_appends_after_the_migration(
-    of_0_1: ProgramOf01,
-) -> None:
-    cell = Cell()
-    of_0_1.run_lives(cell.dsn, "life", COUNT)
-    epoch = "SELECT epoch FROM rota.leader"
-    before = await cell.ask(epoch)
+async def test_a_leader_of_0_1_can_append_no_more_after_the_migration() -> None:
+    cell = await restored()
+    old = Epoch(int(str(await cell.ask("SELECT epoch FROM rota.leader"))))
     await migrate_postgres(parse_address(cell.dsn), from_0_1=True)
-    assert await cell.ask(epoch) != before, "what a leader still has on its way is fenced off"
-    assert of_0_1.try_lives(cell.dsn, "late", COUNT).returncode != 0
-    assert await cell.ask("SELECT count(*) FROM rota.jobs_live WHERE id LIKE 'late%'") == 0
+    functions = "SELECT count(*) FROM pg_proc WHERE proname IN ('open_shelf', 'open_agenda')"
+    assert await cell.ask(functions) == 0, "a program of 0.1 calls these before it leads"
+    async with cell.opened() as store:
+        seq = (await store.ledger.load()).seq
+        with pytest.raises(FencedError):
+            await store.ledger.append(old, Seq(seq + 1), 1, [put(1)])

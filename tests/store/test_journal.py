@@ -1,6 +1,13 @@
-"""The journal's encoding: what was written once can be read for ever."""
+"""Encoding of the journal: a record that was written once can be read for ever."""
 
 from __future__ import annotations
+
+import base64
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -47,6 +54,7 @@ from rota.core.outcome import (
 from rota.core.policy import EASY, Policy
 from rota.store.journal import VERSION, decode_record, encode_record
 from rota.store.protocol import NewerRecordError, StoreError
+from tests.store.golden_journal import FORMS, named, recordings
 from tests.store.naive import histories
 
 VERSION_1 = bytes.fromhex(
@@ -62,6 +70,11 @@ VERSION_1 = bytes.fromhex(
     "94a36b6579a57072696e74c40492a16e01cd03ea"
 )
 """Written by the first version of the program. Never to be made anew: old journals look so."""
+
+RECORD = (
+    "A stored record has changed. If a field, a kind or a value was added: "
+    "`python -m tests.store.golden_journal` records it beside the old ones."
+)
 
 TERMS = Terms(
     "invoice",
@@ -126,6 +139,14 @@ MEANT: list[AnyWrite] = [
 ]
 
 
+def recorded(path: Path) -> Iterator[tuple[str, Any, bytes]]:
+    """Kind, meaning and bytes of each."""
+    for entry in json.loads(path.read_text()):
+        body = base64.b64decode(entry.pop("bytes"))
+        ((kind, meant),) = entry.items()
+        yield kind, meant, body
+
+
 def test_a_record_of_the_first_version_is_still_read() -> None:
     assert decode_record(VERSION_1) == MEANT
 
@@ -155,8 +176,35 @@ def test_a_record_with_more_fields_than_today_is_read_without_them() -> None:
     assert decode_record(body) == [DropJob(JobId("job-1"))]
 
 
+def begins(now: Any, then: Any) -> bool:
+    """Whether a value is the recorded one, but for fields that were appended to it since."""
+    if isinstance(then, dict) and isinstance(now, dict):
+        return list(now)[: len(then)] == list(then) and all(begins(now[n], then[n]) for n in then)
+    if isinstance(then, list) and isinstance(now, list):
+        return len(now) == len(then) and all(map(begins, now, then))
+    return bool(now == then)
+
+
+@pytest.mark.parametrize("path", recordings(), ids=lambda path: path.stem)
+def test_a_journal_that_was_recorded_is_read_as_it_was_meant(path: Path) -> None:
+    for kind, meant, body in recorded(path):
+        now = named(FORMS[kind][2](body))
+        assert begins(now, meant), f"{now}\nwas recorded as\n{meant}"
+
+
+def test_the_newest_recorded_journal_is_written_to_the_byte_as_then() -> None:
+    seen = defaultdict(set)
+    for kind, meant, body in recorded(recordings()[-1]):
+        _, encode, decode = FORMS[kind]
+        assert named(decode(body)) == meant, RECORD
+        assert encode(decode(body)) == body, RECORD
+        seen[kind].add(meant[""])
+    for kind, (union, *_) in FORMS.items():
+        assert seen[kind] == {one.__struct_config__.tag for one in get_args(union)}, RECORD
+
+
 @given(history=histories)
-def test_what_is_written_is_what_is_read(history: list[list[AnyWrite]]) -> None:
+def test_a_record_that_was_written_is_read_back(history: list[list[AnyWrite]]) -> None:
     for writes in history:
         assert decode_record(encode_record(writes)) == writes
 
@@ -176,7 +224,7 @@ def test_a_record_of_a_later_version_names_the_cure() -> None:
     ],
     ids=["a kind", "a kind among others", "a state", "a shape"],
 )
-def test_what_only_a_later_program_writes_is_told_apart_from_damage(writes: object) -> None:
+def test_a_record_of_a_later_program_is_told_apart_from_damage(writes: object) -> None:
     with pytest.raises(NewerRecordError, match="upgrade this one"):
         decode_record(bytes([1]) + msgspec.msgpack.encode(writes))
 

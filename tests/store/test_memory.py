@@ -53,7 +53,7 @@ class TestProjection(ProjectionConformance):
     pass
 
 
-class TestShelves(SpillConformance):
+class TestSpill(SpillConformance):
     pass
 
 
@@ -104,7 +104,9 @@ async def test_a_refused_append_writes_nothing_and_the_next_one_goes_on() -> Non
 
 
 @pytest.mark.parametrize("written", [True, False])
-async def test_after_a_doubtful_append_loading_tells_the_truth(*, written: bool) -> None:
+async def test_a_load_after_an_append_of_unknown_outcome_shows_what_happened(
+    *, written: bool
+) -> None:
     store = MemoryStore()
     leader = await leading(store)
     store.ledger.leave_next_append_uncertain(written=written)

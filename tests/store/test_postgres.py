@@ -78,7 +78,7 @@ class TestProjection(ProjectionConformance):
     pass
 
 
-class TestShelves(SpillConformance):
+class TestSpill(SpillConformance):
     pass
 
 
@@ -118,7 +118,7 @@ class TestRetention(RetentionConformance):
     pass
 
 
-async def test_a_key_that_is_nowhere_is_known_not_to_wait(make_store: StoreMaker) -> None:
+async def test_a_key_that_is_nowhere_does_not_wait_in_the_inbox(make_store: StoreMaker) -> None:
     async with make_store() as store:
         assert not (await store.catalog.key_at_once("nowhere")).may_wait
 
@@ -137,7 +137,7 @@ async def test_keys_are_looked_up_though_their_connection_was_ended(
             assert (await store.catalog.key_at_once(key)).record is None
 
 
-async def test_the_folding_thread_is_left_alone_until_a_fold_is_due_or_somebody_reads(
+async def test_the_projector_is_not_woken_until_a_projection_is_due_or_a_reader_waits(
     make_store: StoreMaker,
 ) -> None:
     folded = "SELECT folded_seq FROM rota.meta"
@@ -151,7 +151,7 @@ async def test_the_folding_thread_is_left_alone_until_a_fold_is_due_or_somebody_
         assert await admin.fetchval(folded) == 1
 
 
-async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(
+async def test_reading_on_among_the_keys_does_not_hurry_the_projection(
     make_store: StoreMaker,
 ) -> None:
     async with make_store(IDLE_FOR_LONG) as store:

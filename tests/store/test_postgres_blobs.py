@@ -19,5 +19,7 @@ class TestPostgres(BlobsConformance):
         async with (await migrated_cell()).opened() as store:
             yield store.blobs
 
-    async def test_of_those_that_mark_it_at_once_one_wins(self, blobs: Blobs) -> None:
+    async def test_one_of_several_servers_that_mark_a_storage_at_once_wins(
+        self, blobs: Blobs
+    ) -> None:
         assert await blobs.mark("any") == "any", "a database is itself: nothing is marked"

@@ -24,7 +24,7 @@ from tests.postgres.cell import Cell, migrated_cell
 
 pytestmark = pytest.mark.postgres
 
-LINE = 7
+SPILL_QUEUE = 7
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
 
 
@@ -69,7 +69,9 @@ def rows_of(
     """Id, life, spec, place; a step is longer than one where jobs of other lines came between."""
     rows, place = [], first
     for batch in batches:
-        life = encode(Life(JobState.QUEUED, reason="ready", ready_at=batch.ready_at, line=LINE))
+        life = encode(
+            Life(JobState.QUEUED, reason="ready", ready_at=batch.ready_at, line=SPILL_QUEUE)
+        )
         for _ in range(batch.jobs):
             asked = replace(
                 spec(name=batch.name, created_at=batch.created_at), arrival_number=place
@@ -86,7 +88,7 @@ async def put(connection: asyncpg.Connection[Any], rows: Sequence[tuple[Any, ...
     await connection.execute("DELETE FROM rota.jobs_shelved")
     await connection.executemany(
         "INSERT INTO rota.jobs_shelved (id, lives, queue, tenant, name, priority, created_at, life,"
-        f" spec, line, ordinal) VALUES ($1, 1, 'q', 't', 'n', 0, 0, $2, $3, {LINE}, $4)",
+        f" spec, line, ordinal) VALUES ($1, 1, 'q', 't', 'n', 0, 0, $2, $3, {SPILL_QUEUE}, $4)",
         rows,
     )
 
@@ -111,7 +113,7 @@ class Counting(BulkDecoder):
     st.sampled_from([1, 2]),
     st.sampled_from([(1, 30), (5, 30), (20, 120), (40, 120)]),
 )
-async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
+async def test_spilled_jobs_are_read_as_they_are_stored(
     batches: list[Batch], first: int, step: int, sizes: tuple[int, int]
 ) -> None:
     cell, (stretch, limit) = await one_cell(), sizes
@@ -121,7 +123,7 @@ async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
         bulk = BulkDecoder()
         for _ in range(2):  # the second time with all that was learned of them
             jobs, kept = await read_spill_queue(
-                connection, Refill(LINE, first - 1, limit, 1), bulk, stretch
+                connection, Refill(SPILL_QUEUE, first - 1, limit, 1), bulk, stretch
             )
             assert jobs == [
                 JobRecord(JobId(row[0]), decode(row[2], type=Spec), decode(row[1], type=Life))
@@ -134,7 +136,7 @@ async def test_whatever_is_on_a_shelf_is_read_as_it_is_stored(
 
 
 @pytest.mark.parametrize("longer", [2**8, 2**16, 2**32])
-async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_has_gaps(
+async def test_spilled_jobs_are_read_where_arrival_numbers_become_longer_and_have_gaps(
     longer: int,
 ) -> None:
     """The first that is longer looks as if it were not: its upper half is as its lower one."""
@@ -145,13 +147,13 @@ async def test_jobs_are_read_where_numbers_of_places_become_longer_and_the_line_
     async with cell.connected() as connection, connection.transaction():
         await put(connection, rows)
         jobs, kept = await read_spill_queue(
-            connection, Refill(LINE, first - 1, 40, 1), BulkDecoder(), 10
+            connection, Refill(SPILL_QUEUE, first - 1, 40, 1), BulkDecoder(), 10
         )
     assert [(job.id, job.spec.arrival_number) for job in jobs] == [(row[0], row[3]) for row in rows]
     assert [row.encoded for row in kept] == [row[2] for row in rows]
 
 
-async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job() -> None:
+async def test_only_the_first_part_of_a_spill_queue_of_batches_is_read_job_by_job() -> None:
     cell = await one_cell()
     rows = rows_of([Batch(25, ready_at=ready_at) for ready_at in range(16)], 1_000)
     bulk = Counting()
@@ -161,7 +163,7 @@ async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job()
         kept: list[ShelfRow] = []
         for done in (0, 200):
             jobs, kept = await read_spill_queue(
-                connection, Refill(LINE, 999 + done, 200, 1), bulk, 50
+                connection, Refill(SPILL_QUEUE, 999 + done, 200, 1), bulk, 50
             )
             assert [job.id for job in jobs] == [row[0] for row in rows[done : done + 200]]
     assert bulk.singly == 50
@@ -169,7 +171,7 @@ async def test_only_the_first_stretch_of_a_shelf_of_batches_is_read_job_by_job()
     assert jobs[-1].spec.terms is jobs[0].spec.terms
 
 
-async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each() -> None:
+async def test_spilled_jobs_that_differ_are_not_read_twice() -> None:
     cell = await one_cell()
     batches = [Batch(2, name="job" * (1 + number % 7)) for number in range(60)]
     bulk = Counting()
@@ -177,6 +179,6 @@ async def test_where_jobs_are_not_alike_the_database_is_not_asked_twice_for_each
         await put(connection, rows_of(batches, 1_000))
         asked: list[str] = []
         connection.add_query_logger(lambda query: asked.append(query.query))
-        await read_spill_queue(connection, Refill(LINE, 999, 120, 1), bulk, 20)
+        await read_spill_queue(connection, Refill(SPILL_QUEUE, 999, 120, 1), bulk, 20)
     assert bulk.singly == 120
-    assert asked.count(postgres_load._ALIKE) == 1
+    assert asked.count(postgres_load._BATCHES) == 1

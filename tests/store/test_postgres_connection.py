@@ -1,4 +1,4 @@
-"""Whose turn it is on a connection that several use; no database is needed for that."""
+"""Turns of callers on a shared connection, without a database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Wire:
 
 
 class WiredConnection(DedicatedConnection):
-    """One that has its connection from the test."""
+    """Dedicated connection that gets its driver's connection from the test."""
 
     def __init__(self) -> None:
         super().__init__(parse_address("postgresql://rota@nowhere/rota"), "test", 0.2, {})
@@ -40,7 +40,7 @@ def line() -> WiredConnection:
     return WiredConnection()
 
 
-async def test_everybody_has_their_turn_in_the_order_in_which_they_came(
+async def test_callers_use_a_connection_in_the_order_in_which_they_came(
     line: WiredConnection,
 ) -> None:
     seen: list[int] = []
@@ -62,7 +62,7 @@ async def test_everybody_has_their_turn_in_the_order_in_which_they_came(
     assert answers == seen == list(range(30))
 
 
-async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(
+async def test_a_caller_that_waits_too_long_hears_that_nothing_was_done(
     line: WiredConnection,
 ) -> None:
     await line._turn.acquire()
@@ -78,7 +78,9 @@ async def test_whoever_is_kept_waiting_by_others_hears_that_nothing_was_done(
     assert done == [True]
 
 
-async def test_what_takes_too_long_is_broken_off_and_not_cancelled(line: WiredConnection) -> None:
+async def test_work_that_takes_too_long_is_broken_off_and_not_cancelled(
+    line: WiredConnection,
+) -> None:
     go_on, ends = asyncio.Event(), []
 
     async def work(_: Any) -> None:

@@ -88,7 +88,7 @@ def failure(code: str, severity: str = "ERROR") -> asyncpg.PostgresError:
         ("58030", "PANIC", UnknownFateError, "said so", True),
     ],
 )
-def test_every_trouble_is_certain_or_in_doubt_and_says_what_to_do(
+def test_every_error_says_whether_it_happened_and_what_to_do(
     code: str, severity: str, kind: type[StoreError], words: str, *, spoiled: bool
 ) -> None:
     error = failure(code, severity)
@@ -152,7 +152,7 @@ async def test_a_database_that_stops_answering_is_given_up_and_found_again(
         assert len(await store.catalog.find_jobs(JobQuery())) == again.seq
 
 
-async def test_a_fold_whose_database_vanished_is_taken_up_on_another_connection(
+async def test_a_projection_whose_database_vanished_goes_on_over_another_connection(
     cell: Cell, proxy: Proxy
 ) -> None:
     async with through(cell, proxy) as store, cell.opened() as other, asyncio.timeout(SOON_S):
@@ -180,7 +180,7 @@ async def test_a_server_can_stop_although_its_database_is_away(cell: Cell, proxy
         await asyncio.gather(reading, logging, return_exceptions=True)
 
 
-async def test_a_read_that_is_called_off_ends_although_nobody_answers(
+async def test_a_read_that_is_cancelled_ends_although_the_database_does_not_answer(
     cell: Cell, proxy: Proxy
 ) -> None:
     async with through(cell, proxy) as store:
@@ -199,7 +199,7 @@ async def test_a_read_that_is_called_off_ends_although_nobody_answers(
                 await reading
 
 
-async def test_whoever_waits_for_a_turn_waits_no_longer_than_for_the_work(
+async def test_a_caller_waits_for_a_connection_no_longer_than_for_its_work(
     cell: Cell,
 ) -> None:
     short = StoreLimits(append_deadline_s=0.5)
@@ -216,7 +216,7 @@ async def test_whoever_waits_for_a_turn_waits_no_longer_than_for_the_work(
         await leader.append(put(1))
 
 
-async def test_a_crowd_of_readers_keeps_no_server_from_following(cell: Cell) -> None:
+async def test_many_readers_keep_no_server_from_following(cell: Cell) -> None:
     async with cell.opened() as store, asyncio.timeout(SOON_S):
         await (await leading(store)).append(put(1))
         crowd = [
@@ -253,7 +253,7 @@ async def test_hosts_that_are_all_away_are_named(proxy: Proxy) -> None:
         await open_postgres("postgresql://rota@127.0.0.1:1,127.0.0.1:2/none")
 
 
-async def test_a_partition_that_comes_while_a_row_waits_for_its_place_hurts_nobody(
+async def test_a_partition_that_is_attached_while_a_row_is_inserted_does_no_harm(
     cell: Cell,
 ) -> None:
     waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -315,7 +315,7 @@ async def test_a_failover_is_followed_to_the_new_primary_and_not_back_to_the_old
 
 
 @pytest.mark.process
-async def test_connections_to_a_former_primary_are_given_up_when_the_new_one_is_known() -> None:
+async def test_connections_to_a_former_primary_are_closed_when_the_new_one_is_known() -> None:
     """The old one never noticed: it still answers, and takes writes that nobody will keep."""
     server = PostgresServer()
     cell = Cell(server)

@@ -1,4 +1,4 @@
-"""What goes wrong between a server and PostgreSQL, and what is true afterwards."""
+"""Faults between a server and PostgreSQL, and the state afterwards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def own_server() -> Iterator[PostgresServer]:
     server.remove()
 
 
-async def test_one_of_two_writers_gets_a_place_and_the_other_is_fenced(cell: Cell) -> None:
+async def test_one_of_two_writers_gets_a_position_and_the_other_is_fenced(cell: Cell) -> None:
     async with cell.opened() as one, cell.opened() as two:
         leader = await leading(one)
         tries = [
@@ -68,7 +68,7 @@ async def test_a_deposed_leader_is_fenced_by_the_claim_of_another_server(cell: C
         assert not await one.ledger.renew(old.epoch)
 
 
-async def test_a_follower_reads_what_the_leader_was_answered(cell: Cell) -> None:
+async def test_a_follower_reads_what_the_leader_has_appended(cell: Cell) -> None:
     async with cell.opened() as one, cell.opened() as two:
         leader = await leading(one)
         for number in range(20):
@@ -76,7 +76,7 @@ async def test_a_follower_reads_what_the_leader_was_answered(cell: Cell) -> None
             assert len(await two.catalog.find_jobs(JobQuery(limit=100))) == number + 1
 
 
-async def test_a_follower_folds_when_no_leader_does(cell: Cell) -> None:
+async def test_a_follower_projects_when_no_leader_does(cell: Cell) -> None:
     async with cell.opened() as two:
         async with cell.opened() as one:
             leader = await leading(one)
@@ -87,7 +87,7 @@ async def test_a_follower_folds_when_no_leader_does(cell: Cell) -> None:
         assert len(await two.catalog.find_jobs(JobQuery())) == 1
 
 
-async def test_a_backend_that_dies_in_the_middle_leaves_an_append_in_doubt_until_it_is_loaded(
+async def test_a_backend_that_dies_during_an_append_leaves_its_outcome_unknown_until_a_load(
     cell: Cell,
 ) -> None:
     async with cell.opened() as store, cell.connected() as admin:
@@ -120,7 +120,7 @@ async def test_a_record_that_was_written_although_its_answer_was_lost_is_found_b
         assert [job.id for job in (await store.ledger.load()).jobs] == ["job-0001"]
 
 
-async def test_a_lock_that_somebody_holds_is_told_of_and_waited_for_no_longer_than_needed(
+async def test_a_held_lock_is_reported_and_waited_for_no_longer_than_needed(
     cell: Cell,
 ) -> None:
     async with cell.opened() as store, cell.connected() as admin:
@@ -171,7 +171,7 @@ async def test_an_append_is_asked_for_in_the_task_of_its_caller(cell: Cell) -> N
         await appending
 
 
-async def test_a_warning_on_a_commit_is_no_success(cell: Cell) -> None:
+async def test_a_commit_with_a_warning_is_no_success(cell: Cell) -> None:
     """As PostgreSQL warns when a commit is told not to wait for its standby."""
     async with cell.opened() as store:
         leader = await leading(store)
@@ -217,7 +217,7 @@ async def test_a_refusal_of_the_database_is_certain_and_says_why(
         assert [job.spec.arrival_number for job in (await store.ledger.load()).jobs] == [2]
 
 
-async def test_a_fold_that_fails_is_told_to_readers_and_made_up_for(cell: Cell) -> None:
+async def test_a_projection_that_fails_is_reported_to_readers_and_made_up_for(cell: Cell) -> None:
     async with cell.opened() as store:
         leader = await leading(store)
         await leader.append(put(1))
@@ -230,7 +230,7 @@ async def test_a_fold_that_fails_is_told_to_readers_and_made_up_for(cell: Cell) 
         assert len(await store.catalog.find_jobs(JobQuery())) == 2
 
 
-async def test_a_record_that_the_database_lost_is_not_folded_from_memory(cell: Cell) -> None:
+async def test_a_record_that_the_database_lost_is_not_projected_from_memory(cell: Cell) -> None:
     """As after a change-over to a standby that had not heard of the newest record."""
     async with cell.opened() as store:
         leader = await leading(store)

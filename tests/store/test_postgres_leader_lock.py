@@ -42,7 +42,9 @@ async def test_a_leader_is_seen_to_be_there_for_as_long_as_its_process_is(cell: 
         assert not (await seen(two)).present
 
 
-async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(cell: Cell) -> None:
+async def test_a_server_that_is_frozen_in_a_projection_does_not_block_the_others(
+    cell: Cell,
+) -> None:
     async with cell.opened(limits=StoreLimits(projection_stalled_s=0.2)) as store:
         frozen = await asyncpg.connect(cell.dsn, server_settings={"application_name": "rota fold"})
         holding = frozen.transaction()
@@ -58,7 +60,7 @@ async def test_a_server_frozen_in_a_fold_does_not_keep_the_others_from_it(cell: 
         await eventually(is_ended)
 
 
-async def test_whoever_waits_for_its_client_in_no_fold_of_ours_is_left_alone(
+async def test_a_session_of_another_application_that_waits_for_its_client_is_left_alone(
     cell: Cell,
 ) -> None:
     async with cell.opened(limits=StoreLimits(projection_stalled_s=0.0)) as store:

@@ -17,7 +17,7 @@ from rota.store.protocol import StoreError
 from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell
 from tests.store.conformance import leading
-from tests.store.conformance_lists import NOW, strangers
+from tests.store.conformance_lists import NOW, unknown_ids
 
 pytestmark = pytest.mark.postgres
 
@@ -52,7 +52,7 @@ async def older(cell: Cell) -> AsyncIterator[PostgresStore]:
     store = await open_postgres(cell.dsn)
     try:
         leader = await leading(store)
-        await leader.append(*strangers(30), at=NOW)
+        await leader.append(*unknown_ids(30), at=NOW)
         assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 30
         yield store
     finally:
@@ -122,7 +122,7 @@ async def test_the_store_is_written_and_read_while_an_index_waits_to_be_finished
                 ):
                     assert not migrating.done()
                     await asyncio.sleep(0.01)
-            await leader.append(*strangers(60)[30:], at=NOW)
+            await leader.append(*unknown_ids(60)[30:], at=NOW)
             assert len(await store.catalog.find_jobs(JobQuery(limit=100))) == 60
             assert not migrating.done()
         assert await migrating

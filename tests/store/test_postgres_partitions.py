@@ -1,4 +1,4 @@
-"""How PostgreSQL keeps what is over: partitions that are made ahead, asked by index and dropped."""
+"""Partitions of finished work in PostgreSQL: made ahead, searched by index and dropped."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_rows_that_came_before_their_partition_move_into_it(cell: Cell) ->
         assert [job.id for job in await store.catalog.jobs([early.id])] == [early.id]
 
 
-async def test_a_long_report_holds_up_neither_the_fold_nor_the_move_to_a_new_day(
+async def test_a_long_query_holds_up_neither_the_projection_nor_the_move_to_a_new_day(
     cell: Cell,
 ) -> None:
     async with cell.opened() as store, cell.connected() as report:
@@ -180,7 +180,7 @@ async def monday_of_all_kinds(leader: Appender, store: PostgresStore) -> Sequenc
     return ended, late, waiting
 
 
-async def test_what_is_on_the_shelf_stays_when_its_day_is_dropped(cell: Cell) -> None:
+async def test_spilled_jobs_stay_when_their_day_is_dropped(cell: Cell) -> None:
     labels = (("team", "billing"),)
     async with cell.opened() as store:
         leader = await leading(store)
@@ -264,7 +264,7 @@ async def test_readers_meet_the_row_or_nothing_while_days_are_dropped(cell: Cell
         assert len(await store.catalog.find_jobs(JobQuery())) == 2
 
 
-async def test_the_ledger_of_schedules_goes_with_its_day(cell: Cell) -> None:
+async def test_occurrences_are_dropped_with_their_day(cell: Cell) -> None:
     schedule_id = ScheduleId("schedule-1")
     old, new = (
         Occurrence(schedule_id, at, OccurrenceDecision.FIRED, at) for at in (MONDAY, WEEK_LATER)
@@ -285,7 +285,7 @@ async def test_the_ledger_of_schedules_goes_with_its_day(cell: Cell) -> None:
         assert await store.catalog.find_occurrences(query) == [new]
 
 
-async def test_old_journal_and_keys_leave_by_the_partition_and_the_newest_stays() -> None:
+async def test_old_journal_and_keys_are_dropped_by_partition_and_the_newest_stays() -> None:
     # Not a migrated cell: the partitions it has are longer.
     async with Cell(limits=StoreLimits(journal_partition_records=10)).opened() as store:
         leader = await leading(store)

@@ -1,4 +1,4 @@
-"""How the fold's statements are planned, and what plans of empty tables cost later: nothing."""
+"""Plan cache of the projection: plans of empty tables cost nothing later."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def cell() -> Cell:
     return cell
 
 
-async def test_a_table_thought_empty_is_still_looked_into_by_key(cell: Cell) -> None:
+async def test_a_table_that_counts_as_empty_is_still_searched_by_key(cell: Cell) -> None:
     """Else the next burst of jobs is compared with each of its rows: seconds for some thousand."""
     tables = ["jobs_live", "executions_live"]
     async with cell.connected() as connection:
@@ -80,7 +80,7 @@ async def test_plans_of_an_empty_table_are_not_kept_when_it_fills(cell: Cell) ->
     assert await cell.ask(_READ, "jobs_done%") < len(ids)
 
 
-async def test_in_a_table_that_was_cleaned_while_empty_ids_are_found_by_their_key_alone(
+async def test_ids_of_a_table_that_was_vacuumed_while_empty_are_found_by_key_alone(
     cell: Cell,
 ) -> None:
     """Its size stays and its rows count as none, so that any index seems as good as the key's."""

@@ -45,7 +45,7 @@ async def written(cell: Cell) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("broken", ["jobs_done", "executions_done"])
-async def test_a_fold_that_breaks_among_its_rows_leaves_nothing_and_is_done_again(
+async def test_a_projection_that_breaks_among_its_rows_leaves_nothing_and_is_repeated(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy, breaks = asyncpg.Connection.copy_records_to_table, iter([True])

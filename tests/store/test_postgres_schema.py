@@ -1,4 +1,4 @@
-"""The schema: migrated by one server at a time, and an inbox that applications write by SQL."""
+"""Schema of PostgreSQL: migrated by one server at a time; applications write its inbox by SQL."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ async def test_an_id_made_by_sql_carries_the_same_tag_as_one_made_by_a_server(ce
         named = await connection.fetchval("SELECT rota.new_id()")
         await connection.execute("DROP ROLE IF EXISTS maker; CREATE ROLE maker")
         await connection.execute("GRANT USAGE ON SCHEMA rota TO maker; SET ROLE maker")
-        strangers = await connection.fetchval("SELECT rota.new_id()")
+        made_by_sql = await connection.fetchval("SELECT rota.new_id()")
     assert tag_in(str(unnamed)) == cell_tag("") == "000"
-    assert tag_in(str(named)) == tag_in(str(strangers)) == cell_tag("north")
+    assert tag_in(str(named)) == tag_in(str(made_by_sql)) == cell_tag("north")
 
 
 async def test_sql_submits_objects_only_and_not_for_everybody(cell: Cell) -> None:
@@ -136,7 +136,7 @@ async def test_sql_submits_objects_only_and_not_for_everybody(cell: Cell) -> Non
             await application.execute("SELECT rota.submit('{}')")
 
 
-async def test_no_index_asks_for_summaries_that_nobody_needs_at_full_speed(cell: Cell) -> None:
+async def test_no_index_asks_for_summaries_at_full_load(cell: Cell) -> None:
     await migrate_postgres(parse_address(cell.dsn))
     asking = (
         "SELECT count(*) FROM pg_class WHERE relnamespace = 'rota'::regnamespace"

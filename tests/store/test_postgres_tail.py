@@ -20,7 +20,7 @@ from rota.store.queries import JobQuery
 from tests.postgres.cell import Cell
 from tests.store.conformance import Appender, leading, put, run_of
 from tests.store.conformance_logs_and_files import eventually
-from tests.store.conformance_spill import LINE, shelve
+from tests.store.conformance_spill import SPILL_QUEUE, put_spilled
 
 pytestmark = pytest.mark.postgres
 
@@ -67,7 +67,7 @@ async def under_load(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]
         yield store, leader
 
 
-async def test_the_fold_gives_way_while_a_turn_begins_and_while_its_outcome_is_told(
+async def test_the_projection_gives_way_while_a_turn_begins_and_while_its_outcome_is_sent(
     cell: Cell,
 ) -> None:
     async with cell.opened() as store:
@@ -98,7 +98,7 @@ async def test_a_reader_sees_what_lives_although_only_what_ended_was_written(cel
     assert totals.finished == (("default", "succeeded", ended + 1),)
 
 
-async def test_another_server_that_folds_the_same_again_counts_nothing_twice(cell: Cell) -> None:
+async def test_another_server_that_projects_the_same_again_counts_nothing_twice(cell: Cell) -> None:
     async with under_load(cell) as (store, leader), cell.opened() as other:
         store._projector.leads = False  # as if it stood still from here on
         loaded = await other.ledger.load()
@@ -134,7 +134,7 @@ async def test_what_a_crash_of_the_database_takes_back_is_written_again(cell: Ce
     assert (totals.submitted, totals.finished) == (JOBS, (("default", "succeeded", ended),))
 
 
-async def test_a_server_that_folded_before_another_wrote_ahead_trusts_no_row_of_then() -> None:
+async def test_a_server_that_projected_before_another_wrote_ahead_trusts_none_of_its_rows() -> None:
     cell = Cell(limits=replace(PATIENT, fold_company_s=0.0))
     numbers, early = range(JOBS), range(JOBS, JOBS + LIVE)
     async with cell.opened() as store, cell.opened() as other, cell.connected() as admin:
@@ -196,9 +196,9 @@ async def draining(cell: Cell) -> AsyncIterator[tuple[PostgresStore, Appender]]:
     numbers, half = range(JOBS), JOBS // 2
     async with cell.opened() as store, cell.connected() as admin:
         leader = await leading(store)
-        await leader.append(*map(put, numbers[:half]), *map(shelve, numbers[half:]))
+        await leader.append(*map(put, numbers[:half]), *map(put_spilled, numbers[half:]))
         assert len(await store.catalog.find_jobs(JobQuery(limit=JOBS))) == JOBS
-        await store.ledger.read_spilled([Refill(LINE, -1, JOBS, 1)], Seq(0))
+        await store.ledger.read_spilled([Refill(SPILL_QUEUE, -1, JOBS, 1)], Seq(0))
         began = [MoveJob(JobId(f"job-{one:04}"), RUNNING) for one in numbers]
         over = [*numbers[LIVE:half], *numbers[half + LIVE :]]
         ended = [MoveJob(began[one].id, DONE) for one in over]
@@ -226,7 +226,7 @@ async def test_jobs_of_a_backlog_are_written_once_and_those_that_run_wait(cell: 
     assert loaded.totals.finished == (("default", "succeeded", ended + 1),)
 
 
-async def test_another_server_that_folds_a_backlogs_tail_again_counts_nothing_twice(
+async def test_another_server_that_projects_the_tail_of_a_backlog_again_counts_nothing_twice(
     cell: Cell,
 ) -> None:
     async with draining(cell) as (store, leader), cell.opened() as other:

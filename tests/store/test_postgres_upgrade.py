@@ -82,7 +82,7 @@ async def test_a_step_that_is_missing_is_asked_for(cell: Cell) -> None:
         await check_schema(parse_address(cell.dsn), [*KNOWN, NEXT])
 
 
-async def test_an_empty_database_is_not_touched_without_leave(cell: Cell) -> None:
+async def test_an_empty_database_is_not_changed_without_permission(cell: Cell) -> None:
     with pytest.raises(SchemaError, match=r"no tables of Rota yet.*rota migrate"):
         await open_postgres(cell.dsn, migrate=False)
     assert await cell.ask("SELECT to_regnamespace('rota') IS NULL")

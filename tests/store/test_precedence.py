@@ -1,4 +1,4 @@
-"""The fold lets the loop that decides go first, and nobody waits for ever because of it."""
+"""The projection lets the loop that decides go first, and no wait lasts for ever because of it."""
 
 from __future__ import annotations
 

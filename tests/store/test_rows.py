@@ -22,7 +22,7 @@ def _row(job_id: str) -> Row:
     return (JobId(job_id), encode(Life(JobState.QUEUED)), encode(spec(priority=1)))
 
 
-def test_jobs_that_are_alike_share_all_but_their_ids() -> None:
+def test_alike_jobs_share_all_but_their_ids() -> None:
     first, second = BulkDecoder().jobs([_row("a"), _row("b")])
     assert first.spec == second.spec == spec(priority=1)
     assert first.life is second.life
@@ -60,7 +60,7 @@ def test_jobs_of_one_batch_share_also_what_few_have() -> None:
     assert read[2].spec.labels is read[3].spec.labels
 
 
-def test_only_a_place_that_was_cut_out_makes_jobs_a_batch() -> None:
+def test_jobs_are_a_batch_only_if_their_arrival_number_was_cut_out() -> None:
     asked = replace(spec(created_at=7), arrival_number=70_000, payload=b"70_000 or 70_001")
     data = encode(asked)
     ids, orders = [JobId("a"), JobId("b")], [70_000, 70_001]

@@ -1,4 +1,4 @@
-"""What is true of SQLite beyond the definition of a store."""
+"""SQLite beyond the definition of a store."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class TestProjection(ProjectionConformance):
     pass
 
 
-class TestShelves(SpillConformance):
+class TestSpill(SpillConformance):
     pass
 
 
@@ -236,7 +236,7 @@ async def test_a_record_that_was_written_after_all_is_found_by_loading(tmp_path:
         assert len(await store.catalog.find_jobs(JobQuery())) == 3
 
 
-async def test_old_journal_and_keys_leave_and_what_is_needed_stays(tmp_path: Path) -> None:
+async def test_old_journal_and_keys_are_removed_and_needed_ones_stay(tmp_path: Path) -> None:
     async with opened(tmp_path, StoreLimits(journal_records_max=5)) as store:
         leader = await leading(store)
         await leader.append(PutKey(KeyRecord("old", "f", b"", 1)), at=1)
@@ -251,7 +251,7 @@ async def test_old_journal_and_keys_leave_and_what_is_needed_stays(tmp_path: Pat
         assert (await store.ledger.load()).seq == 41
 
 
-async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(tmp_path: Path) -> None:
+async def test_reading_on_among_the_keys_does_not_hurry_the_projection(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         waits: list[bool] = []
 
@@ -270,7 +270,7 @@ async def test_to_read_on_among_the_keys_does_not_hurry_the_fold(tmp_path: Path)
         await catalog.close()
 
 
-async def test_old_lines_of_a_ledger_leave_as_new_ones_come(tmp_path: Path) -> None:
+async def test_old_occurrences_are_removed_as_new_ones_come(tmp_path: Path) -> None:
     later = 2 + OCCURRENCE_AGE_MS
     async with opened(tmp_path) as store:
         leader = await leading(store)
@@ -296,7 +296,9 @@ async def started(ledger: SqliteJournalStore) -> Appender:
     return await leader.start()
 
 
-async def test_a_failed_sync_leaves_an_append_in_doubt_until_it_is_loaded(tmp_path: Path) -> None:
+async def test_a_failed_sync_leaves_the_outcome_of_an_append_unknown_until_a_load(
+    tmp_path: Path,
+) -> None:
     async with on_faulty_disk(tmp_path) as (disk, ledger):
         leader = await started(ledger)
         await leader.append(put(1))
@@ -311,7 +313,7 @@ async def test_a_failed_sync_leaves_an_append_in_doubt_until_it_is_loaded(tmp_pa
         assert len((await ledger.load()).jobs) == again.seq
 
 
-async def test_appends_wait_for_the_disk_and_folds_do_not(tmp_path: Path) -> None:
+async def test_appends_wait_for_the_disk_and_projections_do_not(tmp_path: Path) -> None:
     async with on_faulty_disk(tmp_path) as (disk, ledger):
         leader = await started(ledger)
         for number in range(3):
@@ -358,7 +360,7 @@ class CountingWriter(SqliteJournalStore):
         return await super().run_durably(work)
 
 
-async def test_looks_that_find_nothing_new_leave_the_file_alone(tmp_path: Path) -> None:
+async def test_polls_that_find_nothing_new_leave_the_file_alone(tmp_path: Path) -> None:
     ledger = CountingWriter(tmp_path / "rota.db")
     access = SqliteTokenStore(ledger, STORE_LIMITS)
     for _ in range(3):
@@ -372,7 +374,7 @@ async def test_looks_that_find_nothing_new_leave_the_file_alone(tmp_path: Path) 
     await ledger.close()
 
 
-async def test_what_comes_while_a_look_is_under_way_is_seen_by_the_next(tmp_path: Path) -> None:
+async def test_an_entry_that_comes_during_a_poll_is_seen_by_the_next(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         for number in range(1, 20):
             looks = asyncio.gather(store.ledger.take_inbox(99), store.access.revision())

@@ -1,4 +1,4 @@
-"""How SQLite forgets: in small pieces, past what stays, and with the room given back."""
+"""Retention on SQLite: in small steps, and with disk space given back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_great_many_go_in_small_pieces_past_those_that_stay(tmp_path: Pa
         assert await drop_all(store, WEDNESDAY) == 1
 
 
-async def test_the_files_shrink_when_much_has_gone(tmp_path: Path) -> None:
+async def test_the_files_shrink_when_much_was_deleted(tmp_path: Path) -> None:
     limits = StoreLimits(free_pages_kept=20, free_pages_per_drop=50)
     async with opened(tmp_path, limits) as store:
         leader = await leading(store)

@@ -36,7 +36,7 @@ from tests.core.trigger_builders import batch, event, rule
 from tests.store.conformance import put
 
 AT_ONCE = 7
-OCCASIONS = ("schedules", "calendars", "triggers", "buffered_events")
+SCHEDULE_WRITES = ("schedules", "calendars", "triggers", "buffered_events")
 
 
 class Recorded(Story):
@@ -51,7 +51,7 @@ class Recorded(Story):
 
     def turn(self) -> None:
         super().turn()
-        self.occasion()
+        self.schedule_write()
         ended = [
             record.id
             for record in self.world.ledger.jobs.values()
@@ -60,12 +60,12 @@ class Recorded(Story):
         if ended and self.rng.random() < 0.5:
             self.disturb(self.rng.choice(ended))
 
-    def occasion(self) -> None:
+    def schedule_write(self) -> None:
         """Schedules and triggers come, change and go; time and events make jobs of them."""
-        world, dice, name = self.world, self.rng, f"n{self.rng.randrange(3)}"
+        world, rng, name = self.world, self.rng, f"n{self.rng.randrange(3)}"
         schedules, triggers = list(world.ledger.schedules), list(world.ledger.triggers)
         new_id = f"id-{len(self.records):06}"
-        told = event(f"e{dice.randrange(40)}", f"kind.{name}")
+        told = event(f"e{rng.randrange(40)}", f"kind.{name}")
         known = world.ledger.accepted.get(event_key(told))
         recall = Preloaded(at=world.now, accepted_events=() if known is None else (known,))
         choices: list[AnyInput] = [
@@ -77,18 +77,18 @@ class Recorded(Story):
             CreateTrigger(
                 trigger=NewTrigger(
                     id=TriggerId(new_id),
-                    definition=rule(name, "kind.*", buffering=dice.choice((None, batch(3)))),
+                    definition=rule(name, "kind.*", buffering=rng.choice((None, batch(3)))),
                 )
             ),
-            SetCalendar(calendar=Calendar(name, (739_000 + dice.randrange(9),))),
+            SetCalendar(calendar=Calendar(name, (739_000 + rng.randrange(9),))),
             DeleteCalendar(name=name),
             *[ReceiveEvents(events=(told,), preloaded=recall)] * 4,
-            *(PauseSchedule(schedule_id=one, paused=dice.random() < 0.5) for one in schedules),
-            *(PauseTrigger(trigger_id=one, paused=dice.random() < 0.5) for one in triggers),
+            *(PauseSchedule(schedule_id=one, paused=rng.random() < 0.5) for one in schedules),
+            *(PauseTrigger(trigger_id=one, paused=rng.random() < 0.5) for one in triggers),
             *(DeleteSchedule(schedule_id=one) for one in schedules[:1]),
             *(DeleteTrigger(trigger_id=one) for one in triggers[:1]),
         ]
-        outcome = world.turn([dice.choice(choices)])
+        outcome = world.turn([rng.choice(choices)])
         self.note(outcome)
 
     def disturb(self, job_id: JobId) -> None:
@@ -149,22 +149,22 @@ async def test_a_copy_that_follows_is_what_a_load_brings(seed: int) -> None:
     mirror, seen = StandbyState(empty()), set[str]()
     for upto in range(AT_ONCE, newest + AT_ONCE, AT_ONCE):
         await follow(store, mirror, min(upto, newest), size=AT_ONCE)
-        seen |= {name for name in OCCASIONS if getattr(mirror.snapshot(), name)}
+        seen |= {name for name in SCHEDULE_WRITES if getattr(mirror.snapshot(), name)}
     loaded = await store.ledger.load()
     assert plain(mirror.snapshot()) == plain(loaded)
     # The story has all of it in it, at one time or another.
     assert loaded.totals.decided
     assert loaded.totals.reacted
-    assert seen == set(OCCASIONS)
+    assert seen == set(SCHEDULE_WRITES)
 
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_it_may_begin_anywhere_and_read_any_number_at_once(seed: int) -> None:
     store = await written(seed)
     newest = (await store.catalog.head())[1]
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     first = StandbyState(empty())
-    await follow(store, first, dice.randrange(newest), size=AT_ONCE)
+    await follow(store, first, rng.randrange(newest), size=AT_ONCE)
     second = StandbyState(first.snapshot())
     for mirror, size in ((first, 1), (second, newest)):
         await follow(store, mirror, newest, size=size)

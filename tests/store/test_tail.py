@@ -42,7 +42,7 @@ def after(table: Table, folded: TableChanges) -> dict[JobId, JobStanding]:
 
 
 def figures(written: Iterable[TableChanges]) -> object:
-    """What is counted by all of it."""
+    """All counts of the changes."""
     finished: Counter[tuple[str, str]] = Counter()
     lines: Counter[int] = Counter()
     submitted = 0

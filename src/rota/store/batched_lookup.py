@@ -1,7 +1,4 @@
-"""Batches lookups: callers that come while one lookup is under way share the next.
-
-Idempotency keys are looked up so, without waiting for the projection.
-"""
+"""Batched lookups, of idempotency keys above all: callers that come during one share the next."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ class _Batch(Generic[K, F]):
 
 
 class BatchedLookup(Generic[K, F]):
-    """One look at a time: a single caller waits for nobody, and a crowd costs a few reads."""
+    """Lookup that runs once at a time: a single caller does not wait, many callers share a read."""
 
     def __init__(self, read: Callable[[Sequence[K]], Awaitable[F]], keys_max: int) -> None:
         self._read = read
@@ -37,7 +34,7 @@ class BatchedLookup(Generic[K, F]):
         self._next: deque[_Batch[K, F]] = deque()
 
     async def look(self, keys: Sequence[K]) -> F:
-        """What is found of these, and of those of others, at a moment after this was asked."""
+        """Returns what is found of these, and of other callers' keys, after this was asked."""
         if self._is_reading:
             return await self._join(keys)
         self._is_reading = True
@@ -51,11 +48,10 @@ class BatchedLookup(Generic[K, F]):
             self._next.append(_Batch())
         batch = self._next[-1]
         batch.keys += keys
-        # One who goes away must not take the answer from the others.
+        # A caller that is cancelled must not take the answer from the others.
         return await asyncio.shield(batch.answer)
 
     def _start_next(self) -> None:
-        """With those who came meanwhile."""
         if not self._next:
             self._is_reading = False
             return
@@ -74,60 +70,59 @@ class BatchedLookup(Generic[K, F]):
 
 
 def _ignore_unread_error(answer: asyncio.Future[F]) -> None:
-    """Whatever went wrong is told to those who wait; perhaps nobody does any more."""
+    # An error is raised in those who wait; perhaps nobody does any more.
     if not answer.cancelled():
         answer.exception()
 
 
 class KeyStatus(msgspec.Struct, frozen=True):
-    """What the tables say of an idempotency key, and up to when they say everything."""
+    """Status of an idempotency key in the tables, and how far behind the tables are."""
 
     record: KeyRecord | None
     behind_since: Instant | None
-    """The time of the oldest record that is not in the tables yet; None: all of them are."""
+    """The time of the oldest record that is not projected yet; None: all are."""
     may_wait: bool = True
-    """Whether a submission with this key may be in the inbox. Where it costs nothing the store has
-    looked there at the same moment."""
+    """Whether a submission with this key may be in the inbox; a store that looked there knows."""
 
 
 class Keys(Protocol):
-    """The keys of the last day, and what was answered to them."""
+    """Idempotency keys of the last day, and what was answered to them."""
 
     async def key(self, key: str) -> KeyRecord | None:
-        """What was answered to an idempotency key."""
+        """Returns what was answered to an idempotency key."""
         ...
 
     async def key_at_once(self, key: str) -> KeyStatus:
-        """The same without waiting for what is on its way into the tables."""
+        """Returns the same without waiting for the projection."""
         ...
 
     async def keys_after(self, key: str, limit: int) -> list[str]:
-        """The next keys, in an order of the store's own; the empty one is before all others.
+        """Returns the next keys, in an order of the store's own; the empty key is the first.
 
-        From there it sees all that was appended before. From any other it does not wait for what
-        came since: page after page would hurry the fold, and that takes turns with whoever appends.
+        From there it sees all that was appended before. From any other it does not wait for the
+        projection: page after page would hurry it, and it takes turns with whoever appends.
         """
         ...
 
 
 class FoundKeys(NamedTuple):
-    """What a look comes to, all of it as of one moment."""
+    """Result of a lookup of keys, all of it as of one moment."""
 
     behind_since: Instant | None
-    """The time of the oldest record not folded yet."""
+    """The time of the oldest record not projected yet."""
     records: Mapping[str, KeyRecord]
     waiting: Collection[str] | None = None
-    """Those that are in the inbox; None: nobody has looked."""
+    """Those that are in the inbox; None: not looked up."""
 
 
 class KeyLookup:
-    """Where they are looked up."""
+    """Looks up idempotency keys in batches."""
 
     def __init__(self, read: Callable[[Sequence[str]], Awaitable[FoundKeys]]) -> None:
         self._lookup = BatchedLookup(read, KEYS_PER_LOOKUP)
 
     async def look(self, key: str) -> KeyStatus:
-        """What the tables say of the key, at a moment after this was asked."""
+        """Returns what the tables say of the key, at a moment after this was asked."""
         found = await self._lookup.look([key])
         may_wait = found.waiting is None or key in found.waiting
         return KeyStatus(found.records.get(key), found.behind_since, may_wait)

@@ -19,17 +19,20 @@ from rota.store.table_changes import TableChanges
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint: how its messages are signed, and what kind of events they are."""
+    """Webhook endpoint: how its messages are signed, and what type of events they are.
+
+    Stored by the names of its fields.
+    """
 
     name: str
     scheme: str
     """`github`, `stripe` or `rota`."""
     secrets: tuple[str, ...]
-    """Any of them signs: a new one can be told to the sender before the old one goes."""
+    """Any of them is accepted: a new one can be in use before the old one is removed."""
     type: str
-    """The type of its events, or how it begins where the sender names kinds of its own."""
+    """The type of its events, or its prefix where the sender names kinds of its own."""
     tolerance_ms: Millis
-    """How old a signature may be, where it says when it was made."""
+    """How old a signature may be, where it carries a time."""
     created_at: Instant
     updated_at: Instant
 
@@ -41,19 +44,17 @@ class Hooks(Protocol):
     """Webhook endpoints; every call goes to the store, so all servers of a cell agree."""
 
     async def put(self, hook: Hook) -> None:
-        """As given, in place of one of the same name."""
+        """Keeps it in place of one of the same name."""
         ...
 
-    async def get(self, name: str) -> Hook | None:
-        """One of them."""
-        ...
+    async def get(self, name: str) -> Hook | None: ...
 
     async def list(self) -> Sequence[Hook]:
-        """All, by name."""
+        """Returns all, by name."""
         ...
 
     async def drop(self, name: str) -> bool:
-        """Removes one; False: there was none."""
+        """Removes it; False: there was none."""
         ...
 
 
@@ -62,21 +63,20 @@ _decode_hook_body = msgspec.msgpack.Decoder(Hook).decode
 
 
 def encode_hook(hook: Hook) -> bytes:
-    """For the table."""
     return _encode_hook_body(hook)
 
 
 def decode_hook(body: bytes) -> Hook:
-    """From the table."""
     return _decode_hook_body(body)
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server says of itself. Written with names, so that other versions can read it."""
+    """Announcement of a server. Stored by the names of its fields, so that other versions can read
+    it."""
 
     node: str
     address: str = ""
-    """Where the others reach it."""
+    """Where other servers reach it."""
     version: str = ""
     leads: bool = False
     epoch: int = 0
@@ -90,49 +90,46 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SeenNode(msgspec.Struct, frozen=True):
-    """What it said last, and how long ago by the store's own clock."""
+    """Newest announcement of a server, and its age by the store's own clock."""
 
     announced: Node
     silent_ms: Millis
 
 
 class Nodes(Protocol):
-    """Who is there."""
+    """Servers that share the store."""
 
     async def announce(self, node: Node) -> None:
-        """Puts what a server says in the place of what it said before; forgets the long gone."""
+        """Replaces the server's earlier announcement; forgets servers that are long gone."""
         ...
 
     async def leave(self, name: str) -> None:
-        """The server has stopped, and is no longer listed."""
+        """Removes a server that has stopped."""
         ...
 
     async def everyone(self) -> Sequence[SeenNode]:
-        """All that spoke within a day, by name."""
+        """Returns all that announced themselves within a day, by name."""
         ...
 
 
 class MemoryNodes:
-    """The same within one process: for SQLite, whose directory has one server, and for tests."""
+    """Servers within one process: for SQLite, whose directory has one server, and for tests."""
 
     def __init__(self) -> None:
         self._last_announced: dict[str, tuple[Node, float]] = {}
 
     async def announce(self, node: Node) -> None:
-        """Takes what it says."""
         now = asyncio.get_running_loop().time()
         self._last_announced[node.node] = (node, now)
         oldest = now - NODE_KEPT_MS / 1000
         self._last_announced = {
-            name: said for name, said in self._last_announced.items() if said[1] > oldest
+            name: one for name, one in self._last_announced.items() if one[1] > oldest
         }
 
     async def leave(self, name: str) -> None:
-        """It has stopped."""
         self._last_announced.pop(name, None)
 
     async def everyone(self) -> Sequence[SeenNode]:
-        """All of them, by name."""
         now = asyncio.get_running_loop().time()
         return [
             SeenNode(node, int((now - at) * 1000))
@@ -141,19 +138,17 @@ class MemoryNodes:
 
 
 NOTE_KIND = "note"
-"""Of their rows: what the fold writes into the same table is of other kinds."""
+"""The kind of their rows; the projection writes rows of other kinds into the same table."""
 
 
 class Notes(Protocol):
     """Notes by name; every call goes to the store, so all servers of a cell agree."""
 
     async def put(self, name: str, body: bytes) -> None:
-        """Durable when it returns; in place of one of the same name."""
+        """Keeps it in place of one of the same name; durable when it returns."""
         ...
 
-    async def get(self, name: str) -> bytes | None:
-        """One of them."""
-        ...
+    async def get(self, name: str) -> bytes | None: ...
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -161,41 +156,43 @@ _decode_policy = msgspec.msgpack.Decoder(Policy).decode
 _decode_tenant = msgspec.msgpack.Decoder(Tenant).decode
 _decode_runtime = msgspec.msgpack.Decoder(RuntimeStats).decode
 
-_BETWEEN = "\x1f"
-"""Between a tenant and a name: it is in neither."""
+_SEPARATOR = "\x1f"
+"""Between a tenant and a name, neither of which contains it."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The policy, the tenants' weights and quotas, and how long jobs of each name ran."""
+    """Settings of the scheduler: policy, tenants, and run times of jobs by name."""
 
     policy: Policy | None = None
     tenants: Sequence[Tenant] = ()
     runtimes: Sequence[RuntimeStats] = ()
 
-    def after(self, folded: TableChanges) -> Settings:
-        """The same with what was set since."""
-        if folded.policy is None and not folded.tenants and not folded.runtimes:
+    def after(self, changes: TableChanges) -> Settings:
+        """Returns the same with what was set since."""
+        if changes.policy is None and not changes.tenants and not changes.runtimes:
             return self
-        tenants = {one.name: one for one in self.tenants} | folded.tenants
-        runtimes = {(one.tenant, one.name): one for one in self.runtimes} | folded.runtimes
+        tenants = {one.name: one for one in self.tenants} | changes.tenants
+        runtimes = {(one.tenant, one.name): one for one in self.runtimes} | changes.runtimes
         return Settings(
-            folded.policy or self.policy,
+            changes.policy or self.policy,
             [tenants[name] for name in sorted(tenants)],
             [runtimes[key] for key in sorted(runtimes)],
         )
 
 
-def setting_rows(folded: TableChanges) -> list[tuple[str, str, bytes]]:
-    """(kind, name, body) of all that was set."""
-    found = [("tenant", name, _encode(one)) for name, one in folded.tenants.items()]
-    found += [("runtime", _BETWEEN.join(key), _encode(one)) for key, one in folded.runtimes.items()]
-    if folded.policy is not None:
-        found.append(("policy", "", _encode(folded.policy)))
+def setting_rows(changes: TableChanges) -> list[tuple[str, str, bytes]]:
+    """Returns (kind, name, body) of all that was set."""
+    found = [("tenant", name, _encode(one)) for name, one in changes.tenants.items()]
+    found += [
+        ("runtime", _SEPARATOR.join(key), _encode(one)) for key, one in changes.runtimes.items()
+    ]
+    if changes.policy is not None:
+        found.append(("policy", "", _encode(changes.policy)))
     return found
 
 
 def read_settings(found: Iterable[tuple[str, bytes]]) -> Settings:
-    """From (kind, body); other kinds are not the scheduler's (notes.py)."""
+    """Reads (kind, body) and leaves out other kinds, such as notes."""
     policy: Policy | None = None
     tenants: list[Tenant] = []
     runtimes: list[RuntimeStats] = []

@@ -1,9 +1,9 @@
-"""Writes <-> one journal record, in an encoding that says its version.
+"""Encodes and decodes journal records, in an encoding that says its version.
 
-The first byte is the version, the rest is that version's own affair. Fields may be added at the end
-of a record's structs without a new version (they have defaults, and readers skip what they do not
-know); anything else needs a new version, and the decoder of every older one stays here. A new kind
-of write is understood by newer programs only: older ones follow no further, and say so.
+The first byte is the version. Fields may be appended to a record's structs without a new version:
+they have defaults, and readers skip what they do not know. Anything else needs a new version, and
+the decoder of every older one stays here. A new kind of write is understood by newer programs only:
+older ones follow no further, and say so.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _DECODERS: Mapping[int, Callable[[memoryview], list[AnyWrite]]] = {1: _decoder_v
 
 
 def encode_record(writes: Sequence[AnyWrite]) -> bytes:
-    """The body of one journal record."""
+    """Returns the body of one journal record."""
     body = bytearray((VERSION,))
     _encoder.encode_into(writes, body, 1)
     return bytes(body)
 
 
 def decode_record(body: bytes) -> list[AnyWrite]:
-    """What was written, by whichever version of the program wrote it."""
+    """Returns what was written, by whichever version of the program wrote it."""
     if not body:
         raise StoreError("a journal record is empty: the journal is damaged, restore a backup")
     decode = _DECODERS.get(body[0])
@@ -43,7 +43,7 @@ def decode_record(body: bytes) -> list[AnyWrite]:
     try:
         return decode(memoryview(body)[1:])
     except msgspec.ValidationError as error:
-        # Whole, but not what we know: a kind, a state, a shape of a later day.
+        # Well-formed, but unknown here: a kind, a state or a shape of a later version.
         raise NewerRecordError(
             f"a journal record says what this program does not know ({error}):"
             " a newer server wrote it, upgrade this one"

@@ -1,8 +1,8 @@
 """Schema migrations: numbered SQL files, applied in order, each recorded with its checksum.
 
-A file that was ever released is never edited: a change of the schema is the next number. The first
+A file that was released is never edited: a change of the schema is the next number. The first
 release is 0.2.0; until then the baseline itself is edited. `from_0_1.sql` takes the last schema of
-0.1 to the baseline, and only `rota migrate` applies it: no server may run meanwhile.
+0.1 to the baseline; only `rota migrate` applies it, while no server runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS migrations (
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One step of a schema."""
+    """Step of a schema."""
 
     number: int
     name: str
@@ -38,7 +38,7 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def checksum(self) -> str:
-        """Tells whether a recorded step is the one we know."""
+        """The hash by which a recorded step is recognised."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
@@ -48,12 +48,13 @@ _NEWEST_OF_0_1 = frozenset(
         (13, "15a3bb532022eea18cce81faead8fb93c1e494fe4c88ef736f524d9eb9acd1fa"),
     }
 )
-"""The last step of 0.1 and its checksum, in rota.db and on PostgreSQL. logs.db is as it was."""
+"""The last step of 0.1 and its checksum, in rota.db and on PostgreSQL. The baseline of logs.db is
+the one file of 0.1, so it stays as it is to the byte."""
 _FROM_0_1 = "from_0_1.sql"
 
 
 def known_migrations(dialect: str) -> list[Migration]:
-    """All numbered steps this program brings for a dialect, a folder of `migrations/`."""
+    """Returns all numbered steps of a dialect, which is a folder of `migrations/`."""
     folder = _folder(dialect)
     names = sorted(file.name for file in folder.iterdir() if file.name[:1].isdigit())
     return [
@@ -63,19 +64,19 @@ def known_migrations(dialect: str) -> list[Migration]:
 
 
 def step_from_0_1(dialect: str) -> Migration:
-    """Makes a database of 0.1 what the baseline makes of an empty one."""
+    """Returns the step that takes a database of 0.1 to the baseline."""
     return Migration(0, _FROM_0_1, (_folder(dialect) / _FROM_0_1).read_text("utf-8"))
 
 
 def is_of_0_1(applied: Mapping[int, str]) -> bool:
-    """Whether these recorded steps are those of the last 0.1."""
+    """Returns whether these recorded steps are those of the last 0.1."""
     return bool(applied) and max(applied.items()) in _NEWEST_OF_0_1
 
 
 def pending_migrations(
     applied: Mapping[int, str], known: Sequence[Migration], where: str, dialect: str
 ) -> list[Migration]:
-    """All that `rota migrate` would do; refuses a schema this program cannot take over."""
+    """Returns all that `rota migrate` would do; refuses a schema that it cannot take over."""
     if is_of_0_1(applied):
         return [step_from_0_1(dialect), *known[1:]]
     return missing_migrations(applied, known, where)
@@ -88,7 +89,7 @@ def _folder(dialect: str) -> Traversable:
 def missing_migrations(
     applied: Mapping[int, str], known: Sequence[Migration], where: str
 ) -> list[Migration]:
-    """The steps still to do; refuses a schema this program did not make."""
+    """Returns the steps still to do; refuses a schema that this program did not make."""
     if is_of_0_1(applied):
         raise SchemaError(
             f"{where} has the schema of Rota 0.1: stop all servers that use it, make a backup, and"
@@ -107,7 +108,7 @@ def missing_migrations(
 
 
 def left_behind(where: str, found: int, newest: int) -> SchemaError:
-    """The refusal of a schema that is too new."""
+    """Returns the error for a schema that is too new."""
     return SchemaError(
         f"{where} has schema {found}, this program knows up to {newest}:"
         " it was used by a newer version of Rota, start that one"
@@ -117,12 +118,12 @@ def left_behind(where: str, found: int, newest: int) -> SchemaError:
 def migrate_sqlite(
     connection: apsw.Connection, known: Sequence[Migration], *, from_0_1: bool = False
 ) -> int:
-    """Brings a database up to date, all steps or none; answers how many there were to do."""
+    """Brings a database up to date, all steps or none; returns how many there were to do."""
     where = connection.filename
     if from_0_1:
         _take_over_0_1(connection, known[0])
     if connection.table_exists("main", "migrations"):
-        # Looked at without the write lock, so that opening an up-to-date file writes nothing.
+        # Checked without the write lock, so that opening an up-to-date file writes nothing.
         missing = missing_migrations(_applied(connection), known, where)
         if not missing:
             return 0
@@ -155,7 +156,7 @@ def _take_over_0_1(connection: apsw.Connection, baseline: Migration) -> None:
 
 
 def missing_in_file(path: Path, dialect: str) -> list[Migration]:
-    """What `rota migrate` would do to a file, which may not be there yet; changes nothing."""
+    """Returns what `rota migrate` would do to a file, which may not exist yet; changes nothing."""
     known = known_migrations(dialect)
     if not path.exists():
         return known

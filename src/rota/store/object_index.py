@@ -1,9 +1,9 @@
 """The index of object storage: references to bundles of code and to large output files.
 
-They stay out of the journal: the core decides nothing by them. The index is also how no object is
-ever forgotten: before one is put, its key is noted for deletion at a later time, and taking it up
-removes that note in the same moment. What was put and never taken up goes when its time has come,
-and so does what a deleted job or bundle leaves behind. Nothing needs to list the storage.
+They stay out of the journal: the core decides nothing by them. Thanks to the index no object is
+ever forgotten, and nothing needs to list the storage: before an object is put, its key is noted for
+deletion at a later time, and the transaction that refers to it removes that note. What a deleted
+job or bundle leaves behind is noted too.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Format: TypeAlias = Literal["file", "zip", "tar"]
 
 
 class LargeOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """A large output file."""
+    """Large output file of an execution."""
 
     execution_id: ExecutionId
     name: str
     size: int
     sha256: str
     key: str
-    """Where it is in object storage; empty: among the small ones, for there is no storage."""
+    """Its key in object storage; empty: it is kept with the small ones, for there is no storage."""
 
 
 class Bundle(msgspec.Struct, frozen=True, kw_only=True):
-    """Code or data that somebody uploaded for jobs."""
+    """Bundle of code or data for jobs. Stored by the names of its fields."""
 
     id: str
     tenant: str
     name: str
-    """What the file is called where a job finds it."""
+    """The file's name in the folder of a job."""
     size: int
     sha256: str
-    """With the tenant its identity: the same content again is the same bundle."""
+    """Together with the tenant its identity: the same content again is the same bundle."""
     format: Format
     key: str
     created_at: Instant
@@ -47,7 +47,7 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which bundles; None: any."""
+    """Query for bundles, newest first; None: any."""
 
     tenant: str | None = None
     sha256: str | None = None
@@ -58,71 +58,71 @@ class BundleQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObjectIndex(Protocol):
-    """Every call goes to the store, so all servers of a cell agree."""
+    """Index of object storage; every call goes to the store, so all servers of a cell agree."""
 
     async def intend(self, key: str, until: Instant) -> None:
-        """An object will be put there; unless it is taken up, it is removed after `until`."""
+        """Notes that an object will be put; if nothing refers to it, it is deleted after
+        `until`."""
         ...
 
     async def keep(self, kept: LargeOutput) -> None:
-        """Takes up an output file, in place of one of the same name, which is doomed."""
+        """Refers to an output file, in place of one of the same name, which is to be deleted."""
         ...
 
     async def forget(self, execution_id: ExecutionId, name: str) -> None:
-        """Dooms one; none is no error."""
+        """Has one deleted; none is no error."""
         ...
 
     async def large_outputs(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
-        """The large output files of these, by name."""
+        """Returns the large output files of these, by name."""
         ...
 
     async def deletions_due(self, now: Instant, limit: int) -> Sequence[str]:
-        """Keys of objects that are to be removed by now."""
+        """Returns keys of objects that are to be deleted by now."""
         ...
 
     async def confirm_deleted(self, keys: Sequence[str]) -> None:
-        """These were removed."""
+        """Forgets the keys of objects that were deleted."""
         ...
 
     async def add_bundle(self, bundle: Bundle) -> Bundle:
-        """Takes it up; answers the one that is there if its tenant has the same content."""
+        """Adds it; returns the one that is there if its tenant has the same content."""
         ...
 
     async def bundles(self, bundle_ids: Sequence[str]) -> Sequence[Bundle]:
-        """Those that exist."""
+        """Returns those that exist."""
         ...
 
     async def find_bundles(self, query: BundleQuery) -> Sequence[Bundle]:
-        """A page, newest (largest id) first."""
+        """Returns a page, newest (largest id) first."""
         ...
 
     async def use_bundles(self, bundle_ids: Sequence[str], now: Instant) -> None:
-        """Notes that they are of use."""
+        """Notes when they were last used."""
         ...
 
     async def drop_bundle(self, bundle_id: str) -> bool:
-        """Forgets it, and dooms its content; False: there is none."""
+        """Removes it, and has its content deleted; False: there is none."""
         ...
 
     async def mark_storage(self, mark: str, *, replace: bool = False) -> str:
-        """Which storage the references lead to: the first one noted, unless it is replaced."""
+        """Returns the id of the storage that the references lead to: the first one noted, unless
+        it is replaced."""
         ...
 
 
 def to_large_output(execution_id: str, name: str, size: int, sha256: str, key: str) -> LargeOutput:
-    """From a row."""
     return LargeOutput(
         execution_id=ExecutionId(execution_id), name=name, size=size, sha256=sha256, key=key
     )
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
-    """For the table; the time of last use has a column of its own."""
+    """Encodes it for the table; the time of last use has a column of its own."""
     return _encode(bundle)
 
 
 def decode_bundle(body: bytes, used_at: Instant) -> Bundle:
-    """From the table."""
     return msgspec.structs.replace(_decode(body), used_at=used_at)
 
 

@@ -1,4 +1,4 @@
-"""The store's protocol: what may be asked of a store, its records and its errors; no SQL."""
+"""Protocols of the store, and the records and errors that they speak of; no SQL."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from rota.store.tokens import TokenStore
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """What one call of `drop_before` did."""
+    """Result of one call of `drop_before`."""
 
     jobs: int = 0
-    """How many went; on PostgreSQL as many as its statistics say."""
+    """How many were dropped; on PostgreSQL an estimate from its statistics."""
     more: bool = False
     """Whether to call again: there may be more that is old enough."""
 
 
 class DurabilityLevel(StrEnum):
-    """What an accepted job survives; later ones survive more."""
+    """Level of durability: what an accepted job survives. Later ones survive more."""
 
     SINGLE = "single"
     """A crash of the one database server there is, if its disk survives."""
@@ -60,21 +60,21 @@ class DurabilityLevel(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0, 1, 2: for comparing, and for graphs."""
+        """0, 1 or 2, for comparing and for metrics."""
         return list(DurabilityLevel).index(self)
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """The level, and what should worry an operator about it."""
+    """Durability of commits: the level, and warnings for the operator."""
 
     level: DurabilityLevel
     warnings: tuple[str, ...] = ()
     system: str = ""
-    """The database cluster's own identity."""
+    """The identifier of the database cluster."""
 
 
 ONE_DISK = Durability(DurabilityLevel.SINGLE)
-"""Of a store in one directory."""
+"""The durability of a store in one directory."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -84,9 +84,9 @@ class Totals(msgspec.Struct, frozen=True):
     finished: tuple[tuple[str, str, int], ...] = ()
     """(queue, state, how many)."""
     decided: tuple[tuple[str, str, int], ...] = ()
-    """(decision, why, how many) of schedules' instants."""
+    """(decision, skip reason, how many) of schedules' instants."""
     reacted: tuple[tuple[str, int], ...] = ()
-    """(word, how many) of events and what triggers made of them."""
+    """(`accepted`, `repeated` or a decision, how many) of events and triggers."""
 
 
 class LogPage(msgspec.Struct, frozen=True):
@@ -97,23 +97,23 @@ class LogPage(msgspec.Struct, frozen=True):
     size: int
     """How many bytes there are so far."""
     dropped: int = 0
-    """How many came after the log was full, and were left out."""
+    """How many bytes came after the log was full, and were left out."""
 
 
 class Logs(Protocol):
-    """Bulk text of executions; never goes through the journal."""
+    """Logs of executions; they never go through the journal."""
 
     async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
-        """Adds what is new from `offset` on (None: at the end); answers the size after it.
+        """Adds what is new from `offset` on (None: at the end); returns the size after it.
 
-        Bytes already there are left as they are, so a repeat changes nothing; an offset past the
-        end adds nothing and answers the size, so that the sender goes on from there. Bytes past the
-        cap are not kept but count in this answer, or the sender would offer them for ever.
+        Bytes already there are left as they are, so a repeat changes nothing. An offset past the
+        end adds nothing and returns the size, so that the sender goes on from there. Bytes past the
+        limit are not kept but count in this size, or the sender would offer them for ever.
         """
         ...
 
     async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
-        """At most `limit` bytes from `offset`."""
+        """Returns at most `limit` bytes from `offset`."""
         ...
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
@@ -122,46 +122,48 @@ class Logs(Protocol):
 
 
 class LogAddition(msgspec.Struct, frozen=True):
-    """What an upload adds to a log."""
+    """Part of an upload that a log keeps."""
 
     kept: bytes
-    """Goes to the end of what is stored."""
+    """To be added at the end of what is stored."""
     dropped: int
-    """Came after the log was full."""
+    """How many bytes came after the log was full."""
 
 
 class LogExtent(msgspec.Struct, frozen=True):
-    """How much of a log was kept and how much was left out since; the sender has seen both."""
+    """Extent of a log: bytes stored, and bytes dropped since it was full."""
 
     stored: int = 0
     dropped: int = 0
 
     @property
     def end(self) -> int:
-        """Where the sender goes on."""
+        """The offset from which the sender goes on."""
         return self.stored + self.dropped
 
     def place(self, offset: int | None, data: bytes, bytes_max: int) -> LogAddition:
-        """A repeat brings nothing new; a gap is refused as a whole, so that the sender fills it."""
+        """Returns what of `data` is new. A gap is refused as a whole, so that the sender fills
+        it."""
         start = self.end if offset is None else offset
         if start > self.end:
             return LogAddition(b"", 0)
         fresh = data[self.end - start :]
-        room = max(0, bytes_max - self.stored) if self.dropped == 0 else 0
-        return LogAddition(fresh[:room], max(0, len(fresh) - room))
+        free = max(0, bytes_max - self.stored) if self.dropped == 0 else 0
+        return LogAddition(fresh[:free], max(0, len(fresh) - free))
 
 
 class InboxKind(StrEnum):
-    """Who wrote an inbox entry, and so what its body is."""
+    """Kind of an inbox entry: who wrote it, and so how its body is encoded."""
 
     INPUT = "input"
-    """A server without a leader: the body is its own encoding."""
+    """A server without a leader: the body is a `Submit` as MessagePack, by the names of its
+    fields."""
     SPEC = "spec"
     """An application, by SQL: the body is JSON, `{"job_id": …, "spec": {…}}`."""
 
 
 class InboxEntry(msgspec.Struct, frozen=True):
-    """A submission that no leader has seen yet; ids give the order of arrival."""
+    """Submission that no leader has seen yet; ids give the order of arrival."""
 
     id: int
     kind: InboxKind
@@ -169,19 +171,19 @@ class InboxEntry(msgspec.Struct, frozen=True):
 
 
 class Inbox(Protocol):
-    """Entries stay until an append consumes them."""
+    """Durable inbox for the next leader; an entry stays until an append consumes it."""
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
         """Keeps a submission for the next leader, durably.
 
-        Answers the entry, or the one that has its key already: then nothing was put.
+        Returns the entry, or the one that has its key already: then nothing was put.
         """
         ...
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries; they stay until an append consumes them."""
+        """Returns the oldest entries; they stay until an append consumes them."""
         ...
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
@@ -189,37 +191,38 @@ class Inbox(Protocol):
         ...
 
     async def inbox_key(self, key: str) -> InboxEntry | None:
-        """The entry that has this key."""
+        """Returns the entry that has this key."""
         ...
 
     async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
-        """The entry that a job is in."""
+        """Returns the entry that a job is in."""
         ...
 
 
 class Histories(Protocol):
-    """The ledgers of schedules and triggers, which outlive whom they are of, and samples."""
+    """Histories of schedules and triggers, which outlive both, and samples of executions."""
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """A page of a schedule's ledger, newest (largest nominal instant) first."""
+        """Returns a page of a schedule's occurrences, newest (largest nominal instant) first."""
         ...
 
     async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
-        """Those of these events that were accepted, in no particular order."""
+        """Returns those of these events that were accepted, in no particular order."""
         ...
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        """A page of accepted events, newest first."""
+        """Returns a page of accepted events, newest first."""
         ...
 
     async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        """A page of a trigger's ledger, newest first."""
+        """Returns a page of a trigger's decisions, newest first."""
         ...
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
-        """What the first executions of each stretch are, counted; in no particular order.
+        """Counts the first executions of each range of ids, in no particular order.
 
-        Costs what is looked at, however many there are; with a tenant, a look at each one's job.
+        Costs as much as the samples have, however many executions there are; with a tenant, a
+        lookup of each one's job as well.
         """
         ...
 
@@ -229,43 +232,47 @@ Seq = NewType("Seq", int)
 
 
 class StoreError(Exception):
-    """The store could not do it; nothing is known to have happened unless a subclass says so."""
+    """Failure of the store; nothing is known to have happened unless a subclass says so."""
 
 
 class FencedError(StoreError):
-    """Another writer took this place in the journal: this one no longer leads."""
+    """Raised when another writer has taken this position in the journal: this one leads no more."""
 
 
 class UnknownFateError(StoreError):
-    """The append may or may not have happened: read again before deciding anything."""
+    """Raised when the append may or may not have happened: read again before deciding anything."""
 
 
 class StoreFullError(StoreError):
-    """No space left; the append did not happen."""
+    """Raised when no space is left; the append did not happen."""
 
 
 class StoreLockedError(StoreError):
-    """Another server uses this data directory."""
+    """Raised when another server uses this data directory."""
 
 
 class OtherDatabaseError(StoreError):
-    """Behind the store's address there is another database than before: nothing here is ours."""
+    """Raised when the store's address leads to another database than before."""
 
 
 class SchemaError(StoreError):
-    """The database's schema is not one this program can use."""
+    """Raised when this program cannot use the database's schema."""
 
 
 class NewerRecordError(StoreError):
-    """The journal has a record that only a newer program understands."""
+    """Raised when the journal has a record that only a newer program understands."""
 
 
 class TooManyTokensError(StoreError):
-    """There are as many live tokens as there may be."""
+    """Raised when there are as many live tokens as there may be."""
+
+
+class TokenTakenError(StoreError):
+    """Raised when there is a token with this digest, or with an id that ends alike."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Everything that is not finished, as of journal position `seq`."""
+    """Snapshot of everything that is not finished, as of journal position `seq`."""
 
     seq: Seq
     jobs: Sequence[JobRecord]
@@ -275,11 +282,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     workers: Sequence[Worker]
     queues: Sequence[Queue]
     next_arrival_number: int
-    """One more than the largest `Spec.order` ever given."""
+    """One more than the largest `Spec.arrival_number` ever given."""
     totals: Totals
     settings: Settings = Settings()
     spill_counts: Sequence[tuple[int, int]] = ()
-    """(line, how many jobs are on its shelf); only the first of each line are among `jobs`."""
+    """(spill queue, how many jobs are in it); only the first of each are among `jobs`."""
     schedules: Sequence[Schedule] = ()
     """In order of creation."""
     calendars: Sequence[Calendar] = ()
@@ -290,15 +297,15 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class LeaderRow(msgspec.Struct, frozen=True):
-    """Who leads. Whoever sees two equal rows a TTL apart has seen a leader that is gone."""
+    """Row of leader election: who leads. If it stays the same for a TTL, the leader is gone."""
 
     holder: str
     """Empty: the last leader resigned, or there never was one."""
     epoch: Epoch
     nonce: int
-    """Another one after every claim, renewal and resignation."""
+    """Differs after every claim, renewal and resignation."""
     address: str = ""
-    """Where the others reach the holder."""
+    """Where other servers reach the holder."""
     present: bool | None = None
     """Whether the holder's own connection to the store is there; None: nobody can tell."""
 
@@ -313,14 +320,14 @@ class JournalRecord(msgspec.Struct, frozen=True):
 
 
 class Leadership(Protocol):
-    """Who may append. Safety comes from the journal's places; this only says who should try."""
+    """Leader election: says who should append. Safety comes from the journal's positions."""
 
     async def observe(self) -> LeaderRow | None:
-        """The row as it is; None if nobody ever claimed."""
+        """Returns the row as it is; None if nobody ever claimed."""
         ...
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
-        """Opens a new epoch; whoever held an older one can append no more.
+        """Opens a new epoch; the holder of an older one can append no more.
 
         With `seen`, only if the row is still as it was then; else raises FencedError.
         """
@@ -331,12 +338,12 @@ class Leadership(Protocol):
         ...
 
     async def resign(self, epoch: Epoch) -> None:
-        """Lets the next one lead at once; no effect if `epoch` is already over."""
+        """Lets another server lead at once; no effect if `epoch` is already over."""
         ...
 
 
 class JournalStore(Leadership, Inbox, Protocol):
-    """The engine's side: the journal."""
+    """Journal of the cell, as the engine uses it."""
 
     @property
     def projected(self) -> Seq:
@@ -344,20 +351,21 @@ class JournalStore(Leadership, Inbox, Protocol):
         ...
 
     def deciding(self) -> None:
-        """A turn begins: what this store does beside the loop, and can wait, gives way to it."""
+        """Says that a turn begins: what this store does beside the loop gives way to it."""
         ...
 
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
-        """Folds what is left to fold, then reads all that is live.
+        """Projects what is left to project, then reads all that is live.
 
-        Of what is on the shelf, the first `kept` jobs of each line.
+        Of what is spilled, the first `kept` jobs of each spill queue.
         """
         ...
 
     async def read_spilled(
         self, wanted: Sequence[Refill], seen: Seq
     ) -> list[tuple[JobRecord, ...]]:
-        """The next jobs of each line, in order of arrival, as of record `seen` or a later one."""
+        """Returns the next jobs of each spill queue, in order of arrival, as of record `seen` or
+        a later one."""
         ...
 
     async def append(
@@ -368,30 +376,31 @@ class JournalStore(Leadership, Inbox, Protocol):
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
     ) -> None:
-        """Durable when it returns. Raises FencedError, UnknownFateError or StoreFullError.
+        """Appends a record; durable when it returns. Raises FencedError, UnknownFateError or
+        StoreFullError.
 
-        `consumed` are inbox entries these writes accept: they go in the same moment.
+        `consumed` are inbox entries that these writes accept: they are removed with it.
         """
         ...
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
-        """The next at most `limit` records after `seq`, for a follower's memory."""
+        """Returns the next at most `limit` records after `seq`, for a follower's memory."""
         ...
 
     async def close(self) -> None:
-        """Gives everything back."""
+        """Closes all files and connections."""
         ...
 
 
 class Direction(StrEnum):
-    """Which neighbours of a job in the dependency graph."""
+    """Direction in the dependency graph, seen from a job."""
 
     UPSTREAM = "upstream"
     DOWNSTREAM = "downstream"
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """`child` waits for `parent`."""
+    """Edge of the dependency graph: `child` waits for `parent`."""
 
     parent: JobId
     child: JobId
@@ -399,7 +408,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One write, with its place: record `seq`, number `index` in it."""
+    """One write, with its position: record `seq`, number `index` in it."""
 
     seq: Seq
     index: int
@@ -408,7 +417,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Outline(msgspec.Struct, frozen=True):
-    """What a job is called and where it is: all that a picture of thousands needs."""
+    """Name and state of a job: all that a picture of thousands needs."""
 
     id: JobId
     state: JobState
@@ -418,70 +427,70 @@ class Outline(msgspec.Struct, frozen=True):
 
 
 class QueryStore(Histories, Keys, Protocol):
-    """The readers' side: every call sees all that was appended before it was made."""
+    """Queries of the tables; every call sees all that was appended before it was made."""
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        """Those that exist, in any state, in no particular order."""
+        """Returns those that exist, in any state, in no particular order."""
         ...
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        """The same without what may be large."""
+        """Returns the same without what may be large."""
         ...
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
-        """A page, newest (largest id) first."""
+        """Returns a page, newest (largest id) first."""
         ...
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
-        """The ids of a page, for whoever counts, or reads the jobs piece by piece."""
+        """Returns the ids of a page, to count jobs or to read them piece by piece."""
         ...
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
-        """How many jobs of a tenant are in which state; counts no further than a bound."""
+        """Counts jobs of a tenant by state, up to a limit."""
         ...
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
-        """Those that exist."""
+        """Returns those that exist."""
         ...
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        """A page, newest (largest id) first."""
+        """Returns a page, newest (largest id) first."""
         ...
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
-        """All dependencies that lead into or out of these jobs."""
+        """Returns all dependencies that lead into or out of these jobs."""
         ...
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
-        """All changes of the next at most `limit` journal records after `seq`."""
+        """Returns all changes of the next at most `limit` journal records after `seq`."""
         ...
 
     async def head(self) -> tuple[Seq, Seq]:
-        """The oldest and the newest journal position kept; (0, 0) before the first append."""
+        """Returns the oldest and the newest journal position kept; (0, 0) if it is empty."""
         ...
 
 
 class ArtifactError(StoreError):
-    """The artifact was refused; nothing of it was kept."""
+    """Raised when an artifact was refused; nothing of it was kept."""
 
 
 class ArtifactNameError(ArtifactError):
-    """The name could not be a plain file name everywhere."""
+    """Raised when a name could not be a plain file name everywhere."""
 
 
 class ArtifactTooLargeError(ArtifactError):
-    """More bytes came than an artifact may have."""
+    """Raised when more bytes came than an artifact may have."""
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """An output file of an execution."""
+    """Output file of an execution."""
 
     name: str
     size: int
 
 
 class Artifacts(Protocol):
-    """Output files of executions; never go through the journal."""
+    """Output files of executions; they never go through the journal."""
 
     async def write(
         self, execution_id: ExecutionId, name: str, stream: AsyncIterator[bytes], bytes_max: int
@@ -490,15 +499,15 @@ class Artifacts(Protocol):
         ...
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
-        """What was kept, by name."""
+        """Returns what was kept, by name."""
         ...
 
     async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
-        """The same of many, each in its place."""
+        """Returns the same for each of many, in the order given."""
         ...
 
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
-        """The content in pieces; None if there is no such file."""
+        """Returns the content in pieces; None if there is no such file."""
         ...
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
@@ -507,82 +516,83 @@ class Artifacts(Protocol):
 
 
 class Store(Protocol):
-    """Everything that is remembered, under one roof."""
+    """Store of a cell: the journal, the tables derived from it, and what is kept beside it."""
 
     @property
     def ledger(self) -> JournalStore:
-        """For the engine."""
+        """The journal, leader election and the inbox, for the engine."""
         ...
 
     @property
     def catalog(self) -> QueryStore:
-        """For readers."""
+        """Queries of the tables, for readers."""
         ...
 
     @property
     def logs(self) -> Logs:
-        """For what jobs print."""
+        """Output of jobs."""
         ...
 
     @property
     def artifacts(self) -> Artifacts:
-        """For what jobs leave behind."""
+        """Output files of jobs."""
         ...
 
     @property
     def objects(self) -> ObjectIndex:
-        """For what is in object storage."""
+        """References to object storage."""
         ...
 
     @property
     def hooks(self) -> Hooks:
-        """For who may send webhooks."""
+        """Webhook endpoints."""
         ...
 
     @property
     def notes(self) -> Notes:
-        """For what is set beside the journal."""
+        """Settings that are kept beside the journal."""
         ...
 
     @property
     def access(self) -> TokenStore:
-        """For tokens and the audit trail."""
+        """Access tokens and the audit log."""
         ...
 
     @property
     def nodes(self) -> Nodes:
-        """For the servers that share it."""
+        """Servers that share this store."""
         ...
 
     async def durability(self) -> Durability:
-        """What a commit is worth now; refuses a database that takes no writes."""
+        """Returns what a commit survives now; refuses a database that takes no writes."""
         ...
 
     async def name_cell(self, name: str) -> str:
-        """The cell's name ("": it has none). The first one given stays, another is refused."""
+        """Names the cell if it has no name, and returns its name ("": none); refuses another
+        one."""
         ...
 
     async def drop_before(self, before: Instant) -> Dropped:
-        """Drops a bounded part of the work that ended before then, with all that is its own.
+        """Drops a bounded part of the work that ended before then, with its logs and files.
 
-        What is live, or ended since, stays; what goes may stay up to a day longer than asked.
+        What is live, or ended since, stays; what is dropped may stay a day longer than asked.
         """
         ...
 
     async def close(self) -> None:
-        """Gives everything back, the ledger too."""
+        """Closes all files and connections, the journal's too."""
         ...
 
 
 class CellNameError(StoreError):
-    """The store is another cell than the one that was named."""
+    """Raised when the store belongs to another cell than the one that was named."""
 
 
 def agreed_cell_name(known: str, given: str) -> str:
-    """The cell's name; refuses a server that thinks it serves another."""
+    """Returns the cell's name; refuses a server that was given another."""
     if given not in ("", known):
         raise CellNameError(
-            f"this store is the cell {known!r} and stays so, for its ids carry that name:"
+            f"this store is the cell {known!r}, and its ids carry that name:"
             f" start this server with --cell {known}, or give the cell {given!r} a store of its own"
         )
     return known

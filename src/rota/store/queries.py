@@ -1,7 +1,7 @@
 """Queries for pages of jobs, executions and events, and samples of executions for a timeline.
 
 A query says which of a kind, and where the last page ended. A timeline over ten million executions
-is drawn from samples: some of each stretch of ids, read along an index that ends in the id.
+is drawn from samples: some of each range of ids, read along an index that ends in the id.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 class Page(list[T]):
-    """Those found, newest first; `rest`: before which id the search goes on, if it ended early.
+    """Page of results, newest first; `rest`: the id before which the search goes on.
 
-    Only a query that says how far to `look` gets such a page. It may be short, even empty.
+    Only a query that limits its work with `look` gets a `rest`. Such a page may be short, or empty.
     """
 
     __slots__ = ("rest",)
@@ -41,11 +41,11 @@ class Page(list[T]):
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs, newest first; `before` is the id of the last one already seen.
+    """Query for jobs, newest first; `before` is the id of the last one already seen.
 
-    `after` is an id that all of them come after, whatever is seen already.
-    `states` are alternatives, `labels` must all be there; the bounds of `created_at` are exclusive.
-    `look` says how much work a page is worth, in entries of indexes; None: as much as it takes.
+    `after` is an id that all of them come after.
+    `states` are alternatives, all `labels` must match; the bounds of `created_at` are exclusive.
+    `look` limits the work for a page, in index entries; None: as much as it takes.
     """
 
     states: tuple[JobState, ...] = ()
@@ -64,7 +64,7 @@ class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecutionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which executions, newest first; `before` and `look` are as for jobs."""
+    """Query for executions, newest first; `before` and `look` are as for jobs."""
 
     job_id: JobId | None = None
     worker_id: WorkerId | None = None
@@ -75,19 +75,19 @@ class ExecutionQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampleQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The first executions of each of some stretches of ids that follow each other."""
+    """Query for a sample: the first executions of each of some consecutive ranges of ids."""
 
     bounds: tuple[str, ...]
-    """Rising: stretch n begins at bound n and ends before the next one."""
+    """Rising: range n begins at bound n and ends before the next one."""
     worker_id: WorkerId | None = None
     tenant: str | None = None
-    """Tells this tenant's apart; all of a stretch are looked at all the same."""
+    """Marks this tenant's; the sample is of all tenants."""
     limit: int = 1_000
-    """Of each stretch."""
+    """Per range."""
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """So many of the executions of a stretch that were looked at are alike."""
+    """Count of the executions in a sample that have the same worker, state and owner."""
 
     stretch: int
     worker_id: WorkerId
@@ -96,11 +96,11 @@ class Sampled(msgspec.Struct, frozen=True):
     last: str
     """The largest id among them."""
     is_own: bool = True
-    """Of the tenant that was asked for."""
+    """Whether they belong to the tenant that was asked for."""
 
 
 class OccurrenceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which instants of a schedule, newest first; the bounds of `nominal` are exclusive."""
+    """Query for instants of a schedule, newest first; the bounds of `nominal` are exclusive."""
 
     schedule_id: ScheduleId
     decisions: tuple[OccurrenceDecision, ...] = ()
@@ -110,7 +110,7 @@ class OccurrenceQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TriggerDecisionQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trigger made of events, newest first; `before` is the id of the last already seen."""
+    """Query for decisions of a trigger, newest first; `before` is the id of the last one seen."""
 
     trigger_id: TriggerId
     decisions: tuple[EventDecision, ...] = ()
@@ -119,7 +119,7 @@ class TriggerDecisionQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events, newest first; `before` is (at, key) of the last already seen."""
+    """Query for events, newest first; `before` is (at, key) of the last one already seen."""
 
     type: str | None = None
     tenant: str | None = None
@@ -129,61 +129,68 @@ class EventQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 Row = Sequence[Any]
 
+
+def id_at(at: Instant) -> str:
+    """Returns what ids made before this moment are smaller than: UUIDv7 begin with their time."""
+    digits = f"{max(0, at):012x}"
+    return f"{digits[:8]}-{digits[8:]}"
+
+
 _TENANTS = """
 LEFT JOIN LATERAL (
     SELECT tenant FROM rota.jobs_live WHERE id = f.job_id
     UNION ALL SELECT tenant FROM rota.jobs_done WHERE id = f.job_id LIMIT 1
 ) AS j ON true"""
-"""Whose each is. The limit keeps it a look-up by id: the planner would read whole days."""
+"""The tenant of each. The limit keeps it a lookup by id: else the planner would read whole days."""
 
 
 class Reads(Protocol):
-    """What answers questions in SQL: a connection to SQLite."""
+    """Connection to SQLite, as far as it is used here: `queries` imports no driver."""
 
     def execute(self, sql: str, args: tuple[Any, ...]) -> Iterable[Row]:
-        """The rows of an answer."""
+        """Returns the rows of a result."""
         ...
 
 
 def sample_sqlite(connection: Reads, query: SampleQuery) -> list[Sampled]:
-    """One short walk for each stretch."""
-    whose = "" if query.worker_id is None else " AND worker_id = ?"
-    mine = () if query.worker_id is None else (query.worker_id,)
+    """Reads a short range of the index for each sample."""
+    of_worker = "" if query.worker_id is None else " AND worker_id = ?"
+    worker = () if query.worker_id is None else (query.worker_id,)
     own = "1"
     tenant = () if query.tenant is None else (query.tenant,)
     if tenant:
         own = "EXISTS (SELECT 1 FROM jobs WHERE jobs.id = job_id AND tenant = ?)"
     sql = (
         f"SELECT worker_id, state, count(*), max(id), {own} AS own FROM ("
-        f"SELECT id, job_id, worker_id, state FROM executions WHERE id >= ? AND id < ?{whose}"
+        f"SELECT id, job_id, worker_id, state FROM executions WHERE id >= ? AND id < ?{of_worker}"
         " ORDER BY id LIMIT ?) GROUP BY worker_id, state, own"
     )
     return [
         read_sample((stretch, *row))
         for stretch, (low, high) in enumerate(pairwise(query.bounds))
-        for row in connection.execute(sql, (*tenant, low, high, *mine, query.limit))
+        for row in connection.execute(sql, (*tenant, low, high, *worker, query.limit))
     ]
 
 
 def postgres_sample(query: SampleQuery) -> tuple[str, tuple[Any, ...]]:
-    """All stretches in one statement; live and finished executions are in two tables.
+    """Returns one statement for all ranges; live and finished executions are in two tables.
 
-    The bounds of the whole say nothing new, but let the database leave out the days of other
-    partitions before it plans.
+    The bounds of the whole add no condition, but let the database leave out the partitions of other
+    days before it plans.
     """
     lows, highs = list(query.bounds[:-1]), list(query.bounds[1:])
     args: list[Any] = [lows, highs, query.limit, lows[0], highs[-1]]
-    whose, own, jobs = "", "true", ""
+    of_worker, own, jobs = "", "true", ""
     if query.worker_id is not None:
         args.append(query.worker_id)
-        whose = f"AND worker_id = ${len(args)}"
+        of_worker = f"AND worker_id = ${len(args)}"
     if query.tenant is not None:
         args.append(query.tenant)
         own, jobs = f"j.tenant = ${len(args)}", _TENANTS
     walks = " UNION ALL ".join(
         f"""(SELECT id, job_id, worker_id, state FROM rota.{table}
              WHERE id >= s.low COLLATE "C" AND id < s.high COLLATE "C"
-               AND id >= $4 AND id < $5 {whose}
+               AND id >= $4 AND id < $5 {of_worker}
              ORDER BY id LIMIT $3)"""
         for table in ("executions_live", "executions_done")
     )
@@ -197,6 +204,5 @@ def postgres_sample(query: SampleQuery) -> tuple[str, tuple[Any, ...]]:
 
 
 def read_sample(row: Row) -> Sampled:
-    """A row of either."""
     stretch, worker_id, state, count, last, own = row
     return Sampled(stretch, WorkerId(worker_id), ExecutionState(state), count, last, bool(own))

@@ -1,4 +1,4 @@
-"""Converts records to rows and back: the only place that knows which column holds what."""
+"""Converts records to rows and back: only this module knows which column holds what."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from rota.core.schedule_model import Calendar, Occurrence, Schedule, ScheduleSta
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store.batched_lookup import FoundKeys
 from rota.store.limits import StoreLimits
-from rota.store.protocol import Edge, Outline, StoreError, TooManyTokensError
+from rota.store.protocol import Edge, Outline, TokenTakenError, TooManyTokensError
 from rota.store.table_changes import JobStanding
 from rota.store.tokens import AuditEntry, Role, Token
 
 Row: TypeAlias = tuple[Any, ...]
-"""A state in it is the member itself, which is text: asking for its value would take longer than
-the rest of a row."""
+"""A state in it is the enum member itself, which is text: asking for its value would take longer
+than the rest of a row."""
 
 JOB_LIVE: tuple[str, ...] = tuple(state.value for state in JobState if state not in JOB_FINAL)
 EXECUTION_LIVE: tuple[str, ...] = tuple(
@@ -52,9 +52,9 @@ _decode_standings = msgspec.json.Decoder(list[tuple[JobId, JobStanding]]).decode
 
 
 def job_row(job_id: JobId, spec: Spec, life: Life, encoded: bytes | None = None) -> Row:
-    """Id, state, lives, queue, tenant, name, priority, created at; life and spec, as msgpack.
+    """Returns id, state, lives, queue, tenant, name, priority, created at; life and spec encoded.
 
-    The spec as somebody has encoded it before, if anybody has.
+    `encoded` is the spec as it is stored already, if it is.
     """
     terms = spec.terms
     return (
@@ -72,112 +72,107 @@ def job_row(job_id: JobId, spec: Spec, life: Life, encoded: bytes | None = None)
 
 
 def move_row(job_id: JobId, life: Life) -> Row:
-    """Id, state, lives, life."""
+    """Returns id, state, lives, life."""
     return (job_id, life.state, life.lives, _encode(life))
 
 
 def job(row: Row) -> JobRecord:
-    """From id, life, spec."""
+    """Reads id, life, spec."""
     return JobRecord(row[0], _decode_spec(row[2]), _decode_life(row[1]))
 
 
 def outline(row: Row) -> Outline:
-    """From id, state, queue, tenant, name."""
+    """Reads id, state, queue, tenant, name."""
     return Outline(row[0], JobState(row[1]), *row[2:])
 
 
 def outline_of(record: JobRecord) -> Outline:
-    """The same of one that was read whole."""
+    """Returns the outline of a job that was read whole."""
     terms = record.spec.terms
     return Outline(record.id, record.life.state, terms.queue, terms.tenant, terms.name)
 
 
-def standing(state: str, lives: int, queue: str, line: int = 0) -> JobStanding:
-    """From the columns of that name."""
-    return JobStanding(JobState(state), lives, queue, line)
+def standing(state: str, lives: int, queue: str, spill_queue: int = 0) -> JobStanding:
+    """Reads the columns of these names."""
+    return JobStanding(JobState(state), lives, queue, spill_queue)
 
 
 def standings(text: str) -> Mapping[JobId, JobStanding]:
-    """From a JSON array of [id, [state, lives, queue, line]]."""
+    """Reads a JSON array of [id, [state, lives, queue, line]]."""
     return dict(_decode_standings(text))
 
 
 def label_rows(job_id: JobId, spec: Spec) -> list[Row]:
-    """Key, value, job id."""
+    """Returns rows of key, value, job id."""
     return [(key, value, job_id) for key, value in spec.labels]
 
 
 def edge_rows(job_id: JobId, spec: Spec) -> list[Row]:
-    """Parent, child, condition."""
+    """Returns rows of parent, child, condition."""
     return [(edge.job_id, job_id, edge.when.value) for edge in spec.dependencies]
 
 
 def edge(row: Row) -> Edge:
-    """From parent, child, condition."""
+    """Reads parent, child, condition."""
     return Edge(row[0], row[1], When(row[2]))
 
 
 def edges_upstream(job_id: JobId, spec: Spec) -> list[Edge]:
-    """What this job waits for."""
+    """Returns what this job waits for, each once."""
     each = dict.fromkeys(spec.dependencies)
     return [Edge(needed.job_id, job_id, needed.when) for needed in each]
 
 
 def life(data: bytes) -> Life:
-    """Where a job is."""
     return _decode_life(data)
 
 
 def spec(data: bytes) -> Spec:
-    """From the spec column."""
     return _decode_spec(data)
 
 
 def execution_row(record: Execution) -> Row:
-    """Id, job id, worker id, state, body."""
+    """Returns id, job id, worker id, state, body."""
     return (record.id, record.job_id, record.worker_id, record.state, _encode(record))
 
 
 def execution(row: Row) -> Execution:
-    """From the body."""
     return _decode_execution(row[0])
 
 
 def worker_row(record: Worker) -> Row:
-    """Id, body."""
+    """Returns id, body."""
     return (record.id, _encode(record))
 
 
 def worker(row: Row) -> Worker:
-    """From the body."""
     return _decode_worker(row[0])
 
 
 def queue_row(record: Queue) -> Row:
-    """Name, body."""
+    """Returns name, body."""
     return (record.name, _encode(record))
 
 
 def queue(row: Row) -> Queue:
-    """From the body."""
     return _decode_queue(row[0])
 
 
 def key_row(record: KeyRecord) -> Row:
-    """Key, fingerprint, receipt, at."""
+    """Returns key, fingerprint, receipt, at."""
     return (record.key, record.fingerprint, record.receipt, record.at)
 
 
 def key(row: Row) -> KeyRecord:
-    """From all four."""
+    """Reads key, fingerprint, receipt, at."""
     return KeyRecord(*row)
 
 
 def keys_found(found: Sequence[Row]) -> FoundKeys:
-    """From the time of the oldest record not folded yet, and all four of each key there is; and
-    perhaps the same key once more, if it is in the inbox.
+    """Reads the time of the oldest record not projected yet; key, fingerprint, receipt and at of
+    each key that was found; and, on PostgreSQL, the key again if it is in the inbox.
 
-    The first row is there in any case; without a key if none of them was found.
+    There is always a first row; it has no key if none of them was found.
     """
     records = {row[1]: KeyRecord(*row[1:5]) for row in found if row[1] is not None}
     looked = len(found[0]) > 5
@@ -186,37 +181,35 @@ def keys_found(found: Sequence[Row]) -> FoundKeys:
 
 
 def schedule_row(record: Schedule) -> Row:
-    """Id, course, body. The course in the body is only as new as the plan."""
+    """Returns id, state, body. The state in the body is only as new as the definition."""
     return (record.id, _encode(record.state), _encode(record))
 
 
-def schedule_state_row(schedule_id: str, course: ScheduleState) -> Row:
-    """Id, course."""
-    return (schedule_id, _encode(course))
+def schedule_state_row(schedule_id: str, state: ScheduleState) -> Row:
+    """Returns id, state."""
+    return (schedule_id, _encode(state))
 
 
 def schedule(row: Row) -> Schedule:
-    """From course, body."""
+    """Reads state, body."""
     return msgspec.structs.replace(_decode_schedule(row[1]), state=_decode_schedule_state(row[0]))
 
 
 def occurrence_row(record: Occurrence) -> Row:
-    """Schedule id, nominal, decision, body."""
+    """Returns schedule id, nominal, decision, body."""
     return (record.schedule_id, record.nominal, record.decision.value, _encode(record))
 
 
 def occurrence(row: Row) -> Occurrence:
-    """From the body."""
     return _decode_occurrence(row[0])
 
 
 def calendar_row(record: Calendar) -> Row:
-    """Name, body."""
+    """Returns name, body."""
     return (record.name, _encode(record))
 
 
 def calendar(row: Row) -> Calendar:
-    """From the body."""
     return _decode_calendar(row[0])
 
 
@@ -228,42 +221,38 @@ _decode_buffered_event = msgspec.msgpack.Decoder(BufferedEvent).decode
 
 
 def trigger_row(record: Trigger) -> Row:
-    """Id, body."""
+    """Returns id, body."""
     return (record.id, _encode_event_body(record))
 
 
 def trigger(row: Row) -> Trigger:
-    """From the body."""
     return _decode_trigger(row[0])
 
 
 def accepted_event_row(record: AcceptedEvent) -> Row:
-    """Key, at, type, tenant, body."""
+    """Returns key, at, type, tenant, body."""
     return (record.key, record.at, record.type, record.tenant, _encode_event_body(record))
 
 
 def accepted_event(row: Row) -> AcceptedEvent:
-    """From the body."""
     return _decode_accepted_event(row[0])
 
 
 def trigger_decision_row(record: TriggerDecision) -> Row:
-    """Trigger id, id, verdict, body."""
+    """Returns trigger id, id, decision, body."""
     return (record.trigger_id, record.id, record.decision.value, _encode_event_body(record))
 
 
 def trigger_decision(row: Row) -> TriggerDecision:
-    """From the body."""
     return _decode_trigger_decision(row[0])
 
 
 def buffered_event_row(record: BufferedEvent) -> Row:
-    """Id, body."""
+    """Returns id, body."""
     return (record.id, _encode_event_body(record))
 
 
 def buffered_event(row: Row) -> BufferedEvent:
-    """From the body."""
     return _decode_buffered_event(row[0])
 
 
@@ -271,12 +260,8 @@ TOKEN_COLUMNS = "id, name, digest, role, tenant, created_at, created_by, expires
 AUDIT_COLUMNS = "at, token_id, token_name, method, route, target, status, remote, node"
 
 
-class TokenTakenError(StoreError):
-    """There is a token with this digest, or with an id that ends so."""
-
-
 def token_row(token: Token) -> tuple[Any, ...]:
-    """In the order of TOKEN_COLUMNS."""
+    """Returns a row in the order of TOKEN_COLUMNS."""
     return (
         token.id,
         token.name,
@@ -291,7 +276,7 @@ def token_row(token: Token) -> tuple[Any, ...]:
 
 
 def to_token(row: Row) -> Token:
-    """And back."""
+    """Reads a row in the order of TOKEN_COLUMNS."""
     return Token(
         id=row[0],
         name=row[1],
@@ -306,13 +291,13 @@ def to_token(row: Row) -> Token:
 
 
 def to_tokens(rows: Iterable[Row]) -> list[Token]:
-    """All that this program understands: a role that only a newer one knows opens nothing here."""
+    """Reads all that this program understands; leaves out roles that only a newer one knows."""
     known = [role.value for role in Role]
     return [to_token(row) for row in rows if row[3] in known]
 
 
 def audit_row(entry: AuditEntry) -> tuple[Any, ...]:
-    """In the order of AUDIT_COLUMNS."""
+    """Returns a row in the order of AUDIT_COLUMNS."""
     return (
         entry.at,
         entry.token_id,
@@ -327,7 +312,7 @@ def audit_row(entry: AuditEntry) -> tuple[Any, ...]:
 
 
 def to_audit(row: Row) -> AuditEntry:
-    """From the id and AUDIT_COLUMNS."""
+    """Reads the id and AUDIT_COLUMNS."""
     return AuditEntry(
         id=row[0],
         at=row[1],
@@ -343,17 +328,15 @@ def to_audit(row: Row) -> AuditEntry:
 
 
 def token_taken() -> TokenTakenError:
-    """What every store says to a token that is there."""
-    return TokenTakenError("there is such a token already")
+    return TokenTakenError("a token with this digest, or an id that ends alike, is there already")
 
 
 def too_many_tokens(limits: StoreLimits) -> TooManyTokensError:
-    """What every store says to one more than there may be."""
     return TooManyTokensError(
         f"there are {limits.tokens_max} live tokens already: revoke some first"
     )
 
 
 def audit_drops_max(entries: Sequence[AuditEntry], limits: StoreLimits) -> int:
-    """How many of the oldest entries are looked at when these come."""
+    """Returns how many of the oldest entries are looked at when these are added."""
     return max(limits.audit_drops_min, 2 * len(entries))

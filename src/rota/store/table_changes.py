@@ -44,6 +44,7 @@ from rota.core.outcome import (
     PutCalendar,
     PutEvent,
     PutExecution,
+    PutGroup,
     PutJob,
     PutKey,
     PutOccurrence,
@@ -70,17 +71,17 @@ from rota.core.trigger_model import (
 
 
 class EventTableChanges(msgspec.Struct):
-    """Rows to put; None: to delete."""
+    """Changes of the tables of triggers and events; None: delete the row."""
 
     triggers: dict[TriggerId, Trigger | None] = {}
     accepted: dict[str, AcceptedEvent] = {}
     decisions: dict[TriggerDecisionId, TriggerDecision] = {}
     buffered: dict[TriggerDecisionId, BufferedEvent | None] = {}
     reacted: dict[str, int] = {}
-    """How many events were accepted and repeated, and how many verdicts there were of each."""
+    """How many events were accepted and repeated, and how many decisions there were of each."""
 
     def take(self, write: AnyEventWrite) -> None:
-        """One more write."""
+        """Adds one more write."""
         match write:
             case PutTrigger():
                 self.triggers[write.trigger.id] = write.trigger
@@ -105,13 +106,13 @@ class EventTableChanges(msgspec.Struct):
 
 
 class JobStanding(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What must be known of a job's row to count submissions, endings and shelves exactly."""
+    """Part of a job's row that is needed to count submissions, endings and spilled jobs exactly."""
 
     state: JobState
     lives: int
     queue: str
     line: int = 0
-    """The line on whose shelf it is."""
+    """The spill queue that it is in; 0: none."""
 
 
 JobStandings: TypeAlias = Mapping[JobId, JobStanding]
@@ -119,26 +120,27 @@ AnyScheduleWrite: TypeAlias = (
     PutSchedule | MoveSchedule | DropSchedule | PutOccurrence | PutCalendar | DropCalendar
 )
 
-_OF_JOBS = frozenset((PutJob, MoveJob, DropJob))
-"""Nobody derives from a write, so its type says what it is: the quickest question there is."""
+_OF_JOBS = frozenset((PutJob, PutGroup, MoveJob, DropJob))
+"""Types are compared, without their bases: that is quickest, and this runs for every write."""
 
 AnySettingWrite: TypeAlias = PutPolicy | PutTenant | PutRuntime
 
 
 class TableChanges(msgspec.Struct):
-    """What a window comes to. To apply it: delete what was dropped, then put, then move."""
+    """Changes of the tables that a window comes to. Apply them by dropping, then putting, then
+    moving."""
 
     dropped: dict[JobId, None] = {}
-    """Jobs that went, with their executions, labels and edges as of before the window."""
+    """Jobs to delete, with their executions, labels and edges as of before the window."""
     specs: dict[JobId, Spec] = {}
     """Jobs put in the window; their lives are in `lives`."""
     lives: dict[JobId, Life] = {}
     """The newest life of each job put or moved."""
     executions: dict[ExecutionId, Execution] = {}
     leftovers: list[ExecutionId] = []
-    """Executions put in the window that went with their job: they too leave logs and files."""
+    """Executions put in the window whose job was dropped: they too leave logs and files."""
     workers: dict[WorkerId, Worker | None] = {}
-    """None: forgotten."""
+    """None: removed."""
     queues: dict[str, Queue] = {}
     keys: dict[str, KeyRecord] = {}
     policy: Policy | None = None
@@ -150,59 +152,62 @@ class TableChanges(msgspec.Struct):
     """How many jobs ended, by (queue, state)."""
     next_arrival_number: int = 0
     spill_counts: dict[int, int] = {}
-    """How many more jobs are on the shelf of each line, or how many fewer."""
+    """How many more jobs are in each spill queue, or how many fewer."""
     schedules: dict[ScheduleId, Schedule | None] = {}
-    """Put in the window as a whole; None: gone."""
+    """Put in the window as a whole; None: removed."""
     schedule_states: dict[ScheduleId, ScheduleState] = {}
-    """The newest course of each schedule whose plan is what it was."""
+    """The newest state of each schedule whose definition is unchanged."""
     occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
     decided: dict[tuple[str, str], int] = {}
-    """How many instants were decided, by (decision, why)."""
+    """How many instants were decided, by (decision, skip reason)."""
     calendars: dict[str, Calendar | None] = {}
-    """None: gone."""
+    """None: removed."""
     events: EventTableChanges = msgspec.field(default_factory=EventTableChanges)
 
     @property
     def moves(self) -> Iterable[tuple[JobId, Life]]:
-        """Jobs whose spec is what it was."""
+        """Jobs that moved, and whose spec is unchanged."""
         return (item for item in self.lives.items() if item[0] not in self.specs)
 
 
 def jobs_touched(records: Iterable[Sequence[AnyWrite]]) -> list[JobId]:
-    """Whose standings `fold` has to be told."""
+    """Returns the jobs whose standings `project` needs."""
     of_jobs: frozenset[type] = _OF_JOBS
     touched: list[Any] = [write for writes in records for write in writes if type(write) in of_jobs]
     return list(dict.fromkeys([write.id for write in touched]))
 
 
 def spill_queue_of(life: Life | JobStanding) -> int:
-    """The line on whose shelf a job with this life is; 0: it is in memory, or has ended."""
+    """Returns the spill queue of a job with this life; 0: it is in memory, or has ended."""
     return life.line if life.state is JobState.QUEUED else 0
 
 
 def project(records: Iterable[Sequence[AnyWrite]], standings: JobStandings) -> TableChanges:
-    """What the records come to, given where the jobs they touch stood before them."""
+    """Returns what the records come to, given the standings of the jobs they touch."""
     window = Projection(dict(standings))
     window.take_all(records)
     return window.changes
 
 
 class Projection:
-    """Makes nothing for a write that the outcome does not need: this is done for every one."""
+    """Projection of a window of the journal, in memory.
+
+    It allocates nothing that the outcome does not need: this runs for every write.
+    """
 
     def __init__(self, standings: dict[JobId, JobStanding]) -> None:
         self.changes = TableChanges()
         self.standings = standings
-        """From before the window; whoever was written in it stands as `folded.lives` says."""
+        """From before the window; for a job written in it, `changes.lives` is what counts."""
         self._executions_of: dict[JobId, list[ExecutionId]] | None = None
-        """Known from the first job on that is dropped: mostly there is none."""
+        """Filled when the first job is dropped: mostly there is none."""
 
     def take_all(self, records: Iterable[Sequence[AnyWrite]]) -> None:
-        """The next records of the window, whose jobs' standings are there."""
+        """Adds the next records of the window; the standings of their jobs must be known."""
         move, put_execution, put, take = self._move, self._put_execution, self._put, self._take
         for writes in records:
             for write in writes:
-                # A short life is five of these, and nothing else.
+                # A short job is five of these and nothing else, so they are tested first.
                 if type(write) is MoveJob:
                     move(write)
                 elif type(write) is PutExecution:
@@ -213,7 +218,7 @@ class Projection:
                     take(write)
 
     def _take(self, write: AnyWrite) -> None:
-        folded = self.changes
+        changes = self.changes
         match write:
             case MoveJob():
                 self._move(write)
@@ -224,77 +229,77 @@ class Projection:
             case DropJob():
                 self._drop(write)
             case PutWorker():
-                folded.workers[write.worker.id] = write.worker
+                changes.workers[write.worker.id] = write.worker
             case DropWorker():
-                folded.workers[write.id] = None
+                changes.workers[write.id] = None
             case PutQueue():
-                folded.queues[write.queue.name] = write.queue
+                changes.queues[write.queue.name] = write.queue
             case PutKey():
-                folded.keys[write.record.key] = write.record
+                changes.keys[write.record.key] = write.record
             case _:
                 self._take_schedule(write)
 
     def _take_schedule(self, write: AnyScheduleWrite | AnyEventWrite | AnySettingWrite) -> None:
-        folded = self.changes
+        changes = self.changes
         match write:
             case PutSchedule():
-                folded.schedules[write.schedule.id] = write.schedule
-                folded.schedule_states.pop(write.schedule.id, None)
+                changes.schedules[write.schedule.id] = write.schedule
+                changes.schedule_states.pop(write.schedule.id, None)
             case MoveSchedule():
                 self._move_schedule(write)
             case DropSchedule():
-                folded.schedules[write.id] = None
-                folded.schedule_states.pop(write.id, None)
+                changes.schedules[write.id] = None
+                changes.schedule_states.pop(write.id, None)
             case PutOccurrence():
                 self._decide(write.occurrence)
             case PutCalendar():
-                folded.calendars[write.calendar.name] = write.calendar
+                changes.calendars[write.calendar.name] = write.calendar
             case DropCalendar():
-                folded.calendars[write.name] = None
+                changes.calendars[write.name] = None
             case PutPolicy() | PutTenant() | PutRuntime():
                 self._set(write)
             case _:
-                folded.events.take(write)
+                changes.events.take(write)
 
     def _move_schedule(self, write: MoveSchedule) -> None:
-        folded = self.changes
-        if write.id not in folded.schedules:
-            folded.schedule_states[write.id] = write.state
+        changes = self.changes
+        if write.id not in changes.schedules:
+            changes.schedule_states[write.id] = write.state
             return
-        put = folded.schedules[write.id]
+        put = changes.schedules[write.id]
         if put is not None:
-            folded.schedules[write.id] = msgspec.structs.replace(put, state=write.state)
+            changes.schedules[write.id] = msgspec.structs.replace(put, state=write.state)
 
     def _decide(self, occurrence: Occurrence) -> None:
-        folded = self.changes
-        folded.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
+        changes = self.changes
+        changes.occurrences[(occurrence.schedule_id, occurrence.nominal)] = occurrence
         word = (occurrence.decision.value, occurrence.skip_reason.value)
-        folded.decided[word] = folded.decided.get(word, 0) + 1
+        changes.decided[word] = changes.decided.get(word, 0) + 1
 
     def _set(self, write: AnySettingWrite) -> None:
-        folded = self.changes
+        changes = self.changes
         match write:
             case PutPolicy():
-                folded.policy = write.policy
+                changes.policy = write.policy
             case PutTenant():
-                folded.tenants[write.tenant.name] = write.tenant
+                changes.tenants[write.tenant.name] = write.tenant
             case PutRuntime():
                 runtime = write.runtime
-                folded.runtimes[(runtime.tenant, runtime.name)] = runtime
+                changes.runtimes[(runtime.tenant, runtime.name)] = runtime
 
     def _put(self, write: PutJob) -> None:
-        folded, job_id, spec, life = self.changes, write.id, write.spec, write.life
-        before = folded.lives.get(job_id) or self.standings.get(job_id)
+        changes, job_id, spec, life = self.changes, write.id, write.spec, write.life
+        before = changes.lives.get(job_id) or self.standings.get(job_id)
         if before is None:
-            folded.submitted += 1
+            changes.submitted += 1
         if life.state in JOB_FINAL:
             self._end(job_id, before, life, spec.terms.queue)
         if life.line or (before is not None and before.line):
             self._count_spill_move(before, life)
-        folded.specs[job_id] = spec
-        folded.lives[job_id] = life
-        if spec.arrival_number >= folded.next_arrival_number:
-            folded.next_arrival_number = spec.arrival_number + 1
+        changes.specs[job_id] = spec
+        changes.lives[job_id] = life
+        if spec.arrival_number >= changes.next_arrival_number:
+            changes.next_arrival_number = spec.arrival_number + 1
 
     def _put_execution(self, execution: Execution) -> None:
         self.changes.executions[execution.id] = execution
@@ -302,37 +307,37 @@ class Projection:
             self._executions_of.setdefault(execution.job_id, []).append(execution.id)
 
     def _move(self, write: MoveJob) -> None:
-        folded, job_id, life = self.changes, write.id, write.life
-        before = folded.lives.get(job_id) or self.standings.get(job_id)
+        changes, job_id, life = self.changes, write.id, write.life
+        before = changes.lives.get(job_id) or self.standings.get(job_id)
         if before is None:
             return
         if life.line:
-            # Whatever moves is on the shelf no longer: only a job as a whole can be put there.
+            # A job that moves is spilled no longer: only a job that is put as a whole can be.
             life = msgspec.structs.replace(life, line=0)
         if life.state in JOB_FINAL:
-            spec = folded.specs.get(job_id)
+            spec = changes.specs.get(job_id)
             queue = self.standings[job_id].queue if spec is None else spec.terms.queue
             self._end(job_id, before, life, queue)
         if before.line and (line := spill_queue_of(before)):
             self._count_spilled(line, -1)
-        folded.lives[job_id] = life
+        changes.lives[job_id] = life
 
     def _drop(self, write: DropJob) -> None:
-        folded, job_id = self.changes, write.id
-        folded.dropped[job_id] = None
-        folded.specs.pop(job_id, None)
+        changes, job_id = self.changes, write.id
+        changes.dropped[job_id] = None
+        changes.specs.pop(job_id, None)
         standing = self.standings.pop(job_id, None)
-        before = folded.lives.pop(job_id, None) or standing
+        before = changes.lives.pop(job_id, None) or standing
         if before is not None:
             self._count_spill_move(before, None)
         for execution_id in self._index_executions().pop(job_id, ()):
-            execution = folded.executions.get(execution_id)
+            execution = changes.executions.get(execution_id)
             if execution is not None and execution.job_id == job_id:
-                del folded.executions[execution_id]
-                folded.leftovers.append(execution_id)
+                del changes.executions[execution_id]
+                changes.leftovers.append(execution_id)
 
     def _index_executions(self) -> dict[JobId, list[ExecutionId]]:
-        """Those put in the window so far, by their jobs."""
+        """Groups the executions put in the window so far by their jobs."""
         if self._executions_of is None:
             self._executions_of = {}
             for execution in self.changes.executions.values():
@@ -342,7 +347,8 @@ class Projection:
     def _end(
         self, job_id: JobId, before: JobStanding | Life | None, life: Life, queue: str
     ) -> bool:
-        """Counts it, once a life, even if the job is written again after it."""
+        """Counts an end once a life, even if the job is written again; returns whether it
+        counted."""
         if before is None or before.state not in JOB_FINAL or life.lives > before.lives:
             ended = (queue, life.state)
             self.changes.finished[ended] = self.changes.finished.get(ended, 0) + 1
@@ -350,7 +356,7 @@ class Projection:
         return False
 
     def _count_spill_move(self, before: JobStanding | Life | None, life: Life | None) -> None:
-        """It leaves one, or comes to one, or both."""
+        """Counts a job that leaves a spill queue, or enters one, or both."""
         if before is not None and (line := spill_queue_of(before)):
             self._count_spilled(line, -1)
         if life is not None and (line := spill_queue_of(life)):

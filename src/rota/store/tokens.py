@@ -16,7 +16,7 @@ from rota.core.model import Instant
 
 
 class Role(StrEnum):
-    """What a token is for."""
+    """Role of a token (RBAC): what its holder may do."""
 
     ADMIN = "admin"
     OPERATOR = "operator"
@@ -26,16 +26,16 @@ class Role(StrEnum):
 
 
 ID_SUFFIX_CHARS = 17
-"""The last two groups of a UUID: what does not tell its time."""
+"""The last two groups of a UUID, which do not depend on its time."""
 
 
 def id_suffix(token_id: str) -> str:
-    """The end of a token's id, by which one that was made under a key is found again."""
+    """Returns the end of a token's id, by which one that was made under a key is found again."""
     return token_id[-ID_SUFFIX_CHARS:]
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is kept of a token: enough to know it again, not enough to use it."""
+    """Token as it is stored: enough to recognise it, not enough to use it."""
 
     id: str
     name: str
@@ -50,26 +50,26 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ends_at(self) -> Instant | None:
-        """When it ended or will end; None: only if somebody revokes it."""
+        """When it ended or will end; None: it ends only if somebody revokes it."""
         ends = [one for one in (self.revoked_at, self.expires_at) if one is not None]
         return min(ends, default=None)
 
     def is_live(self, now: Instant) -> bool:
-        """Whether it still opens the door."""
+        """Returns whether it is accepted."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 class TokenSnapshot(msgspec.Struct, frozen=True):
-    """All tokens, dead ones too, as of a revision."""
+    """Snapshot of all tokens, ended ones too, as of a revision."""
 
     revision: int
     secret: bytes
-    """What all servers of a cell sign with."""
+    """The key with which all servers of a cell sign."""
     tokens: Sequence[Token]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One call that changed something, or tried to."""
+    """Entry of the audit log: a call that changed something, or tried to."""
 
     id: int = 0
     """Given by the store; larger is newer."""
@@ -80,7 +80,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     route: str
     """The call's path as it is declared: `/jobs/{job_id}/cancel`."""
     target: str
-    """What it was about: an id or a name; empty where the call names none."""
+    """The id or name that the call is about; empty if it names none."""
     status: int
     remote: str
     """The address it came from."""
@@ -89,7 +89,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which entries, newest first; the bounds of `at` are exclusive."""
+    """Query for audit entries, newest first; the bounds of `at` are exclusive."""
 
     token_id: str | None = None
     target: str | None = None
@@ -101,26 +101,27 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenStore(Protocol):
-    """Tokens and the audit trail."""
+    """Token store: tokens and the audit log."""
 
     async def revision(self) -> int:
-        """Another number after every change of the tokens; cheap enough to ask twice a second."""
+        """Returns a number that every change of the tokens changes; cheap enough to ask twice a
+        second."""
         ...
 
     async def load(self, fresh_secret: bytes) -> TokenSnapshot:
-        """All tokens; `fresh_secret` becomes the shared secret if there was none."""
+        """Returns all tokens; `fresh_secret` becomes the shared secret if there was none."""
         ...
 
     async def add_token(self, token: Token) -> None:
-        """Durable when it returns. Raises TooManyTokensError or TokenTakenError.
+        """Adds a token; durable when it returns. Raises TooManyTokensError or TokenTakenError.
 
-        No two have the same digest, or ids that end alike (`tail_of`), however many come at once.
-        Those that ended long before `token` was made are forgotten.
+        No two have the same digest, or ids that end alike (`id_suffix`), however many are added at
+        once. Those that ended long before `token` was made are removed.
         """
         ...
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
-        """The token as it is then; its first revocation stands. None: there is no such token."""
+        """Revokes a token and returns it; an earlier revocation stays. None: there is none."""
         ...
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:
@@ -128,5 +129,5 @@ class TokenStore(Protocol):
         ...
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
-        """A page, newest first."""
+        """Returns a page, newest first."""
         ...

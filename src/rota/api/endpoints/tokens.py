@@ -16,8 +16,7 @@ from rota.api.problems import invalid, not_found
 from rota.api.router import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
 from rota.store.limits import KEY_AGE_MS
-from rota.store.protocol import TooManyTokensError
-from rota.store.rows import TokenTakenError
+from rota.store.protocol import TokenTakenError, TooManyTokensError
 from rota.store.tokens import AuditEntry, AuditQuery, Role, Token
 from rota.wire.formats import from_instant, from_instant_or_none, to_instant
 from rota.wire.jobs import Moment

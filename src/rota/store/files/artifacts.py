@@ -1,9 +1,8 @@
 """Artifacts, the output files of executions: small ones in the store, large ones in object storage.
 
-On the disk a file is ROOT/<execution id>/<name>. The folders in a name are a part of it:
-`plots/a.png` is one file, beside all others, in whose name on the disk a backslash stands for each
-slash. No name has one itself. So nothing has to be made or removed but the file, and no name can be
-in the way of another.
+On the disk a file is ROOT/<execution id>/<name>, with a backslash for each slash in the name:
+`plots/a.png` is one file beside all others. No name contains a backslash itself. So only the file
+has to be made or removed, and no name can conflict with another.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ _EXECUTION_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_artifact_name(name: str) -> None:
-    """Raises ArtifactNameError unless the name is a plain one that cannot lead elsewhere: that of a
-    file, or a path down to one."""
-    words = name.split("/")
-    if not all(words) or any(word.startswith(".") for word in words):
+    """Raises ArtifactNameError unless the name is that of a file, or a relative path down to
+    one."""
+    parts = name.split("/")
+    if not all(parts) or any(part.startswith(".") for part in parts):
         raise ArtifactNameError(
-            "an artifact's name, and each folder in it, is not empty and does not begin with a dot"
+            "an artifact's name, and each folder in it, must not be empty or begin with a dot"
         )
-    if len(words) > ARTIFACT_DEPTH:
+    if len(parts) > ARTIFACT_DEPTH:
         raise ArtifactNameError(f"an artifact's name has at most {ARTIFACT_DEPTH - 1} folders")
     if _FORBIDDEN.search(name):
         raise ArtifactNameError("an artifact's name has no backslashes and no control characters")
@@ -71,14 +70,14 @@ def check_artifact_name(name: str) -> None:
 
 
 def check_plain_name(name: str) -> None:
-    """The same of a file that is in no folder."""
+    """Raises ArtifactNameError unless the name is valid, and that of a file in no folder."""
     if "/" in name:
         raise ArtifactNameError("the name of a file here has no slashes")
     check_artifact_name(name)
 
 
 class DiskArtifacts:
-    """Artifacts on a file system. All that touches the disk happens in threads."""
+    """Artifacts on a file system; all access to the disk happens in threads."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -87,7 +86,6 @@ class DiskArtifacts:
     async def write(
         self, execution_id: ExecutionId, name: str, stream: AsyncIterator[bytes], bytes_max: int
     ) -> Artifact:
-        """Keeps a file. All of it is there, or nothing is."""
         check_artifact_name(name)
         folder = self._folder(execution_id)
         file, part = await self._run(lambda: _begin(folder))
@@ -110,32 +108,27 @@ class DiskArtifacts:
         return Artifact(name, size)
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
-        """What was kept, by name."""
         folder = self._folder(execution_id)
         return await self._run(lambda: _list(folder))
 
     async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
-        """The same of many, each in its place."""
         folders = [self._folder(one) for one in execution_ids]
         return await self._run(lambda: [_list(folder) for folder in folders])
 
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
-        """The content in pieces; None if there is no such file."""
         check_artifact_name(name)
         path = self._folder(execution_id) / _on_disk(name)
         return self._pieces(path) if await self._run(path.is_file) else None
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes all files of these."""
         await self._run(lambda: self.forget_from_thread(execution_ids))
 
     def forget_from_thread(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """The same, for a caller that may wait."""
+        """Removes all files of these, and blocks until it is done."""
         for execution_id in execution_ids:
             shutil.rmtree(self._folder(execution_id), ignore_errors=True)
 
     async def close(self) -> None:
-        """Waits for the files under way."""
         await asyncio.to_thread(self._threads.shutdown)
 
     async def _pieces(self, path: Path) -> AsyncIterator[bytes]:
@@ -147,7 +140,7 @@ class DiskArtifacts:
             file.close()
 
     def _folder(self, execution_id: ExecutionId) -> Path:
-        # Ids are minted by the server, but this one becomes a path: no trust needed here.
+        # Ids are minted by the server, but this one becomes a path: so it is checked.
         if not _EXECUTION_ID.fullmatch(execution_id):
             raise ArtifactNameError(f"{execution_id!r} is not an execution's id")
         return self._root / execution_id
@@ -161,7 +154,7 @@ class DiskArtifacts:
 
 def _begin(folder: Path) -> tuple[int, Path]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A dot in front: no artifact can have this name, and `list` leaves it out.
+    # With a leading dot: no artifact can have this name, and `list` leaves it out.
     file, path = tempfile.mkstemp(prefix=".part-", dir=folder)
     return file, Path(path)
 
@@ -174,7 +167,7 @@ def _write_all(file: int, data: bytes) -> None:
 
 def _keep(part: Path, path: Path) -> None:
     part.replace(path)
-    # The rename itself is only durable when the folder is.
+    # The rename itself is durable only when the folder is synced.
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
@@ -200,19 +193,19 @@ def _list(folder: Path) -> list[Artifact]:
 
 
 class Output(msgspec.Struct, frozen=True):
-    """One output file."""
+    """Output file, small or large."""
 
     name: str
     size: int
     sha256: str | None = None
-    """None: it is small, or older than this knowledge; found out when it is read."""
+    """None: not stored, because it is small or was kept by an older version."""
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A file that can be sent, or a part of it."""
+    """Content of a file or of a part of it, to be sent."""
 
     size: int
-    """Of all of it."""
+    """The size of the whole file."""
     sha256: str | None
     start: int
     end: int
@@ -220,15 +213,15 @@ class Content(msgspec.Struct, frozen=True):
 
 
 class Range(msgspec.Struct, frozen=True):
-    """The part of a file that somebody asked for."""
+    """Range of bytes of a file that was asked for."""
 
     start: int | None
     """None: the last `end` bytes."""
     end: int | None
-    """Before which byte; None: to the file's end."""
+    """The byte after the last; None: to the end of the file."""
 
     def within(self, size: int) -> tuple[int, int] | None:
-        """Where that is in a file of this size; None: nowhere."""
+        """Returns the range within a file of this size; None: it has no such bytes."""
         if self.start is None:
             start, end = max(0, size - (self.end or 0)), size
         else:
@@ -240,7 +233,7 @@ WHOLE = Range(0, None)
 
 
 class OutOfRangeError(Exception):
-    """The file has no such part."""
+    """Raised when a file has no such range."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"the file has {size} bytes")
@@ -248,12 +241,14 @@ class OutOfRangeError(Exception):
 
 
 class Outputs:
-    """Where an execution's files are, whichever place that is."""
+    """Output files of executions, in the store or in object storage."""
 
-    def __init__(self, small: Artifacts, book: ObjectIndex | None, blobs: Blobs | None) -> None:
-        """Without `blobs` large ones are kept with the small ones."""
+    def __init__(self, small: Artifacts, index: ObjectIndex | None, blobs: Blobs | None) -> None:
+        """Takes where small and large files are kept; without `blobs` large ones are kept with the
+        small ones.
+        """
         self._small = small
-        self._index = book
+        self._index = index
         self._blobs = blobs
 
     @property
@@ -262,7 +257,7 @@ class Outputs:
         return DATABASE_FILE_BYTES_MAX if self._blobs is None else self._blobs.bytes_max
 
     async def keep_small(self, execution_id: ExecutionId, name: str, content: bytes) -> Output:
-        """In place of one of the same name."""
+        """Keeps a small file, in place of one of the same name."""
         await self._small.write(execution_id, name, _one(content), len(content))
         if self._index is not None:
             await self._index.forget(execution_id, name)
@@ -271,7 +266,7 @@ class Outputs:
     async def keep(
         self, execution_id: ExecutionId, name: str, draft: SpooledFile, key: str, now: Instant
     ) -> Output:
-        """One that is whole and checked; in place of one of the same name."""
+        """Keeps a file that is whole and checked, in place of one of the same name."""
         check_artifact_name(name)
         if draft.size <= OBJECT_BYTES_MIN:
             content = await asyncio.to_thread(draft.path.read_bytes)
@@ -295,7 +290,7 @@ class Outputs:
         return Output(name, draft.size, draft.sha256)
 
     async def list(self, execution_ids: Sequence[ExecutionId]) -> list[list[Output]]:
-        """All of each, by name."""
+        """Returns all files of each execution, by name."""
         found: dict[str, dict[str, Output]] = {one: {} for one in execution_ids}
         each = await self._small.list_each(execution_ids)
         for execution_id, small in zip(execution_ids, each, strict=True):
@@ -308,7 +303,7 @@ class Outputs:
     async def read(
         self, execution_id: ExecutionId, name: str, part: Range = WHOLE
     ) -> Content | None:
-        """One of them; None: there is none of this name. Raises OutOfRangeError."""
+        """Returns a file's content; None: there is no such file. Raises OutOfRangeError."""
         check_artifact_name(name)
         for kept in await self._in_storage([execution_id]):
             if kept.name == name:
@@ -321,7 +316,7 @@ class Outputs:
     async def link(
         self, execution_id: ExecutionId, name: str, expires_s: int
     ) -> DownloadLink | None:
-        """An address at the storage itself; None: there is none for this file."""
+        """Returns a link to the storage itself; None: there is none for this file."""
         for kept in await self._in_storage([execution_id]):
             if kept.name == name and kept.key and self._blobs is not None:
                 return await self._blobs.link(kept.key, expires_s)
@@ -375,7 +370,7 @@ async def _pieces_of(path: Path) -> AsyncIterator[bytes]:
 
 
 async def _cut(pieces: AsyncIterator[bytes], start: int, end: int) -> AsyncIterator[bytes]:
-    """The part of a stream that has no other way of being read than from its beginning."""
+    """Yields a part of a stream that can only be read from its beginning."""
     at = 0
     async for piece in pieces:
         wanted = piece[max(0, start - at) : max(0, end - at)]

@@ -1,10 +1,10 @@
 """Object storage: whole objects under keys that are used once, in a folder or in a cloud.
 
-A key is never written twice, so nobody reads half of one and half of another object, and removing
-one can never hit what came later. Which keys matter is in the database (`object_index.py`).
-S3, Google Cloud Storage and Azure go through obstore, which only this file knows. Credentials,
-regions and endpoints come from the environment, by the names each cloud's own tools use, or from
-the machine's role.
+A key is never written twice, so no reader gets parts of two objects, and removing an object can
+never hit a later one. The keys in use are in the database (`object_index.py`). S3, Google Cloud
+Storage and Azure are reached through obstore, which only this file imports. Credentials, regions
+and endpoints come from the environment, by the names of each cloud's own tools, or from the
+machine's role.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ if TYPE_CHECKING:
 
 
 STORAGE_ID_KEY = "rota-storage"
-"""Where a storage says which one it is."""
+"""The key under which a storage has its own id."""
 _KEY = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+){0,3}")
 
 
 class BlobMissingError(StoreError):
-    """The database has a reference, and the storage has nothing there."""
+    """Raised when the database refers to an object that the storage does not have."""
 
 
 class DownloadLink(msgspec.Struct, frozen=True):
-    """A way to fetch an object without passing the server."""
+    """Link for downloading an object without passing the server."""
 
     url: str
     expires_s: int
 
 
 class Blobs(Protocol):
-    """Object storage, wherever it is."""
+    """Object storage."""
 
     @property
     def where(self) -> str:
-        """For people."""
+        """The storage's name in messages."""
         ...
 
     @property
     def bytes_max(self) -> int:
-        """The largest object it is meant for."""
+        """The size of the largest object that it takes."""
         ...
 
     async def put(self, key: str, draft: SpooledFile) -> None:
@@ -75,7 +75,7 @@ class Blobs(Protocol):
         ...
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`; raises BlobMissingError before the first."""
+        """Returns the bytes from `start` to before `end`; raises BlobMissingError at once."""
         ...
 
     async def drop(self, keys: Sequence[str]) -> None:
@@ -83,20 +83,20 @@ class Blobs(Protocol):
         ...
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """A signed address; None: this storage gives none."""
+        """Returns a signed link; None: this storage has none."""
         ...
 
     async def mark(self, wanted: str) -> str:
-        """Says which storage this is: `wanted`, unless it has been marked before."""
+        """Returns the storage's id, which becomes `wanted` if it has none."""
         ...
 
     async def close(self) -> None:
-        """Gives everything back."""
+        """Closes what is open."""
         ...
 
 
 def check_key(key: str) -> None:
-    """Keys are made by us; yet they become paths, so they are looked at."""
+    """Raises StoreError unless the key is valid: it becomes a path."""
     if not _KEY.fullmatch(key):
         raise StoreError(f"{key!r} is no key of an object")
 
@@ -107,7 +107,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FolderBlobs:
-    """A folder. Several servers can share it only if it is the same folder for all of them."""
+    """Object storage in a folder; servers can share it only if all of them see the same folder."""
 
     bytes_max = OBJECT_BYTES_MAX
 
@@ -117,7 +117,6 @@ class FolderBlobs:
 
     @property
     def where(self) -> str:
-        """For people."""
         return f"the folder {self._root}"
 
     async def put(self, key: str, draft: SpooledFile) -> None:
@@ -126,7 +125,6 @@ class FolderBlobs:
         await self._run(lambda: _move_in(draft.path, path))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`."""
         path = self._path(key)
         try:
             file = await self._run(lambda: path.open("rb"))
@@ -153,15 +151,13 @@ class FolderBlobs:
         await self._run(lambda: _remove(self._root, paths))
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """A folder has no addresses of its own."""
+        """Returns None: a folder has no addresses of its own."""
         return None
 
     async def mark(self, wanted: str) -> str:
-        """Says which storage this is."""
         return await self._run(lambda: _storage_id(self._root, wanted))
 
     async def close(self) -> None:
-        """Waits for the files under way."""
         await asyncio.to_thread(self._threads.shutdown)
 
     def _path(self, key: str) -> Path:
@@ -187,7 +183,7 @@ def _move_in(source: Path, path: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         _copy(source, path)
-    # The rename itself is only durable when the folder is, and so on up.
+    # The rename itself is durable only when the folder is synced, and so on up.
     for folder in (path.parent, path.parent.parent):
         _sync(folder)
 
@@ -215,7 +211,7 @@ def _remove(root: Path, paths: Sequence[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
         if path.parent != root:
-            # Not empty: others are there, and stay.
+            # Fails if the folder has other objects.
             with suppress(OSError):
                 path.parent.rmdir()
 
@@ -229,7 +225,7 @@ def _storage_id(root: Path, wanted: str) -> str:
             file.write(wanted + "\n")
             file.flush()
             os.fsync(handle)
-        # Whole from its first moment, and only if nobody was quicker.
+        # Atomic, and without effect if another server was faster.
         with suppress(FileExistsError):
             os.link(part, path)
         os.unlink(part)
@@ -238,7 +234,7 @@ def _storage_id(root: Path, wanted: str) -> str:
 
 
 class FallbackBlobs:
-    """The named storage, and behind it the server's own."""
+    """Object storage that was named, with the server's own as fallback for reads."""
 
     def __init__(self, named: Blobs, own: Blobs) -> None:
         self._primary = named
@@ -246,32 +242,29 @@ class FallbackBlobs:
 
     @property
     def where(self) -> str:
-        """For people."""
         return self._primary.where
 
     @property
     def bytes_max(self) -> int:
-        """Of the named one."""
         return self._primary.bytes_max
 
     async def put(self, key: str, draft: SpooledFile) -> None:
-        """In the named one."""
         await self._primary.put(key, draft)
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """From wherever it is."""
+        """Reads from whichever storage has it."""
         try:
             return await self._primary.read(key, start, end)
         except BlobMissingError:
             return await self._fallback.read(key, start, end)
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """From both: those that are not there are no error."""
+        """Removes these from both storages."""
         await self._primary.drop(keys)
         await self._fallback.drop(keys)
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """Of the named one, if the object is there: a link to nothing helps nobody."""
+        """Returns the named storage's link if the object is there: one to nothing helps nobody."""
         try:
             pieces = await self._primary.read(key, 0, 1)
         except BlobMissingError:
@@ -281,11 +274,9 @@ class FallbackBlobs:
         return await self._primary.link(key, expires_s)
 
     async def mark(self, wanted: str) -> str:
-        """Of the named one."""
         return await self._primary.mark(wanted)
 
     async def close(self) -> None:
-        """Both."""
         await self._primary.close()
         await self._fallback.close()
 
@@ -294,19 +285,19 @@ SCHEMES = ("s3", "gs", "az")
 
 
 def open_cloud(url: str) -> CloudBlobs:
-    """The storage that an address such as s3://bucket/prefix names."""
+    """Opens the storage that an address such as s3://bucket/prefix names."""
     try:
         import obstore.store as clouds
         from obstore.exceptions import BaseError
     except ImportError:
         raise StoreError(
-            f"object storage at {url} needs a package that is not here:"
+            f"object storage at {url} needs a package that is not installed:"
             " pip install 'rota[objectstore]'"
         ) from None
     try:
         store = clouds.from_url(
             url,
-            # In the clear only where the operator's own endpoint says so.
+            # HTTP is used only if the operator's own endpoint says so.
             client_options={"timeout": timedelta(seconds=CLOUD_REQUEST_S), "allow_http": True},
             retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=CLOUD_RETRY_S)},
         )
@@ -317,7 +308,7 @@ def open_cloud(url: str) -> CloudBlobs:
 
 
 class CloudBlobs:
-    """A bucket, or a part of one."""
+    """Object storage in a bucket, or in a part of one."""
 
     bytes_max = OBJECT_BYTES_MAX
 
@@ -327,11 +318,10 @@ class CloudBlobs:
 
     @property
     def where(self) -> str:
-        """For people."""
         return self._url
 
     async def put(self, key: str, draft: SpooledFile) -> None:
-        """In parts if it is large; a storage shows it when the last part is there."""
+        """Sends it in parts if it is large; the storage shows it when the last part is there."""
         check_key(key)
         await self._sent(key, draft)
 
@@ -351,7 +341,6 @@ class CloudBlobs:
             raise StoreError(f"{self._url} did not take an object: {error}") from error
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`."""
         from obstore import get_async
         from obstore.exceptions import BaseError
 
@@ -379,7 +368,6 @@ class CloudBlobs:
             raise StoreError(f"{self._url} has less of an object than was kept")
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """Removes these; those that are not there are no error."""
         from obstore import delete_async
         from obstore.exceptions import BaseError
 
@@ -392,7 +380,7 @@ class CloudBlobs:
                     raise StoreError(f"{self._url} did not remove an object: {error}") from error
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """Signed with the server's own credentials; some of those cannot sign."""
+        """Signs with the server's own credentials; some of those cannot sign."""
         from obstore import sign_async
         from obstore.exceptions import BaseError
 
@@ -403,7 +391,7 @@ class CloudBlobs:
         return None
 
     async def mark(self, wanted: str) -> str:
-        """Says which storage this is; of two who try at once the storage lets one win."""
+        """Returns which storage this is; of two servers that try at once one wins."""
         from obstore import get_async, put_async
         from obstore.exceptions import AlreadyExistsError, BaseError
 
@@ -420,7 +408,7 @@ class CloudBlobs:
             ) from error
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: no connection is kept."""
 
 
 def _is_missing(error: Exception) -> bool:

@@ -1,7 +1,7 @@
-"""Resumable uploads, spooled as files until they are whole; and whether one is an archive.
+"""Resumable uploads, spooled as files until they are whole; and detection of archives.
 
-An upload that names itself can be resumed for a day, after a crash of the server too. Nothing that
-lies there is trusted: the checksum of the whole is what counts in the end.
+An upload with a name can be resumed for a day, also after a crash of the server. What lies in the
+spool is not trusted: in the end the checksum of the whole counts.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ONCE = ".once"
 
 
 class UploadError(StoreError):
-    """The upload was refused; what was there before is as it was."""
+    """Raised when an upload is refused; what was there before is unchanged."""
 
 
 class WrongOffsetError(UploadError):
-    """The sender goes on from somewhere else than where the last one ended."""
+    """Raised when the sender does not go on from where the last request ended."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"{offset} bytes are here: go on from there")
@@ -46,19 +46,19 @@ class WrongOffsetError(UploadError):
 
 
 class TakenOverError(UploadError):
-    """A newer request goes on with this upload."""
+    """Raised when a newer request goes on with this upload."""
 
 
 class TooManyUploadsError(UploadError):
-    """As many uploads are under way as there may be."""
+    """Raised when there are as many uploads as there may be."""
 
 
 class UploadTooLargeError(UploadError):
-    """More bytes came than there may be."""
+    """Raised when more bytes came than there may be."""
 
 
 class SpooledFile(msgspec.Struct, frozen=True):
-    """A whole upload, on this server's disk."""
+    """Finished upload on this server's disk."""
 
     path: Path
     size: int
@@ -66,7 +66,7 @@ class SpooledFile(msgspec.Struct, frozen=True):
 
 
 class Spool:
-    """All uploads of this server."""
+    """Spool of all uploads of this server."""
 
     def __init__(self, root: Path, limits: StoreLimits = STORE_LIMITS) -> None:
         self._root = root
@@ -75,21 +75,22 @@ class Spool:
         self._active: dict[str, Upload] = {}
 
     async def offset(self, name: str) -> int:
-        """How much of an upload is here."""
+        """Returns how many bytes of an upload are here."""
         return await self.run(lambda: _size(self._path(name)))
 
     async def begin(self, name: str | None, offset: int, bytes_max: int) -> Upload:
-        """From the beginning, or going on; without a name it cannot be gone on with.
+        """Begins or resumes an upload; one without a name cannot be resumed.
 
-        Two that send the same at once do not disturb each other: the second has a file of its own.
-        One that goes on takes over: its line broke, and the server may not have noticed yet.
+        Two requests that begin the same upload do not disturb each other: the second has a file of
+        its own. One that resumes takes over: the connection of the first broke, and the server may
+        not have noticed yet.
         """
         other = None if name is None else self._active.get(name)
         if other is not None and offset == 0:
             name = other = None
         upload = Upload(self, bytes_max)
         if name is not None:
-            # Before anything is waited for: nobody else gets the same file.
+            # Before the first await: no other request gets the same file.
             self._active[name] = upload
             upload.when_over(partial(self._over, name, upload))
         try:
@@ -122,7 +123,7 @@ class Spool:
         return path, _hash_of(path)
 
     def _path(self, name: str) -> Path:
-        # Whatever is in a name, this is a plain file here.
+        # Hashed: whatever the name contains, this is a plain file here.
         return self._root / (hashlib.sha256(name.encode()).hexdigest() + _NAMED)
 
     def _over(self, name: str, upload: Upload) -> None:
@@ -130,16 +131,16 @@ class Spool:
             del self._active[name]
 
     async def sweep(self, older_than_s: float, now_s: float) -> int:
-        """Removes what nobody has gone on with; answers how many."""
+        """Removes uploads that were not resumed; returns how many."""
         busy = {upload.path for upload in self._active.values()}
         return await self.run(lambda: _sweep(self._root, busy, now_s - older_than_s))
 
     async def close(self) -> None:
-        """Waits for what is under way."""
+        """Waits for work in progress."""
         await asyncio.to_thread(self._threads.shutdown)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """In a thread: the disk may be slow."""
+        """Runs work in a thread: the disk may be slow."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         except OSError as error:
@@ -149,7 +150,7 @@ class Spool:
 
 
 class Upload:
-    """One of them, while it comes in."""
+    """Upload in progress."""
 
     def __init__(self, spool: Spool, bytes_max: int) -> None:
         self._spool = spool
@@ -162,19 +163,19 @@ class Upload:
         self._when_over: Callable[[], None] = _do_nothing
 
     def begin(self, path: Path, hasher: hashlib._Hash, size: int) -> None:
-        """With what is there."""
+        """Starts with the bytes that are there."""
         self.path, self._hasher, self.size = path, hasher, size
 
     def abandon(self) -> None:
-        """It is over; what is there stays."""
+        """Ends the upload; what is there stays."""
         self._when_over()
 
-    def when_over(self, tell: Callable[[], None]) -> None:
-        """Who wants to know."""
-        self._when_over = tell
+    def when_over(self, callback: Callable[[], None]) -> None:
+        """Sets what is called at the end."""
+        self._when_over = callback
 
     async def write(self, piece: bytes) -> None:
-        """The next bytes."""
+        """Adds the next bytes."""
         async with self._turn:
             if self._cut_off:
                 raise TakenOverError("a newer request goes on with this upload")
@@ -196,7 +197,7 @@ class Upload:
         self._hasher.update(piece)
 
     async def finish(self) -> SpooledFile:
-        """It is whole, and on the disk."""
+        """Syncs the whole file to the disk."""
         async with self._turn:
             if self._cut_off:
                 raise TakenOverError("a newer request goes on with this upload")
@@ -204,23 +205,23 @@ class Upload:
         return SpooledFile(self.path, self.size, self._hasher.hexdigest())
 
     async def cut_off(self) -> None:
-        """Writes no more."""
+        """Refuses further writes."""
         async with self._turn:
             self._cut_off = True
 
     async def leave(self, *, kept: bool = False) -> None:
-        """Whatever happened: what is kept elsewhere by now, or cannot be gone on with, goes."""
+        """Ends the request; removes a file that is kept elsewhere now, or cannot be resumed."""
         self._when_over()
         if not self._cut_off and (kept or self.path.suffix == _ONCE):
             await self.discard()
 
     async def discard(self) -> None:
-        """Begins anew the next time."""
+        """Removes the file, so that the next request begins anew."""
         await self._spool.run(lambda: self.path.unlink(missing_ok=True))
 
 
 def _do_nothing() -> None:
-    """Nobody wants to know."""
+    """The default callback."""
 
 
 def _flush_to_disk(path: Path, size: int) -> None:
@@ -258,13 +259,14 @@ def _sweep(root: Path, busy: set[Path], before_s: float) -> int:
 
 
 _HEAD_BYTES = 1024 * 1024
-"""More than the longest block of bzip2, which says nothing before it is whole."""
+"""More than the longest block of bzip2, which is decompressed only as a whole."""
 _TAR_BYTES = 512
 _LZMA_MEMORY = 128 * 1024 * 1024
 
 
 def archive_format(path: Path) -> Format:
-    """An archive is one that a worker unpacks; a file that is merely compressed is a file."""
+    """Returns the format of an archive that a worker unpacks; any other file, compressed or not, is
+    `file`."""
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -277,7 +279,7 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _unpacked(head: bytes) -> bytes:
-    """The first bytes of what is compressed; none of what is not."""
+    """Returns the first decompressed bytes; empty if it is not compressed."""
     try:
         if head.startswith(b"\x1f\x8b"):
             return zlib.decompressobj(wbits=31).decompress(head, _TAR_BYTES)

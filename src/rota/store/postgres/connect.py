@@ -1,11 +1,11 @@
 """Connections to PostgreSQL: dedicated ones that write, and a connection pool for readers.
 
-With several hosts in an address the primary is found without waiting for dead ones: the driver asks
-one after the other under one time-out, which a host that has vanished without a word would use up.
+With several hosts in an address the primary is found without waiting for dead ones: the driver
+would ask one after the other under one timeout, which a host that vanished silently would use up.
 
 `?rota_pgbouncer=1` in the address is for PgBouncer in transaction mode. A connection then keeps
-nothing between transactions: no named statements, no COPY (whose driver names one), no settings at
-its start. The time-outs must be set where the database finds them by itself, once:
+nothing between transactions: no named statements, no COPY (for which the driver names one), no
+settings at its start. The timeouts must be set in the database, once:
 `ALTER ROLE rota SET lock_timeout = '2s'`, and the same for `statement_timeout = '60s'` and
 `idle_in_transaction_session_timeout = '60s'`.
 """
@@ -47,7 +47,7 @@ C = TypeVar("C")
 
 
 def address_of_each_host(dsn: str) -> list[str]:
-    """The same address, once for each host that it names."""
+    """Returns the same address, once for each host that it names."""
     parts = urlsplit(dsn)
     who, at, hosts = parts.netloc.rpartition("@")
     return [
@@ -58,9 +58,9 @@ def address_of_each_host(dsn: str) -> list[str]:
 async def first_to_connect(
     dsns: Sequence[str], attempt: Callable[[str], Awaitable[C]], drop: Callable[[C], None]
 ) -> C:
-    """What `attempt` answers for the first host that does; raises the last failure if none does.
+    """Returns the first connection that `attempt` makes; raises the last failure if all fail.
 
-    Each is given a moment before the next one is asked too. Later answers are dropped.
+    Each host has a moment before the next one is tried too. Later connections are dropped.
     """
     waiting = list(dsns)
     trying: dict[asyncio.Future[C], None] = {}
@@ -104,15 +104,15 @@ _TIMELINE = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit
 
 
 class Identity:
-    """Which database this is, by its own number; the first connection of a store settles it."""
+    """Identity of the database; the first connection of a store sets it."""
 
     def __init__(self) -> None:
         self._system: str | None = None
         self.timeline = 0
-        """Connections that were made on an older one lead to a former primary."""
+        """Connections that were made on an older timeline lead to a former primary."""
 
     async def check(self, connection: Connection, shown: str) -> None:
-        """Refuses a connection that has led somewhere else, or back, from those before it."""
+        """Refuses a connection to another database, or to a former primary."""
         system: str = await connection.fetchval(_SYSTEM)
         if self._system is not None and system != self._system:
             raise OtherDatabaseError(
@@ -121,7 +121,7 @@ class Identity:
             )
         timeline = await _timeline(connection)
         if timeline < self.timeline:
-            # Every promotion counts it up. What is written here would be lost when it rejoins.
+            # Every promotion increments it. What is written here would be lost when it rejoins.
             raise StoreError(
                 f"{shown} was the primary once (timeline {timeline}, now it is {self.timeline}):"
                 " stop it, or let it rejoin as a replica"
@@ -135,35 +135,35 @@ async def _timeline(connection: Connection) -> int:
     except asyncpg.PostgresConnectionError:
         raise
     except asyncpg.PostgresError:
-        # Some services that only look like PostgreSQL have no such thing: all is one timeline.
+        # Some services that are only compatible with PostgreSQL have no timelines.
         return 0
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where the database is, and what stands before it."""
+    """Address of the database, and whether PgBouncer is before it."""
 
     dsn: str
     pgbouncer: bool = False
     identity: Identity = msgspec.field(default_factory=Identity)
-    """Of what is found there; shared by all connections of a store."""
+    """The identity of the database; shared by all connections of a store."""
     limits: StoreLimits = STORE_LIMITS
-    """Those of the store that works there: all its parts are given the address."""
+    """The limits of the store: all its parts are given the address."""
 
     @property
     def shown(self) -> str:
-        """For people: without the password."""
+        """The address for messages: without the password."""
         parts = urlsplit(self.dsn)
         host = parts.netloc.rpartition("@")[2]
         return f"PostgreSQL at {host}{parts.path}"
 
 
 def parse_address(dsn: str, limits: StoreLimits = STORE_LIMITS) -> Address:
-    """Takes our own options out of an address; what is left is the driver's."""
+    """Takes Rota's own options out of an address; the rest is the driver's."""
     try:
-        dsn.encode()  # what the system could not read as text of an argument is in no address
+        dsn.encode()  # fails for an argument that was not valid text
         parts = urlsplit(dsn)
     except ValueError as error:
-        raise StoreError(f"the store's address makes no sense: {error}") from None
+        raise StoreError(f"the store's address is not valid: {error}") from None
     if parts.scheme not in ("postgresql", "postgres"):
         raise StoreError("a PostgreSQL store is named postgresql://user@host:port/database")
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -187,7 +187,7 @@ async def connect(
     within_s: float | None = None,
     statement_s: float | None = None,
 ) -> Connection:
-    """One connection to the primary, with its time-outs; raises StoreError."""
+    """Opens one connection to the primary, with its timeouts; raises StoreError."""
     patience_s = address.limits.connect_s if within_s is None else within_s
     usual = {
         "application_name": f"rota {duty}",
@@ -203,8 +203,8 @@ async def connect(
             command_timeout=statement_s,
             statement_cache_size=0 if address.pgbouncer else 100,
             server_settings=None if address.pgbouncer else usual | dict(settings),
-            # Not what the address may say: a reader's connection refuses writes by itself, and
-            # would be taken for one to a replica.
+            # Overrides the address: a reader's connection is read-only by its settings, and would
+            # be taken for one to a replica.
             target_session_attrs=SessionAttribute.primary,
         )
         try:
@@ -224,10 +224,10 @@ async def connect(
 
 
 class DedicatedConnection:
-    """One connection with one duty, used by one caller at a time and made again when lost.
+    """Dedicated connection with one duty, used by one caller at a time and made again when lost.
 
-    `deadline_s` is for one piece of work, and for waiting for one's turn; `statement_s` for each
-    statement of it, where a piece has many and none of them is a commit that matters.
+    `deadline_s` is for one piece of work, and for waiting for the connection; `statement_s` is for
+    each statement of it, where there are many and none of them is a commit that must be durable.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class DedicatedConnection:
         self._duty = duty
         self._deadline_s = deadline_s
         self._statement_s = statement_s
-        # The database's own limit comes after ours: ours knows not to cancel a commit.
+        # The database's own limit is later than ours: only ours does not cancel a commit.
         limit_ms = int(deadline_s * 2_000)
         self._settings = {"statement_timeout": str(limit_ms)} | dict(settings)
         self._connection: Connection | None = None
@@ -252,18 +252,18 @@ class DedicatedConnection:
         self._turn = asyncio.Lock()
         self._used_at = float("-inf")
         self._waiting = 0
-        """Those who wait for their turn."""
+        """How many callers wait for the connection."""
         self._closed = False
         self.when_lost: Callable[[], None] | None = None
-        """Called when a connection has ended, from whichever side."""
+        """Called when a connection has ended, whichever side closed it."""
 
     async def write(
         self, work: Callable[[Connection], Awaitable[T]], *, is_left_alone: bool = False
     ) -> T:
-        """Runs what commits. Raises UnknownFateError wherever it may have happened after all.
+        """Runs work that commits. Raises UnknownFateError if it may have happened nevertheless.
 
-        `is_left_alone`: the caller is never cancelled, so that no task has to stand between. That
-        saves two rounds of the loop.
+        `is_left_alone`: the caller is never cancelled, so that the work needs no task of its own.
+        That saves two rounds of the loop.
         """
         await self._wait_for_turn()
         try:
@@ -275,7 +275,7 @@ class DedicatedConnection:
             except DATABASE_ERRORS as error:
                 raise self._as_store_error(error, connection) from error
             if self._warnings:
-                # A commit that is told off waiting for its standby succeeds with only a warning.
+                # A commit whose wait for the standby is cancelled succeeds with only a warning.
                 raise UnknownFateError(f"{self.address.shown} warned: {self._warnings[0]}")
             self._used_at = asyncio.get_running_loop().time()
             return answer
@@ -283,7 +283,7 @@ class DedicatedConnection:
             self._turn.release()
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Runs what changes nothing that matters."""
+        """Runs work that changes nothing that must be durable."""
         await self._wait_for_turn()
         try:
             connection = await self.connected()
@@ -297,12 +297,13 @@ class DedicatedConnection:
             self._turn.release()
 
     def was_used_within(self, seconds: float) -> bool:
-        """Whether the database was heard on it since then, so that it is most likely there."""
+        """Returns whether the database answered on it since then, so that it is most likely
+        there."""
         is_open = self._connection is not None and not self._connection.is_closed()
         return is_open and asyncio.get_running_loop().time() - self._used_at < seconds
 
     async def close(self) -> None:
-        """Lets go of the connection; what is under way has a moment to end by itself."""
+        """Closes the connection; work in progress has a moment to end."""
         self._closed = True
         try:
             await self._take_turn(self.address.limits.close_s)
@@ -321,13 +322,13 @@ class DedicatedConnection:
             await self._take_turn(self._deadline_s)
         except TimeoutError:
             raise StoreError(
-                f"{self.address.shown}: others waited for {self._deadline_s:g} s before this;"
+                f"{self.address.shown}: the connection was in use for {self._deadline_s:g} s;"
                 " nothing was done"
             ) from None
 
     async def _take_turn(self, patience_s: float) -> None:
         if not (self._waiting or self._turn.locked()):
-            await self._turn.acquire()  # at once, so nothing has to ring
+            await self._turn.acquire()  # at once: it needs no timer
             return
         self._waiting += 1
         try:
@@ -337,7 +338,7 @@ class DedicatedConnection:
             self._waiting -= 1
 
     async def connected(self) -> Connection:
-        """The connection, made again where it was lost; whoever asks has its turn."""
+        """Returns the connection, made again if it was lost; the caller holds the turn."""
         if self._closed:
             raise StoreError("the store is closed")
         now = self.address.identity
@@ -365,8 +366,7 @@ class DedicatedConnection:
         work: Callable[[Connection], Awaitable[T]],
         run: Callable[[Connection, Callable[[Connection], Awaitable[T]]], Awaitable[T]],
     ) -> T:
-        """Rows that were on their way to the partition of the rest while their own was attached are
-        refused there; the second time they find it."""
+        """Runs it again if rows were refused because their own partition was attached meanwhile."""
         try:
             return await run(connection, work)
         except asyncpg.CheckViolationError as error:
@@ -377,9 +377,10 @@ class DedicatedConnection:
     async def _within_deadline(
         self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
     ) -> T:
-        """Never cancels: the driver would ask the server to, and a commit must not be asked that.
+        """Runs work within the deadline without cancelling it: the driver would ask the server to
+        cancel a commit.
 
-        Closing the socket instead leaves the server to finish or not; nobody is told a lie.
+        Closing the socket instead lets the server finish or not, and the outcome is unknown.
         """
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
@@ -388,14 +389,14 @@ class DedicatedConnection:
             try:
                 return await work(connection)
             finally:
-                _resolve(over)  # whoever waits goes on in the next round, when the task has ended
+                _resolve(over)  # the waiter goes on in the next round, when the task has ended
 
         task = asyncio.ensure_future(to_its_end())
-        alarm = loop.call_later(self._deadline_s, _resolve, over)
+        timer = loop.call_later(self._deadline_s, _resolve, over)
         try:
             await over
         finally:
-            alarm.cancel()
+            timer.cancel()
             answered = task.done()
             if not answered:
                 connection.terminate()
@@ -407,14 +408,15 @@ class DedicatedConnection:
     async def _to_its_end(
         self, connection: Connection, work: Callable[[Connection], Awaitable[T]]
     ) -> T:
-        """The same in the caller's own task: closing the socket ends what waits for an answer."""
+        """Runs work within the deadline in the caller's own task: closing the socket ends its
+        wait."""
         late: list[bool] = []
 
-        def give_up() -> None:
+        def end_late() -> None:
             late.append(True)
             connection.terminate()
 
-        alarm = asyncio.get_running_loop().call_later(self._deadline_s, give_up)
+        timer = asyncio.get_running_loop().call_later(self._deadline_s, end_late)
         try:
             return await work(connection)
         except DATABASE_ERRORS as error:
@@ -422,7 +424,7 @@ class DedicatedConnection:
                 raise TimeoutError(f"no answer within {self._deadline_s:g} s") from error
             raise
         finally:
-            alarm.cancel()
+            timer.cancel()
 
     def _as_store_error(self, error: Exception, connection: Connection) -> StoreError:
         if breaks_connection(error):
@@ -438,19 +440,19 @@ class DedicatedConnection:
             self._warnings.append(str(message.message))
 
 
-def _resolve(bell: asyncio.Future[None]) -> None:
-    if not bell.done():
-        bell.set_result(None)
+def _resolve(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _ignore_unread_error(task: asyncio.Future[T]) -> None:
-    """Says that nobody missed the outcome of what was given up."""
+    # Marks the error as read: nobody waits for this work any more.
     if not task.cancelled():
         task.exception()
 
 
 async def close(connection: Connection, within_s: float = CLOSE_S) -> None:
-    """Says goodbye, if anybody listens."""
+    """Closes a connection in good order, if the database answers in time."""
     try:
         await connection.close(timeout=within_s)
     except DATABASE_ERRORS:
@@ -461,7 +463,7 @@ R = TypeVar("R")
 
 
 class ReaderPool:
-    """Reads that fail for a lost connection are made again once, on another."""
+    """Connection pool for readers; a read that loses its connection is repeated once."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -469,7 +471,7 @@ class ReaderPool:
         self._timeline = 0
 
     async def open(self) -> None:
-        """Connects."""
+        """Opens the pool; connections are made when they are needed."""
         try:
             self._pool = await asyncpg.create_pool(
                 min_size=0,
@@ -483,7 +485,7 @@ class ReaderPool:
     async def run(
         self, read: Callable[[Connection], Awaitable[R]], within_s: float = READ_DEADLINE_S
     ) -> R:
-        """What `read` answers."""
+        """Returns what `read` returns on a connection of the pool."""
         try:
             return await self._run(read, within_s)
         except TimeoutError as error:
@@ -498,7 +500,7 @@ class ReaderPool:
             raise as_read_error(as_store_error(error, self._address.shown)) from error
 
     async def close(self) -> None:
-        """Gives the reads under way a moment, then lets go."""
+        """Closes the pool; reads in progress have a moment to end."""
         if self._pool is not None:
             pool, self._pool = self._pool, None
             try:
@@ -512,20 +514,20 @@ class ReaderPool:
             raise StoreError("the store is closed")
         pool, now = self._pool, self._address.identity.timeline
         if self._timeline != now:
-            # The idle ones may lead to what was the primary before.
+            # The idle ones may lead to a former primary.
             self._timeline = now
             await pool.expire_connections()
         connection = await pool.acquire(timeout=within_s)
         try:
-            # The server's own limit does not help where the server itself has stopped.
+            # The server's own limit does not help if the server itself hangs.
             async with asyncio.timeout(within_s):
                 return await read(connection)  # type: ignore[arg-type]  # a proxy of one
         except TimeoutError:
             connection.terminate()
             raise TimeoutError(f"no answer within {within_s:g} s") from None
         finally:
-            # After a cancelled read the pool waits for the server to hear of it. If it does not,
-            # the connection is thrown away, and what the caller is told stays what it was.
+            # After a cancelled read the pool waits until the server has noticed. If that fails, the
+            # connection is dropped, and the caller still gets the first error.
             with suppress(*DATABASE_ERRORS):
                 await pool.release(connection, timeout=self._address.limits.close_s)
 
@@ -533,16 +535,16 @@ class ReaderPool:
         settings = {
             "default_transaction_read_only": "on",
             "statement_timeout": str(int(READ_DEADLINE_S * 1000)),
-            # A page is a short walk along an index: helpers would take longer to come than it does.
+            # A page is a short index scan: to start parallel workers would take longer.
             "max_parallel_workers_per_gather": "0",
             "jit": "off",
-            # How rare a label or a name is decides where to begin, and a plan for all has no idea.
+            # The best plan depends on how rare a label or a name is: generic plans do not know it.
             "plan_cache_mode": "force_custom_plan",
         }
         return await connect(self._address, "read", settings)
 
 
 async def _reset(connection: Connection) -> None:
-    """Readers use single statements, so there is nothing to reset; checked, for it is cheap."""
+    """Resets a connection only if it is in a transaction: readers use single statements."""
     if connection.is_in_transaction():
         await connection.reset(timeout=CONNECT_S)

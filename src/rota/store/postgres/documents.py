@@ -1,4 +1,4 @@
-"""The servers of a cell, and notes, in PostgreSQL; all times are the database's."""
+"""Servers of a cell, notes and webhook endpoints in PostgreSQL; times are the database's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from rota.store.documents import NOTE_KIND, Node, SeenNode
+from rota.store.documents import NOTE_KIND, Hook, Node, SeenNode, decode_hook, encode_hook
 from rota.store.limits import NODE_KEPT_MS
 from rota.store.postgres.connect import DedicatedConnection
 from rota.store.postgres.glance import Glance, Part
@@ -27,29 +27,27 @@ _decode = msgspec.msgpack.Decoder(Node).decode
 
 
 class PostgresNodes:
-    """Writes without waiting for the disk: what a crash takes back is said again in a second."""
+    """Servers of a cell. Writes do not wait for the disk: a server announces itself every
+    second."""
 
-    def __init__(self, line: DedicatedConnection, glance: Glance) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection, glance: Glance) -> None:
+        self._connection = connection
         self._glance = glance
         self._has_forgotten = False
 
     async def announce(self, node: Node) -> None:
-        """Puts what a server says in the place of what it said before."""
         await self._glance.tell(node.node, _encode(node))
         if not self._has_forgotten:
-            # Once by each server that starts: nobody is shown those who are long gone.
+            # Once after a server's start is enough: `everyone` leaves out those who are long gone.
             await self._connection.read(lambda c: c.execute(_FORGET))
             self._has_forgotten = True
 
     async def leave(self, name: str) -> None:
-        """It has stopped."""
         await self._connection.read(
             lambda c: c.execute("DELETE FROM rota.nodes WHERE node = $1", name)
         )
 
     async def everyone(self) -> Sequence[SeenNode]:
-        """All that spoke within a day, by name."""
         bodies, silent = await self._glance.see(_EVERYONE)
         return [
             SeenNode(_decode(body), max(0, silent_ms))
@@ -58,13 +56,12 @@ class PostgresNodes:
 
 
 class PostgresNotes:
-    """Notes, shared by all servers of a cell."""
+    """Notes in PostgreSQL, shared by all servers of a cell."""
 
-    def __init__(self, line: DedicatedConnection) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection) -> None:
+        self._connection = connection
 
     async def put(self, name: str, body: bytes) -> None:
-        """As given, in place of one of the same name."""
         sql = (
             "INSERT INTO rota.settings VALUES ($1, $2, $3)"
             " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body"
@@ -72,9 +69,36 @@ class PostgresNotes:
         await self._connection.write(lambda c: c.execute(sql, NOTE_KIND, name, body))
 
     async def get(self, name: str) -> bytes | None:
-        """One of them."""
         sql = "SELECT body FROM rota.settings WHERE kind = $1 AND name = $2"
         found: bytes | None = await self._connection.read(
             lambda c: c.fetchval(sql, NOTE_KIND, name)
         )
         return found
+
+
+class PostgresHooks:
+    """Webhook endpoints in PostgreSQL, shared by all servers of a cell."""
+
+    def __init__(self, connection: DedicatedConnection) -> None:
+        self._connection = connection
+
+    async def put(self, hook: Hook) -> None:
+        sql = (
+            "INSERT INTO rota.hooks VALUES ($1, $2)"
+            " ON CONFLICT (name) DO UPDATE SET body = excluded.body"
+        )
+        await self._connection.write(lambda c: c.execute(sql, hook.name, encode_hook(hook)))
+
+    async def get(self, name: str) -> Hook | None:
+        sql = "SELECT body FROM rota.hooks WHERE name = $1"
+        body = await self._connection.read(lambda c: c.fetchval(sql, name))
+        return None if body is None else decode_hook(body)
+
+    async def list(self) -> Sequence[Hook]:
+        sql = "SELECT body FROM rota.hooks ORDER BY name"
+        found = await self._connection.read(lambda c: c.fetch(sql))
+        return [decode_hook(row[0]) for row in found]
+
+    async def drop(self, name: str) -> bool:
+        sql = "DELETE FROM rota.hooks WHERE name = $1 RETURNING name"
+        return await self._connection.write(lambda c: c.fetchval(sql, name)) is not None

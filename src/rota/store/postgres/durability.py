@@ -1,4 +1,4 @@
-"""Reads from PostgreSQL how durable its commits are (fsync, standbys), for `rota doctor` too."""
+"""Durability of PostgreSQL's commits (fsync, standbys), also for `rota doctor`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _WAITS_FOR_STANDBY = ("on", "remote_apply")
 
 
 async def read_durability(connection: Connection, where: str) -> Durability:
-    """The same by a connection of one's own, which has to be as durable as those that append."""
+    """Reads the durability on a connection that has the same settings as those that append."""
     row = await connection.fetchrow(f"SELECT {_COLUMNS}")
     assert row is not None
     return judged(tuple(row), where)
 
 
 def judged(row: Row, where: str) -> Durability:
-    """Refuses a database that takes no writes, and one that is too old."""
+    """Judges what was read; refuses a database that takes no writes, or that is too old."""
     read_only, commit, standbys, fsync, replicas, system, version = row
     if version < _VERSION_MIN:
         raise StoreError(
@@ -62,22 +62,22 @@ SELECT current_setting('server_version'), (extract(epoch FROM clock_timestamp())
 
 
 class Checkup(msgspec.Struct, frozen=True):
-    """What was found."""
+    """Findings of a check of the database."""
 
     shown: str
     """The address without its password."""
     version: str
     durability: Durability
     clock: Instant
-    """What time it is there."""
+    """The database's time."""
     missing: tuple[str, ...]
     """Steps of the schema that `rota migrate` would take."""
 
 
 async def check_up(dsn: str) -> Checkup:
-    """Changes nothing; raises StoreError where there is nothing to look at."""
+    """Checks a database and changes nothing; raises StoreError if it cannot be reached."""
     address = parse_address(dsn)
-    # Durable as the servers' own connections are: the level is read from the session.
+    # As on the servers' own connections: the level is read from the session.
     settings = {"synchronous_commit": "on"}
     connection = await connect(address, "checkup", settings, statement_s=CHECKUP_S)
     try:

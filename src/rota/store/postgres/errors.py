@@ -1,4 +1,4 @@
-"""Translates PostgreSQL's errors: whether it happened, whether to reconnect, and what to do."""
+"""Translation of PostgreSQL's errors: whether it happened, whether to reconnect, what to do."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ CONNECTION_ERRORS = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
-    # A farewell of the server that came while nobody asked anything leaves the driver so.
+    # The driver's state after the server closed an idle connection.
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
 )
-"""What a connection that was lost, or never came to be, raises."""
+"""Raised by a connection that was lost, or could not be made."""
 DATABASE_ERRORS = (*CONNECTION_ERRORS, asyncpg.PostgresError)
-"""All that can go wrong between us and the database."""
+"""All errors of the database, and of connections to it."""
 
 _DISK_FULL = "53100"
 _READ_ONLY = "25006"
 _NOT_PRIMARY = "takes no writes: it is a replica, name the primary"
 _ADVICE = {
     "25006": _NOT_PRIMARY,
-    "28000": "lets this user not in: see pg_hba.conf",
+    "28000": "does not let this user in: see pg_hba.conf",
     "28P01": "does not accept the password",
     "3D000": "has no such database: make it with createdb",
     "40P01": "broke off a deadlock: it is tried again",
@@ -38,11 +38,11 @@ _ADVICE = {
     "57P03": "is starting up or shutting down: it is tried again",
     "57P05": "ended a connection that was idle for too long: switch idle_session_timeout off",
 }
-"""By SQLSTATE, what to add to the database's own words."""
+"""By SQLSTATE, what to add to the database's own message."""
 
 
 def as_store_error(error: Exception, shown: str) -> StoreError:
-    """An error of a write, for its caller: refused for certain, or of unknown fate."""
+    """Returns the error of a write for its caller: refused for certain, or of unknown outcome."""
     text = describe(error, shown)
     if not isinstance(error, asyncpg.PostgresError) or error.severity_en in ("FATAL", "PANIC"):
         return UnknownFateError(text)
@@ -52,9 +52,9 @@ def as_store_error(error: Exception, shown: str) -> StoreError:
 
 
 def breaks_connection(error: Exception) -> bool:
-    """Whether the connection must not be used again, though it may look well.
+    """Returns whether the connection must not be used again, though it may still be open.
 
-    One that takes no writes leads to what was the primary once: the next may find the one of now.
+    One that takes no writes leads to a former primary: a new one may find the present one.
     """
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate == _READ_ONLY:
         return True
@@ -62,16 +62,16 @@ def breaks_connection(error: Exception) -> bool:
 
 
 def as_read_error(error: StoreError) -> StoreError:
-    """The error of a read: whatever it was, nothing happened."""
+    """Returns the error of a read: nothing can have happened."""
     return StoreError(str(error)) if isinstance(error, UnknownFateError) else error
 
 
 def describe(error: BaseException, shown: str) -> str:
-    """What the database said, and what to do."""
-    said = str(error) or (
+    """Returns the database's message, and what to do."""
+    message = str(error) or (
         "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
     )
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return f"{shown} {_NOT_PRIMARY}"
     advice = _ADVICE.get(getattr(error, "sqlstate", None) or "")
-    return f"{shown}: {said}" if advice is None else f"{shown}: {said}: {advice}"
+    return f"{shown}: {message}" if advice is None else f"{shown}: {message}: {advice}"

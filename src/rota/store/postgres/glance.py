@@ -1,4 +1,4 @@
-"""What a server asks and tells the database again and again: one small statement for all of it."""
+"""Polls of the database: what a server asks and announces again and again, in one statement."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from rota.store.protocol import StoreError
 
 
 class Part(NamedTuple):
-    """Something to be looked at."""
+    """Part of a poll."""
 
     rank: int
-    """Where one stands in the way of another, those with a low one are looked at first."""
+    """If a part is locked, those with a lower rank are asked first."""
     columns: str
-    """As SQL."""
+    """SQL of its columns."""
     width: int
-    """How many columns those are."""
+    """How many columns it has."""
 
 
 REVISION = Part(0, "(SELECT revision FROM rota.access)", 1)
-"""Another number after every change of the tokens: nothing may keep a revoked one alive."""
+"""A number that every change of the tokens changes: nothing may keep a revoked token alive."""
 HAS_INBOX = Part(1, "(SELECT id FROM rota.inbox ORDER BY id LIMIT 1) IS NOT NULL", 1)
 """Whether submissions wait there."""
 _TOLD = Part(9, "set_config('synchronous_commit', 'off', true)", 1)
-"""Goes with an announcement: what a crash takes back of those is said again in a second. The last
-one, for it changes what the columns behind it would see."""
+"""Comes with an announcement, which is repeated every second, so that a crash may undo it. It is
+the last part, for it changes what columns after it would read."""
 _ANNOUNCE = """
 WITH told AS (
     INSERT INTO rota.nodes (node, body, seen_at)
@@ -45,7 +45,7 @@ Outcome: TypeAlias = Mapping[Part, Row | StoreError]
 
 
 class _Round:
-    """What is asked and told in one go."""
+    """Parts that are asked in one statement."""
 
     def __init__(self) -> None:
         self.parts: dict[Part, None] = {}
@@ -54,10 +54,10 @@ class _Round:
 
 
 class Glance:
-    """Those who come in the same moment share a statement; it begins after each of them has come.
+    """Polls of one server: callers that come at the same moment share a statement.
 
-    What the database refuses as a whole is asked one by one: a table that somebody has locked is
-    trouble for those who look at that one, and for no others.
+    If the database refuses the statement, its parts are asked one by one: a locked table fails only
+    those who ask for it.
     """
 
     def __init__(self, line: DedicatedConnection) -> None:
@@ -65,20 +65,20 @@ class Glance:
         self._next: _Round | None = None
 
     async def see(self, part: Part) -> Row:
-        """As it is now."""
+        """Returns the part's columns as they are now."""
         joined = self._joined()
         joined.parts[part] = None
         return await _outcome_of(joined, part)
 
     async def tell(self, node: str, body: bytes) -> None:
-        """Puts what a server says in the place of what it said before."""
+        """Replaces the announcement of a server."""
         joined = self._joined()
         joined.parts[_TOLD] = None
         joined.said[node] = body
         await _outcome_of(joined, _TOLD)
 
     async def close(self) -> None:
-        """Looks no more."""
+        """Closes the connection."""
         await self._line.close()
 
     def _joined(self) -> _Round:
@@ -89,7 +89,7 @@ class Glance:
         return self._next
 
     async def _run(self, joined: _Round) -> Outcome:
-        self._next = None  # who comes from here on may have come too late
+        self._next = None  # later callers must not share this one
         parts = sorted(joined.parts)
         try:
             return await self._ask(parts, joined.said)
@@ -119,14 +119,15 @@ class Glance:
 
 
 def look_line(address: Address) -> DedicatedConnection:
-    """The connection for this alone: no crowd, and nobody's lock, keeps a look waiting for long."""
+    """Returns the connection for polls alone: neither other work nor a lock delays them for
+    long."""
     settings = {"synchronous_commit": "on", "lock_timeout": str(LOOK_LOCK_MS)}
     return DedicatedConnection(address, "look", address.limits.follow_deadline_s, settings)
 
 
 async def _outcome_of(joined: _Round, part: Part) -> Row:
     assert joined.task is not None
-    # One who goes away must not take the answer from the others.
+    # A caller that is cancelled must not take the answer from the others.
     found = (await asyncio.shield(joined.task))[part]
     if isinstance(found, StoreError):
         raise found
@@ -134,11 +135,11 @@ async def _outcome_of(joined: _Round, part: Part) -> Row:
 
 
 def _is_refusal(error: BaseException | None) -> bool:
-    """Whether the database would answer something else."""
+    """Returns whether the database refused, so that it may answer another statement."""
     return isinstance(error, asyncpg.PostgresError) and not breaks_connection(error)
 
 
 def _heard(reading: asyncio.Task[Outcome]) -> None:
-    """Whatever went wrong is told to those who wait; perhaps nobody does any more."""
+    # An error is raised in those who wait; perhaps nobody does any more.
     if not reading.cancelled():
         reading.exception()

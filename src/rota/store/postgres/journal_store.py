@@ -1,4 +1,5 @@
-"""The journal, the leader election row and the inbox on PostgreSQL; an append is one statement."""
+"""The journal, the row of leader election and the inbox on PostgreSQL; an append is one
+statement."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ _BY_JOB = "SELECT id, kind, body FROM rota.inbox WHERE $1 = ANY (job_ids) LIMIT 
 
 
 class InboxConnections(NamedTuple):
-    """The connections that the inbox shares with the ledger."""
+    """Connections that the inbox shares with the journal."""
 
     writes: DedicatedConnection
     takes: DedicatedConnection
@@ -51,23 +52,19 @@ class InboxConnections(NamedTuple):
 
 
 class PostgresInbox:
-    """A part of the ledger, which shares its connection for what must be durable."""
+    """Durable inbox on PostgreSQL; it shares the connections of the journal."""
 
-    def __init__(self, lines: InboxConnections, readers: ReaderPool) -> None:
-        self._writes, self._takes, self._glance = lines
+    def __init__(self, connections: InboxConnections, readers: ReaderPool) -> None:
+        self._writes, self._takes, self._glance = connections
         self._readers = readers
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
-        """Keeps a submission for the next leader, durably; the first with a key stays."""
         return await self._writes.write(lambda c: _put(c, body, key, job_ids))
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries; they stay until an append consumes them.
-
-        No mark of how far was read: an entry may become visible after a later one.
-        """
+        """Reads from the first entry each time: one may become visible after a later one."""
         if (await self._glance.see(HAS_INBOX)) == (False,):
             return []
         found = await self._takes.read(
@@ -76,17 +73,14 @@ class PostgresInbox:
         return [InboxEntry(row[0], InboxKind(row[1]), row[2]) for row in found]
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
-        """Removes entries that no append will consume."""
         await self._writes.write(
             lambda c: c.execute("DELETE FROM rota.inbox WHERE id = ANY ($1)", entry_ids)
         )
 
     async def inbox_key(self, key: str) -> InboxEntry | None:
-        """The entry that has this key."""
         return await self._find(_BY_KEY, key)
 
     async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
-        """The entry that a job is in."""
         return await self._find(_BY_JOB, job_id)
 
     async def _find(self, sql: str, wanted: str) -> InboxEntry | None:
@@ -100,11 +94,11 @@ async def _put(
     for _ in range(INBOX_PUT_TRIES):
         row = await connection.fetchrow(_PUT, InboxKind.INPUT.value, body, key, job_ids)
         if row is None:
-            # It may leave between the two: a leader takes it, or whoever put it.
+            # The entry may be removed between the two statements, by a leader for example.
             row = await connection.fetchrow(_BY_KEY, key)
         if row is not None:
             return InboxEntry(row[0], InboxKind(row[1]), row[2])
-    raise StoreError(f"the key {key!r} comes and goes: ask again")
+    raise StoreError(f"submissions with the key {key!r} come and go: try again")
 
 
 _APPEND = """
@@ -113,15 +107,15 @@ SELECT $1::bigint, $2::bigint, $3::bigint, $4::bytea FROM rota.leader
 WHERE epoch = $2 AND ($1 = 1 OR EXISTS (SELECT FROM rota.journal WHERE seq = $1 - 1))
 RETURNING seq
 """
-"""The epoch is looked at without a lock: whoever claims while this is under way finds the place
-taken when it opens its own epoch, and reads on."""
+"""The epoch is read without a lock: a server that claims meanwhile finds this position taken when
+it appends, and reads on."""
 _APPEND_AND_CONSUME = f"""
 WITH taken AS ({_APPEND}), gone AS (
     DELETE FROM rota.inbox WHERE id = ANY ($5::bigint[]) AND EXISTS (SELECT FROM taken)
 )
 SELECT seq FROM taken
 """
-"""Only where there is something to consume: to look into the inbox for nothing costs as well."""
+"""Only if there is something to consume: a look into the inbox costs time."""
 _WHY_NOT = "SELECT epoch, (SELECT max(seq) FROM rota.journal) FROM rota.leader"
 _CLAIM = """
 UPDATE rota.leader SET epoch = epoch + 1, nonce = nonce + 1, holder = $1, address = $2
@@ -129,32 +123,32 @@ WHERE ($3::bigint IS NULL OR (epoch = $3 AND nonce = $4))
     AND NOT EXISTS (SELECT FROM rota.migrations WHERE number > $5)
 RETURNING epoch
 """
-"""Nor may a program lead that the schema has left behind, while it was frozen for example."""
+"""A program must not lead if the schema was migrated beyond it, while it was frozen for example."""
 _SHUT_OUT = "SELECT max(number) FROM rota.migrations HAVING max(number) > $1"
 _DURABLY = {"synchronous_commit": "on"}
-"""Whatever the database's default is: `on` waits for the disk, and the standby's where named."""
+"""Overrides the database's default: `on` waits for the disk, and for that of a named standby."""
 _READ_ONLY = {"default_transaction_read_only": "on"}
 
 
 class PostgresJournalStore(PostgresInbox):
-    """The engine's side. Appending, following and the leader's row have a connection each: a slow
-    append must not keep a leader from saying that it lives."""
+    """Journal on PostgreSQL. Appends, following and the leader's row have a connection each: a slow
+    append must not keep a leader from renewing its leadership."""
 
     def __init__(
         self,
         address: Address,
-        folder: Projector,
+        projector: Projector,
         readers: ReaderPool,
         leader_deadline_s: float,
     ) -> None:
         self._address, limits = address, address.limits
         self._schema = known_migrations("postgres")[-1].number
-        self._projector = folder
+        self._projector = projector
         self._appends = DedicatedConnection(address, "append", limits.append_deadline_s, _DURABLY)
-        # Not one of the readers': a crowd of them must not keep a server from following.
+        # Not of the readers' pool: many readers must not keep a server from following.
         self._follows = DedicatedConnection(address, "follow", limits.follow_deadline_s, _READ_ONLY)
         self.glance = Glance(look_line(address))
-        # A server that puts something into the inbox does not append: that connection is free.
+        # A server that puts entries into the inbox does not append: that connection is free.
         super().__init__(InboxConnections(self._appends, self._follows, self.glance), readers)
         self._leader = DedicatedConnection(address, "leader", leader_deadline_s, _DURABLY)
         self._leader_lock = LeaderLock(self._leader)
@@ -166,20 +160,17 @@ class PostgresJournalStore(PostgresInbox):
         return self._projector.watermark.projected
 
     def deciding(self) -> None:
-        """The fold gives way until the append is on its way, and while its outcome is told."""
+        """Makes the projection give way until the append and then its outcome are sent."""
         self._projector.precedence.claim()
 
     async def durability(self) -> Durability:
-        """What a commit is worth now; refuses a database that takes no writes."""
         if self._appends.was_used_within(self._address.limits.append_idle_s):
             return judged(await self.glance.see(DURABILITY), self._address.shown)
         return await self._appends.read(lambda c: read_durability(c, self._address.shown))
 
     async def name_cell(self, name: str) -> str:
-        """Names the cell if it has no name yet; answers the one it has."""
-
         async def work(connection: Connection) -> str:
-            # Two statements: one alone would not see the name that another server gave meanwhile.
+            # Two statements: a single one would not see a name that another server gave meanwhile.
             if name:
                 await connection.execute("UPDATE rota.meta SET cell = $1 WHERE cell = ''", name)
             return str(await connection.fetchval("SELECT cell FROM rota.meta"))
@@ -187,12 +178,10 @@ class PostgresJournalStore(PostgresInbox):
         return await self._leader.write(work)
 
     async def observe(self) -> LeaderRow | None:
-        """The row as it is; None if nobody ever claimed."""
         found = await self._leader.read(lambda c: c.fetchrow(self._leader_lock.query))
         return LeaderRow(*found) if found and found["epoch"] else None
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
-        """Opens a new epoch; whoever held an older one can append no more."""
         was = (seen.epoch, seen.nonce) if seen else (None, None)
         known = self._schema
         epoch = await self._leader.write(lambda c: c.fetchval(_CLAIM, holder, address, *was, known))
@@ -206,7 +195,6 @@ class PostgresJournalStore(PostgresInbox):
         return Epoch(epoch)
 
     async def renew(self, epoch: Epoch) -> bool:
-        """Writes, durably, that the holder of `epoch` is alive."""
         renewed = await self._leader.write(
             lambda c: c.fetchval(
                 "UPDATE rota.leader SET nonce = nonce + 1 WHERE epoch = $1 AND holder <> ''"
@@ -222,7 +210,6 @@ class PostgresJournalStore(PostgresInbox):
         return bool(renewed)
 
     async def resign(self, epoch: Epoch) -> None:
-        """Lets the next one lead at once."""
         self._leader_lock.drop()
         await self._leader.write(
             lambda c: c.execute(
@@ -234,13 +221,11 @@ class PostgresJournalStore(PostgresInbox):
         self._projector.leads = False
 
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
-        """Folds what is left to fold, then reads all that is live."""
         return await self._projector.load(kept)
 
     async def read_spilled(
         self, wanted: Sequence[Refill], seen: Seq
     ) -> list[tuple[JobRecord, ...]]:
-        """The next jobs of each line."""
         await self._projector.reached(seen)
         known = self._projector.known.shelf
         reading, rows_per_fetch = known.begin(), self._address.limits.spilled_rows_per_fetch
@@ -262,10 +247,9 @@ class PostgresJournalStore(PostgresInbox):
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
     ) -> None:
-        """Durable when it returns."""
         await self._projector.wait_for_capacity()
         row = (seq, epoch, at, encode_record(writes))
-        # The loop that appends ends after a turn, never in the middle of one.
+        # The loop that appends is never cancelled in the middle of a turn.
         await self._appends.write(lambda c: self._append(c, row, consumed), is_left_alone=True)
         self._projector.precedence.claim()
         self._projector.note_appended(JournalRecord(seq, epoch, at, writes))
@@ -295,7 +279,6 @@ class PostgresJournalStore(PostgresInbox):
             raise FencedError(f"epoch {epoch} is over: another server leads")
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
-        """The next records, for a follower's memory."""
         found = await self._follows.read(
             lambda c: c.fetch(
                 "SELECT seq, epoch, at, body FROM rota.journal"
@@ -307,7 +290,6 @@ class PostgresJournalStore(PostgresInbox):
         return [JournalRecord(row[0], row[1], row[2], decode_record(row[3])) for row in found]
 
     async def close(self) -> None:
-        """Lets go of the connections."""
         self._leader_lock.drop()
         await self.glance.close()
         await self._follows.close()

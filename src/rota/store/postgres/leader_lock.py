@@ -1,9 +1,9 @@
-"""The advisory lock of the leader: leader election notices at once that a leader is dead.
+"""Advisory lock of the leader: with it leader election notices at once that a leader is dead.
 
-A process that is killed loses its connections at once, and with them the lock, so the others need
-not wait until its silence has lasted for the whole TTL. It is a hint and no more: a leader that
-lives may lose its connection too, and then takes the lock again as soon as it has another. One that
-was never seen with it (behind PgBouncer) is judged by its silence.
+A process that is killed loses its connections and with them the lock, so other servers need not
+wait for the whole TTL. It is only a hint: a leader that lives may lose its connection too, and
+takes the lock again as soon as it has another. A leader that was never seen with the lock (behind
+PgBouncer) is judged by its silence.
 """
 
 from __future__ import annotations
@@ -16,44 +16,45 @@ from rota.store.postgres.connect import Connection, DedicatedConnection
 from rota.store.protocol import Epoch, StoreError
 
 _FAMILY = 0x526F7461
-"""Our own among the advisory locks of a database; the second half of the key is the epoch."""
+"""First half of the lock's key, Rota's own; the second half is the epoch."""
 _HOLD = "SELECT pg_advisory_lock($1, ($2::bigint % 2147483647)::int)"
 OBSERVE = f"""
 SELECT holder, epoch, nonce, address,
     holder <> '' AND NOT pg_try_advisory_xact_lock_shared({_FAMILY}, (epoch % 2147483647)::int)
 FROM rota.leader
 """
-"""The lock is let go with the statement. Shared: those who look do not take each other for it."""
+"""The lock is released with the statement. It is shared, so that observers do not mistake each
+other for the leader."""
 OBSERVE_WITHOUT_LOCK = "SELECT holder, epoch, nonce, address FROM rota.leader"
 
 
 class LeaderLock:
-    """The mark of one server; it has one only while it leads."""
+    """Advisory lock of one server, which holds it only while it leads."""
 
-    def __init__(self, line: DedicatedConnection) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection) -> None:
+        self._connection = connection
         self._epoch: Epoch | None = None
         self._held: tuple[Connection, Epoch] | None = None
         self._retry: asyncio.Task[None] | None = None
-        self._possible = not line.address.pgbouncer
-        line.when_lost = self._lost
+        self._possible = not connection.address.pgbouncer
+        connection.when_lost = self._lost
 
     @property
     def query(self) -> str:
-        """How the row is read, with the mark where there can be one."""
+        """The statement that reads the row, with the lock where there can be one."""
         return OBSERVE if self._possible else OBSERVE_WITHOUT_LOCK
 
     async def hold(self, epoch: Epoch) -> None:
-        """This server leads; costs nothing while the connection is the same."""
+        """Takes the lock for this epoch; costs nothing while the connection is the same."""
         self._epoch = epoch
         if self._possible:
             with suppress(StoreError):  # the next renewal tries again
                 await self._connection.read(self._lock)
 
     def drop(self) -> None:
-        """It leads no longer. What a connection still holds of an old epoch tells nobody anything.
+        """Stops holding it. What a connection still holds of an old epoch does no harm.
 
-        The epochs are never used again, and the seat's row says that this one is over.
+        Epochs are never used again, and the leader's row says that this one is over.
         """
         self._epoch = None
         if self._retry is not None:
@@ -69,10 +70,10 @@ class LeaderLock:
 
     def _lost(self) -> None:
         if self._epoch is not None and (self._retry is None or self._retry.done()):
-            self._retry = asyncio.create_task(self._lock_again(), name="rota-seat-mark")
+            self._retry = asyncio.create_task(self._lock_again(), name="rota-leader-lock")
 
     async def _lock_again(self) -> None:
-        """At once: the others wait only a moment before one of them takes the seat."""
+        """Retries without delay: other servers wait only a moment before one of them claims."""
         while self._epoch is not None:
             try:
                 await self._connection.read(self._lock)

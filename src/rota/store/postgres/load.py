@@ -1,4 +1,4 @@
-"""Loads all that is live, and spilled jobs, from PostgreSQL, fast: a take-over waits for it."""
+"""Loads all that is live, and spilled jobs, from PostgreSQL; a takeover waits for it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from rota.store.table_changes import JobStanding
 _by_arrival = attrgetter("spec.arrival_number")
 _by_number = itemgetter(3)
 BATCH_MIN = 8
-"""Jobs that are alike, on average, for which it pays to have the database put them together."""
+"""Jobs per batch, on average, from which it pays to have the database group them."""
 
 _SPILL_QUEUE = """
 SELECT id, life, spec FROM rota.jobs_shelved
 WHERE line = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """
-_ALIKE = """
+_BATCHES = """
 SELECT life, substr(spec, 1, $4) AS head, substr(spec, 1 + $4 + $5) AS tail,
     string_agg(id, ','), array_agg(ordinal),
     bool_and(substr(spec, 1 + $4, $5) = substr(int8send(ordinal), 9 - $5))
@@ -42,11 +42,11 @@ FROM (
 ) j
 GROUP BY life, head, tail
 """
-"""The same jobs, put together as far as they differ in nothing but their place, which is in the
-spec behind so many bytes, and so many bytes long."""
+"""The same jobs, grouped if they differ only in their arrival number, which is in the spec after so
+many bytes ($4) and so many bytes long ($5)."""
 _AS_INDEXED = "SET LOCAL enable_sort = off"
-"""Before the table is analysed, its planner takes a shelf for short, and would read and sort all of
-it for each stretch."""
+"""Before the table is analysed, the planner takes a spill queue for short, and would read and sort
+all of it for each part."""
 _SPILL_QUEUES = """
 SELECT j.id, j.life, j.spec, v.number
 FROM unnest($1::int8[], $2::int8[], $3::int8[])
@@ -60,46 +60,47 @@ ORDER BY v.number, j.ordinal
 
 
 class SpilledJobs(msgspec.Struct):
-    """What is on some shelves, in one view of the tables."""
+    """Jobs of some spill queues, read in one snapshot of the database."""
 
     jobs: list[tuple[JobRecord, ...]]
-    """The next ones of each line that was asked for."""
+    """The next ones of each spill queue that was asked for."""
     stamp: str
-    """Of the fold that was the last one then."""
+    """The stamp of the last projection in that snapshot."""
     rows: list[ShelfRow]
-    """The same jobs, for the next fold."""
+    """The same jobs, for the next projection."""
 
 
 async def read_spill_queues(
     connection: Connection, wanted: Sequence[Refill], bulk: BulkDecoder, rows_per_fetch: int
 ) -> SpilledJobs:
-    """The next jobs of each line."""
+    """Returns the next jobs of each spill queue."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         stamp = await stamp_of(connection)
         if len(wanted) == 1:
             jobs, found = await read_spill_queue(connection, wanted[0], bulk, rows_per_fetch)
             return SpilledJobs([tuple(jobs)], stamp, found)
         stored = await _fetch_spill_queues(connection, wanted)
-    shelves = _jobs_of_each(stored, wanted, bulk)
-    return SpilledJobs(shelves, stamp, list(_rows_of(chain.from_iterable(shelves), stored)))
+    spilled = _jobs_of_each(stored, wanted, bulk)
+    return SpilledJobs(spilled, stamp, list(_rows_of(chain.from_iterable(spilled), stored)))
 
 
 async def read_spill_queue(
     connection: Connection, wanted: Refill, bulk: BulkDecoder, rows_per_fetch: int
 ) -> tuple[list[JobRecord], list[ShelfRow]]:
-    """In stretches that the processor's caches hold while records are made of them."""
+    """Reads one spill queue in parts that fit into the processor's caches while they are
+    decoded."""
     await connection.execute(_AS_INDEXED)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
     after, left, came_in_batches = wanted.after, wanted.limit, True
     while left > 0:
         size = min(left, rows_per_fetch)
-        place, found = (wanted.spill_queue, after, size), None
+        position, found = (wanted.spill_queue, after, size), None
         if came_in_batches and bulk.number_position is not None:
-            found = await _read_alike(connection, place, bulk)
+            found = await _read_batches(connection, position, bulk)
             came_in_batches = found is not None
         if found is None:
-            stored = await connection.fetch(_SPILL_QUEUE, *place)
+            stored = await connection.fetch(_SPILL_QUEUE, *position)
             stretch = list(bulk.jobs(stored))
             found = stretch, list(_rows_of(stretch, stored))
         jobs += found[0]
@@ -111,19 +112,19 @@ async def read_spill_queue(
     return jobs, rows_
 
 
-async def _read_alike(
-    connection: Connection, place: tuple[int, int, int], bulk: BulkDecoder
+async def _read_batches(
+    connection: Connection, position: tuple[int, int, int], bulk: BulkDecoder
 ) -> tuple[list[JobRecord], list[ShelfRow]] | None:
-    """A stretch of jobs that came in batches, as those before it did; None: they did not."""
+    """Reads a part whose jobs came in batches, as those before did; None: they did not."""
     assert bulk.number_position is not None
     start, width = bulk.number_position
-    found = await connection.fetch(_ALIKE, *place, start, width)
+    found = await connection.fetch(_BATCHES, *position, start, width)
     jobs: list[JobRecord] = []
     rows_: list[ShelfRow] = []
-    for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_place):
-        form = EncodedSpec(len(head) + width + len(tail), head, width, tail)
-        batch = bulk.batch(EncodedBatch(life, form, ids.split(","), orders)) if fits else None
-        # Nothing but the index says that they come in order.
+    for life, head, tail, ids, orders, fits in sorted(found, key=_by_first_number):
+        encoded = EncodedSpec(len(head) + width + len(tail), head, width, tail)
+        batch = bulk.batch(EncodedBatch(life, encoded, ids.split(","), orders)) if fits else None
+        # Only the index says that they come in order, so it is checked.
         if (
             batch is None
             or orders != sorted(orders)
@@ -133,14 +134,14 @@ async def _read_alike(
             return None
         jobs += batch
         standing = _standing_of(batch[0])
-        rows_ += [ShelfRow(job.id, job.spec, form, standing) for job in batch]
+        rows_ += [ShelfRow(job.id, job.spec, encoded, standing) for job in batch]
     if len(found) > len(jobs) // BATCH_MIN:
         bulk.number_position = None
     return jobs, rows_
 
 
 def _rows_of(jobs: Iterable[JobRecord], found: Iterable[Any]) -> Iterator[ShelfRow]:
-    """The rows of which these jobs were made."""
+    """Yields the rows from which these jobs were decoded."""
     life, queue, standing = None, "", None
     for job, row in zip(jobs, found, strict=True):
         if standing is None or job.life is not life or job.spec.terms.queue != queue:
@@ -154,15 +155,15 @@ def _standing_of(job: JobRecord) -> JobStanding:
     return JobStanding(life.state, life.lives, job.spec.terms.queue, life.line)
 
 
-def _by_first_place(alike: Any) -> int:
-    place: int = alike[4][0]
-    return place
+def _by_first_number(batch: Any) -> int:
+    number: int = batch[4][0]
+    return number
 
 
 async def _fetch_spill_queues(connection: Connection, wanted: Sequence[Refill]) -> Sequence[Any]:
-    lines, places = [one.spill_queue for one in wanted], [one.after for one in wanted]
+    queues, positions = [one.spill_queue for one in wanted], [one.after for one in wanted]
     found: Sequence[Any] = await connection.fetch(
-        _SPILL_QUEUES, lines, places, [one.limit for one in wanted]
+        _SPILL_QUEUES, queues, positions, [one.limit for one in wanted]
     )
     return found
 
@@ -170,17 +171,17 @@ async def _fetch_spill_queues(connection: Connection, wanted: Sequence[Refill]) 
 def _jobs_of_each(
     found: Sequence[Any], wanted: Sequence[Refill], bulk: BulkDecoder
 ) -> list[tuple[JobRecord, ...]]:
-    shelves: list[tuple[JobRecord, ...]] = [()] * len(wanted)
-    for number, shelf in groupby(found, _by_number):
-        shelves[number - 1] = tuple(bulk.jobs(shelf))
-    return shelves
+    spilled: list[tuple[JobRecord, ...]] = [()] * len(wanted)
+    for number, part in groupby(found, _by_number):
+        spilled[number - 1] = tuple(bulk.jobs(part))
+    return spilled
 
 
 async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapshot | None:
-    """As of the newest record folded, with the first `kept` jobs of each shelf.
+    """Loads all that is live as of the watermark, with the first `kept` jobs of each spill queue.
 
-    None: somebody has folded since the stamp was read. It may be ahead of that record, and whoever
-    reads on from there would count twice.
+    None: another server has projected since the stamp was read. It may have written ahead of the
+    watermark, and reading on from there would count twice.
     """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         if await stamp_of(connection) != stamp:
@@ -189,11 +190,11 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
         assert meta is not None
         jobs = await _live_jobs(connection)
         found = await connection.fetch("SELECT line, count FROM rota.lines ORDER BY line")
-        lines = [(row[0], row[1]) for row in found]
-        wanted = [Refill(line, -1, kept, 0) for line, _ in lines]
-        shelved = await _fetch_spill_queues(connection, wanted)
-        jobs += chain.from_iterable(_jobs_of_each(shelved, wanted, BulkDecoder()))
-        # Nearly in order already, which Python's sort makes use of.
+        spill_counts = [(row[0], row[1]) for row in found]
+        wanted = [Refill(spill_queue, -1, kept, 0) for spill_queue, _ in spill_counts]
+        stored = await _fetch_spill_queues(connection, wanted)
+        jobs += chain.from_iterable(_jobs_of_each(stored, wanted, BulkDecoder()))
+        # Nearly in order already: Python's sort makes use of that.
         jobs.sort(key=_by_arrival)
         executions = await connection.fetch("SELECT body FROM rota.executions_live ORDER BY id")
         workers = await connection.fetch("SELECT body FROM rota.workers ORDER BY id")
@@ -209,13 +210,13 @@ async def read_snapshot(connection: Connection, kept: int, stamp: str) -> Snapsh
             settings=read_settings((row[0], row[1]) for row in settings),
             next_arrival_number=meta[1],
             totals=Totals(meta[2], tuple((row[0], row[1], row[2]) for row in totals)),
-            spill_counts=lines,
+            spill_counts=spill_counts,
         )
         return await _with_schedules(connection, plain)
 
 
 async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:
-    """The same with schedules and triggers, inside the caller's transaction."""
+    """Adds schedules and triggers to the snapshot, inside the caller's transaction."""
     decided = await connection.fetch("SELECT decision, why, count FROM rota.decided")
     reacted = await connection.fetch("SELECT word, count FROM rota.reacted")
     schedules = await connection.fetch("SELECT course, body FROM rota.schedules ORDER BY id")
@@ -235,7 +236,7 @@ async def _with_schedules(connection: Connection, plain: Snapshot) -> Snapshot:
 
 
 async def _live_jobs(connection: Connection) -> list[JobRecord]:
-    """In pages by id, not by a cursor: that is a named thing, which PgBouncer would lose."""
+    """Reads in pages by id: PgBouncer would lose a cursor."""
     bulk = BulkDecoder()
     jobs: list[JobRecord] = []
     after = ""

@@ -29,25 +29,24 @@ from rota.store.protocol import Artifact, ArtifactTooLargeError, LogExtent, LogP
 
 
 class PostgresLogs:
-    """What jobs print, in pieces."""
+    """Logs of executions in PostgreSQL, in pieces."""
 
-    def __init__(self, line: DedicatedConnection, readers: ReaderPool, bytes_max: int) -> None:
-        self._connection = line
+    def __init__(
+        self, connection: DedicatedConnection, readers: ReaderPool, bytes_max: int
+    ) -> None:
+        self._connection = connection
         self._readers = readers
         self._bytes_max = bytes_max
 
     async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
-        """Adds what is new; answers where the sender goes on."""
         return await self._connection.write(lambda c: self._append(c, execution_id, offset, data))
 
     async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
-        """At most `limit` bytes from `offset`."""
         if offset < 0 or limit < 0:
-            raise StoreError("a log is read from an offset and up to a number of bytes, from 0 up")
+            raise StoreError("offset and limit of a log must not be negative")
         return await self._readers.run(lambda c: _read_log(c, execution_id, offset, limit))
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes the logs of these."""
         await self._connection.write(
             lambda c: _forget_rows(c, ("log_pieces", "logs"), execution_ids)
         )
@@ -85,16 +84,15 @@ ORDER BY 1, 2
 
 
 class PostgresArtifacts:
-    """Output files, in pieces. An upload's pieces are nobody's until its last one is there."""
+    """Output files in PostgreSQL, in pieces, which no file has until the last one is there."""
 
-    def __init__(self, line: DedicatedConnection, readers: ReaderPool) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection, readers: ReaderPool) -> None:
+        self._connection = connection
         self._readers = readers
 
     async def write(
         self, execution_id: ExecutionId, name: str, stream: AsyncIterator[bytes], bytes_max: int
     ) -> Artifact:
-        """Keeps a file, in place of one of the same name. All of it is there, or nothing is."""
         check_artifact_name(name)
         upload = await self._connection.write(
             lambda c: c.fetchval("SELECT nextval('rota.uploads')")
@@ -112,12 +110,10 @@ class PostgresArtifacts:
         return artifact
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
-        """What was kept, by name."""
         (found,) = await self.list_each([execution_id])
         return found
 
     async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
-        """The same of many, each in its place."""
         found = await self._readers.run(lambda c: c.fetch(_ARTIFACTS, execution_ids))
         each: dict[str, list[Artifact]] = {one: [] for one in execution_ids}
         for execution_id, name, size in found:
@@ -125,7 +121,6 @@ class PostgresArtifacts:
         return [each[one] for one in execution_ids]
 
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
-        """The content in pieces; None if there is no such file."""
         check_artifact_name(name)
         upload = await self._readers.run(
             lambda c: c.fetchval(
@@ -137,7 +132,6 @@ class PostgresArtifacts:
         return None if upload is None else self._pieces(execution_id, upload)
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes all files of these."""
         await self._connection.write(
             lambda c: _forget_rows(c, ("artifact_pieces", "artifacts"), execution_ids)
         )
@@ -145,7 +139,7 @@ class PostgresArtifacts:
     async def _receive(
         self, execution_id: ExecutionId, upload: int, stream: AsyncIterator[bytes], bytes_max: int
     ) -> int:
-        """Piece by piece, each its own transaction: a slow sender must not hold one open."""
+        """Writes each piece in its own transaction: a slow sender must not hold one open."""
         pending = bytearray()
         size = number = 0
         async for data in stream:
@@ -209,7 +203,7 @@ async def _read_log(
         "SELECT size, dropped FROM rota.logs WHERE execution_id = $1", execution_id
     )
     size = LogExtent(*found) if found else LogExtent()
-    # Bounded by the size seen first: a piece appended since belongs to the next page.
+    # Bounded by the size read first: a piece appended since belongs to the next page.
     end = min(offset + limit, size.stored)
     pieces = await connection.fetch(
         "SELECT start, data FROM rota.log_pieces"
@@ -269,26 +263,22 @@ _DELETE_LATER = (
 
 
 class PostgresObjectIndex:
-    """The book, shared by all servers of a cell."""
+    """Index of object storage in PostgreSQL, shared by all servers of a cell."""
 
-    def __init__(self, line: DedicatedConnection, readers: ReaderPool) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection, readers: ReaderPool) -> None:
+        self._connection = connection
         self._readers = readers
 
     async def intend(self, key: str, until: Instant) -> None:
-        """An object will be put there."""
         await self._do("INSERT INTO rota.doomed VALUES ($1, $2)", key, until)
 
     async def keep(self, kept: LargeOutput) -> None:
-        """Takes up an output file, in place of one of the same name, which is doomed."""
         await self._connection.write(lambda c: _keep_output(c, kept))
 
     async def forget(self, execution_id: ExecutionId, name: str) -> None:
-        """Dooms one; none is no error."""
         await self._connection.write(lambda c: _forget_output(c, execution_id, name))
 
     async def large_outputs(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
-        """The large output files of these, by name."""
         sql = (
             "SELECT execution_id, name, size, sha256, key FROM rota.objects"
             " WHERE execution_id = ANY ($1::text[]) ORDER BY 1, 2"
@@ -296,25 +286,20 @@ class PostgresObjectIndex:
         return [to_large_output(*row) for row in await self._ask(sql, list(execution_ids))]
 
     async def deletions_due(self, now: Instant, limit: int) -> Sequence[str]:
-        """Keys of objects that are to be removed by now."""
         sql = "SELECT key FROM rota.doomed WHERE at <= $1 ORDER BY at, key LIMIT $2"
         return [row[0] for row in await self._ask(sql, now, limit)]
 
     async def confirm_deleted(self, keys: Sequence[str]) -> None:
-        """These were removed."""
         await self._do("DELETE FROM rota.doomed WHERE key = ANY ($1::text[])", list(keys))
 
     async def add_bundle(self, bundle: Bundle) -> Bundle:
-        """Takes it up; answers the one that is there if its tenant has the same content."""
         return await self._connection.write(lambda c: _add_bundle(c, bundle))
 
     async def bundles(self, bundle_ids: Sequence[str]) -> Sequence[Bundle]:
-        """Those that exist."""
         sql = "SELECT body, used_at FROM rota.bundles WHERE id = ANY ($1::text[])"
         return [decode_bundle(*row) for row in await self._ask(sql, list(bundle_ids))]
 
     async def find_bundles(self, query: BundleQuery) -> Sequence[Bundle]:
-        """A page, newest first."""
         where, args = ["true"], []
         for clause, value in (
             ("tenant = ${}", query.tenant),
@@ -330,12 +315,10 @@ class PostgresObjectIndex:
         return [decode_bundle(*row) for row in found]
 
     async def use_bundles(self, bundle_ids: Sequence[str], now: Instant) -> None:
-        """Notes that they are of use."""
         sql = "UPDATE rota.bundles SET used_at = greatest(used_at, $2) WHERE id = ANY ($1::text[])"
         await self._do(sql, list(bundle_ids), now)
 
     async def drop_bundle(self, bundle_id: str) -> bool:
-        """Forgets it, and dooms its content; False: there is none."""
         sql = (
             "WITH gone AS (DELETE FROM rota.bundles WHERE id = $1 RETURNING key),"
             f" doom AS ({_DELETE_LATER}) SELECT count(*) FROM gone"
@@ -343,9 +326,8 @@ class PostgresObjectIndex:
         return bool(await self._connection.write(lambda c: c.fetchval(sql, bundle_id)))
 
     async def mark_storage(self, mark: str, *, replace: bool = False) -> str:
-        """Which storage the references lead to: the first one noted."""
-        known = "(id) DO UPDATE SET mark = excluded.mark" if replace else "DO NOTHING"
-        await self._do(f"INSERT INTO rota.storage VALUES (1, $1) ON CONFLICT {known}", mark)
+        action = "(id) DO UPDATE SET mark = excluded.mark" if replace else "DO NOTHING"
+        await self._do(f"INSERT INTO rota.storage VALUES (1, $1) ON CONFLICT {action}", mark)
         return str((await self._ask("SELECT mark FROM rota.storage"))[0][0])
 
     async def _do(self, sql: str, *args: Any) -> None:
@@ -356,7 +338,7 @@ class PostgresObjectIndex:
 
 
 async def delete_outputs_later(connection: Connection, where: str, *args: Any) -> None:
-    """Those of deleted jobs; in the caller's transaction."""
+    """Has these objects deleted; in the caller's transaction."""
     await connection.execute(
         f"WITH gone AS (DELETE FROM rota.objects WHERE {where} RETURNING key) {_DELETE_LATER}",
         *args,
@@ -364,7 +346,7 @@ async def delete_outputs_later(connection: Connection, where: str, *args: Any) -
 
 
 async def remove_outputs(connection: Connection, execution_ids: list[str]) -> None:
-    """All that executions of deleted jobs have left behind."""
+    """Removes all logs and files of executions of deleted jobs."""
     async with connection.transaction():
         await delete_outputs_later(connection, "execution_id = ANY ($1)", execution_ids)
         for table in ("log_pieces", "logs", "artifact_pieces", "artifacts", "leftovers"):
@@ -393,7 +375,7 @@ async def _forget_output(connection: Connection, execution_id: ExecutionId, name
 
 async def _add_bundle(connection: Connection, bundle: Bundle) -> Bundle:
     async with connection.transaction():
-        # Whoever comes second waits here for the first one's commit, and then finds it.
+        # The second of two waits here for the commit of the first, and then finds its bundle.
         await connection.execute(
             "INSERT INTO rota.bundles VALUES ($1, $2, $3, $4, $5, $6)"
             " ON CONFLICT (tenant, sha256) DO NOTHING",
@@ -417,18 +399,18 @@ async def _add_bundle(connection: Connection, bundle: Bundle) -> Bundle:
 
 
 class PostgresBlobs:
-    """Objects as rows: every server has them, though a database is not where they belong."""
+    """Object storage in the database, for a cell that names none."""
 
     bytes_max = DATABASE_FILE_BYTES_MAX
 
     where = "the database"
 
-    def __init__(self, line: DedicatedConnection, readers: ReaderPool) -> None:
-        self._connection = line
+    def __init__(self, connection: DedicatedConnection, readers: ReaderPool) -> None:
+        self._connection = connection
         self._readers = readers
 
     async def put(self, key: str, draft: SpooledFile) -> None:
-        """Row by row, each its own transaction: nobody reads it before it is taken up."""
+        """Writes each row in its own transaction: nobody reads it before it is taken up."""
         check_key(key)
         file = await asyncio.to_thread(draft.path.open, "rb")
         try:
@@ -444,7 +426,6 @@ class PostgresBlobs:
         await self._connection.write(lambda c: c.execute(sql, key, number, piece))
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`."""
         first = await self._piece(key, start // BLOB_PIECE_BYTES) if start < end else b""
         if first is None:
             raise BlobMissingError(f"the database has no object {key}")
@@ -466,17 +447,16 @@ class PostgresBlobs:
         return data
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """Removes these."""
         sql = "DELETE FROM rota.object_pieces WHERE key = ANY ($1::text[])"
         await self._connection.write(lambda c: c.execute(sql, list(keys)))
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """A database has no addresses for others."""
+        """Returns None: a database has no addresses for downloads."""
         return None
 
     async def mark(self, wanted: str) -> str:
-        """The database is itself; it needs no mark."""
+        """Returns the mark that was given: the database is the storage itself."""
         return wanted
 
     async def close(self) -> None:
-        """The connections are the store's."""
+        """Does nothing: the store closes the connections."""

@@ -1,12 +1,12 @@
-"""Migrates PostgreSQL's schema, one server at a time; large indexes are built online before a step.
+"""Migrations of PostgreSQL's schema, one server at a time; large indexes are built online before.
 
-A server that runs goes on with a schema that was migrated after its start, so that servers can be
-replaced one by one, but does not become leader any more. A program needs all the steps it knows.
+A running server goes on with a schema that was migrated after its start, so that servers can be
+replaced one by one, but it can no longer become leader. A program needs all the steps it knows.
 
-An index made inside a step's transaction would keep the projection waiting for minutes. Where a
-partition has a like index already, PostgreSQL takes that as its part of the one that a step makes.
-So those of large partitions are built `CONCURRENTLY` first. What was not finished is marked by
-PostgreSQL as invalid; it is dropped, and built again or left to the step.
+An index that is built inside a step's transaction would block the projection for minutes. If a
+partition has an equal index already, PostgreSQL takes that one as its part of the step's index. So
+indexes of large partitions are built `CONCURRENTLY` before. PostgreSQL marks one that was not
+finished as invalid; it is dropped, and built again or left to the step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rota.store.postgres.errors import DATABASE_ERRORS, as_store_error
 from rota.store.protocol import SchemaError
 
 _INDEX_LOCK = 0x726F7462
-"""The advisory lock of who builds: another one than that of the step, which has to be free."""
+"""The advisory lock for building; the one of the step must stay free."""
 _INDEX = re.compile(r"^CREATE INDEX \w+ ON rota\.(\w+) ([^;]+);", re.MULTILINE)
 _FUNCTION = re.compile(r"^CREATE FUNCTION .+?\$\$.+?\$\$;", re.MULTILINE | re.DOTALL)
 _PARTITIONS = """
@@ -52,7 +52,7 @@ _NOT_YET = (
     asyncpg.UndefinedColumnError,
     asyncpg.UndefinedFunctionError,
 )
-"""It is about what only the steps before will make, or a day that has just been dropped."""
+"""Raised for what only earlier steps will make, or for a day that has just been dropped."""
 _NOT_NOW = (
     asyncpg.LockNotAvailableError,
     asyncpg.QueryCanceledError,
@@ -61,41 +61,44 @@ _NOT_NOW = (
 
 
 class OnlineIndex(msgspec.Struct, frozen=True):
-    """An index of one partition."""
+    """Index of one partition that is built online."""
 
     partition: str
     definition: str
-    """From the columns on, as the step has it."""
+    """The step's definition, from the columns on."""
 
     @property
     def name(self) -> str:
-        """The same whoever builds it."""
+        """The name, the same on every server."""
         return (
             f"{self.partition}_ahead_{blake2b(self.definition.encode(), digest_size=4).hexdigest()}"
         )
 
 
 def as_applied(step: Migration) -> str:
-    """The step's text; its functions may be there already, for indexes use them."""
+    """Returns the step's text; its functions may exist already, as indexes use them."""
     return step.sql.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
 
 
 async def build_indexes_online(
     connection: Connection, steps: Sequence[Migration], address: Address
 ) -> None:
-    """All that the steps would take long for, one server at a time."""
+    """Builds the indexes that would take long within the steps, one server at a time."""
     bytes_min = address.limits.online_index_bytes_min
     if not await _missing_indexes(connection, steps, bytes_min):
         return
-    # Its own waiting hurts nobody: it holds no lock that writers want.
-    patient = {"lock_timeout": str(MIGRATE_WAIT_MS), "idle_in_transaction_session_timeout": "0"}
-    guard = await connect(address, "migrate", patient, statement_s=2 * MIGRATE_WAIT_MS / 1000)
+    # It may wait long: it holds no lock that writers need.
+    settings = {"lock_timeout": str(MIGRATE_WAIT_MS), "idle_in_transaction_session_timeout": "0"}
+    lock_connection = await connect(
+        address, "migrate", settings, statement_s=2 * MIGRATE_WAIT_MS / 1000
+    )
     try:
-        builder = await connect(address, "migrate", patient, statement_s=ONLINE_INDEX_S)
+        builder = await connect(address, "migrate", settings, statement_s=ONLINE_INDEX_S)
         try:
-            async with guard.transaction():
-                # Without arguments: those would keep a snapshot open, for which the building waits.
-                await guard.execute(f"SELECT pg_advisory_xact_lock({_INDEX_LOCK:d})")
+            async with lock_connection.transaction():
+                # Without arguments: those would keep a snapshot open, for which the build would
+                # wait.
+                await lock_connection.execute(f"SELECT pg_advisory_xact_lock({_INDEX_LOCK:d})")
                 await drop_unfinished(builder)
                 for function in _functions(steps):
                     await builder.execute(function)
@@ -104,11 +107,11 @@ async def build_indexes_online(
         finally:
             await close(builder)
     finally:
-        await close(guard)
+        await close(lock_connection)
 
 
 async def drop_unfinished(connection: Connection) -> None:
-    """A step would take an invalid one as it is, and then have one itself that nobody uses."""
+    """Drops invalid indexes: a step would take one as it is, and its own would be invalid too."""
     for row in await connection.fetch(_UNFINISHED):
         await connection.execute(f"DROP INDEX IF EXISTS {row[0]}")
 
@@ -146,7 +149,7 @@ def _functions(steps: Sequence[Migration]) -> Iterator[str]:
 
 
 _LOCK = 0x726F7461
-"""The advisory lock of all who migrate: "rota" in ASCII."""
+"""The advisory lock of migrations: "rota" in ASCII."""
 _PAUSE_S = 1.0
 _CURE = "let the role that owns schema rota run `rota migrate`"
 
@@ -161,13 +164,13 @@ CREATE TABLE IF NOT EXISTS rota.migrations (
 
 
 class NotOwnerError(SchemaError):
-    """The role may not change the schema."""
+    """Raised when the role may not change the schema."""
 
 
 async def migrate_postgres(
     address: Address, known: Sequence[Migration] | None = None, *, from_0_1: bool = False
 ) -> int:
-    """All steps or none; answers how many there were to do. Others wait meanwhile."""
+    """Applies all steps or none; returns how many there were to do. Other servers wait."""
     steps = known_migrations("postgres") if known is None else known
     settings = {"client_min_messages": "warning"}
     connection = await connect(address, "migrate", settings, statement_s=2 * MIGRATE_WAIT_MS / 1000)
@@ -184,9 +187,9 @@ async def migrate_postgres(
 
 
 async def prepare(address: Address, *, migrate: bool = True) -> None:
-    """Brings the schema up to date if need be, and if it may be; refuses what is not then."""
+    """Migrates the schema if it must and may; refuses one that is not up to date then."""
     if migrate:
-        # Whoever may not change the schema works on the one that is there, if that can be done.
+        # A role that may not change the schema works with the present one, if that is possible.
         with suppress(NotOwnerError):
             await migrate_postgres(address)
     await check_schema(address)
@@ -209,7 +212,7 @@ async def check_schema(address: Address, known: Sequence[Migration] | None = Non
 
 
 async def missing_steps(connection: Connection, address: Address) -> list[Migration]:
-    """What `rota migrate` would do; refuses a schema that this program cannot take over."""
+    """Returns what `rota migrate` would do; refuses a schema that it cannot take over."""
     steps = known_migrations("postgres")
     if not await _recorded(connection):
         return steps
@@ -238,7 +241,7 @@ async def _migrate(connection: Connection, steps: Sequence[Migration], address: 
             await build_indexes_online(connection, missing, address)
             return await _migrate_at_once(connection, steps, address)
         except asyncpg.LockNotAvailableError:
-            # Whoever waits for a table makes everybody behind it wait too: so not for long.
+            # A statement that waits for a table makes all behind it wait too: so not for long.
             if attempt == tries:
                 raise
             await asyncio.sleep(_PAUSE_S)
@@ -250,7 +253,7 @@ async def _migrate_at_once(
 ) -> int:
     async with connection.transaction():
         await _lock(connection)
-        # Not "if not exists": that wants the right to make one even where it exists.
+        # Not "if not exists": that needs the privilege to create it even if it exists.
         if await connection.fetchval("SELECT to_regnamespace('rota') IS NULL"):
             await connection.execute("CREATE SCHEMA rota")
         await connection.execute(_RECORD_TABLE)
@@ -264,7 +267,7 @@ async def _migrate_at_once(
 
 async def _lock(connection: Connection) -> None:
     await connection.execute(f"SET LOCAL lock_timeout = {MIGRATE_WAIT_MS}")
-    # Of the transaction, not the session: PgBouncer would give a session's to somebody.
+    # Of the transaction, not the session: PgBouncer would hand a session's lock to others.
     await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
     await connection.execute("SET LOCAL lock_timeout = '2s'")
 

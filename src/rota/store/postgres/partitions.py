@@ -1,8 +1,8 @@
-"""Partitions of time: made before they are needed, dropped when what is in them is too old.
+"""Partitions by day: made before they are needed, dropped when they are too old.
 
-Ids are UUIDv7: their first twelve hexadecimal digits are the milliseconds of their birth, so a day
-is a range of ids. All of this happens under the fold's own lock, and with little patience for other
-locks: whoever waits for a lock on a table makes everybody behind it wait too.
+Ids are UUIDv7: their first twelve hexadecimal digits are the milliseconds of their time, so a day
+is a range of ids. All of this happens under the projection's own lock, with a short timeout for
+other locks: a statement that waits for a lock on a table makes all behind it wait too.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from rota.store.limits import (
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.logs_and_files import delete_outputs_later
 from rota.store.protocol import Dropped, Seq
+from rota.store.queries import id_at
 
 Make: TypeAlias = Callable[[Connection], Awaitable[None]]
 """Makes one partition."""
@@ -41,26 +42,25 @@ _TAKE_TURN = "SELECT folded_seq FROM rota.meta FOR UPDATE"
 
 
 class Daily(msgspec.Struct, frozen=True):
-    """A table split by day."""
+    """Table that is partitioned by day."""
 
     table: str
     column: str
     keep: str = "false"
-    """Which rows stay when their day goes, in terms of the tables `kept_jobs`, `kept_executions`;
+    """Condition for rows that stay when their day is dropped, by `kept_jobs` and `kept_executions`;
     they move to the partition of the rest."""
     options: str = ""
     index: str = ""
-    """An index of a day that is to differ from what the table's own would have made of it."""
+    """An index of each day that differs from the table's own."""
 
     def bound(self, day: int) -> str:
-        """The first value of a day, as SQL."""
+        """Returns the first value of a day, as SQL."""
         if self.column in ("at", "nominal"):
             return str(day * DAY_MS)
-        digits = f"{day * DAY_MS:012x}"
-        return f"'{digits[:8]}-{digits[8:]}'"
+        return f"'{id_at(day * DAY_MS)}'"
 
     def partition(self, day: int) -> str:
-        """Its name."""
+        """Returns the name of a day's partition."""
         return f"{self.table}_{date.fromordinal(_EPOCH_ORDINAL + day):%Y%m%d}"
 
 
@@ -74,7 +74,7 @@ OCCURRENCES = Daily("occurrences", "nominal")
 EVENTS = Daily("events", "at")
 TRIGGER_DECISIONS = Daily("arrivals", "id")
 AGED = {KEYS: KEY_AGE_MS, EVENTS: EVENT_AGE_MS, TRIGGER_DECISIONS: TRIGGER_DECISION_AGE_MS}
-"""What goes by its own age, and not with the finished work of its day."""
+"""Tables that are dropped by their own age, and not with the finished work of their day."""
 DAILY = (
     JOBS_DONE,
     Daily("labels", "job_id", f"job_id {_OF_KEPT_JOB}"),
@@ -95,13 +95,13 @@ async def make_partitions(
     now: Instant | None,
     limits: StoreLimits = STORE_LIMITS,
 ) -> None:
-    """Whatever the next records, and the work of today and tomorrow, will need."""
+    """Makes the partitions that the next records, and today and tomorrow, will need."""
     size = limits.journal_partition_records
     if not _missing(await _partitions(connection), newest, now, size):
         return
     async with connection.transaction():
-        # Servers that start together come here together: whoever is second waits its turn, and
-        # finds it done. Only then is it impatient: a table's lock that waits blocks everybody.
+        # Servers that start together come here together: the second waits, and finds it done. The
+        # short timeout is set after that: a waiting lock on a table blocks everybody.
         await connection.fetchval(_TAKE_TURN)
         await connection.execute(_LOCK_PATIENCE)
         for make in _missing(await _partitions(connection), newest, now, size):
@@ -125,21 +125,21 @@ def _missing(there: dict[str, None], newest: Seq, now: Instant | None, size: int
 
 
 async def drop_old_journal(connection: Connection, now: Instant, limits: StoreLimits) -> None:
-    """Journal, keys and events that are past their age; what was not folded always stays."""
+    """Drops journal, keys and events that are too old; what is not projected always stays."""
     async with connection.transaction():
         await connection.execute(_LOCK_PATIENCE)
-        folded = await connection.fetchval(_TAKE_TURN)
+        projected = await connection.fetchval(_TAKE_TURN)
         there = await _partitions(connection)
         journal = sorted(int(name[8:]) for name in there if name.startswith("journal_"))
         for number in journal:
             end = (number + 1) * limits.journal_partition_records
-            if end >= folded:
+            if end >= projected:
                 break
             newest_at = await connection.fetchval(
                 f"SELECT at FROM rota.journal_{number} ORDER BY seq DESC LIMIT 1"
             )
             old = newest_at is None or newest_at < now - JOURNAL_AGE_MS
-            if old or end <= folded - limits.journal_records_max:
+            if old or end <= projected - limits.journal_records_max:
                 await connection.execute(f"DROP TABLE rota.journal_{number}")
         for aged, age in AGED.items():
             await _drop_aged(connection, aged, there, now - age)
@@ -159,10 +159,10 @@ async def _drop_aged(
 
 
 async def drop_old(connection: Connection, before: Instant) -> Dropped:
-    """Finished work of the oldest day that ended before `before`, or else of the rest.
+    """Drops finished work of the oldest day that was over before `before`, or else of the rest.
 
-    What is not finished stays, and so does what was finished after `before` though it was
-    submitted long ago; both are few, and move to the partition of the rest.
+    Jobs that have not finished, or finished after `before`, stay; both are few, and move to the
+    partition of the rest.
     """
     there = await _partitions(connection)
     days = _days_before(there, JOBS_DONE, before)
@@ -175,12 +175,12 @@ async def drop_old(connection: Connection, before: Instant) -> Dropped:
 
 
 async def _size(connection: Connection, table: str) -> int:
-    """About how many rows; a day has too many to be counted."""
-    told = await connection.fetchval(
+    """Estimates the number of rows; a day has too many to be counted."""
+    estimate = await connection.fetchval(
         "SELECT reltuples::bigint FROM pg_class WHERE oid = $1::text::regclass", f"rota.{table}"
     )
-    if told >= 0:
-        return int(told)
+    if estimate >= 0:
+        return int(estimate)
     return int(
         await connection.fetchval(
             f"SELECT count(*) FROM (SELECT FROM rota.{table} LIMIT $1) counted", OLD_JOBS_COUNTED
@@ -223,7 +223,7 @@ async def _drop_day(
 
 
 async def _drop_from_rest(connection: Connection, before: Instant) -> Dropped:
-    """Those without a day of their own, a few thousand at a time; they are never many."""
+    """Drops old work that is in no day's partition, some thousands at a time; it is never much."""
     async with connection.transaction():
         await connection.fetchval(_TAKE_TURN)
         decided = await connection.fetch(
@@ -262,12 +262,12 @@ async def _partitions(connection: Connection) -> dict[str, None]:
 
 
 def _days_before(there: dict[str, None], daily: Daily, before: Instant) -> Sequence[int]:
-    """Days that have a partition and were over at `before`."""
+    """Returns the days that have a partition and were over at `before`."""
     found = []
     for name in there:
-        stamp = name.removeprefix(f"{daily.table}_")
-        if stamp != name and stamp.isdigit():
-            day = date.fromisoformat(stamp).toordinal() - _EPOCH_ORDINAL
+        day_text = name.removeprefix(f"{daily.table}_")
+        if day_text != name and day_text.isdigit():
+            day = date.fromisoformat(day_text).toordinal() - _EPOCH_ORDINAL
             if (day + 1) * DAY_MS <= before:
                 found.append(day)
     return sorted(found)
@@ -283,7 +283,7 @@ async def _make_journal(connection: Connection, number: int, size: int) -> None:
 
 
 async def _make_day(connection: Connection, daily: Daily, day: int) -> None:
-    """Made apart and attached: that takes a weaker lock than making it in its place."""
+    """Makes a partition apart and attaches it: that takes a weaker lock than CREATE PARTITION."""
     part, low, high = daily.partition(day), daily.bound(day), daily.bound(day + 1)
     of_day = f"{daily.column} >= {low} AND {daily.column} < {high}"
     index = f" CREATE INDEX ON rota.{part} {daily.index};" if daily.index else ""

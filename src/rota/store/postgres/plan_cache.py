@@ -1,4 +1,4 @@
-"""The plan cache of the projection: statements are planned by key, and again as tables grow."""
+"""Plan cache of the projection: statements are planned by key, and again as tables grow."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ SET LOCAL enable_memoize = off; SET LOCAL jit = off;
 SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL synchronous_commit = off;
 SELECT folded_seq FROM rota.meta WHERE id = 1 FOR UPDATE
 """
-"""The fold looks rows up by their keys and does nothing else. Statistics of tables that empty and
-fill within minutes would sometimes suggest otherwise. Nor does it wait for the disk, behind a
-PgBouncer neither, where a connection has no settings of its own. The turn comes last: whatever is
-asked after it sees all that the one before has written."""
+"""The projection only looks rows up by their keys. Statistics of tables that are emptied and filled
+within minutes would sometimes suggest other plans. It does not wait for the disk; that is set here
+for PgBouncer too, where a connection has no settings of its own. The lock comes last: statements
+after it see all that the projection before has written."""
 BY_KEY = "SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off"
-"""A table thought empty would still be read as a whole, along its index, and all that came be gone
-through for each of its rows. A bitmap scan, which is left, cannot be made without a key."""
+"""A table that counts as empty would still be read as a whole along its index. A bitmap scan, which
+is left, cannot be made without a key."""
 _FORGET = "DISCARD PLANS"
 
 
 class PlanCache:
-    """The plans of one connection, which the database makes at a statement's first use and keeps.
+    """Plan cache of one connection; the database plans a statement at its first use.
 
-    In a table thought empty every index is as good as any other, one that has the key in its second
-    column, too: that is read as a whole for each fold, and the table is empty no more. Indexes of
-    live jobs cannot be used like that (`0011_found_by_key.sql`), those of finished ones can. So
-    plans are made again soon after the first writes, and then ever more seldom.
+    For a table that counts as empty every index looks as good as any other, even one with the key
+    in its second column, which is then read as a whole by each projection when the table has grown.
+    Indexes of live jobs cannot be used like that (see `0001_baseline.sql`), those of finished jobs
+    can. So plans are made again soon after the first writes, and then less and less often.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class PlanCache:
         self._due = 0
 
     async def age(self, connection: Connection, writes: int) -> None:
-        """So much is about to be written; plans that have seen enough are forgotten first."""
+        """Counts writes that are about to happen; first drops plans that are too old."""
         if connection.get_server_pid() != self._pid:
             self._pid, self._writes = connection.get_server_pid(), 0
             self._due = PLAN_CACHE_FIRST_WRITES

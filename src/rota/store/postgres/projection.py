@@ -24,7 +24,7 @@ from rota.store.rows import Row
 from rota.store.table_changes import TableChanges, jobs_touched, spill_queue_of
 
 _Job: TypeAlias = tuple[JobId, Spec, Life, bytes | None]
-"""To be written; with its spec as somebody has encoded it before."""
+"""A job to be written, and its spec as it is stored, if it is."""
 _JOB_COLUMNS = {"id": "text", "state": "text", "lives": "int8", "queue": "text", "tenant": "text",
                 "name": "text", "priority": "int8", "created_at": "int8", "life": "bytea",
                 "spec": "bytea", "finished_at": "int8"}  # fmt: skip
@@ -45,7 +45,7 @@ _SETTING_COLUMNS = {"kind": "text", "name": "text", "body": "bytea"}
 _TOTAL_COLUMNS = {"queue": "text", "state": "text", "count": "int8"}
 
 _IDS = "unnest($1::text[]) AS v (id)"
-"""Joined, each id looks into its own day's partition only; an array would look into all."""
+"""With a join each id is looked up in its own day's partition; with an array in all partitions."""
 
 _CARRIED = "j.queue, j.tenant, j.name, j.priority, j.created_at"
 _MOVE_WITHIN = """
@@ -64,36 +64,37 @@ INSERT INTO rota.{{other}} (id, state, lives, queue, tenant, name, priority, cre
 
 
 class ProjectionOptions(msgspec.Struct, frozen=True):
-    """How it is done: what the database can be asked to do, and who goes first."""
+    """Options of a projection: whether COPY works, and how it gives way to the loop."""
 
     copies: bool
     give_way: GiveWay
 
 
 class WindowResult(msgspec.Struct, frozen=True):
-    """What is in the tables, once the transaction is."""
+    """Result of a projection: what is in the tables once its transaction is committed."""
 
     changes: TableChanges
     whole: bool
-    """All of the tail; otherwise jobs that have ended, and `folded_seq` is what it was."""
+    """Whether all of the tail was written; else only jobs that have ended, and `folded_seq`
+    stayed."""
     leaves_behind: bool
     """Whether deleted jobs left logs and files."""
 
 
 class WindowProjection:
-    """One window on its way into the tail and the tables, inside the caller's transaction."""
+    """Projection of one window into the tail and the tables, inside the caller's transaction."""
 
     def __init__(
-        self, connection: Connection, window: Window, tail: Tail, way: ProjectionOptions
+        self, connection: Connection, window: Window, tail: Tail, options: ProjectionOptions
     ) -> None:
         self._connection = connection
         self._window = window
         self._tail = tail
-        self._copies = way.copies
-        self._give_way = way.give_way
+        self._copies = options.copies
+        self._give_way = options.give_way
         self._newest: Mapping[str, str | None] = {}
         self._tables: tuple[str, ...] = ()
-        """Those that have jobs: mostly there are none on the shelf, and nobody looks for them."""
+        """Tables to look jobs up in: mostly no job is spilled, and that table is left out."""
 
     async def run(self, newest: Mapping[str, str | None], *, whole: bool) -> WindowResult:
         """Writes all of the tail, or what can leave it.
@@ -101,41 +102,41 @@ class WindowProjection:
         `newest` is the greatest id of each table before that.
         """
         self._newest = newest
-        shelf = ("jobs_shelved",) if await self._has_spilled() else ()
-        # Where there is a shelf, most of those that are not known come from it.
-        self._tables = (*shelf, "jobs_live", "jobs_done")
+        spilled_table = ("jobs_shelved",) if await self._has_spilled() else ()
+        # If jobs are spilled, most of those that are not known are.
+        self._tables = (*spilled_table, "jobs_live", "jobs_done")
         tail, window = self._tail, self._window
         await self._find(tail.strangers(jobs_touched(window.records)))
         tail.take_window(window.records, window.writes, self._give_way)
         whole = whole or tail.tangled
-        folded = tail.changes if whole else tail.leave()
-        leaves_behind = await self._write(folded)
+        changes = tail.changes if whole else tail.leave()
+        leaves_behind = await self._write(changes)
         if whole:
-            await self._write_rare_changes(folded)
-        await self._write_figures(folded, window.last_seq if whole else None)
-        await self._count_spilled(folded)
-        return WindowResult(folded, whole, leaves_behind)
+            await self._write_rare_changes(changes)
+        await self._write_figures(changes, window.last_seq if whole else None)
+        await self._count_spilled(changes)
+        return WindowResult(changes, whole, leaves_behind)
 
-    async def _write(self, folded: TableChanges) -> bool:
-        """Jobs and executions; answers whether deleted ones left logs and files."""
-        replaced = [job_id for job_id in folded.specs if job_id in self._tail.standings]
-        await self._remove_jobs([*folded.dropped, *replaced])
-        leaves_behind = await self._drop_executions(folded)
-        await self._write_jobs(folded)
-        await self._move_jobs(folded)
-        await self._write_executions(folded.executions)
+    async def _write(self, changes: TableChanges) -> bool:
+        """Writes jobs and executions; returns whether deleted ones left logs and files."""
+        replaced = [job_id for job_id in changes.specs if job_id in self._tail.standings]
+        await self._remove_jobs([*changes.dropped, *replaced])
+        leaves_behind = await self._drop_executions(changes)
+        await self._write_jobs(changes)
+        await self._move_jobs(changes)
+        await self._write_executions(changes.executions)
         return leaves_behind
 
-    async def _write_rare_changes(self, folded: TableChanges) -> None:
-        await self._write_others(folded)
-        await write_schedules(self._connection, folded)
-        await write_events(self._connection, folded.events)
+    async def _write_rare_changes(self, changes: TableChanges) -> None:
+        await self._write_others(changes)
+        await write_schedules(self._connection, changes)
+        await write_events(self._connection, changes.events)
 
     async def _has_spilled(self) -> bool:
         return bool(await self._connection.fetchval("SELECT EXISTS (SELECT FROM rota.lines)"))
 
     async def _find(self, job_ids: Sequence[JobId]) -> None:
-        """Where these jobs stand, if anywhere."""
+        """Looks up the standings of these jobs."""
         standings, tables = self._tail.standings, self._tail.tables
         for table in self._tables:
             where = "'queued', j.lives, j.queue, j.line"
@@ -149,9 +150,9 @@ class WindowProjection:
                 job_ids = [job_id for job_id in job_ids if job_id not in standings]
 
     async def _remove_jobs(self, job_ids: Sequence[JobId]) -> None:
-        """With labels and edges, found through what the rows still say: an index by job on both
+        """Removes jobs with their labels and edges, which are found through the old rows.
 
-        tables would cost more at every submission.
+        An index by job on both tables would cost more at every submission.
         """
         if not job_ids:
             return
@@ -168,15 +169,15 @@ class WindowProjection:
             "edges", _EDGE_COLUMNS, chain.from_iterable(rows.edge_rows(*job) for job in old)
         )
 
-    async def _drop_executions(self, folded: TableChanges) -> bool:
-        if not folded.dropped:
+    async def _drop_executions(self, changes: TableChanges) -> bool:
+        if not changes.dropped:
             return False
-        gone = list(folded.leftovers)
+        gone = list(changes.leftovers)
         for table in ("executions_live", "executions_done"):
             found = await self._connection.fetch(
                 f"DELETE FROM rota.{table} WHERE job_id = ANY ($1) OR id = ANY ($2) RETURNING id",
-                list(folded.dropped),
-                folded.leftovers,
+                list(changes.dropped),
+                changes.leftovers,
             )
             gone += [row[0] for row in found]
         await self._connection.execute(
@@ -184,50 +185,51 @@ class WindowProjection:
         )
         return bool(gone)
 
-    async def _write_jobs(self, folded: TableChanges) -> None:
+    async def _write_jobs(self, changes: TableChanges) -> None:
         live: list[_Job] = []
         done: list[_Job] = []
-        shelved: list[Row] = []
-        moved, unshelved = self._known_moves(folded)
-        # Written anew, not updated: that would write all indexes, too, and find each row by itself.
+        spilled: list[Row] = []
+        moved, reloaded = self._known_moves(changes)
+        # Deleted and inserted: an update would write all indexes too, and look up each row by
+        # itself.
         await self._delete_ids("jobs_live", [one[0] for one in moved])
-        await self._delete_ids("jobs_shelved", [one[0] for one in unshelved])
-        put = ((*job, None) for job in folded.specs.items())
-        for job_id, spec, encoded in chain(put, moved, unshelved):
-            life = folded.lives[job_id]
-            if life.line and (line := spill_queue_of(life)):
+        await self._delete_ids("jobs_shelved", [one[0] for one in reloaded])
+        put = ((*job, None) for job in changes.specs.items())
+        for job_id, spec, encoded in chain(put, moved, reloaded):
+            life = changes.lives[job_id]
+            if life.line and (spill_queue := spill_queue_of(life)):
                 row = rows.job_row(job_id, spec, life, encoded)
-                shelved.append((row[0], *row[2:], line, spec.arrival_number))
+                spilled.append((row[0], *row[2:], spill_queue, spec.arrival_number))
                 continue
             kept = done if life.state in JOB_FINAL else live
             kept.append((job_id, spec, life, encoded))
         await self._insert("jobs_live", _JOB_COLUMNS, live, _job_row)
         await self._insert("jobs_done", _JOB_COLUMNS, done, _job_row)
-        if shelved:
-            await self._insert("jobs_shelved", _SPILLED_COLUMNS, shelved)
-        jobs = folded.specs.items()
+        if spilled:
+            await self._insert("jobs_shelved", _SPILLED_COLUMNS, spilled)
+        jobs = changes.specs.items()
         labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
         edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
         # A spec may name a label or a parent twice.
         await self._insert("labels", _LABEL_COLUMNS, list(dict.fromkeys(labels)))
         await self._insert("edges", _EDGE_COLUMNS, list(dict.fromkeys(edges)))
 
-    def _known_moves(self, folded: TableChanges) -> tuple[list[Stored], list[Stored]]:
-        """Those of the live ones, and those of the shelf."""
+    def _known_moves(self, changes: TableChanges) -> tuple[list[Stored], list[Stored]]:
+        """Returns the moves of known live jobs, and of known spilled ones."""
         known, looked_up = self._tail.known, self._tail.tables
-        moves = [id_ for id_, _ in folded.moves if id_ not in looked_up]
-        live, shelved = known.rows(moves)
-        assert len(live) + len(shelved) == len(moves), "where a job is, is known or was looked up"
-        return live, shelved
+        moves = [id_ for id_, _ in changes.moves if id_ not in looked_up]
+        live, spilled = known.rows(moves)
+        assert len(live) + len(spilled) == len(moves), "every job is known or was looked up"
+        return live, spilled
 
-    async def _move_jobs(self, folded: TableChanges) -> None:
+    async def _move_jobs(self, changes: TableChanges) -> None:
         ways: dict[tuple[str, str], list[Row]] = {}
         tables = self._tail.tables
-        for job_id, life in folded.moves if tables else ():
+        for job_id, life in changes.moves if tables else ():
             if job_id not in tables:
                 continue
-            way = (tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
-            ways.setdefault(way, []).append(_move_row(job_id, life))
+            options = (tables[job_id], "jobs_done" if life.state in JOB_FINAL else "jobs_live")
+            ways.setdefault(options, []).append(_move_row(job_id, life))
         for (table, other), moved in ways.items():
             statement = _MOVE_WITHIN if table == other else _MOVE_ACROSS
             sql = statement.format(table=table, other=other, moved=_unnest(_MOVE_COLUMNS))
@@ -264,10 +266,10 @@ class WindowProjection:
                 *_columns(changed, _EXECUTION_COLUMNS),
             )
 
-    async def _write_others(self, folded: TableChanges) -> None:
+    async def _write_others(self, changes: TableChanges) -> None:
         for table, key, bodies in (
-            ("workers", "id", [rows.worker_row(x) for x in folded.workers.values() if x]),
-            ("queues", "name", [rows.queue_row(x) for x in folded.queues.values()]),
+            ("workers", "id", [rows.worker_row(x) for x in changes.workers.values() if x]),
+            ("queues", "name", [rows.queue_row(x) for x in changes.queues.values()]),
         ):
             if bodies:
                 await self._connection.execute(
@@ -275,24 +277,24 @@ class WindowProjection:
                     f" ON CONFLICT ({key}) DO UPDATE SET body = excluded.body",
                     *_columns(bodies, (key, "body")),
                 )
-        settings = setting_rows(folded)
+        settings = setting_rows(changes)
         if settings:
             await self._connection.execute(
                 f"INSERT INTO rota.settings SELECT v.* FROM {_unnest(_SETTING_COLUMNS)}"
                 " ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
                 *_columns(settings, _SETTING_COLUMNS),
             )
-        forgotten = [worker_id for worker_id, worker in folded.workers.items() if worker is None]
+        forgotten = [worker_id for worker_id, worker in changes.workers.items() if worker is None]
         await self._delete_ids("workers", forgotten)
-        if folded.keys:
+        if changes.keys:
             await self._connection.execute(
-                "DELETE FROM rota.keys WHERE key = ANY ($1)", list(folded.keys)
+                "DELETE FROM rota.keys WHERE key = ANY ($1)", list(changes.keys)
             )
-            keys = [rows.key_row(record) for record in folded.keys.values()]
+            keys = [rows.key_row(record) for record in changes.keys.values()]
             await self._insert("keys", _KEY_COLUMNS, keys)
 
-    async def _write_figures(self, folded: TableChanges, passed: Seq | None) -> None:
-        ended = [(*what, count) for what, count in folded.finished.items() if count]
+    async def _write_figures(self, changes: TableChanges, passed: Seq | None) -> None:
+        ended = [(*what, count) for what, count in changes.finished.items() if count]
         if ended:
             await self._connection.execute(
                 f"INSERT INTO rota.totals AS t SELECT v.* FROM {_unnest(_TOTAL_COLUMNS)}"
@@ -303,12 +305,12 @@ class WindowProjection:
             "UPDATE rota.meta SET folded_seq = coalesce($1, folded_seq),"
             " order_next = greatest(order_next, $2), submitted = submitted + $3",
             passed,
-            folded.next_arrival_number,
-            folded.submitted,
+            changes.next_arrival_number,
+            changes.submitted,
         )
 
-    async def _count_spilled(self, folded: TableChanges) -> None:
-        counts = [(line, step) for line, step in folded.spill_counts.items() if step]
+    async def _count_spilled(self, changes: TableChanges) -> None:
+        counts = [(spill_queue, step) for spill_queue, step in changes.spill_counts.items() if step]
         if counts:
             await self._connection.execute(
                 f"INSERT INTO rota.lines AS l SELECT v.* FROM {_unnest(_LINE_COLUMNS)}"
@@ -317,14 +319,15 @@ class WindowProjection:
             )
             await self._connection.execute(
                 "DELETE FROM rota.lines WHERE line = ANY ($1) AND count = 0",
-                [line for line, _ in counts],
+                [spill_queue for spill_queue, _ in counts],
             )
 
     async def _ids_in(self, table: str, ids: Sequence[str]) -> dict[str, None]:
         return dict.fromkeys(row[0] for row in await self._look_up(table, "0", ids))
 
     async def _look_up(self, table: str, what: str, ids: Sequence[str]) -> Sequence[Any]:
-        """Id and `what` of those that are there. Ids mostly rise: what is new is not looked for."""
+        """Returns id and `what` of those that are there. Ids mostly rise: new ones are not looked
+        up."""
         newest = self._newest[table]
         known = [] if newest is None else [one for one in ids if one <= newest]
         if not known:
@@ -353,7 +356,7 @@ class WindowProjection:
         fresh: Sequence[Any],
         row_of: Callable[[Any], Row] = tuple,
     ) -> None:
-        """Each row is made when it is its turn: the database is at the first ones by then."""
+        """Inserts rows; each is encoded just before it is sent, while the database works."""
         if not fresh:
             return
         pieces = in_slices([fresh], FOLD_SLICE_ROWS, self._give_way)
@@ -380,7 +383,7 @@ def _move_row(job_id: JobId, life: Life) -> Row:
 
 
 def _unnest(columns: Mapping[str, str]) -> str:
-    """All rows as one relation `v`, a parameter a column."""
+    """Returns SQL for all rows as one relation `v`, with one parameter per column."""
     arrays = ", ".join(f"${number}::{kind}[]" for number, kind in enumerate(columns.values(), 1))
     return f"unnest({arrays}) AS v ({', '.join(columns)})"
 

@@ -1,10 +1,10 @@
-"""The projector: the thread that keeps PostgreSQL's tables up to date with the journal, and tidy.
+"""Projector: the thread that keeps PostgreSQL's tables up to date with the journal.
 
 It has an event loop and a connection of its own, so that neither the projection nor the load of a
-million live jobs holds up the loop that decides. Any server can project, one at a time:
-`folded_seq` is locked meanwhile. The leader does it all the time; a follower only when its readers
-wait and nobody else does it. A server that is frozen while it holds that lock would keep everybody
-waiting: its transaction is ended.
+million live jobs holds up the loop that decides. Any server can project, one at a time, with
+`folded_seq` locked. The leader does it all the time; a follower only if its readers wait and no
+other server does it. A server that is frozen while it holds that lock would block all others: its
+transaction is ended.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ WHERE pid = ANY (pg_blocking_pids($1)) AND application_name LIKE 'rota %'
     AND state <> 'idle' AND wait_event = 'ClientRead'
     AND clock_timestamp() - state_change > $2 * interval '1 second'
 """
-"""Only who waits for its own client to say something, and has for long: a slow statement is left
-alone. A role may end what is its own, so no right is needed that the servers do not have."""
+"""Only sessions that have waited long for their own client: a slow statement is left alone. A role
+may end its own sessions, so no further privilege is needed."""
 
 
 class ProjectionLock:
-    """Waits for the turn of one connection, on another one."""
+    """Ends, on a connection of its own, frozen servers that block the projection."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -68,11 +68,11 @@ class ProjectionLock:
         self._pid = 0
 
     def taken_by(self, connection: Connection) -> None:
-        """This connection is about to wait."""
+        """Notes the connection that is about to wait for the lock."""
         self._pid = connection.get_server_pid()
 
     async def until(self, work: Coroutine[Any, Any, R]) -> R:
-        """What comes of it; meanwhile those are ended that stand still in its way."""
+        """Returns the result of `work`; ends frozen servers that block it meanwhile."""
         waiting = asyncio.ensure_future(work)
         try:
             while True:
@@ -85,11 +85,10 @@ class ProjectionLock:
             waiting.cancel()
 
     async def close(self) -> None:
-        """Lets go of the connection."""
         await self._aside.close()
 
     async def _end_stalled(self) -> None:
-        # Behind PgBouncer nobody knows which connection of the database is whose.
+        # Behind PgBouncer the process id of the own connection is unknown.
         if self._pid and not self._address.pgbouncer:
             stalled_s = self._address.limits.projection_stalled_s
             await self._aside.read(lambda c: c.fetchval(_END_STALLED, self._pid, stalled_s))
@@ -99,7 +98,7 @@ T = TypeVar("T")
 
 
 class Projector:
-    """Asked from the server's loop; works in its own thread."""
+    """Projects the journal in its own thread; called from the server's loop."""
 
     def __init__(self, address: Address) -> None:
         self._address, self._limits = address, address.limits
@@ -108,21 +107,22 @@ class Projector:
         self._unfolded = Unfolded()
         self.known = KnownJobs(FOLD_JOBS_KNOWN)
         self._tail: Tail | None = None
-        """What is not in the tables as a whole, of the records up to `_taken`."""
+        """Projection in memory of the records up to `_taken`, not yet in the tables as a whole."""
         self._taken: Window | None = None
         self._tail_since = self._company_until = 0.0
-        self._stamp = ""  # of the transaction in which this process last folded
+        self._stamp = ""  # of the transaction in which this process last projected
         self._unprojected_writes = 0
         self._lags_since = 0.0
-        """By the clock of the thread's loop: the first of those writes came, or were left over."""
+        """When the first of those writes came, or was left over, by the clock of the thread's
+        loop."""
         self._appended_at = 0.0
-        """By the same clock."""
+        """When the newest write came, by the same clock."""
         self._wake_up_timer: asyncio.TimerHandle | None = None
         self._counting = threading.Lock()
-        # Not waiting for the disk is safe: the journal can replay what a crash takes back.
+        # Not waiting for the disk is safe: what a crash undoes is projected again.
         self._connection = DedicatedConnection(
             address,
-            "fold",
+            "project",
             PROJECTION_DEADLINE_S,
             {"synchronous_commit": "off"},
             statement_s=self._limits.projection_statement_s,
@@ -130,7 +130,7 @@ class Projector:
         self._lock = ProjectionLock(address)
         self._plans = PlanCache()
         self.precedence = Precedence(self.watermark, self._limits)
-        self._loop = type(asyncio.get_running_loop())()  # of the kind that the server has chosen
+        self._loop = type(asyncio.get_running_loop())()  # of the same kind as the server's
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         self._closing = self._failed = False
@@ -138,17 +138,17 @@ class Projector:
         self._made_until = Seq(0)
         self._upkeep_due: Instant = 0
         self._thread = threading.Thread(
-            target=self._run_thread, name="rota-store-fold", daemon=True
+            target=self._run_thread, name="rota-store-projector", daemon=True
         )
         self._thread.start()
         self._projecting = asyncio.run_coroutine_threadsafe(self._run(), self._loop)
 
     async def start(self) -> None:
-        """Finds out how far journal and tables are, and makes room for the next records."""
+        """Reads how far journal and tables are, and makes partitions for the next records."""
         await self._in_thread(self._prepare())
 
     def note_appended(self, record: JournalRecord) -> None:
-        """A record of ours is durable."""
+        """Notes a record that this process has appended."""
         self._unfolded.add(record)
         self.watermark.set_appended(record.seq)
         with self._counting:
@@ -177,7 +177,7 @@ class Projector:
             await asyncio.wrap_future(waiter)
 
     async def load(self, kept: int) -> Snapshot:
-        """Folds what is left to fold, then reads all that is live."""
+        """Projects what is left to project, then loads all that is live."""
         return await self._in_thread(self._load(kept))
 
     async def drop_before(self, before: Instant) -> Dropped:
@@ -188,15 +188,15 @@ class Projector:
         return dropped
 
     async def close(self) -> None:
-        """Folds the rest if this server leads, and ends the thread."""
+        """Projects the rest if this server leads, and ends the thread."""
         if self._closing:
             return
         self._closing = True
         self._wake_up()
-        folding = asyncio.wrap_future(self._projecting)
-        await asyncio.wait({folding}, timeout=self._limits.projection_close_s)
-        # Where the database is away: the journal has the rest, and the next server folds it.
-        folding.cancel()
+        projecting = asyncio.wrap_future(self._projecting)
+        await asyncio.wait({projecting}, timeout=self._limits.projection_close_s)
+        # If the database is away, the journal has the rest, and the next server projects it.
+        projecting.cancel()
         for each in (self._connection.close(), self._lock.close()):
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(each, self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -225,10 +225,10 @@ class Projector:
         try:
             while not self._closing:
                 if self._failed:
-                    # Whatever wakes it meanwhile: whoever asks all the time must not put it off.
+                    # A sleep, not a wait: callers that ask all the time must not put it off.
                     await asyncio.sleep(PROJECTION_RETRY_S)
                 elif await self._woken_within(self._patience()) or self._patience() != 0:
-                    continue  # more has come since, of which it was not told
+                    continue  # more has come meanwhile
                 await self._work_once()
             while self.leads and self.watermark.lags and not self._failed:
                 await self._work_once()
@@ -269,13 +269,13 @@ class Projector:
                 await self._sweep()
             self._failed = False
         except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
-            # Nothing is lost: the journal has it. Readers hear of it, and it is tried again.
+            # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
             self._failed = True
             kind = StoreFullError if isinstance(error, StoreFullError) else StoreError
             self.watermark.fail(kind(f"the tables cannot follow the journal: {error}"))
 
     async def _others_projected(self) -> bool:
-        """Gives the leader a moment; False: it folds nothing, somebody should."""
+        """Waits a moment for the leader; returns whether it projected anything."""
         looks = int(FOLLOWER_PATIENCE_S / FOLLOWER_LOOK_S)
         for _ in range(looks):
             before = self.watermark.projected
@@ -286,14 +286,14 @@ class Projector:
         return False
 
     async def _read_projected(self) -> None:
-        folded = await self._connection.read(
+        projected = await self._connection.read(
             lambda c: c.fetchval("SELECT folded_seq FROM rota.meta WHERE id = 1")
         )
-        self.watermark.set_projected(Seq(folded))
+        self.watermark.set_projected(Seq(projected))
 
     async def _project_next(self) -> bool:
-        """One window; answers whether there was any."""
-        async with self._turn:  # a load folds too
+        """Projects one window; returns whether there was any."""
+        async with self._turn:  # a load projects too
             return await self._project_window()
 
     async def _project_window(self) -> bool:
@@ -305,7 +305,7 @@ class Projector:
             self.watermark.set_appended(self.watermark.projected)
             self._count_projected(self._unprojected_writes)
             return False
-        # A long report may keep us from the tables' structure; the fold needs none of it yet.
+        # A long query may hold locks that this needs; the projection itself does not need it yet.
         with suppress(StoreError):
             await self._upkeep(window)
         try:
@@ -313,7 +313,7 @@ class Projector:
                 self._connection.write(lambda c: self._apply(c, window, tail, whole=whole))
             )
         except BaseException:
-            self._forget()  # it may have happened after all
+            self._forget()  # it may have happened nevertheless
             raise
         if done is None:
             self._unfolded.clear()
@@ -334,7 +334,7 @@ class Projector:
         return True
 
     async def _next_window(self, tail: Tail) -> tuple[Window | None, bool]:
-        """What is to be taken next, and whether nothing of the tail may be left for later."""
+        """Returns the next window, and whether all of the tail has to be written with it."""
         after = tail.after if self._taken is None else self._taken.last_seq
         if at_hand := self._unfolded.after(after, POSTGRES_PROJECTION_WINDOW_WRITES):
             window = window_of(at_hand)
@@ -344,7 +344,7 @@ class Projector:
         return await self._connection.read(lambda c: read_window(c, after)), True
 
     def _may_wait(self, tail: Tail, window: Window) -> bool:
-        """Whether what has not ended can be left for later."""
+        """Returns whether jobs that have not ended can be written later."""
         now = self._loop.time()
         return (
             self.leads
@@ -358,7 +358,7 @@ class Projector:
         )
 
     def _forget(self) -> None:
-        """The tables may say something else than this process remembers."""
+        """Forgets what this process knows of the tables: they may have changed."""
         self.known.clear()
         self._tail = self._taken = None
 
@@ -370,26 +370,27 @@ class Projector:
     async def _apply(
         self, connection: Connection, window: Window, tail: Tail, *, whole: bool
     ) -> WindowResult | None:
-        """None: another server folded meanwhile, or the journal or the tail is not what it was."""
+        """Writes a window in one transaction. None: another server projected meanwhile, or the
+        journal or the tail has changed."""
         if tail.in_use:
-            return None  # tried again after a rollback, which the tail knows nothing of
+            return None  # a repeat after a rollback, which the tail knows nothing of
         tail.in_use = True
         self._lock.taken_by(connection)
         async with connection.transaction():
             before = await take_turn(connection, window, self._plans)
             if not before.fits(window, tail.after) or not self._is_newest(before, tail):
                 return None
-            way = ProjectionOptions(not self._address.pgbouncer, self.precedence.give_way)
-            fold = WindowProjection(connection, window, tail, way)
-            done = await fold.run(before.newest, whole=whole)
+            options = ProjectionOptions(not self._address.pgbouncer, self.precedence.give_way)
+            projection = WindowProjection(connection, window, tail, options)
+            done = await projection.run(before.newest, whole=whole)
             self._stamp = await stamp_of(connection)
             return done
 
     def _is_newest(self, before: Before, tail: Tail) -> bool:
-        """False: what was written ahead of `folded_seq` is not all there is, or there no more."""
+        """Returns whether this process projected last, so that what it remembers is right."""
         if before.stamp == self._stamp:
             return True
-        self.known.clear()  # and looked up again
+        self.known.clear()  # they are looked up again
         return tail is not self._tail
 
     async def _upkeep(self, window: Window) -> None:
@@ -407,17 +408,17 @@ class Projector:
         self._made_until = Seq(newest + self._limits.journal_partition_records // 2)
 
     async def _prepare(self) -> None:
-        folded, newest = await self._connection.read(
+        projected, newest = await self._connection.read(
             lambda c: c.fetchrow(
                 "SELECT folded_seq, (SELECT max(seq) FROM rota.journal) FROM rota.meta"
             )
         ) or (0, 0)
-        self.watermark.set_projected(Seq(folded))
-        self.watermark.set_appended(Seq(newest or folded))
-        await self._make_partitions(Seq(newest or folded), None)
+        self.watermark.set_projected(Seq(projected))
+        self.watermark.set_appended(Seq(newest or projected))
+        await self._make_partitions(Seq(newest or projected), None)
 
     async def _load(self, kept: int) -> Snapshot:
-        # After an append of unknown fate only the database knows where the journal ends.
+        # After an append of unknown outcome only the database knows where the journal ends.
         async with self._turn:
             self._unfolded.clear()
             self._forget()
@@ -425,14 +426,14 @@ class Projector:
         snapshot: Snapshot | None = None
         while snapshot is None:
             stamp = await self._connection.read(stamp_of)
-            # Where nothing is left to fold, nothing was written ahead of it either.
+            # If nothing is left to project, nothing was written ahead of the watermark either.
             if not await self._project_next():
                 read = partial(read_snapshot, kept=kept, stamp=stamp)
                 snapshot = await self._connection.read(read)
         return snapshot
 
     async def _sweep(self) -> None:
-        """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
+        """Removes logs and files of deleted jobs; what fails is found again by the next sweep."""
         found = await self._connection.read(
             lambda c: c.fetch(
                 "SELECT execution_id FROM rota.leftovers ORDER BY 1 LIMIT $1", SWEEP_EXECUTIONS

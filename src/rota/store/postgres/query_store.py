@@ -1,4 +1,4 @@
-"""Answers queries from PostgreSQL's tables, once they have caught up with the journal."""
+"""Queries of PostgreSQL's tables, once they have caught up with the journal."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ FROM rota.meta m LEFT JOIN (
     LEFT JOIN LATERAL (SELECT key FROM rota.inbox WHERE key = v.wanted LIMIT 1) i ON true
 ) ON k.key IS NOT NULL OR i.key IS NOT NULL
 """
-"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet, or
-it waits in the inbox. Key by key: a table that fills within minutes has no figures that the planner
-could go by."""
+"""One statement sees one moment: a key is in the tables, or its record is not projected yet, or it
+is in the inbox. Keys are looked up one by one: for a table that fills within minutes the planner
+has no statistics."""
 _PLANNED_ONCE = {
     "default_transaction_read_only": "on",
-    # Every submission asks this, and to plan it takes longer than to do it.
+    # Every submission runs this, and planning takes longer than running it.
     "plan_cache_mode": "force_generic_plan",
-    # The plan outlives the hour in which the tables were small.
+    # The plan is kept when the tables are no longer small.
     "enable_seqscan": "off",
 }
 
 
 def key_connection(address: Address) -> DedicatedConnection:
-    """The connection on which keys are looked up: one look at a time, for all who ask."""
+    """Returns the connection for lookups of keys, which run one at a time for all callers."""
     return DedicatedConnection(address, "keys", address.limits.follow_deadline_s, _PLANNED_ONCE)
 
 
@@ -86,7 +86,7 @@ _DOWNSTREAM = """
 SELECT DISTINCT v.id, e.child, e.condition FROM unnest($1::text[]) AS v (id)
 CROSS JOIN LATERAL (SELECT child, condition FROM rota.edges WHERE parent = v.id OFFSET 0) e
 """
-"""Parent by parent, through the index: for many the planner would read the table of every day."""
+"""Looks each parent up through the index: for many parents the planner would read all days."""
 _COUNTS = """
 SELECT state, count(*) FROM (
     SELECT * FROM (
@@ -99,91 +99,80 @@ SELECT state, count(*) FROM (
 
 
 class PostgresQueryStore:
-    """The readers' side of the store, the same on leader and followers."""
+    """Queries of the tables in PostgreSQL, the same on leader and followers."""
 
-    def __init__(self, readers: ReaderPool, keys: DedicatedConnection, folder: Projector) -> None:
+    def __init__(
+        self, readers: ReaderPool, keys: DedicatedConnection, projector: Projector
+    ) -> None:
         self._readers = readers
         self._key_connection = keys
-        self._projector = folder
+        self._projector = projector
         self._keys = KeyLookup(self._read_keys)
         self._single_jobs = BatchedLookup(self._read_jobs, JOBS_PER_LOOKUP)
         self._below_single_jobs = BatchedLookup(self._read_below, JOBS_PER_LOOKUP)
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        """Those that exist; callers that ask for one each are answered together."""
+        """Reads together what callers ask for one by one."""
         if len(job_ids) != 1:
             return list((await self._read_jobs(job_ids)).values())
         job = (await self._single_jobs.look(job_ids)).get(job_ids[0])
         return [] if job is None else [job]
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        """Those that exist, without what may be large."""
         found = await self._bodies(job_ids, "state", "queue", "tenant", "name")
         return [rows.outline(tuple(row)) for row in found]
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
-        """A page, newest first."""
         now = await self._caught_up()
         found = await self._readers.run(lambda c: find_jobs(c, query, now))
         return Page(map(rows.job, found), found.rest)
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
-        """The ids of a page."""
         now = await self._caught_up()
         found = await self._readers.run(lambda c: find_job_ids(c, query, now))
         return Page(map(JobId, found), found.rest)
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
-        """How many of a tenant are in which state."""
         found = await self._read(lambda c: c.fetch(_COUNTS, tenant, COUNT_ROWS_MAX))
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
-        """Those that exist."""
         wanted = execution_bodies(execution_ids)
         found = await self._read(lambda c: c.fetch(wanted.sql, *wanted.args))
         return [rows.execution((row[1],)) for row in found]
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        """A page, newest first."""
         now = await self._caught_up()
         found = await self._readers.run(lambda c: find_executions(c, query, now))
         return Page((rows.execution((row[1],)) for row in found), found.rest)
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
-        """What the first executions of each stretch are."""
         sql, args = postgres_sample(query)
         return [read_sample(tuple(row)) for row in await self._read(lambda c: c.fetch(sql, *args))]
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
-        """All dependencies that lead into or out of these jobs."""
         if direction is Direction.UPSTREAM:
             found = await self._bodies(job_ids, "spec")
             return [
                 edge for id_, data in found for edge in rows.edges_upstream(id_, rows.spec(data))
             ]
-        desk = self._below_single_jobs
-        below = await (desk.look if len(job_ids) == 1 else self._read_below)(job_ids)
+        lookup = self._below_single_jobs
+        below = await (lookup.look if len(job_ids) == 1 else self._read_below)(job_ids)
         return [edge for job_id in dict.fromkeys(job_ids) for edge in below.get(job_id, ())]
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """A page of a schedule's ledger, newest first."""
         return await self._read(lambda c: find_occurrences(c, query))
 
     async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
-        """Those of these events that were accepted."""
         return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        """A page of accepted events, newest first."""
         return await self._read(lambda c: find_events(c, query))
 
     async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        """A page of a trigger's ledger, newest first."""
         return await self._read(lambda c: find_trigger_decisions(c, query))
 
     async def key(self, key: str) -> KeyRecord | None:
-        """What was answered to an idempotency key."""
         found = await self._read(
             lambda c: c.fetchrow(
                 "SELECT key, fingerprint, receipt, at FROM rota.keys WHERE key = $1", key
@@ -192,11 +181,9 @@ class PostgresQueryStore:
         return rows.key(tuple(found)) if found else None
 
     async def key_at_once(self, key: str) -> KeyStatus:
-        """The same without waiting for the fold."""
         return await self._keys.look(key)
 
     async def keys_after(self, key: str, limit: int) -> list[str]:
-        """The next keys."""
         sql = "SELECT key FROM rota.keys WHERE key > $1 ORDER BY key LIMIT $2"
         read = self._readers.run if key else self._read
         return [row[0] for row in await read(lambda c: c.fetch(sql, key, limit))]
@@ -208,12 +195,11 @@ class PostgresQueryStore:
         try:
             found = await self._key_connection.read(look)
         except StoreError:
-            # A connection that was lost is made again for the next; the readers have others.
+            # The lost connection is made again for the next lookup; the readers have others.
             found = await self._readers.run(look)
         return rows.keys_found([tuple(row) for row in found])
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
-        """All changes of the next at most `limit` journal records after `seq`."""
         found = await self._readers.run(
             lambda c: c.fetch(
                 "SELECT seq, at, body FROM rota.journal WHERE seq > $1 ORDER BY seq LIMIT $2",
@@ -228,7 +214,6 @@ class PostgresQueryStore:
         ]
 
     async def head(self) -> tuple[Seq, Seq]:
-        """The oldest and the newest journal position kept."""
         found = await self._readers.run(
             lambda c: c.fetchrow("SELECT min(seq), max(seq) FROM rota.journal")
         )
@@ -256,10 +241,10 @@ class PostgresQueryStore:
         return await self._readers.run(read)
 
     async def _caught_up(self) -> Instant:
-        """Returns when the tables have all that is durable; answers what time it is there."""
+        """Waits until the tables have all that is durable; returns the database's time."""
         lag = await self._readers.run(lambda c: c.fetchrow(_LAG))
         assert lag is not None
-        folded, newest, now = lag
-        if newest is not None and newest > folded:
+        projected, newest, now = lag
+        if newest is not None and newest > projected:
             await self._projector.reached(newest)
         return int(now)

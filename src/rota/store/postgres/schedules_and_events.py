@@ -1,4 +1,4 @@
-"""Schedules, calendars, triggers, events and webhook endpoints in PostgreSQL, written and read."""
+"""Schedules, calendars, triggers and events in PostgreSQL, written and read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 from rota.core.schedule_model import Occurrence
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger, TriggerDecision
 from rota.store import rows
-from rota.store.documents import Hook, decode_hook, encode_hook
-from rota.store.postgres.connect import Connection, DedicatedConnection
+from rota.store.postgres.connect import Connection
 from rota.store.queries import EventQuery, OccurrenceQuery, TriggerDecisionQuery
 from rota.store.rows import Row
 from rota.store.table_changes import EventTableChanges, TableChanges
@@ -38,28 +37,28 @@ ON CONFLICT (name) DO UPDATE SET body = excluded.body
 """
 
 
-async def write_schedules(connection: Connection, folded: TableChanges) -> None:
-    """What a window came to, inside the fold's transaction."""
-    schedules = folded.schedules
+async def write_schedules(connection: Connection, changes: TableChanges) -> None:
+    """Writes what a window came to, inside the projection's transaction."""
+    schedules = changes.schedules
     await _write_rows(
         connection, _PUT_SCHEDULES, [rows.schedule_row(one) for one in schedules.values() if one]
     )
     await _write_rows(
         connection,
         _MOVE_SCHEDULES,
-        [rows.schedule_state_row(*one) for one in folded.schedule_states.items()],
+        [rows.schedule_state_row(*one) for one in changes.schedule_states.items()],
     )
     gone = [(schedule_id,) for schedule_id, one in schedules.items() if one is None]
     await _write_rows(connection, "DELETE FROM rota.schedules WHERE id = ANY ($1::text[])", gone)
     await _write_rows(
         connection,
         _PUT_OCCURRENCES,
-        [rows.occurrence_row(one) for one in folded.occurrences.values()],
+        [rows.occurrence_row(one) for one in changes.occurrences.values()],
     )
     await _write_rows(
-        connection, _COUNT_DECIDED, [(*word, count) for word, count in folded.decided.items()]
+        connection, _COUNT_DECIDED, [(*word, count) for word, count in changes.decided.items()]
     )
-    calendars = folded.calendars
+    calendars = changes.calendars
     await _write_rows(
         connection, _PUT_CALENDARS, [rows.calendar_row(one) for one in calendars.values() if one]
     )
@@ -70,13 +69,13 @@ async def write_schedules(connection: Connection, folded: TableChanges) -> None:
 
 
 async def _write_rows(connection: Connection, sql: str, given: Sequence[Row]) -> None:
-    """One statement for all rows, a parameter a column."""
+    """Runs one statement for all rows, with one parameter per column."""
     if given:
         await connection.execute(sql, *(list(column) for column in zip(*given, strict=True)))
 
 
 async def find_occurrences(connection: Connection, query: OccurrenceQuery) -> list[Occurrence]:
-    """A page of a schedule's ledger, newest first."""
+    """Returns a page of a schedule's occurrences, newest first."""
     where, args = ["schedule_id = $1"], [query.schedule_id]
     bounds: list[Any] = [query.limit]
     for clause, bound in (
@@ -114,44 +113,44 @@ ON CONFLICT (word) DO UPDATE SET count = r.count + excluded.count
 """
 
 
-async def write_events(connection: Connection, folded: EventTableChanges) -> None:
-    """What a window came to, inside the fold's transaction."""
-    triggers, held = folded.triggers, folded.buffered
+async def write_events(connection: Connection, changes: EventTableChanges) -> None:
+    """Writes what a window came to, inside the projection's transaction."""
+    triggers, buffered = changes.triggers, changes.buffered
     put = [rows.trigger_row(one) for one in triggers.values() if one is not None]
     await _write_rows(connection, _PUT_BODIES.format(table="triggers"), put)
     gone = [(trigger_id,) for trigger_id, one in triggers.items() if one is None]
     await _write_rows(connection, "DELETE FROM rota.triggers WHERE id = ANY ($1::text[])", gone)
-    known = [(key,) for key in folded.accepted]
+    known = [(key,) for key in changes.accepted]
     await _write_rows(connection, "DELETE FROM rota.events WHERE key = ANY ($1::text[])", known)
     await _write_rows(
         connection,
         _PUT_EVENTS,
-        [rows.accepted_event_row(one) for one in folded.accepted.values()],
+        [rows.accepted_event_row(one) for one in changes.accepted.values()],
     )
-    arrivals = [rows.trigger_decision_row(one) for one in folded.decisions.values()]
-    await _write_rows(connection, _PUT_TRIGGER_DECISIONS, arrivals)
-    waiting = [rows.buffered_event_row(one) for one in held.values() if one is not None]
+    decisions = [rows.trigger_decision_row(one) for one in changes.decisions.values()]
+    await _write_rows(connection, _PUT_TRIGGER_DECISIONS, decisions)
+    waiting = [rows.buffered_event_row(one) for one in buffered.values() if one is not None]
     await _write_rows(connection, _PUT_BODIES.format(table="held"), waiting)
-    released = [(arrival_id,) for arrival_id, one in held.items() if one is None]
+    released = [(decision_id,) for decision_id, one in buffered.items() if one is None]
     await _write_rows(connection, "DELETE FROM rota.held WHERE id = ANY ($1::text[])", released)
-    await _write_rows(connection, _COUNT_REACTED, list(folded.reacted.items()))
+    await _write_rows(connection, _COUNT_REACTED, list(changes.reacted.items()))
 
 
 async def read_triggers(connection: Connection) -> list[Trigger]:
-    """All, in order of creation."""
+    """Returns all, in order of creation."""
     found = await connection.fetch("SELECT body FROM rota.triggers ORDER BY id")
     return [rows.trigger(tuple(row)) for row in found]
 
 
 async def read_buffered_events(connection: Connection) -> list[BufferedEvent]:
-    """All events that wait, in order of arrival."""
+    """Returns all buffered events, in order of arrival."""
     found = await connection.fetch("SELECT body FROM rota.held")
-    held = [rows.buffered_event(tuple(row)) for row in found]
-    return sorted(held, key=lambda one: (one.at, one.id))
+    buffered = [rows.buffered_event(tuple(row)) for row in found]
+    return sorted(buffered, key=lambda one: (one.at, one.id))
 
 
 async def read_accepted_events(connection: Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
-    """Those that were accepted."""
+    """Returns those that were accepted."""
     found = await connection.fetch(
         "SELECT body FROM rota.events WHERE key = ANY ($1::text[])", list(keys)
     )
@@ -159,7 +158,7 @@ async def read_accepted_events(connection: Connection, keys: Sequence[str]) -> l
 
 
 async def find_events(connection: Connection, query: EventQuery) -> list[AcceptedEvent]:
-    """A page of accepted events, newest first."""
+    """Returns a page of accepted events, newest first."""
     where = ["true"]
     args: list[Any] = []
     for column, value in (("type", query.type), ("tenant", query.tenant)):
@@ -177,7 +176,7 @@ async def find_events(connection: Connection, query: EventQuery) -> list[Accepte
 async def find_trigger_decisions(
     connection: Connection, query: TriggerDecisionQuery
 ) -> list[TriggerDecision]:
-    """A page of a trigger's ledger, newest first."""
+    """Returns a page of a trigger's decisions, newest first."""
     where, args = ["trigger_id = $1"], [query.trigger_id]
     more: list[Any] = []
     for clause, value in (
@@ -197,35 +196,3 @@ async def _page(
 ) -> list[Any]:
     sql = f"SELECT body FROM rota.{table} WHERE {' AND '.join(where)} ORDER BY {rest}"
     return await connection.fetch(sql, *args)
-
-
-class PostgresHooks:
-    """Webhook endpoints, shared by all servers of a cell."""
-
-    def __init__(self, line: DedicatedConnection) -> None:
-        self._connection = line
-
-    async def put(self, hook: Hook) -> None:
-        """As given, in place of one of the same name."""
-        sql = (
-            "INSERT INTO rota.hooks VALUES ($1, $2)"
-            " ON CONFLICT (name) DO UPDATE SET body = excluded.body"
-        )
-        await self._connection.write(lambda c: c.execute(sql, hook.name, encode_hook(hook)))
-
-    async def get(self, name: str) -> Hook | None:
-        """One of them."""
-        sql = "SELECT body FROM rota.hooks WHERE name = $1"
-        body = await self._connection.read(lambda c: c.fetchval(sql, name))
-        return None if body is None else decode_hook(body)
-
-    async def list(self) -> Sequence[Hook]:
-        """All, by name."""
-        sql = "SELECT body FROM rota.hooks ORDER BY name"
-        found = await self._connection.read(lambda c: c.fetch(sql))
-        return [decode_hook(row[0]) for row in found]
-
-    async def drop(self, name: str) -> bool:
-        """Removes one; False: there was none."""
-        sql = "DELETE FROM rota.hooks WHERE name = $1 RETURNING name"
-        return await self._connection.write(lambda c: c.fetchval(sql, name)) is not None

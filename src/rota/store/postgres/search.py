@@ -1,9 +1,10 @@
-"""Finds pages of jobs and executions in PostgreSQL: which indexes are walked, what is checked.
+"""Search for pages of jobs and executions in PostgreSQL: which indexes are walked, what is checked.
 
-Every indexed filter is sorted by id too, so its matches can be walked newest first. A search walks
-the rarest one, and the second rarest beside it where that is cheaper than looking up each row. Each
-statement walks a given number of entries of a range of ids (days) and says how far it came. All
-statements of a page see one moment. A search that has done as much as its query allows ends there.
+Every index of a filter is sorted by id too, so its matches can be walked newest first. A search
+walks the rarest filter, and the second rarest beside it if that is cheaper than looking up each
+row. Each statement walks a given number of entries of a range of ids (days) and returns how far it
+came. All statements of a page see one snapshot. A search that has done as much work as its query
+allows ends.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from rota.store.limits import (
 )
 from rota.store.postgres.connect import Connection
 from rota.store.postgres.partitions import DAY_MS
-from rota.store.queries import ExecutionQuery, JobQuery, Page
+from rota.store.queries import ExecutionQuery, JobQuery, Page, id_at
 from rota.store.rows import Row
 
 Branch: TypeAlias = tuple[str, tuple[str, ...]]
-"""(table, states); (): all there are in it."""
+"""(table, states); (): all states that it has."""
 
 STATE = "state"
 
@@ -42,25 +43,25 @@ class Statement(msgspec.Struct):
 
 
 class IdRange(msgspec.Struct, frozen=True):
-    """Ids from `low` on, and before `high`; None: without a bound."""
+    """Range of ids from `low` on, and before `high`; None: no bound."""
 
     low: str | None = None
     high: str | None = None
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One filter; `{}` in the clause stand for its values."""
+    """Filter of a search; `{}` in the clause stand for its values."""
 
     clause: str
     values: tuple[Any, ...] = ()
     column: str = ""
-    """What it asks of a row; of a label there is none."""
+    """The column that it checks; a label has none."""
     beside: tuple[str, ...] | None = None
-    """What else its index holds; None: it has none."""
+    """Other columns of its index; None: it has no index."""
 
     @property
     def is_label(self) -> bool:
-        """Whether it is in a table of its own."""
+        """Whether it is a label, which is in a table of its own."""
         return not self.column
 
 
@@ -69,45 +70,48 @@ EVERY = Term("true", column="id", beside=())
 
 
 class FilterSearch(msgspec.Struct, frozen=True):
-    """What is looked for: matches of all terms in any of the branches."""
+    """Search for matches of all terms in any of the branches."""
 
     branches: tuple[Branch, ...]
     terms: tuple[Term, ...]
     everywhere: bool
-    """Whether there is no other table that it could be in."""
+    """Whether the branches are all the tables that there are."""
 
     @property
     def walkable(self) -> tuple[Term, ...]:
-        """What can be walked."""
+        """Terms whose index can be walked."""
         indexed = tuple(term for term in self.terms if term.beside is not None)
-        # All that is live may be fewer than those of a filter; and labels do not tell what is.
+        # Live jobs may be fewer than the matches of a filter, and labels do not say which jobs
+        # live.
         is_live = not any(table.endswith("_done") for table, _ in self.branches)
         only_labels = not self.everywhere and all(term.is_label for term in self.terms)
         return indexed if indexed and not (is_live or only_labels) else (*indexed, EVERY)
 
     @property
     def is_plain(self) -> bool:
-        """Whether one index has the matches and nothing else."""
+        """Whether one index has exactly the matches."""
         if any(term.is_label for term in self.terms) and not self.everywhere:
             return False
         return len(self.terms) <= 1 and all(term.beside is not None for term in self.terms)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Which one or two filters are walked, and what an entry costs, in index entries."""
+    """Route of a search: the one or two filters to walk, and what an entry costs in index
+    entries."""
 
     walked: tuple[Term, ...]
     cost: int
     is_rare: bool = False
-    """Whether the span has fewer entries of it than a sample."""
+    """Whether the range has fewer entries of it than a sample."""
 
     def entries(self, units: int) -> int:
-        """How many of each to walk for so many units of work; of a rare one all there are."""
+        """Returns how many entries to walk for so many units of work; of a rare filter all."""
         return SEARCH_SAMPLE if self.is_rare else max(1, units // self.cost)
 
 
 class SearchStep(msgspec.Struct, frozen=True):
-    """How many of the newest entries in a span are walked, and how many matches are enough."""
+    """Step of a search: how many of the newest entries in a range to walk, and the matches
+    wanted."""
 
     route: Route
     span: IdRange
@@ -116,36 +120,36 @@ class SearchStep(msgspec.Struct, frozen=True):
 
 
 class StatementArgs:
-    """The arguments of one statement, each once."""
+    """Arguments of one statement, each once."""
 
     def __init__(self) -> None:
         self.given: dict[tuple[type, Any], str] = {}
 
     def place(self, value: Any) -> str:
-        """Where it stands."""
+        """Adds an argument; returns its placeholder."""
         return self.given.setdefault((type(value), value), f"${len(self.given) + 1}")
 
     def clause(self, term: Term, row: str) -> str:
-        """A filter, about this row."""
+        """Returns a filter as a condition on this row."""
         return term.clause.format(*map(self.place, term.values), row=row)
 
     def within(self, column: str, span: IdRange) -> list[str]:
-        """Only ids of the span."""
+        """Returns conditions for ids of the range."""
         low = [] if span.low is None else [f"{column} >= {self.place(span.low)}"]
         return low if span.high is None else [*low, f"{column} < {self.place(span.high)}"]
 
     def statement(self, sql: str) -> Statement:
-        """With what was placed."""
+        """Returns the statement with its arguments."""
         return Statement(sql, [value for _, value in self.given])
 
 
 def label_term(key: str, value: str) -> Term:
-    """Jobs that have the label."""
+    """Returns the filter for jobs with this label."""
     return Term("{row}.key = {} AND {row}.value = {}", (key, value), beside=())
 
 
 def plain(search: FilterSearch, span: IdRange, limit: int, *more: str) -> Statement:
-    """Ids of matches, newest first, by a scan of each branch."""
+    """Returns a statement for ids of matches, newest first, by a scan of each branch."""
     args = StatementArgs()
     labels = [term for term in search.terms if term.is_label]
     if search.is_plain and labels:
@@ -162,7 +166,8 @@ def plain(search: FilterSearch, span: IdRange, limit: int, *more: str) -> Statem
 
 
 def reaches(search: FilterSearch, terms: Sequence[Term], span: IdRange, entries: int) -> Statement:
-    """One row: of each term the oldest of its newest entries, and how many of them there are."""
+    """Returns a statement for one row: of each term the oldest of its newest entries, and their
+    number."""
     args = StatementArgs()
     each = [
         f"(SELECT min(id) AS a{n}, count(*) AS b{n}"
@@ -173,10 +178,11 @@ def reaches(search: FilterSearch, terms: Sequence[Term], span: IdRange, entries:
 
 
 def matches(search: FilterSearch, step: SearchStep) -> Statement:
-    """Rows of an id and null: matches, newest first; then one of each that was walked.
+    """Returns a statement for rows of an id and null: matches, newest first; then one row for each
+    walk.
 
-    That one has the oldest of its entries, and how many they are. Matches that are older than one
-    of these are not all there are.
+    That row has the oldest of its entries, and their number. Matches older than one of these are
+    not complete.
     """
     args, walked = StatementArgs(), step.route.walked
     alone = len(walked) == 1 and not walked[0].is_label
@@ -190,8 +196,8 @@ def matches(search: FilterSearch, step: SearchStep) -> Statement:
 
 
 def choose(search: FilterSearch, reached: Sequence[str | None], high: Instant) -> Route:
-    """By how far back the same number of entries reaches; None: the span has fewer of them."""
-    # The one that reaches furthest has the fewest; of two that have few, the first.
+    """Chooses a route by how far back the same number of entries reaches; None: there are fewer."""
+    # The filter that reaches furthest back is the rarest; of several rare ones, the first.
     order = sorted(zip(reached, search.walkable, strict=True), key=lambda one: one[0] or "")
     far, first = order[0]
     each = cost(search, first)
@@ -199,16 +205,16 @@ def choose(search: FilterSearch, reached: Sequence[str | None], high: Instant) -
         return Route((first,), each, is_rare=far is None)
     near, second = order[1]
     apart = None if near is None else _times_apart(far, near, high)
-    # Walking both costs what they have in the same time.
+    # Walking both costs as much as they have entries in the same time.
     if apart is None or 1 + apart >= each:
         return Route((first,), each)
-    # What is in both may still have to be looked up.
+    # Matches of both may still have to be looked up.
     walked = (first, second)
     return Route(walked, 2 if all(term in walked for term in search.terms) else LOOKUP_COST // 2)
 
 
 def cost(search: FilterSearch, walked: Term) -> int:
-    """Of walking it, each entry compared to one that its index is enough for."""
+    """Returns the cost of an entry, in entries for which the index is enough."""
     rest = [term for term in search.terms if term is not walked]
     alone = search.everywhere and not rest
     if (walked.is_label and not alone) or any(term.is_label for term in rest):
@@ -218,7 +224,7 @@ def cost(search: FilterSearch, walked: Term) -> int:
 
 
 def time_in(one_id: str) -> Instant | None:
-    """The milliseconds in an id; None: it is none of ours."""
+    """Returns the milliseconds in an id; None: it is not a UUIDv7."""
     try:
         return int(one_id[:8] + one_id[9:13], 16)
     except ValueError:
@@ -226,7 +232,7 @@ def time_in(one_id: str) -> Instant | None:
 
 
 def _times_apart(far: str, near: str, high: Instant) -> float | None:
-    """How many times as frequent the second one is, by the times in the ids."""
+    """Returns how many times as frequent the second one is, by the times in the ids."""
     start, middle = time_in(far), time_in(near)
     if start is None or middle is None or middle >= high:
         return None
@@ -234,7 +240,7 @@ def _times_apart(far: str, near: str, high: Instant) -> float | None:
 
 
 def _walk(args: StatementArgs, search: FilterSearch, term: Term, span: IdRange, limit: int) -> str:
-    """Ids of one term's entries, newest first."""
+    """Returns SQL for the ids of one term's entries, newest first."""
     if term.is_label:
         where = _where(args.clause(term, "l"), *args.within("l.job_id", span))
         return f"SELECT l.job_id AS id FROM rota.labels l{where} {_newest('l.job_id', limit)}"
@@ -248,9 +254,9 @@ def _walk(args: StatementArgs, search: FilterSearch, term: Term, span: IdRange, 
 
 
 def _filtered(args: StatementArgs, search: FilterSearch, step: SearchStep) -> str:
-    """The entries of the one term that is walked, the others asked of the same rows.
+    """Returns SQL that walks one term, and checks the others on the same rows.
 
-    The limit inside keeps the planner to the index that was chosen.
+    The inner limit keeps the planner to the index that was chosen.
     """
     walked, span = step.route.walked[0], step.span
     rest = [term for term in search.terms if term is not walked]
@@ -267,7 +273,7 @@ def _filtered(args: StatementArgs, search: FilterSearch, step: SearchStep) -> st
 
 
 def _joined(args: StatementArgs, search: FilterSearch, step: SearchStep) -> str:
-    """What is among the entries of all that are walked; the others are looked up."""
+    """Returns SQL for ids among the entries of all walked terms; other terms are looked up."""
     walked, span = step.route.walked, step.span
     rest = [term for term in search.terms if term not in walked]
     walks = [_walk(args, search, term, span, step.entries) for term in walked]
@@ -283,7 +289,7 @@ def _joined(args: StatementArgs, search: FilterSearch, step: SearchStep) -> str:
 def _looked_up(
     args: StatementArgs, search: FilterSearch, rest: Sequence[Term], span: IdRange
 ) -> str:
-    """The row of an id that was found, if it matches."""
+    """Returns SQL for the row of an id that was found, if it matches."""
     each = []
     for branch in search.branches:
         asked = _checks(args, _columns(rest), branch, "j")
@@ -293,14 +299,14 @@ def _looked_up(
 
 
 def _has_label(args: StatementArgs, term: Term, one_id: str, span: IdRange) -> str:
-    # Without the offset it might become a join with all that have the label.
+    # Without the offset the planner might join with all jobs that have the label.
     where = _where(args.clause(term, "o"), f"o.job_id = {one_id}", *args.within("o.job_id", span))
     return f"EXISTS (SELECT FROM rota.labels o{where} OFFSET 0)"
 
 
 def _checks(args: StatementArgs, terms: Sequence[Term], branch: Branch, row: str) -> list[str]:
-    words = ", ".join(f"'{state}'" for state in branch[1])
-    in_state = f"{row}.state IN ({words})" if words else ""
+    listed = ", ".join(f"'{state}'" for state in branch[1])
+    in_state = f"{row}.state IN ({listed})" if listed else ""
     return [in_state if term.column == STATE else args.clause(term, row) for term in terms]
 
 
@@ -316,7 +322,7 @@ def _parts(search: FilterSearch, term: Term) -> Iterator[tuple[Branch, str | Non
 
 
 def _split(branches: Sequence[Branch]) -> Iterator[tuple[Branch, str | None]]:
-    """One branch a state, so that each is sorted; an IN would have to sort its matches."""
+    """Yields one branch per state, so that each is sorted; an IN would have to sort its matches."""
     for branch in branches:
         for state in branch[1] or (None,):
             yield branch, state
@@ -324,7 +330,7 @@ def _split(branches: Sequence[Branch]) -> Iterator[tuple[Branch, str | None]]:
 
 def _source(args: StatementArgs, term: Term, part: tuple[Branch, str | None], span: IdRange) -> str:
     (table, _), state = part
-    # The states are ours, and written out so that the planner can use the partial indexes.
+    # The states are constants, written out so that the planner can use the partial indexes.
     own = args.clause(term, "j") if state is None else f"j.state = '{state}'"
     return f"rota.{table} j{_where(own, *args.within('j.id', span))}"
 
@@ -346,12 +352,12 @@ def _merged(selects: Sequence[str], limit: int) -> str:
 
 
 ID_SLACK_MS = 60_000
-"""How far the time in an id may be from when its job was created; others have an index of their own
+"""How far the time in an id may be from its job's creation; other jobs have an index of their own
 (`jobs_done_astray`)."""
 _SPAN_DAYS_MAX = 1_000
-"""Older than that, all that is left is looked at together."""
+"""Older ids than that are searched in one range."""
 _ASTRAY = "j.id NOT BETWEEN rota.id_at(j.created_at - 60000) AND rota.id_at(j.created_at + 60001)"
-"""As the indexes have it, which the planner would not know otherwise."""
+"""Written exactly as in the indexes, so that the planner recognises it."""
 _TABLES = ("jobs_live", "jobs_done", "jobs_shelved")
 _BESIDE = {
     "name": (STATE, "queue", "tenant"),
@@ -359,21 +365,15 @@ _BESIDE = {
     "tenant": (STATE, "queue"),
     "queue": (STATE,),
 }
-"""What the indexes of finished jobs hold; where several have as few entries, the first is used."""
+"""Columns of the indexes of finished jobs; of equally rare filters the first is used."""
 _UNINDEXED = (JobState.QUEUED, JobState.SUCCEEDED)
-"""Most live jobs are the one, most finished ones the other: their indexes leave them out."""
+"""Most live jobs have the one state, most finished jobs the other: the indexes leave them out."""
 _BETWEEN = "AND id BETWEEN $2 AND $3"
-"""Says nothing new, but lets the database leave out the other days before it plans."""
-
-
-def id_at(at: Instant) -> str:
-    """Where the ids of a millisecond begin, as rota.id_at has it."""
-    digits = f"{max(0, at):012x}"
-    return f"{digits[:8]}-{digits[8:]}"
+"""Adds no condition, but lets the database leave out the other days before it plans."""
 
 
 def job_id_range(query: JobQuery) -> IdRange:
-    """Where all matches are, but for those whose ids tell another time."""
+    """Returns the range of all matches, except those whose ids have another time."""
     low, high = query.after, query.before
     if query.created_after is not None:
         low = max(low or "", id_at(query.created_after - ID_SLACK_MS))
@@ -384,11 +384,11 @@ def job_id_range(query: JobQuery) -> IdRange:
 
 
 def id_ranges(whole: IdRange, now: Instant) -> Iterator[IdRange]:
-    """The whole in ever longer pieces, newest first: a day or two, then twice as much each time."""
+    """Yields the whole in ever longer ranges, newest first: a day or two, then twice as much."""
     newest = now // DAY_MS
     if whole.high is not None:
-        told = time_in(whole.high)
-        newest = newest if told is None else min(newest, told // DAY_MS)
+        instant = time_in(whole.high)
+        newest = newest if instant is None else min(newest, instant // DAY_MS)
     high, days = whole.high, 1
     for back in count():
         low = id_at((newest - days) * DAY_MS)
@@ -403,7 +403,7 @@ def id_ranges(whole: IdRange, now: Instant) -> Iterator[IdRange]:
 
 
 def job_search(query: JobQuery) -> FilterSearch:
-    """What a list of jobs asks."""
+    """Returns the search of a list of jobs."""
     branches = _branches("jobs_live", query.states, JobState, is_final=False)
     if not query.states or JobState.QUEUED in query.states:
         branches.append(("jobs_shelved", ()))
@@ -419,7 +419,7 @@ def job_search(query: JobQuery) -> FilterSearch:
 
 
 def execution_search(query: ExecutionQuery) -> FilterSearch:
-    """What a list of executions asks."""
+    """Returns the search of a list of executions."""
     branches = _branches("executions_live", query.states, ExecutionState, is_final=False)
     branches += _branches("executions_done", query.states, ExecutionState, is_final=True)
     terms = [
@@ -433,7 +433,7 @@ def execution_search(query: ExecutionQuery) -> FilterSearch:
 
 def _other_terms(query: JobQuery) -> Iterator[Term]:
     if query.priority is not None:
-        # Written out, as the states are: an index has all but the usual one.
+        # Written out, as the states are: the index has all but the default priority.
         beside = () if query.priority != 0 else None
         yield Term(f"{{row}}.priority = {query.priority:d}", (), "priority", beside)
     if query.not_priority is not None:
@@ -445,7 +445,7 @@ def _other_terms(query: JobQuery) -> Iterator[Term]:
 
 
 def _state_terms(branches: Sequence[Branch], beside: tuple[str, ...]) -> list[Term]:
-    """None where a table has no other states than those that are asked for."""
+    """Returns no term if each table has only states that are asked for."""
     if not any(states for _, states in branches):
         return []
     indexed = all(states and not set(states) & set(_UNINDEXED) for _, states in branches)
@@ -459,7 +459,7 @@ def _branches(
     *,
     is_final: bool,
 ) -> list[Branch]:
-    """The table with those of the states that it can have; none: nobody asked for such."""
+    """Returns the table with those of the states that it can have; none: it has no matches."""
     final: Any = JOB_FINAL if kinds is JobState else EXECUTION_FINAL
     own = [kind for kind in kinds if (kind in final) is is_final]
     asked = [state for state in dict.fromkeys(states) if state in own]
@@ -469,7 +469,7 @@ def _branches(
 
 
 def is_any_astray(query: JobQuery) -> Statement:
-    """Whether ids of another time are among the jobs of the time that was asked for.
+    """Returns a statement for whether jobs of the time that was asked for have ids of another time.
 
     Mostly there are none. The text is always the same, so that the database plans it once.
     """
@@ -484,12 +484,13 @@ def is_any_astray(query: JobQuery) -> Statement:
 
 
 def astray_jobs(query: JobQuery, search: FilterSearch, limit: int) -> Statement:
-    """Ids of matches whose ids tell another time."""
+    """Returns a statement for matches whose ids have another time."""
     return plain(search, IdRange(query.after, query.before), limit, _ASTRAY)
 
 
 def job_bodies(job_ids: Sequence[str], columns: Sequence[str]) -> Statement:
-    """Rows of id and `columns`. Each id looks into its own day's partition only."""
+    """Returns a statement for rows of id and `columns`; each id is looked up in its own day
+    only."""
     each = " UNION ALL ".join(
         f"SELECT {_of(table, columns)} FROM rota.{table} WHERE id = v.id {_BETWEEN}"
         for table in _TABLES
@@ -498,7 +499,7 @@ def job_bodies(job_ids: Sequence[str], columns: Sequence[str]) -> Statement:
 
 
 def execution_bodies(execution_ids: Sequence[str]) -> Statement:
-    """Rows of id, body."""
+    """Returns a statement for rows of id, body."""
     each = " UNION ALL ".join(
         f"SELECT body FROM rota.{table} WHERE id = v.id {_BETWEEN}"
         for table in ("executions_live", "executions_done")
@@ -507,20 +508,20 @@ def execution_bodies(execution_ids: Sequence[str]) -> Statement:
 
 
 def _each_of(ids: Sequence[str], each: str) -> Statement:
-    # The limit keeps it a look-up by id: for a thousand of them the planner would read whole days.
+    # The limit keeps it a lookup by id: for a thousand ids the planner would read whole days.
     looked_up = f"CROSS JOIN LATERAL ({each} LIMIT 1) b"
     sql = f"SELECT v.id, b.* FROM unnest($1::text[]) AS v (id) {looked_up}"
     return Statement(sql, [list(dict.fromkeys(ids)), min(ids, default=""), max(ids, default="")])
 
 
 def _of(table: str, columns: Sequence[str]) -> str:
-    """A job on the shelf is queued, and its table does not say so."""
-    shelved = table == "jobs_shelved"
-    return ", ".join("'queued'" if shelved and one == "state" else one for one in columns)
+    # A spilled job is queued; its table has no column for the state.
+    is_spilled = table == "jobs_shelved"
+    return ", ".join("'queued'" if is_spilled and one == "state" else one for one in columns)
 
 
 async def find_jobs(connection: Connection, query: JobQuery, now: Instant) -> Page[Row]:
-    """Rows of id, life, spec, newest first; `now` only says where to look first."""
+    """Returns rows of id, life, spec, newest first; `now` only says where to look first."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         ids = await _job_ids(connection, query, now)
         bodies = job_bodies(ids, ("life", "spec"))
@@ -528,34 +529,33 @@ async def find_jobs(connection: Connection, query: JobQuery, now: Instant) -> Pa
 
 
 async def find_job_ids(connection: Connection, query: JobQuery, now: Instant) -> Page[str]:
-    """The ids alone."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         return await _job_ids(connection, query, now)
 
 
 async def find_executions(connection: Connection, query: ExecutionQuery, now: Instant) -> Page[Row]:
-    """Rows of id, body, newest first."""
+    """Returns rows of id, body, newest first."""
     whole = IdRange(None, query.before)
-    # Those of one job are few: one look everywhere costs less than several.
+    # Those of one job are few: one search of all days costs less than several.
     parts = iter((whole,)) if query.job_id is not None else id_ranges(whole, now)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        hunt = _PageSearch(connection, execution_search(query), query.limit, query.look, now)
-        ids = await hunt.run(parts)
+        page_search = _PageSearch(connection, execution_search(query), query.limit, query.look, now)
+        ids = await page_search.run(parts)
         return Page(await _in_order(connection, execution_bodies(ids)) if ids else (), ids.rest)
 
 
 async def _job_ids(connection: Connection, query: JobQuery, now: Instant) -> Page[str]:
     search = job_search(query)
-    hunt = _PageSearch(connection, search, query.limit, query.look, now)
+    page_search = _PageSearch(connection, search, query.limit, query.look, now)
     if query.created_after is not None or query.created_before is not None:
         probe = is_any_astray(query)
         if await connection.fetchval(probe.sql, *probe.args):
-            await hunt.take(astray_jobs(query, search, query.limit))
-    return await hunt.run(id_ranges(job_id_range(query), now))
+            await page_search.take(astray_jobs(query, search, query.limit))
+    return await page_search.run(id_ranges(job_id_range(query), now))
 
 
 class _PageSearch:
-    """One page being found."""
+    """Search for one page."""
 
     def __init__(
         self,
@@ -576,12 +576,12 @@ class _PageSearch:
         self._route: Route | None = None
 
     async def take(self, statement: Statement) -> None:
-        """Adds what it finds."""
+        """Adds the ids that a statement finds."""
         rows = await self._connection.fetch(statement.sql, *statement.args)
         self._found |= {row[0]: None for row in rows}
 
     async def run(self, parts: Iterator[IdRange]) -> Page[str]:
-        """Goes on until no older match can belong to the page, or enough was looked at."""
+        """Searches until no older match can belong to the page, or the work is enough."""
         for span in parts:
             if self._search.is_plain:
                 await self.take(plain(self._search, span, self._limit))
@@ -592,7 +592,7 @@ class _PageSearch:
         return Page(self._newest(""))
 
     async def _go_through(self, span: IdRange) -> str | None:
-        """Step by step; where it ended, if that was before the span's end."""
+        """Searches a range step by step; returns where it ended, if not at the range's end."""
         if self._route is None or self._route.is_rare:
             self._route = await self._choose(span)
         route, high = self._route, span.high
@@ -609,7 +609,7 @@ class _PageSearch:
         return None
 
     async def _choose(self, span: IdRange) -> Route | None:
-        """None: one of the filters has nothing here."""
+        """Chooses a route. None: one of the filters has no entries here."""
         walkable = self._search.walkable
         if len(walkable) == 1:
             return Route(walkable, cost(self._search, walkable[0]))
@@ -623,11 +623,11 @@ class _PageSearch:
             one if entries == SEARCH_SAMPLE else None
             for one, entries in zip(oldest, counts, strict=True)
         ]
-        told = None if span.high is None else time_in(span.high)
-        return choose(self._search, reached, self._now if told is None else told)
+        instant = None if span.high is None else time_in(span.high)
+        return choose(self._search, reached, self._now if instant is None else instant)
 
     async def _walk(self, step: SearchStep) -> str | None:
-        """Takes what it finds; down to where that is all there is, or None: to the span's end."""
+        """Adds matches; returns down to which id they are complete. None: to the range's end."""
         asked = matches(self._search, step)
         rows = await self._connection.fetch(asked.sql, *asked.args)
         self._found |= {one: None for one, entries in rows if entries is None}
@@ -636,7 +636,7 @@ class _PageSearch:
         return max((one for one, entries in ends if entries == step.entries), default=None)
 
     def _units(self) -> int:
-        """Of the next step: small ones first, for most pages are full soon."""
+        """Returns the work of the next step: small steps first, for most pages are full soon."""
         step = self._step
         self._step = min(4 * step, SEARCH_STEP_UNITS)
         return step if self._work_max is None else max(1, min(step, self._work_max))

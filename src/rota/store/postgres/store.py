@@ -1,4 +1,4 @@
-"""Opens the store in one PostgreSQL database, shared by all servers of a cell."""
+"""Store in one PostgreSQL database, shared by all servers of a cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.store.limits import (
     StoreLimits,
 )
 from rota.store.postgres.connect import Address, DedicatedConnection, ReaderPool, parse_address
-from rota.store.postgres.documents import PostgresNodes, PostgresNotes
+from rota.store.postgres.documents import PostgresHooks, PostgresNodes, PostgresNotes
 from rota.store.postgres.journal_store import PostgresJournalStore
 from rota.store.postgres.logs_and_files import (
     PostgresArtifacts,
@@ -22,7 +22,6 @@ from rota.store.postgres.logs_and_files import (
 from rota.store.postgres.migrate import prepare
 from rota.store.postgres.projector import Projector
 from rota.store.postgres.query_store import PostgresQueryStore, key_connection
-from rota.store.postgres.schedules_and_events import PostgresHooks
 from rota.store.postgres.tokens import PostgresTokenStore, token_connection
 from rota.store.protocol import Dropped, Durability, StoreError, agreed_cell_name
 
@@ -35,7 +34,7 @@ async def open_postgres(
     migrate: bool = True,
     limits: StoreLimits = STORE_LIMITS,
 ) -> PostgresStore:
-    """Brings the schema up to date if need be and may be, and connects; refuses a replica."""
+    """Opens the store; migrates the schema if it must and may; refuses a replica."""
     address = parse_address(dsn, limits)
     await prepare(address, migrate=migrate)
     store = PostgresStore(address, log_bytes_max, leader_deadline_s)
@@ -48,13 +47,13 @@ async def open_postgres(
 
 
 class PostgresStore:
-    """Everything that is remembered, under one roof."""
+    """Store of a cell in PostgreSQL."""
 
     def __init__(self, address: Address, log_bytes_max: int, leader_deadline_s: float) -> None:
         self._projector = Projector(address)
         self._readers = ReaderPool(address)
-        # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
-        # database loses perhaps the last moments.
+        # Workers send again what was not acknowledged, and logs need not be durable: a crash of the
+        # database perhaps loses the last moments.
         self._log_connection = DedicatedConnection(
             address, "logs", SIDE_DEADLINE_S, {"synchronous_commit": "off"}
         )
@@ -71,22 +70,20 @@ class PostgresStore:
         self.hooks = PostgresHooks(self._token_connection)
         self.objects = PostgresObjectIndex(self._file_connection, self._readers)
         self.blobs = PostgresBlobs(self._file_connection, self._readers)
-        """For bundles, where no object storage is named."""
+        """For bundles, if no object storage is named."""
         self.notes = PostgresNotes(self._token_connection)
         self.nodes = PostgresNodes(self._log_connection, self.ledger.glance)
 
     async def open(self) -> None:
-        """Connects, and asks whether this database takes writes."""
+        """Connects, and checks that this database takes writes."""
         await self.ledger.durability()
         await self._readers.open()
         await self._projector.start()
 
     async def durability(self) -> Durability:
-        """What a commit is worth: to be asked again and again."""
         return await self.ledger.durability()
 
     async def name_cell(self, name: str) -> str:
-        """The cell's name; the first one given stays."""
         return agreed_cell_name(await self.ledger.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
@@ -94,7 +91,6 @@ class PostgresStore:
         return await self._projector.drop_before(before)
 
     async def close(self) -> None:
-        """Gives everything back."""
         await self._projector.close()
         await self._readers.close()
         await self.ledger.close()

@@ -1,4 +1,4 @@
-"""Access tokens and the audit log in PostgreSQL: every server of a cell honours the same ones."""
+"""Access tokens and the audit log in PostgreSQL: all servers of a cell accept the same tokens."""
 
 from __future__ import annotations
 
@@ -61,55 +61,51 @@ DELETE FROM rota.audit WHERE id IN (SELECT id FROM rota.audit ORDER BY id LIMIT 
 
 
 class PostgresTokenStore:
-    """A connection of its own writes; the readers' pool reads."""
+    """Token store in PostgreSQL: a connection of its own writes, the readers' pool reads."""
 
-    def __init__(self, line: DedicatedConnection, readers: ReaderPool, glance: Glance) -> None:
-        self._connection, self._limits = line, line.address.limits
+    def __init__(
+        self, connection: DedicatedConnection, readers: ReaderPool, glance: Glance
+    ) -> None:
+        self._connection, self._limits = connection, connection.address.limits
         self._readers = readers
         self._glance = glance
 
     async def revision(self) -> int:
-        """Another number after every change of the tokens."""
         (revision,) = await self._glance.see(REVISION)
         return int(revision)
 
     async def load(self, fresh_secret: bytes) -> TokenSnapshot:
-        """All tokens."""
         return await self._connection.write(lambda c: _load(c, fresh_secret))
 
     async def add_token(self, token: Token) -> None:
-        """Keeps one, and forgets those that ended long ago."""
         await self._connection.write(lambda c: _add_token(c, token, self._limits))
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
-        """The first revocation stands."""
         return await self._connection.write(lambda c: _revoke_token(c, token_id, at))
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:
-        """Adds, and removes some of what is old."""
         await self._connection.write(lambda c: _add_audit(c, entries, drop_before, self._limits))
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
-        """A page, newest first."""
         return await self._readers.run(lambda c: _audit(c, query))
 
 
 @asynccontextmanager
 async def open_postgres_tokens(dsn: str) -> AsyncIterator[PostgresTokenStore]:
-    """Just this part of a store, its schema brought up to date; for who starts no server."""
+    """Opens this part of a store alone, with its schema migrated; for commands without a server."""
     address = parse_address(dsn)
     await prepare(address)
-    line, readers = token_connection(address), ReaderPool(address)
+    connection, readers = token_connection(address), ReaderPool(address)
     try:
         await readers.open()
-        yield PostgresTokenStore(line, readers, Glance(line))
+        yield PostgresTokenStore(connection, readers, Glance(connection))
     finally:
         await readers.close()
-        await line.close()
+        await connection.close()
 
 
 def token_connection(address: Address) -> DedicatedConnection:
-    """The connection that writes tokens and the audit trail, durably."""
+    """Returns the connection that writes tokens and the audit log, durably."""
     return DedicatedConnection(address, "access", SIDE_DEADLINE_S, {"synchronous_commit": "on"})
 
 
@@ -117,7 +113,7 @@ async def _load(connection: Connection, fresh_secret: bytes) -> TokenSnapshot:
     await connection.execute(
         "UPDATE rota.access SET secret = $1 WHERE secret IS NULL", fresh_secret
     )
-    # The revision first: a change that comes between the two is loaded twice, not missed.
+    # The revision first: a change between the two statements is loaded twice, not missed.
     found = await connection.fetchrow("SELECT revision, secret FROM rota.access")
     assert found is not None
     rows = await connection.fetch(f"SELECT {TOKEN_COLUMNS} FROM rota.tokens ORDER BY id")
@@ -127,7 +123,7 @@ async def _load(connection: Connection, fresh_secret: bytes) -> TokenSnapshot:
 async def _add_token(connection: Connection, token: Token, limits: StoreLimits) -> None:
     now = token.created_at
     async with connection.transaction():
-        # The row that everybody who adds one must change: they take turns, and none is too many.
+        # All who add a token change this row first: so they take turns, and the limit holds.
         await connection.execute(_CHANGED)
         if await connection.fetchval(_ALIKE, ID_SUFFIX_CHARS, id_suffix(token.id)):
             raise token_taken()

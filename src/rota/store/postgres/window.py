@@ -1,4 +1,4 @@
-"""A stretch of PostgreSQL's journal that is to be folded, and what must be known before it is."""
+"""Window of PostgreSQL's journal that is to be projected, and what is read before it is."""
 
 from __future__ import annotations
 
@@ -19,43 +19,44 @@ _LOOKED_UP = ("jobs_live", "jobs_done", "executions_live", "executions_done", "j
 
 
 class Window(msgspec.Struct):
-    """A stretch of the journal, to be folded."""
+    """Window of the journal to be projected."""
 
     records: list[Sequence[AnyWrite]]
     writes: int
     last_seq: Seq
     last_at: Instant
     epoch: Epoch | None = None
-    """Of its last record, if it was not read: the journal must still say so when it is folded."""
+    """The epoch of its last record, if it is from memory: the journal must still have that
+    record."""
 
     @property
     def end(self) -> Window:
-        """Nothing more, up to the same record."""
+        """An empty window up to the same record."""
         return replace(self, records=[], writes=0)
 
 
 class Before(msgspec.Struct):
-    """How things stand when a fold begins; it has its turn then."""
+    """State of the tables when a projection begins and has the lock."""
 
     folded: Seq
     epoch: Epoch | None
-    """Of the record that the window ends with, as the journal says."""
+    """The epoch of the window's last record in the journal."""
     stamp: str
-    """Of the transaction that folded last, as a whole or ahead of `folded`."""
+    """The stamp of the transaction that projected last, as a whole or ahead of `folded`."""
     newest: dict[str, str | None]
-    """The greatest id of each table that is looked into: no greater one is there."""
+    """The greatest id in each table: greater ones need not be looked up."""
 
     def fits(self, window: Window, folded: Seq) -> bool:
-        """False: another server folded after `folded`, or the journal is not what it was.
+        """Returns whether no other server projected after `folded`, and the journal is unchanged.
 
         A database that was restored, or a standby that took over, may have lost records that were
-        seen there. A place and an epoch together are one record for ever.
+        read there. A position and an epoch together identify a record for ever.
         """
         return self.folded == folded and window.epoch in (None, self.epoch)
 
 
 async def take_turn(connection: Connection, window: Window, plans: PlanCache) -> Before:
-    """Sets the transaction's planner right, and locks out whoever else folds."""
+    """Sets the planner for this transaction, and takes the lock of the projection."""
     await plans.age(connection, window.writes)
     await connection.execute(PLANNED)
     greatest = ", ".join(f"(SELECT max(id) FROM rota.{table})" for table in _LOOKED_UP)
@@ -71,19 +72,19 @@ async def take_turn(connection: Connection, window: Window, plans: PlanCache) ->
 
 
 async def stamp_of(connection: Connection) -> str:
-    """Of the last transaction that has folded, this one perhaps: it wrote the row asked for."""
+    """Returns the stamp of the last transaction that projected, which may be this one."""
     stamp: str = await connection.fetchval("SELECT xmin::text FROM rota.meta WHERE id = 1")
     return stamp
 
 
 def window_of(records: Sequence[JournalRecord]) -> Window:
-    """Of records that are at hand."""
+    """Makes a window of records that are in memory."""
     last, each = records[-1], [record.writes for record in records]
     return Window(each, sum(map(len, each)), last.seq, last.at, last.epoch)
 
 
 async def read_window(connection: Connection, after: Seq) -> Window | None:
-    """The next stretch after `after`; a record is never split. None: there is nothing more."""
+    """Reads the next window after `after`; a record is never split. None: there are no more."""
     window = Window([], 0, after, 0)
     while window.writes < POSTGRES_PROJECTION_WINDOW_WRITES:
         # Records hold from one write to thousands: a few at first, then as many as it takes.

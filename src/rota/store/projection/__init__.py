@@ -1,1 +1,1 @@
-"""The projection of the journal into tables, and a standby's copy in memory."""
+"""Projection of the journal into tables, and a standby's copy of it in memory."""

@@ -13,13 +13,14 @@ from rota.core.entries import InternPool
 from rota.core.model import Instant, JobId, JobRecord, Life, Spec, Terms
 
 _SHARED_MAX = 10_000
-"""Of a kind, and at a time: where nothing is alike, a load must not keep everything twice."""
+"""Values of a kind that are shared at a time: where nothing is alike, a load must not keep
+everything twice."""
 _SHARED_TERMS_MAX = 20_000
 _ARRAY_HEADS = {0x90: 1, 0xD0: 3}
-"""Bytes before the first element of msgpack's arrays, of up to 15 elements and of more."""
+"""Bytes before the first element of a MessagePack array, of up to 15 elements and of more."""
 
 NumberPosition: TypeAlias = tuple[int, int]
-"""The first byte of a number in a stored spec, and how many there are."""
+"""The first byte of a number in a stored spec, and its length in bytes."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_life = msgspec.msgpack.Decoder(Life).decode
@@ -36,36 +37,36 @@ _Parts = msgspec.defstruct(
     array_like=True,
     gc=False,
 )
-"""A spec whose terms are left as they are encoded: most are those of the job before."""
+"""A spec whose terms are left encoded: mostly they are those of the job before."""
 _decode_parts: Callable[[bytes], Any] = msgspec.msgpack.Decoder(_Parts).decode
 _rest_of = attrgetter(*(field.name for field in _SPEC_FIELDS[5:]))
 
 
 class EncodedSpec(msgspec.Struct, frozen=True, gc=False):
-    """A stored spec with its place in the line of arrivals cut out; jobs of one batch share it."""
+    """Stored spec whose arrival number is cut out; jobs of one batch share it."""
 
     size: int
-    """Bytes of the whole."""
+    """Bytes of the whole spec."""
     head: bytes
-    """With the byte that says how long the number is."""
+    """The bytes before the number, with the one that says its length."""
     width: int = 0
     """Bytes of the number; 0: nothing is cut out."""
     tail: bytes = b""
 
-    def encoded(self, order: int) -> bytes:
-        """The whole, as it is stored, of the job with this place."""
+    def encoded(self, number: int) -> bytes:
+        """Returns the whole spec, as it is stored, of the job with this arrival number."""
         if not self.width:
             return self.head
-        return self.head + order.to_bytes(self.width, "big") + self.tail
+        return self.head + number.to_bytes(self.width, "big") + self.tail
 
 
 class _SpecTemplate:
-    """Jobs of one batch differ in nothing but their place in the line of arrivals.
+    """Template of the specs of one batch, which differ only in their arrival numbers.
 
-    So none of them but the first needs decoding.
+    Only the first of them needs decoding.
     """
 
-    __slots__ = ("_end", "_head", "_like", "_size", "_start", "_tail")
+    __slots__ = ("_end", "_first", "_head", "_size", "_start", "_tail")
 
     def __init__(self, data: bytes, terms: bytes, spec: Spec) -> None:
         upper = terms + _encode(spec.task) + _encode(spec.created_at)
@@ -73,28 +74,28 @@ class _SpecTemplate:
         first = _ARRAY_HEADS.get(data[0] & 0xF0, 0)
         start = first + len(upper)
         fits = data[first:start] == upper and data.startswith(number, start)
-        # A number has a byte before it that says how long it is, or is that byte: the first 128.
+        # MessagePack: a byte before a number says its length; a number up to 127 is that byte.
         self._start, self._end = start + 1, start + len(number)
         self._head, self._tail = data[: self._start], data[self._end :]
         self._size = len(data) if fits and len(number) > 1 else -1
-        self._like = spec
+        self._first = spec
 
     @property
     def number_position(self) -> NumberPosition | None:
-        """Where the number is; None: nobody knows."""
+        """Where the arrival number is; None: unknown."""
         return (self._start, self._end - self._start) if self._size > 0 else None
 
     def spec_of(self, data: bytes) -> Spec | None:
-        """The spec, if it differs in nothing else."""
+        """Returns the spec, if it differs only in its arrival number."""
         if len(data) == self._size and data.startswith(self._head) and data.endswith(self._tail):
             return replace(
-                self._like, arrival_number=int.from_bytes(data[self._start : self._end], "big")
+                self._first, arrival_number=int.from_bytes(data[self._start : self._end], "big")
             )
         return None
 
 
 class EncodedBatch(msgspec.Struct, frozen=True, gc=False):
-    """Jobs whose lives and specs are stored alike but for their places, which are in order."""
+    """Jobs whose lives and specs are stored alike but for their arrival numbers, which ascend."""
 
     life: bytes
     spec: EncodedSpec
@@ -103,7 +104,7 @@ class EncodedBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class BulkDecoder:
-    """Jobs that are alike share their terms and lives, what they run, and when they came.
+    """Decoder that lets alike jobs share their terms, lives, tasks and times.
 
     A million waiting jobs are mostly alike: shared, they take a fraction of the memory.
     """
@@ -115,44 +116,46 @@ class BulkDecoder:
         self._instants: InternPool[Instant] = InternPool(_SHARED_MAX)
         self._encoded: msgspec.Raw | None = None
         self._before: Spec | None = None
-        """The one that was decoded last; its terms as they were encoded."""
+        """The spec that was decoded last; `_encoded` has its terms."""
         self.number_position: NumberPosition | None = None
-        """Where the place in the line of arrivals is in the last specs; None: they were not alike,
-        so that those that follow will not be, either."""
+        """Where the arrival number is in the last specs; None: they were not alike, so that those
+        that follow will not be, either."""
 
     def jobs(self, rows: Iterable[Any]) -> Iterator[JobRecord]:
-        """From id, life, spec, and whatever follows."""
-        shared_lives, mould = self._lives, None
+        """Reads rows of id, life, spec; further columns are ignored."""
+        shared_lives, template = self._lives, None
         for row in rows:
-            spec = None if mould is None else mould.spec_of(row[2])
+            spec = None if template is None else template.spec_of(row[2])
             if spec is None:
                 before, spec = self._before, self._spec(row[2])
-                mould = None
+                template = None
                 if before is not None and _are_of_one_batch(spec, before):
-                    mould = _SpecTemplate(row[2], bytes(self._encoded or b""), spec)
+                    template = _SpecTemplate(row[2], bytes(self._encoded or b""), spec)
             life = shared_lives.get(row[1])
             if life is None:
                 life = self._life(row[1])
             yield JobRecord(row[0], spec, life)
-        self.number_position = None if mould is None else mould.number_position
+        self.number_position = None if template is None else template.number_position
 
-    def batch(self, alike: EncodedBatch) -> list[JobRecord] | None:
-        """Jobs that differ in nothing but their place; None: that is not what was cut out."""
-        form, orders = alike.spec, alike.arrival_numbers
-        if orders[0] >= 1 << 8 * form.width:
-            return None  # a longer number, of which that is only the end
-        data = form.encoded(orders[0])
+    def batch(self, batch: EncodedBatch) -> list[JobRecord] | None:
+        """Returns jobs that differ only in their arrival number; None: something else was cut
+        out."""
+        encoded, numbers = batch.spec, batch.arrival_numbers
+        if numbers[0] >= 1 << 8 * encoded.width:
+            return None  # a longer number, of which these bytes are only the end
+        data = encoded.encoded(numbers[0])
         spec = self._spec(data)
-        mould = _SpecTemplate(data, bytes(self._encoded or b""), spec)
-        if mould.number_position != (len(form.head), form.width) or len(alike.ids) != len(orders):
+        template = _SpecTemplate(data, bytes(self._encoded or b""), spec)
+        position = (len(encoded.head), encoded.width)
+        if template.number_position != position or len(batch.ids) != len(numbers):
             return None
-        life = self._lives.get(alike.life) or self._life(alike.life)
-        both = zip(alike.ids, orders, strict=True)
-        return [JobRecord(one, replace(spec, arrival_number=order), life) for one, order in both]
+        life = self._lives.get(batch.life) or self._life(batch.life)
+        both = zip(batch.ids, numbers, strict=True)
+        return [JobRecord(one, replace(spec, arrival_number=number), life) for one, number in both]
 
     def _spec(self, data: bytes) -> Spec:
         parts, before = _decode_parts(data), self._before
-        # Mostly all this is as with the job before, and not looked up.
+        # Mostly all this is the same as with the job before, and is not looked up.
         if before is None or parts.terms != self._encoded:
             self._encoded = parts.terms
             terms = self._terms.same(_decode_terms(parts.terms))
@@ -180,5 +183,5 @@ class BulkDecoder:
 
 
 def _are_of_one_batch(spec: Spec, before: Spec) -> bool:
-    """Whether it is likely: then those that follow are, too."""
+    """Returns whether that is likely: then those that follow are of the batch, too."""
     return spec.terms is before.terms and spec.created_at == before.created_at

@@ -1,8 +1,8 @@
-"""Live jobs as this process has last written them into the tables.
+"""Live jobs as this process last wrote them into the tables: a cache of the projection.
 
-What moves on soon after it came, as most jobs do, need not be looked up for that: where it stood is
-known, and its row can be written anew as a whole. Nobody else writes these rows but another fold,
-and whoever folds finds out whether there was one in between.
+A job that moves soon after it was submitted, as most jobs do, need not be looked up: its standing
+is known, and its row can be written as a whole. Only another server's projection writes these rows
+too, and a projection finds out whether there was one in between.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rota.store.projection.known_shelf import KnownShelf
 from rota.store.table_changes import JobStanding, TableChanges, spill_queue_of
 
 Stored: TypeAlias = tuple[JobId, Spec, bytes | None]
-"""A job, and its spec as it is stored, where somebody else may have written it."""
+"""A job, its spec, and the spec as it is stored, where another process may have written it."""
 
 
 class KnownRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of a live job."""
+    """Row of a live job."""
 
     spec: Spec
     life: Life
@@ -31,16 +31,16 @@ class KnownRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class KnownJobs:
-    """The oldest of them, up to a number: in most orders they are the next to move."""
+    """Cache of the oldest live jobs, up to a number: mostly they are the next to move."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._jobs: dict[JobId, KnownRow] = {}
         self.shelf = KnownShelf(FOLD_SHELF_BYTES)
-        """Those that somebody has read there."""
+        """Spilled jobs that were read for memory."""
 
     def rows(self, job_ids: Iterable[JobId]) -> tuple[list[Stored], list[Stored]]:
-        """Of those that are known: of the live ones, and of those on the shelf."""
+        """Returns those that are known: of the live ones, and of the spilled ones."""
         jobs, shelf = self._jobs, self.shelf.known
         live: list[Stored] = []
         shelved: list[Stored] = []
@@ -52,7 +52,7 @@ class KnownJobs:
         return live, shelved
 
     def standings(self, job_ids: Sequence[JobId]) -> dict[JobId, JobStanding]:
-        """The same, as the fold wants to be told of them."""
+        """Returns their standings, as `project` needs them."""
         jobs, shelf = self._jobs, self.shelf.known
         found: dict[JobId, JobStanding] = {}
         for job_id in job_ids:
@@ -64,7 +64,7 @@ class KnownJobs:
         return found
 
     def learn(self, folded: TableChanges, stamp: str) -> None:
-        """A window is in the tables, for good; by the transaction with this stamp."""
+        """Notes what a window has written, by the transaction with this stamp."""
         jobs, specs = self._jobs, folded.specs
         for job_id in folded.dropped:
             jobs.pop(job_id, None)
@@ -87,6 +87,6 @@ class KnownJobs:
         self.shelf.learn(folded, stamp)
 
     def clear(self) -> None:
-        """The tables may say something else by now."""
+        """Forgets all: the tables may have changed."""
         self._jobs.clear()
         self.shelf.clear()

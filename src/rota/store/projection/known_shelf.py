@@ -1,9 +1,9 @@
-"""Jobs on the shelf as they were read for memory: the fold need not look for them a second time.
+"""Spilled jobs as they were read for memory: the projection need not look them up a second time.
 
-Whoever reads a shelf asks, in the same view of the tables, which fold was the last one. If that was
-one of this process, it is known what this process has written since. Whatever any of those later
-folds has touched is not taken up, nor is anything of a read that saw another server's fold, or the
-database that was the primary before. Those are looked up, as if nobody had read them.
+A read of spilled jobs asks, in the same snapshot of the database, which projection was the last
+one. If that was one of this process, it is known what this process has written since. What any of
+those later projections touched is not taken up, nor is anything of a read that saw another server's
+projection, or a former primary. Those jobs are looked up, as if they had not been read.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rota.store.projection.bulk_decode import EncodedSpec
 from rota.store.table_changes import JobStanding, TableChanges
 
 ROW_BYTES = 200
-"""What a row takes beside its encoded spec, about."""
+"""Bytes that a row takes beside its encoded spec, about."""
 FOLDS_MAX = 8
-"""Folds that may end while a shelf is read: a read takes less time than one of them."""
+"""Projections that may end during one read: a read takes less time than one of them."""
 
 
 class ShelfRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of the shelf."""
+    """Row of a spilled job."""
 
     id: JobId
     spec: Spec
@@ -41,22 +41,22 @@ class ShelfRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reading:
-    """One read of shelves, from before it begins until the fold takes up what it has found."""
+    """Read of spilled jobs, from before it begins until the projection takes up what it found."""
 
     def __init__(self, stamp: str) -> None:
         self.stamps = [stamp]
-        """Of the folds that it may have seen as the last one."""
+        """The projections that it may have seen as the last one."""
         self.folds: list[TableChanges] = []
-        """What each of them wrote but the first, which was there before."""
+        """What each of them wrote, except the first, which was there before."""
         self.seen = ""
-        """The last one that it did see."""
+        """The one that it did see as the last."""
         self.rows: Sequence[ShelfRow] | None = None
-        """None: it is under way."""
+        """None: it has not ended."""
         self.size = 0
-        """Bytes that they take, about."""
+        """Bytes that the rows take, about."""
 
     def unmoved(self) -> Iterable[ShelfRow]:
-        """What is still in the tables as it was read."""
+        """Returns what is still in the tables as it was read."""
         if not self.seen or self.seen not in self.stamps:
             return ()
         left = self.rows or ()
@@ -70,9 +70,10 @@ class Reading:
 
 
 class KnownShelf:
-    """Rows that were read, until they move. Reads are of the server's loop, the rest is the fold's.
+    """Cache of rows that were read, until they move.
 
-    Where there are too many, those that came first stay: they are the next to move.
+    Reads happen in the server's loop, all else in the projector's thread. If there are too many,
+    the first ones stay: they are the next to move.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -80,21 +81,21 @@ class KnownShelf:
         self._bytes = 0
         self.known: dict[JobId, ShelfRow] = {}
         self._stamp = ""
-        """Of the last fold; empty: it is not known."""
+        """Of the last projection; empty: unknown."""
         self._readings: list[Reading] = []
         self._changing = threading.Lock()
 
     def begin(self) -> Reading:
-        """To be called before the database is asked."""
+        """Begins a read; to be called before the database is asked."""
         with self._changing:
             reading = Reading(self._stamp)
             self._readings.append(reading)
         return reading
 
     def end(self, reading: Reading, seen: str, rows: Sequence[ShelfRow]) -> None:
-        """What was found, and the stamp of the last fold in the same view of the tables."""
+        """Ends a read, with the stamp of the last projection in the same snapshot."""
         with self._changing:
-            # Where nothing is written no fold takes them up, and a whole window may be read.
+            # Where nothing is written no projection takes them up, and there may be many reads.
             room = self._most_bytes - sum(one.size for one in self._readings)
             sizes = list(accumulate(ROW_BYTES + row.form.size for row in rows))
             kept = bisect_right(sizes, room)
@@ -102,15 +103,15 @@ class KnownShelf:
             reading.size = sizes[kept - 1] if kept else 0
 
     def give_up(self, reading: Reading) -> None:
-        """Nothing was found, or nobody knows what."""
+        """Drops a read that failed."""
         with self._changing:
             if reading in self._readings:
                 self._readings.remove(reading)
 
-    # In the server's loop above, in the fold's thread below
+    # In the server's loop above, in the projector's thread below
 
     def take_up(self) -> None:
-        """What was read is known from now on. Not while a fold is half done: it must not change."""
+        """Takes up what was read. Not during a projection: what is known must not change then."""
         with self._changing:
             ended = [one for one in self._readings if one.rows is not None]
             self._readings = [one for one in self._readings if one.rows is None]
@@ -130,10 +131,10 @@ class KnownShelf:
         return {row.id: row for row in new[:kept]}
 
     def learn(self, folded: TableChanges, stamp: str) -> None:
-        """This was written, for good: whatever it was, on the shelf it is not as it was."""
+        """Notes what was written: these jobs are no longer spilled as they were."""
         with self._changing:
             self._stamp = stamp
-            # One that takes so long would keep what all the folds of that time have written.
+            # A longer read would keep in memory what all projections of that time have written.
             self._readings = [one for one in self._readings if len(one.folds) < FOLDS_MAX]
             for reading in self._readings:
                 reading.stamps.append(stamp)
@@ -151,7 +152,7 @@ class KnownShelf:
         self._bytes -= freed
 
     def clear(self) -> None:
-        """The tables may say something else by now."""
+        """Forgets all: the tables may have changed."""
         with self._changing:
             self._stamp, self._readings = "", []
         self.known, self._bytes = {}, 0

@@ -1,9 +1,9 @@
-"""Whoever decides goes before whoever folds: the two share the interpreter's lock.
+"""Lets the loop that decides go before the projection: they share the interpreter lock.
 
-A thread that waits for that lock is given it half a millisecond later, whatever the other one does.
-So a turn during which something is folded took up to three times as long, and a worker waited for
-it meanwhile, while the fold has time: it can do its work when the loop waits for a commit or for a
-worker. Nothing depends on this but who is sooner.
+A thread that waits for that lock gets it after half a millisecond, whatever the other one does. So
+a turn during a projection took up to three times as long, and a worker waited for it, while the
+projection has time: it can work when the loop waits for a commit or for a worker. Only the order in
+time depends on this.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GiveWay: TypeAlias = Callable[[], None]
 
 
 class Precedence:
-    """Claimed in the server's loop, which never waits for it; given by the folding thread."""
+    """Precedence of the server's loop, which never waits for it, over the projector's thread."""
 
     def __init__(self, watermark: Watermark, limits: StoreLimits = STORE_LIMITS) -> None:
         self._watermark = watermark
@@ -31,18 +31,19 @@ class Precedence:
         self._rounds = 0
 
     def claim(self) -> None:
-        """The loop is at what somebody waits for, in this round of it and the next few."""
+        """Claims precedence for this round of the loop and the next few: somebody waits for
+        them."""
         self._rounds = PRECEDENCE_ROUNDS
         if not self._is_ours:
-            # Where the thread has it, it lets go of it within a microsecond: not worth a wait.
+            # If the thread has the lock, it releases it within a microsecond: not worth a wait.
             self._is_ours = self._claimed.acquire(blocking=False)
             if self._is_ours:
                 asyncio.get_running_loop().call_soon(self._pass)
 
     def give_way(self) -> None:
-        """Returns when nothing is claimed, or after a while: the fold must get on as well.
+        """Returns when nothing is claimed, or after a while: the projection must get on as well.
 
-        Where a reader waits for the fold it gives way to nobody.
+        It returns at once if a reader waits for the projection.
         """
         if self._watermark.awaited:
             return
@@ -59,7 +60,7 @@ class Precedence:
 
 
 def in_slices(parts: Iterable[Sequence[T]], size: int, give_way: GiveWay) -> Iterator[Sequence[T]]:
-    """All of them, so many at a time, and giving way before each time."""
+    """Yields all parts in slices of `size`, and gives way before each."""
     for part in parts:
         for first in range(0, len(part), size):
             give_way()

@@ -1,7 +1,7 @@
-"""The state of a standby: all that is live, kept up to date by reading the leader's journal.
+"""State of a standby: all that is live, kept up to date by reading the leader's journal. No I/O.
 
-A follower holds one, so that it can lead at once: what it has is what a load would bring, as long
-as no job is spilled. Pure: no I/O.
+A follower holds one, so that it can lead at once: it equals what a load would bring, as long as no
+job is spilled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ V = TypeVar("V")
 
 
 class LiveSchedules:
-    """The live part of the tables of schedules and triggers."""
+    """Schedules, calendars, triggers and buffered events of a standby."""
 
     def __init__(self, snapshot: Snapshot | None = None) -> None:
         self._schedules: dict[ScheduleId, Schedule] = {}
@@ -52,21 +52,21 @@ class LiveSchedules:
             self._decided |= {(word, why): n for word, why, n in snapshot.totals.decided}
             self._reacted |= dict(snapshot.totals.reacted)
 
-    def apply(self, folded: TableChanges) -> None:
-        """Takes what a window of records came to."""
-        for schedule_id, course in folded.schedule_states.items():
+    def apply(self, changes: TableChanges) -> None:
+        """Applies what a window of records came to."""
+        for schedule_id, state in changes.schedule_states.items():
             if schedule_id in self._schedules:
-                moved = replace(self._schedules[schedule_id], state=course)
+                moved = replace(self._schedules[schedule_id], state=state)
                 self._schedules[schedule_id] = moved
-        _put(self._schedules, folded.schedules)
-        _put(self._calendars, folded.calendars)
-        _put(self._triggers, folded.events.triggers)
-        _put(self._buffered, folded.events.buffered)
-        _add(self._decided, folded.decided)
-        _add(self._reacted, folded.events.reacted)
+        _put(self._schedules, changes.schedules)
+        _put(self._calendars, changes.calendars)
+        _put(self._triggers, changes.events.triggers)
+        _put(self._buffered, changes.events.buffered)
+        _add(self._decided, changes.decided)
+        _add(self._reacted, changes.events.reacted)
 
     def complete(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot of all else, with these in it."""
+        """Returns the snapshot of all else, with these in it."""
         totals: Totals = replace(
             snapshot.totals,
             decided=tuple((word, why, n) for (word, why), n in self._decided.items()),
@@ -96,19 +96,19 @@ def _add(counts: dict[K, int], more: dict[K, int]) -> None:
 
 
 class JournalGapError(StoreError):
-    """The next record is no longer kept: everything must be read again."""
+    """Raised when the next record is no longer kept: everything must be loaded again."""
 
 
 _by_arrival = attrgetter("spec.arrival_number")
 
 
 class StandbyState:
-    """The live part of the tables, in memory."""
+    """State of a standby: the live part of the tables, in memory."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.seq = snapshot.seq
         self.is_partial = bool(snapshot.spill_counts)
-        """Whether jobs wait on the shelf, of which it knows nothing."""
+        """Whether jobs are spilled, which this state does not have."""
         self._jobs = {job.id: job for job in snapshot.jobs}
         self._executions = {execution.id: execution for execution in snapshot.executions}
         self._executions_of: dict[JobId, dict[ExecutionId, None]] = {}
@@ -123,7 +123,8 @@ class StandbyState:
         self._finished = {(queue, state): n for queue, state, n in snapshot.totals.finished}
 
     def unknown(self, records: Iterable[JournalRecord]) -> list[JobId]:
-        """Jobs that these records move and that left memory before: started over, mostly."""
+        """Returns jobs that these records move and that are not live here: mostly they are
+        retried."""
         put: dict[JobId, None] = {}
         missing: dict[JobId, None] = {}
         for record in records:
@@ -150,7 +151,7 @@ class StandbyState:
         self.seq = records[-1].seq
 
     def snapshot(self) -> Snapshot:
-        """The same as a load would bring at this place of the journal."""
+        """Returns what a load would bring at this position of the journal."""
         plain = Snapshot(
             seq=Seq(self.seq),
             jobs=sorted(self._jobs.values(), key=_by_arrival),
@@ -169,10 +170,11 @@ class StandbyState:
     def _standings(
         self, batches: Iterable[Sequence[AnyWrite]], specs: dict[JobId, Spec]
     ) -> dict[JobId, JobStanding]:
-        """Where the jobs stood that are written here; of those not live it follows from the write.
+        """Returns the standings of jobs before these writes; of those not live the write implies
+        it.
 
-        A job that is not live has ended, unless it was never there. Its next write is the same life
-        again, or opens a new one.
+        A job that is not live has ended, unless it is new. Its next write repeats its life, or
+        opens a new one.
         """
         standings: dict[JobId, JobStanding] = {}
         seen: dict[JobId, None] = {}
@@ -191,31 +193,31 @@ class StandbyState:
                     standings[write.id] = _ended(write.life, specs[write.id])
         return standings
 
-    def _take(self, folded: TableChanges, looked_up: dict[JobId, Spec]) -> None:
-        for job_id in folded.dropped:
+    def _take(self, changes: TableChanges, looked_up: dict[JobId, Spec]) -> None:
+        for job_id in changes.dropped:
             self._jobs.pop(job_id, None)
             for execution_id in self._executions_of.pop(job_id, ()):
                 del self._executions[execution_id]
-        for job_id, life in folded.lives.items():
-            spec = folded.specs.get(job_id)
+        for job_id, life in changes.lives.items():
+            spec = changes.specs.get(job_id)
             if spec is None:
                 known = self._jobs.get(job_id)
                 spec = looked_up[job_id] if known is None else known.spec
             self._set(JobRecord(job_id, spec, life))
-        for execution in folded.executions.values():
+        for execution in changes.executions.values():
             self._set_execution(execution)
-        self._queues |= folded.queues
-        self._settings = self._settings.after(folded)
-        for worker_id, worker in folded.workers.items():
+        self._queues |= changes.queues
+        self._settings = self._settings.after(changes)
+        for worker_id, worker in changes.workers.items():
             if worker is None:
                 self._workers.pop(worker_id, None)
             else:
                 self._workers[worker_id] = worker
-        self._submitted += folded.submitted
-        for ended, count in folded.finished.items():
+        self._submitted += changes.submitted
+        for ended, count in changes.finished.items():
             self._finished[ended] = self._finished.get(ended, 0) + count
-        self._next_arrival_number = max(self._next_arrival_number, folded.next_arrival_number)
-        self._schedules.apply(folded)
+        self._next_arrival_number = max(self._next_arrival_number, changes.next_arrival_number)
+        self._schedules.apply(changes)
 
     def _set(self, job: JobRecord) -> None:
         if spill_queue_of(job.life):
@@ -240,6 +242,6 @@ class StandbyState:
 
 
 def _ended(life: Life, spec: Spec) -> JobStanding:
-    """The standing of a job that had left memory, before the write that has this life."""
+    """Returns the standing of a job that had ended, before the write with this life."""
     again = life.state not in JOB_FINAL
     return JobStanding(JobState.FAILED, life.lives - again, spec.terms.queue)

@@ -1,15 +1,15 @@
-"""The journal's newest records, folded in memory: jobs that are over leave it before the rest does.
+"""Tail of the journal, projected in memory: jobs that have ended are written before the rest.
 
-Under load most jobs live for a second or two. Each of them would be written among the live ones,
-with all the indexes of that table, to be deleted again a moment later. So the tables may be some
-seconds behind, and only what has ended is written meanwhile, ahead of `folded_seq`, which stays
-where it was until the rest follows.
+Under load most jobs last for a second or two. Each of them would be written among the live ones,
+with all the indexes of that table, to be deleted a moment later. So the tables may be some seconds
+behind, and only what has ended is written meanwhile, ahead of `folded_seq`, which stays until the
+rest is written.
 
-Whoever folds the same records again, after a crash or in another server's place, finds those rows
-and comes to the same tables, figures included, even if it knows nothing of this:
+A server that projects the same records again, after a crash or a takeover, finds those rows and
+comes to the same tables and counts, even if it knows nothing of this:
 
 - A job that has a row is not counted as a new submission: so it is counted when its row is written.
-- A job that has a row elsewhere is not on the shelf: so it is taken off it when its row is written.
+- A job that has a row elsewhere is not spilled: so it is counted out when its row is written.
 - The end of a job that has a row in its final state is counted again only if something else was
   written of the job before it: so the end is counted with its row if it is the first of the job's
   writes in the tail, and otherwise with the tail as a whole.
@@ -31,7 +31,7 @@ from rota.store.table_changes import JobStanding, Projection, TableChanges, spil
 
 
 class Tail(Projection):
-    """All records after `folded_seq` that this process has looked at."""
+    """Projection of all records after `folded_seq` that this process has taken."""
 
     def __init__(self, known: KnownJobs, after: Seq) -> None:
         super().__init__({})
@@ -39,24 +39,24 @@ class Tail(Projection):
         self.after = after
         self.writes = 0
         self.in_use = False
-        """By a transaction whose end is not known yet."""
+        """By a transaction whose outcome is not known yet."""
         self.tables: dict[JobId, str] = {}
-        """Where those of the standings are that were looked up; the others are known."""
+        """The tables of jobs that were looked up; the tables of the others are known."""
         self.tangled = False
-        """Something was deleted, or goes on after its end: then all of it is written at once."""
+        """A job was deleted, or goes on after its end: then all of the tail is written at once."""
         self._ended: dict[JobId, None] = {}
-        """Since the last of them left."""
+        """Jobs that ended since `leave` was called."""
         self._ended_at_first: dict[JobId, tuple[str, str]] = {}
-        """Jobs with an end that nothing else in the tail comes before: how it is counted."""
+        """Jobs whose end is their first write in the tail, and how it is counted."""
         self._left: dict[JobId, None] = {}
 
     @property
     def jobs(self) -> int:
-        """How many of them are not in the tables as they are now."""
+        """How many jobs are not in the tables as they are now."""
         return len(self.changes.lives)
 
     def strangers(self, job_ids: Sequence[JobId]) -> list[JobId]:
-        """Those of whom the tables have to be asked before their records can be taken."""
+        """Returns the jobs that must be looked up before their records can be taken."""
         left, lives, standings = self._left, self.changes.lives, self.standings
         for job_id in [job_id for job_id in job_ids if job_id in left] if left else ():
             del left[job_id]
@@ -71,14 +71,14 @@ class Tail(Projection):
     def take_window(
         self, records: Sequence[Sequence[AnyWrite]], writes: int, give_way: GiveWay
     ) -> None:
-        """The next of them; there are so many writes in them."""
+        """Takes the next records, which have so many writes."""
         self.writes += writes
         self.take_all(in_slices(records, FOLD_SLICE_WRITES, give_way))
 
     def leave(self) -> TableChanges:
-        """What can be written now, and will not be told again: jobs that are over, and their runs.
+        """Takes out what can be written now: jobs that have ended, and their executions.
 
-        The figures that are counted with them are taken out of those of the rest.
+        What is counted with them is taken out of the counts of the rest.
         """
         gone, folded = TableChanges(), self.changes
         lives, specs = folded.lives, folded.specs

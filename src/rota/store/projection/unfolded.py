@@ -1,8 +1,7 @@
-"""Records that were appended by this process and are not in the tables yet.
+"""Records that this process appended and that are not projected yet.
 
-Whoever has just written a record still has what is in it: the fold takes it from here, and need not
-read it back and decode it. What is not here, because another process wrote it or memory was thrown
-away, is in the journal.
+The projection takes them from here, and need not read and decode them. What is not here, because
+another process wrote it or memory was dropped, is in the journal.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from rota.store.protocol import JournalRecord, Seq
 
 
 class Unfolded:
-    """Added to by whoever appends, taken from by whoever folds, in any thread.
+    """Queue of appended records, filled by appends and read by the projection, in any thread.
 
-    It holds no more than the journal may be ahead of the tables: appends wait for the fold then.
+    It is bounded, as appends wait when the journal is too far ahead of the tables.
     """
 
     def __init__(self) -> None:
@@ -24,12 +23,12 @@ class Unfolded:
         self._records: deque[JournalRecord] = deque()
 
     def add(self, record: JournalRecord) -> None:
-        """It is durable."""
+        """Adds a record that is durable."""
         with self._lock:
             self._records.append(record)
 
     def after(self, folded: Seq, most_writes: int) -> list[JournalRecord]:
-        """The next stretch, of at least one record if it is here; what is folded is forgotten."""
+        """Returns the next records, at least one if it is here; drops those that are projected."""
         found: list[JournalRecord] = []
         writes, expected = 0, folded + 1
         with self._lock:
@@ -44,6 +43,6 @@ class Unfolded:
         return found
 
     def clear(self) -> None:
-        """The journal may say something else by now: it is to be read."""
+        """Drops all: the journal may have changed, and is to be read."""
         with self._lock:
             self._records.clear()

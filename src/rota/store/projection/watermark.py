@@ -1,4 +1,4 @@
-"""The projection's watermark: how far journal and tables are. Readers wait here for the tables."""
+"""Watermark of the projection: how far journal and tables are. Readers wait here for the tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rota.store.protocol import Seq, StoreError
 
 
 class Watermark:
-    """Set by the writer's thread, waited on from any other."""
+    """Watermark of the projection; set by the writer's thread, waited on from any other."""
 
-    def __init__(self, folded: Seq, appended: Seq) -> None:
+    def __init__(self, projected: Seq, appended: Seq) -> None:
         self._lock = threading.Lock()
-        self._projected = folded
+        self._projected = projected
         self._appended = appended
         self._waiting: list[tuple[Seq, Future[None]]] = []
 
@@ -29,21 +29,21 @@ class Watermark:
 
     @property
     def lags(self) -> bool:
-        """Whether there is something to fold."""
+        """Whether there is something to project."""
         return self._projected < self._appended
 
     @property
     def awaited(self) -> bool:
-        """Whether a reader waits for the fold."""
+        """Whether a reader waits for the projection."""
         return bool(self._waiting)
 
     def set_appended(self, seq: Seq) -> None:
-        """The journal now ends here."""
+        """Notes that the journal ends here."""
         with self._lock:
             self._appended = seq
 
     def set_projected(self, seq: Seq) -> None:
-        """The tables now are as of here."""
+        """Notes that the tables are as of this record, and wakes those who wait for it."""
         with self._lock:
             self._projected = seq
             ready = [waiter for wanted, waiter in self._waiting if wanted <= seq]
@@ -53,7 +53,7 @@ class Watermark:
                 waiter.set_result(None)
 
     def fail(self, error: StoreError) -> None:
-        """The fold cannot go on for now: tells those who wait for it."""
+        """Raises the error in those who wait: the projection cannot go on for now."""
         with self._lock:
             waiting, self._waiting = self._waiting, []
         for _, waiter in waiting:
@@ -61,11 +61,11 @@ class Watermark:
                 waiter.set_exception(error)
 
     def caught_up(self) -> Future[None] | None:
-        """To wait for until all that is durable now is in the tables; None: it is already."""
+        """Returns a future of the tables having all that is durable now; None: they have it."""
         return self.reached(self._appended)
 
     def reached(self, seq: Seq) -> Future[None] | None:
-        """The same for a record that is known to be durable, perhaps by somebody else's hand."""
+        """Returns the same for a record that is durable, perhaps appended by another process."""
         with self._lock:
             if self._projected >= seq:
                 return None

@@ -1,4 +1,4 @@
-"""Opens SQLite connections: file mode, durability, caches; and translates SQLite's errors."""
+"""Connections to SQLite: file mode, durability, caches; and translation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rota.store.protocol import StoreError, StoreFullError, UnknownFateError
 from rota.store.rows import Row
 
 MEMORY = Path(":memory:")
-"""A database that is in no file: its one connection is all there is of it."""
+"""A database without a file: it exists in its one connection."""
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -32,10 +32,10 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def open_writer(
     path: Path, dialect: str, vfs: str | None = None, *, from_0_1: bool = False
 ) -> apsw.Connection:
-    """The one connection that writes; makes and migrates the file if need be."""
+    """Opens the one connection that writes; makes and migrates the file if need be."""
     try:
-        # Made before SQLite sees it, so that it is never readable by others, not for a moment;
-        # SQLite gives its side files the same mode.
+        # Made before SQLite opens it, so that it is never readable by others, not for a moment;
+        # SQLite gives the write-ahead log the same mode.
         if path != MEMORY:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             path.chmod(0o600)
@@ -44,7 +44,7 @@ def open_writer(
         raise StoreError(f"cannot open {path}: {error}") from error
     try:
         connection.set_busy_timeout(READER_BUSY_MS)
-        # First of all: it is settled with the first page. Lets old work give its room back.
+        # First of all: it is fixed with the first page. It lets deleted work free disk space.
         connection.pragma("auto_vacuum", "incremental")
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "full")
@@ -64,7 +64,7 @@ def open_writer(
 
 
 def open_reader(path: Path) -> apsw.Connection:
-    """A connection that cannot write and never waits for the one that does."""
+    """Opens a connection that cannot write and never waits for the one that does."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(READER_BUSY_MS)
     connection.pragma("trusted_schema", "off")
@@ -74,16 +74,16 @@ def open_reader(path: Path) -> apsw.Connection:
 
 
 def as_store_error(error: apsw.Error, connection: apsw.Connection) -> StoreError:
-    """The error for the caller; leaves the connection outside any transaction."""
-    # Where the disk refused the bytes of a transaction, its commit mark was never whole, so it did
-    # not happen. Any other error (a failed sync above all) may have come after the mark.
+    """Returns the error for the caller; leaves the connection outside any transaction."""
+    # If the disk refused bytes of a transaction, its commit mark was not written, so it did not
+    # happen. Any other error (a failed sync above all) may have come after the mark.
     no_space = isinstance(error, apsw.FullError) or (
         isinstance(error, apsw.IOError)
         and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
         and connection.system_errno in _NO_SPACE
     )
     if connection.in_transaction:
-        # Where even this fails, the error at hand still says more.
+        # If this fails too, the first error still says more.
         with suppress(apsw.Error):
             connection.execute("ROLLBACK")
     if no_space:
@@ -92,14 +92,14 @@ def as_store_error(error: apsw.Error, connection: apsw.Connection) -> StoreError
 
 
 def fetch(connection: apsw.Connection, sql: str, args: Sequence[Any] = ()) -> list[Row]:
-    """All rows of a query."""
+    """Returns all rows of a query."""
     return connection.execute(sql, args).fetchall()
 
 
 def run_in_bulk(
     connection: apsw.Connection, head: str, rows: Iterable[Row], tail: str = ""
 ) -> None:
-    """Runs `head (?, …), (?, …), … tail` over all rows, many rows a statement."""
+    """Runs `head (?, …), (?, …), … tail` over all rows, many rows per statement."""
     pending: list[Row] = rows if isinstance(rows, list) else list(rows)
     if not pending:
         return
@@ -111,9 +111,9 @@ def run_in_bulk(
 
 
 def release_free_pages(connection: apsw.Connection, limits: StoreLimits) -> bool:
-    """Cuts some of the free pages off the file; answers whether there are more.
+    """Truncates some of the free pages; returns whether there are more.
 
-    Only a file that was made for it can be cut; in others the room is used again.
+    Only a file that was made with `auto_vacuum` can shrink; others use the pages again.
     """
     free = int(connection.pragma("freelist_count"))
     if free <= limits.free_pages_kept or not connection.pragma("auto_vacuum"):

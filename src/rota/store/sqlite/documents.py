@@ -11,53 +11,47 @@ from rota.store.sqlite.journal_store import SqliteJournalStore
 
 
 class SqliteHooks:
-    """Webhook endpoints, written durably by the one thread that writes."""
+    """Webhook endpoints on SQLite, written durably by the one thread that writes."""
 
     def __init__(self, writer: SqliteJournalStore) -> None:
         self._writer = writer
 
     async def put(self, hook: Hook) -> None:
-        """As given, in place of one of the same name."""
         row: Row = (hook.name, encode_hook(hook))
         await self._writer.run_durably(
             lambda c: fetch(c, "INSERT OR REPLACE INTO hooks VALUES (?, ?)", row)
         )
 
     async def get(self, name: str) -> Hook | None:
-        """One of them."""
         found = await self._writer.run_durably(
             lambda c: fetch(c, "SELECT body FROM hooks WHERE name = ?", (name,))
         )
         return decode_hook(found[0][0]) if found else None
 
     async def list(self) -> Sequence[Hook]:
-        """All, by name."""
         found = await self._writer.run_durably(
             lambda c: fetch(c, "SELECT body FROM hooks ORDER BY name")
         )
         return [decode_hook(row[0]) for row in found]
 
     async def drop(self, name: str) -> bool:
-        """Removes one; False: there was none."""
-        gone = "DELETE FROM hooks WHERE name = ? RETURNING name"
-        return bool(await self._writer.run_durably(lambda c: fetch(c, gone, (name,))))
+        sql = "DELETE FROM hooks WHERE name = ? RETURNING name"
+        return bool(await self._writer.run_durably(lambda c: fetch(c, sql, (name,))))
 
 
 class SqliteNotes:
-    """Notes, written durably by the one thread that writes."""
+    """Notes on SQLite, written durably by the one thread that writes."""
 
     def __init__(self, writer: SqliteJournalStore) -> None:
         self._writer = writer
 
     async def put(self, name: str, body: bytes) -> None:
-        """As given, in place of one of the same name."""
         row: Row = (NOTE_KIND, name, body)
         await self._writer.run_durably(
             lambda c: fetch(c, "INSERT OR REPLACE INTO settings VALUES (?, ?, ?)", row)
         )
 
     async def get(self, name: str) -> bytes | None:
-        """One of them."""
         sql = "SELECT body FROM settings WHERE kind = ? AND name = ?"
         found = await self._writer.run_durably(lambda c: fetch(c, sql, (NOTE_KIND, name)))
         return bytes(found[0][0]) if found else None

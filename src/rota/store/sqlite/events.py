@@ -12,81 +12,77 @@ from rota.core.model import Instant
 from rota.core.trigger_model import AcceptedEvent, BufferedEvent, Trigger
 from rota.store import rows
 from rota.store.limits import EVENT_AGE_MS, PRUNE_MIN, PRUNE_PER_RECORD, TRIGGER_DECISION_AGE_MS
-from rota.store.queries import EventQuery, TriggerDecisionQuery
+from rota.store.queries import EventQuery, TriggerDecisionQuery, id_at
 from rota.store.sqlite.connect import run_in_bulk
 from rota.store.table_changes import EventTableChanges
 
 _json = msgspec.json.Encoder()
 
 
-def write_events(connection: apsw.Connection, folded: EventTableChanges) -> None:
-    """What a window came to, inside the fold's transaction."""
-    put = [rows.trigger_row(one) for one in folded.triggers.values() if one is not None]
+def write_events(connection: apsw.Connection, changes: EventTableChanges) -> None:
+    """Writes what a window came to, inside the projection's transaction."""
+    put = [rows.trigger_row(one) for one in changes.triggers.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO triggers VALUES", put)
-    gone = [(trigger_id,) for trigger_id, one in folded.triggers.items() if one is None]
+    gone = [(trigger_id,) for trigger_id, one in changes.triggers.items() if one is None]
     run_in_bulk(connection, "DELETE FROM triggers WHERE id IN (VALUES", gone, ")")
-    told = [rows.accepted_event_row(one) for one in folded.accepted.values()]
-    run_in_bulk(connection, "INSERT OR REPLACE INTO events VALUES", told)
-    arrivals = [rows.trigger_decision_row(one) for one in folded.decisions.values()]
-    run_in_bulk(connection, "INSERT OR REPLACE INTO arrivals VALUES", arrivals)
-    held = [rows.buffered_event_row(one) for one in folded.buffered.values() if one is not None]
-    run_in_bulk(connection, "INSERT OR REPLACE INTO held VALUES", held)
-    released = [(arrival_id,) for arrival_id, one in folded.buffered.items() if one is None]
+    accepted = [rows.accepted_event_row(one) for one in changes.accepted.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO events VALUES", accepted)
+    decisions = [rows.trigger_decision_row(one) for one in changes.decisions.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO arrivals VALUES", decisions)
+    buffered = [
+        rows.buffered_event_row(one) for one in changes.buffered.values() if one is not None
+    ]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO held VALUES", buffered)
+    released = [(decision_id,) for decision_id, one in changes.buffered.items() if one is None]
     run_in_bulk(connection, "DELETE FROM held WHERE id IN (VALUES", released, ")")
     run_in_bulk(
         connection,
         "INSERT INTO reacted VALUES",
-        list(folded.reacted.items()),
+        list(changes.reacted.items()),
         "ON CONFLICT (word) DO UPDATE SET count = count + excluded.count",
     )
 
 
-def prune_events(connection: apsw.Connection, folded: EventTableChanges, now: Instant) -> None:
-    """A little at each fold, in proportion to what came."""
-    if folded.accepted:
+def prune_events(connection: apsw.Connection, changes: EventTableChanges, now: Instant) -> None:
+    """Deletes a few old rows at each projection, in proportion to what was added."""
+    if changes.accepted:
         connection.execute(
             "DELETE FROM events WHERE key IN"
             " (SELECT key FROM events WHERE at < ? ORDER BY at LIMIT ?)",
-            (now - EVENT_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * len(folded.accepted)),
+            (now - EVENT_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * len(changes.accepted)),
         )
-    if folded.decisions:
+    if changes.decisions:
         connection.execute(
             "DELETE FROM arrivals WHERE (trigger_id, id) IN"
             " (SELECT trigger_id, id FROM arrivals WHERE id < ? ORDER BY id LIMIT ?)",
             (
-                _id_at(now - TRIGGER_DECISION_AGE_MS),
-                PRUNE_MIN + PRUNE_PER_RECORD * len(folded.decisions),
+                id_at(now - TRIGGER_DECISION_AGE_MS),
+                PRUNE_MIN + PRUNE_PER_RECORD * len(changes.decisions),
             ),
         )
 
 
-def _id_at(at: Instant) -> str:
-    """What ids made before this are smaller than: they begin with their time."""
-    digits = f"{max(0, at):012x}"
-    return f"{digits[:8]}-{digits[8:]}"
-
-
 def read_triggers(connection: apsw.Connection) -> list[Trigger]:
-    """All, in order of creation."""
+    """Returns all, in order of creation."""
     found = connection.execute("SELECT body FROM triggers ORDER BY id")
     return [rows.trigger(row) for row in found]
 
 
 def read_buffered_events(connection: apsw.Connection) -> list[BufferedEvent]:
-    """All events that wait, in order of arrival."""
-    held = [rows.buffered_event(row) for row in connection.execute("SELECT body FROM held")]
-    return sorted(held, key=lambda one: (one.at, one.id))
+    """Returns all buffered events, in order of arrival."""
+    buffered = [rows.buffered_event(row) for row in connection.execute("SELECT body FROM held")]
+    return sorted(buffered, key=lambda one: (one.at, one.id))
 
 
 def read_accepted_events(connection: apsw.Connection, keys: Sequence[str]) -> list[AcceptedEvent]:
-    """Those that were accepted."""
+    """Returns those that were accepted."""
     sql = "SELECT body FROM events WHERE key IN (SELECT value FROM json_each(?))"
     found = connection.execute(sql, (_json.encode(keys).decode(),))
     return [rows.accepted_event(row) for row in found]
 
 
 def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
-    """Rows of body, newest first."""
+    """Returns the statement for a page of bodies, newest first."""
     where = ["true"]
     args: list[Any] = []
     for column, value in (("type", query.type), ("tenant", query.tenant)):
@@ -101,7 +97,7 @@ def search_events(query: EventQuery) -> tuple[str, tuple[Any, ...]]:
 
 
 def search_trigger_decisions(query: TriggerDecisionQuery) -> tuple[str, tuple[Any, ...]]:
-    """Rows of body. A trigger's ledger is read along its primary key."""
+    """Returns the statement for a page of bodies, which is read along the primary key."""
     where, args = ["trigger_id = ?"], [str(query.trigger_id)]
     if query.decisions:
         where.append(f"verdict IN ({', '.join('?' * len(query.decisions))})")

@@ -1,7 +1,7 @@
 """The journal on SQLite and the one thread that writes: appends first, projection when idle.
 
-The row for leader election and the inbox are written here too. One directory has one server, so
-they are the same calls as on PostgreSQL with less to do.
+The row of leader election and the inbox are written here too. A data directory has one server, so
+these calls, the same as on PostgreSQL, have less to do.
 """
 
 from __future__ import annotations
@@ -54,13 +54,11 @@ from rota.store.sqlite.retention import delete_outputs_later
 
 
 def observe(connection: apsw.Connection) -> LeaderRow | None:
-    """The row as it is; None if nobody ever claimed."""
     row = LeaderRow(*fetch(connection, "SELECT holder, epoch, nonce, address FROM leader")[0])
     return row if row.epoch else None
 
 
 def claim(connection: apsw.Connection, holder: str, seen: LeaderRow | None, address: str) -> Epoch:
-    """Opens a new epoch, if the row is still as it was seen."""
     found = fetch(
         connection,
         "UPDATE leader SET epoch = epoch + 1, nonce = nonce + 1, holder = ?1, address = ?2"
@@ -73,7 +71,6 @@ def claim(connection: apsw.Connection, holder: str, seen: LeaderRow | None, addr
 
 
 def renew(connection: apsw.Connection, epoch: Epoch) -> bool:
-    """Writes that the holder is alive."""
     connection.execute(
         "UPDATE leader SET nonce = nonce + 1 WHERE epoch = ? AND holder <> ''", (epoch,)
     )
@@ -81,14 +78,12 @@ def renew(connection: apsw.Connection, epoch: Epoch) -> bool:
 
 
 def resign(connection: apsw.Connection, epoch: Epoch) -> None:
-    """Lets the next one lead at once."""
     connection.execute(
         "UPDATE leader SET nonce = nonce + 1, holder = '', address = '' WHERE epoch = ?", (epoch,)
     )
 
 
 def records_after(connection: apsw.Connection, seq: Seq, limit: int) -> list[JournalRecord]:
-    """The next records."""
     found = connection.execute(
         "SELECT seq, epoch, at, body FROM journal WHERE seq > ? ORDER BY seq LIMIT ?", (seq, limit)
     )
@@ -96,7 +91,6 @@ def records_after(connection: apsw.Connection, seq: Seq, limit: int) -> list[Jou
 
 
 def name_cell(connection: apsw.Connection, name: str) -> str:
-    """Names the cell if it has no name yet; answers the one it has."""
     if name:
         connection.execute("UPDATE meta SET cell = ? WHERE cell = ''", (name,))
     return str(fetch(connection, "SELECT cell FROM meta")[0][0])
@@ -105,7 +99,6 @@ def name_cell(connection: apsw.Connection, name: str) -> str:
 def put_inbox(
     connection: apsw.Connection, body: bytes, key: str | None, job_ids: Sequence[JobId]
 ) -> InboxEntry:
-    """Keeps a submission for the next leader; the first with a key stays."""
     found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
     if not found:
         found = fetch(
@@ -117,25 +110,22 @@ def put_inbox(
 
 
 def inbox_key(connection: apsw.Connection, key: str) -> InboxEntry | None:
-    """The entry that has this key."""
     found = fetch(connection, "SELECT id, body FROM inbox WHERE key = ?", (key,))
     return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
 
 
 def inbox_job(connection: apsw.Connection, job_id: JobId) -> InboxEntry | None:
-    """The entry that a job is in; ids are all of one length, so none is a part of another."""
+    # Ids all have one length, so none is a part of another.
     found = fetch(connection, "SELECT id, body FROM inbox WHERE instr(job_ids, ?)", (job_id,))
     return InboxEntry(found[0][0], InboxKind.INPUT, found[0][1]) if found else None
 
 
 def take_inbox(connection: apsw.Connection, limit: int) -> list[InboxEntry]:
-    """The oldest entries."""
     found = connection.execute("SELECT id, body FROM inbox ORDER BY id LIMIT ?", (limit,))
     return [InboxEntry(row[0], InboxKind.INPUT, row[1]) for row in found]
 
 
 def drop_inbox(connection: apsw.Connection, entry_ids: Sequence[int]) -> None:
-    """Removes entries."""
     gone = [(entry_id,) for entry_id in entry_ids]
     run_in_bulk(connection, "DELETE FROM inbox WHERE id IN (VALUES", gone, ")")
 
@@ -148,7 +138,7 @@ INSERT INTO journal (seq, epoch, at, body) SELECT ?1, ?2, ?3, ?4 FROM leader WHE
 
 
 class SqliteJournalStore:
-    """The ledger on SQLite. Also tells readers when the tables have caught up."""
+    """Journal on SQLite, with the thread that writes and projects; readers wait here for it."""
 
     def __init__(
         self,
@@ -159,7 +149,7 @@ class SqliteJournalStore:
     ) -> None:
         self._limits = limits
         self._connection = open_writer(path, "sqlite", vfs)
-        # Moving pages to the database waits for the disk: not in the middle of somebody's append.
+        # A checkpoint waits for the disk: it must not happen in the middle of an append.
         self._connection.wal_autocheckpoint(0)
         self._connection.set_wal_hook(self._note_wal)
         self._wal_pages = 0
@@ -173,7 +163,7 @@ class SqliteJournalStore:
         self._retrying = False
         self._inbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._puts, self._emptied_at = 0, -1
-        """How often an entry was put for the next leader, and that number when none was left."""
+        """How many entries were put for the next leader, and that number when none was left."""
         self._closed = False
         self._submit_lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="rota-store-writer", daemon=True)
@@ -184,49 +174,40 @@ class SqliteJournalStore:
 
     @property
     def projected(self) -> Seq:
-        """The newest record that is in the tables."""
         return self._watermark.projected
 
     def deciding(self) -> None:
-        """The writer's thread has to append as well: it gives way to nobody."""
+        """Does nothing: the writer's thread has to append as well, and gives way to nobody."""
 
     async def observe(self) -> LeaderRow | None:
-        """The row as it is; None if nobody ever claimed."""
         return await self.run_durably(observe)
 
     async def claim(self, holder: str, seen: LeaderRow | None = None, address: str = "") -> Epoch:
-        """Opens a new epoch; whoever held an older one can append no more."""
         return await self.run_durably(lambda c: claim(c, holder, seen, address))
 
     async def renew(self, epoch: Epoch) -> bool:
-        """Writes, durably, that the holder of `epoch` is alive."""
         return await self.run_durably(lambda c: renew(c, epoch))
 
     async def resign(self, epoch: Epoch) -> None:
-        """Lets the next one lead at once."""
         await self.run_durably(lambda c: resign(c, epoch))
 
     async def records_after(self, seq: Seq, limit: int) -> list[JournalRecord]:
-        """The next records, for a follower's memory."""
         return await self.run_durably(lambda c: records_after(c, seq, limit))
 
     async def put_inbox(
         self, body: bytes, key: str | None = None, job_ids: Sequence[JobId] = ()
     ) -> InboxEntry:
-        """Keeps a submission for the next leader, durably."""
         self._puts += 1
         return await self.run_durably(lambda c: put_inbox(c, body, key, job_ids))
 
     async def inbox_key(self, key: str) -> InboxEntry | None:
-        """The entry that has this key."""
         return await self.run_durably(lambda c: inbox_key(c, key))
 
     async def inbox_job(self, job_id: JobId) -> InboxEntry | None:
-        """The entry that a job is in."""
         return await self.run_durably(lambda c: inbox_job(c, job_id))
 
     async def take_inbox(self, limit: int) -> list[InboxEntry]:
-        """The oldest entries; nobody but this process puts any, so an empty inbox stays so."""
+        """Remembers an empty inbox: nobody but this process puts entries into it."""
         puts = self._puts
         if self._emptied_at == puts:
             return []
@@ -236,21 +217,18 @@ class SqliteJournalStore:
         return found
 
     async def drop_inbox(self, entry_ids: Sequence[int]) -> None:
-        """Removes entries that no append will consume."""
         await self.run_durably(lambda c: drop_inbox(c, entry_ids))
 
     async def name_cell(self, name: str) -> str:
-        """Names the cell if it has no name yet; answers the one it has."""
         return await self.run_durably(lambda c: name_cell(c, name))
 
     async def load(self, kept: int = FIFO_GROUP_KEPT) -> Snapshot:
-        """Folds what is left to fold, then reads all that is live."""
         return await self._soon(lambda: self._load(kept))
 
     async def read_spilled(
         self, wanted: Sequence[Refill], seen: Seq
     ) -> list[tuple[JobRecord, ...]]:
-        """The next jobs of each line, read beside the thread that writes."""
+        """Reads beside the thread that writes."""
         await self._reached(seen)
         return await self._spill_readers.run(lambda c: read_spill_queues(c, wanted, self._bulk))
 
@@ -262,7 +240,6 @@ class SqliteJournalStore:
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
     ) -> None:
-        """Durable when it returns."""
         await self._soon(lambda: self._append(epoch, seq, at, writes, consumed))
 
     async def caught_up(self) -> None:
@@ -272,11 +249,11 @@ class SqliteJournalStore:
     async def _reached(self, seq: Seq) -> None:
         waiter = self._watermark.reached(seq)
         if waiter is not None:
-            self.submit(_do_nothing)  # wakes the thread, which then sees that somebody waits
+            self.submit(_do_nothing)  # wakes the thread, which then sees that a reader waits
             await asyncio.wrap_future(waiter)
 
     async def close(self) -> None:
-        """Finishes what was asked before, folds the rest and lets go of the file."""
+        """Finishes what was asked before, projects the rest and closes the file."""
         with self._submit_lock:
             if not self._closed:
                 self._closed = True
@@ -285,7 +262,7 @@ class SqliteJournalStore:
         await asyncio.to_thread(self._thread.join)
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Runs in the writer's thread, in the order asked."""
+        """Runs `work` in the writer's thread, in the order of the calls."""
         done: Future[T] = Future()
 
         def run() -> None:
@@ -306,7 +283,7 @@ class SqliteJournalStore:
         return done
 
     def leftovers(self) -> Future[list[ExecutionId]]:
-        """Some executions of deleted jobs whose logs and files may still be there."""
+        """Returns some executions of deleted jobs whose logs and files may still be there."""
         return self.submit(
             lambda: [
                 row[0]
@@ -317,13 +294,14 @@ class SqliteJournalStore:
         )
 
     def forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> Future[None]:
-        """Their logs and files are gone."""
+        """Forgets executions whose logs and files are deleted."""
         return self.submit(lambda: self._forget_leftovers(execution_ids))
 
     def _forget_leftovers(self, execution_ids: Sequence[ExecutionId]) -> None:
         gone = [(execution_id,) for execution_id in execution_ids]
         delete = "DELETE FROM leftovers WHERE execution_id IN (VALUES"
-        # Both or neither: what an execution had in object storage must be known until it is gone.
+        # Both or neither: what an execution has in object storage must be known until it is
+        # deleted.
         with self._connection:
             delete_outputs_later(self._connection, execution_ids)
             run_in_bulk(self._connection, delete, gone, ")")
@@ -344,7 +322,7 @@ class SqliteJournalStore:
         self._connection.close()
 
     def _patience(self) -> float | None:
-        """How long to wait for more work before folding; None: there is nothing to fold."""
+        """How long to wait for more work before projecting; None: there is nothing to project."""
         if not self._watermark.lags or self._projection_failed:
             return None
         if self._unprojected_writes >= PROJECTION_BACKLOG_WRITES:
@@ -354,7 +332,7 @@ class SqliteJournalStore:
         return PROJECTION_IDLE_S
 
     async def run_durably(self, work: Callable[[apsw.Connection], T]) -> T:
-        """What `work` answers, once what it wrote is on the disk."""
+        """Runs `work` in the writer's thread; returns once what it wrote is on the disk."""
 
         def durably() -> T:
             self._demand_durability()
@@ -363,11 +341,10 @@ class SqliteJournalStore:
         return await self._soon(durably)
 
     async def _soon(self, work: Callable[[], T]) -> T:
-        """What `work` answers, run in the writer's thread."""
         return await asyncio.wrap_future(self.submit(work))
 
     def _load(self, kept: int) -> Snapshot:
-        # After an append of unknown fate only the file knows where the journal ends.
+        # After an append of unknown outcome only the file knows where the journal ends.
         self._unfolded.clear()
         self._watermark.set_appended(self._read_watermark().appended)
         while self._project_next():
@@ -391,7 +368,7 @@ class SqliteJournalStore:
             if consumed:
                 taken = self._append_consuming(row, consumed)
             else:
-                # One statement is one transaction: it is there as a whole or not at all.
+                # One statement is one transaction: it happens as a whole or not at all.
                 self._connection.execute(_APPEND, row)
                 taken = self._connection.changes() == 1
         except apsw.ConstraintError:
@@ -401,7 +378,7 @@ class SqliteJournalStore:
         self._unfolded.add(JournalRecord(seq, epoch, at, writes))
         self._watermark.set_appended(seq)
         self._unprojected_writes += len(writes)
-        self._projection_failed = False  # the disk takes bytes again: worth another try
+        self._projection_failed = False  # the disk takes bytes again: try again
 
     def _append_consuming(self, row: Row, consumed: Sequence[int]) -> bool:
         # `with` is a savepoint: both happen, or neither.
@@ -413,7 +390,7 @@ class SqliteJournalStore:
         return taken
 
     def _demand_durability(self) -> None:
-        """Commits wait for the disk from here on; the fold's do not."""
+        """Makes commits wait for the disk from here on; those of the projection do not."""
         self._connection.pragma("synchronous", "full")
 
     def _project_once(self) -> None:
@@ -422,22 +399,22 @@ class SqliteJournalStore:
             self._checkpoint()
             self._projection_failed = False
         except Exception as error:  # noqa: BLE001  (the top of the thread's loop: it must go on)
-            # Nothing is lost: the journal has it. Readers hear of it, and it is tried again.
+            # Nothing is lost: the journal has it. Readers get the error, and it is tried again.
             self._projection_failed = True
-            trouble = (
+            cause = (
                 as_store_error(error, self._connection) if isinstance(error, apsw.Error) else error
             )
-            kind = StoreFullError if isinstance(trouble, StoreFullError) else StoreError
-            self._watermark.fail(kind(f"the tables cannot follow the journal: {trouble}"))
+            kind = StoreFullError if isinstance(cause, StoreFullError) else StoreError
+            self._watermark.fail(kind(f"the tables cannot follow the journal: {cause}"))
             self._try_again_later()
 
     def _try_again_later(self) -> None:
-        """By a clock of its own: the thread may have other work all the time meanwhile."""
+        """Retries by a timer: the thread may have other work all the time meanwhile."""
         if not self._retrying:
             self._retrying = True
-            alarm = threading.Timer(PROJECTION_RETRY_S, self.submit, (self._try_again,))
-            alarm.daemon = True
-            alarm.start()
+            timer = threading.Timer(PROJECTION_RETRY_S, self.submit, (self._try_again,))
+            timer.daemon = True
+            timer.start()
 
     def _try_again(self) -> None:
         self._retrying = False
@@ -445,9 +422,9 @@ class SqliteJournalStore:
             self._project_once()
 
     def _project_next(self) -> bool:
-        folded = self._watermark.projected
-        at_hand = self._unfolded.after(folded, PROJECTION_WINDOW_WRITES)
-        window = window_of(at_hand) if at_hand else read_window(self._connection, folded)
+        projected = self._watermark.projected
+        at_hand = self._unfolded.after(projected, PROJECTION_WINDOW_WRITES)
+        window = window_of(at_hand) if at_hand else read_window(self._connection, projected)
         if window is None:
             self._unprojected_writes = 0
             return False
@@ -468,10 +445,10 @@ class SqliteJournalStore:
         return apsw.SQLITE_OK
 
     def _read_watermark(self) -> Watermark:
-        folded, newest = fetch(
+        projected, newest = fetch(
             self._connection, "SELECT folded_seq, (SELECT max(seq) FROM journal) FROM meta"
         )[0]
-        return Watermark(Seq(folded), Seq(newest or folded))
+        return Watermark(Seq(projected), Seq(newest or projected))
 
 
 def _do_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Loads all that is live, and spilled jobs, from SQLite's tables, fast: a start waits for it."""
+"""Loads all that is live, and spilled jobs, from SQLite's tables; a start waits for it."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ _by_arrival = attrgetter("spec.arrival_number")
 
 
 def read_spill_queue(
-    connection: apsw.Connection, line: int, after: int, limit: int
+    connection: apsw.Connection, spill_queue: int, after: int, limit: int
 ) -> Iterator[Row]:
-    """Rows of id, life, spec: the next jobs of a line."""
+    """Returns rows of id, life, spec: the next jobs of a spill queue."""
     return connection.execute(
         "SELECT id, life, spec FROM jobs INDEXED BY jobs_by_line"
         " WHERE line = ? AND line <> 0 AND ordinal > ? ORDER BY ordinal LIMIT ?",
-        (line, after, limit),
+        (spill_queue, after, limit),
     )
 
 
 def read_spill_queues(
     connection: apsw.Connection, wanted: Sequence[Refill], bulk: BulkDecoder
 ) -> list[tuple[JobRecord, ...]]:
-    """The next jobs of each line."""
+    """Returns the next jobs of each spill queue."""
     return [
         tuple(bulk.jobs(read_spill_queue(connection, one.spill_queue, one.after, one.limit)))
         for one in wanted
@@ -43,7 +43,8 @@ def read_spill_queues(
 
 
 def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
-    """As of the newest record folded, with the first `kept` jobs of each shelf."""
+    """Loads all that is live as of the watermark, with the first `kept` jobs of each spill
+    queue."""
     connection.execute("BEGIN")
     try:
         seq, order_next, submitted = fetch(
@@ -55,10 +56,10 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
         )
         bulk = BulkDecoder()
         jobs = list(bulk.jobs(live_jobs))
-        lines = fetch(connection, "SELECT line, count FROM lines")
-        for line, _ in lines:
-            jobs += bulk.jobs(read_spill_queue(connection, line, -1, kept))
-        # Nearly in order already, which Python's sort makes use of and SQLite's would not.
+        spill_counts = fetch(connection, "SELECT line, count FROM lines")
+        for spill_queue, _ in spill_counts:
+            jobs += bulk.jobs(read_spill_queue(connection, spill_queue, -1, kept))
+        # Nearly in order already: Python's sort makes use of that, SQLite's would not.
         jobs.sort(key=_by_arrival)
         live_executions = connection.execute(
             f"SELECT body FROM executions WHERE state IN ({_placeholders(rows.EXECUTION_LIVE)})"
@@ -76,7 +77,7 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
             settings=read_settings((row[0], row[1]) for row in settings),
             next_arrival_number=order_next,
             totals=_totals(connection, submitted),
-            spill_counts=[(line, count) for line, count in lines],
+            spill_counts=[(spill_queue, count) for spill_queue, count in spill_counts],
         )
         return _with_schedules(connection, plain)
     finally:
@@ -84,7 +85,7 @@ def read_snapshot(connection: apsw.Connection, kept: int) -> Snapshot:
 
 
 def _with_schedules(connection: apsw.Connection, plain: Snapshot) -> Snapshot:
-    """The same with schedules and triggers, inside the caller's transaction."""
+    """Adds schedules and triggers to the snapshot, inside the caller's transaction."""
     schedules = connection.execute("SELECT course, body FROM schedules ORDER BY id")
     calendars = connection.execute("SELECT body FROM calendars")
     return replace(

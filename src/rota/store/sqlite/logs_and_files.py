@@ -31,37 +31,33 @@ from rota.store.sqlite.retention import DELETE_LATER, placeholders
 
 
 class SqliteLogs:
-    """Logs on SQLite; one thread writes, others read."""
+    """Logs on SQLite: one thread writes, others read."""
 
     def __init__(self, path: Path, bytes_max: int, limits: StoreLimits) -> None:
         self._bytes_max, self._limits = bytes_max, limits
         self._connection = open_writer(path, "sqlite_logs")
-        # Workers hold on to what was not acknowledged, and a log is no promise: a crash of the
+        # Workers send again what was not acknowledged, and logs need not be durable: a crash of the
         # process loses nothing, a power cut perhaps the last moments.
         self._connection.pragma("synchronous", "normal")
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="rota-write-logs")
         self._readers = ReaderThreads(path, LOG_READERS)
 
     async def append(self, execution_id: ExecutionId, offset: int | None, data: bytes) -> int:
-        """Adds what is new; answers where the sender goes on."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._writer, self._append, execution_id, offset, data)
 
     async def read(self, execution_id: ExecutionId, offset: int, limit: int) -> LogPage:
-        """At most `limit` bytes from `offset`."""
         return await self._readers.run(lambda c: read_log(c, execution_id, offset, limit))
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes the logs of these."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._writer, self._forget, execution_ids)
 
     def forget_from_thread(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """The same, for a caller that may wait."""
+        """Removes the logs of these, and blocks until it is done."""
         self._writer.submit(self._forget, execution_ids).result()
 
     async def close(self) -> None:
-        """Finishes what was asked before."""
         await self._readers.close()
         await asyncio.to_thread(self._writer.shutdown)
         self._connection.close()
@@ -97,7 +93,7 @@ class SqliteLogs:
 
     def _forget(self, execution_ids: Sequence[ExecutionId]) -> None:
         try:
-            # One log a transaction: a large one must not hold up the others for long.
+            # One log per transaction: a large one must not hold up the others for long.
             for execution_id in execution_ids:
                 self._connection.execute("DELETE FROM logs WHERE execution_id = ?", (execution_id,))
             release_free_pages(self._connection, self._limits)
@@ -115,11 +111,10 @@ def _find(connection: apsw.Connection, execution_id: ExecutionId) -> tuple[int, 
 def read_log(
     connection: apsw.Connection, execution_id: ExecutionId, offset: int, limit: int
 ) -> LogPage:
-    """At most `limit` bytes of a log from `offset`."""
     if offset < 0 or limit < 0:
-        raise StoreError("a log is read from an offset and up to a number of bytes, both from 0 up")
+        raise StoreError("offset and limit of a log must not be negative")
     log_id, size = _find(connection, execution_id)
-    # Bounded by the size seen first: a piece appended since belongs to the next page.
+    # Bounded by the size read first: a piece appended since belongs to the next page.
     end = min(offset + limit, size.stored)
     pieces = connection.execute(
         "SELECT start, data FROM pieces WHERE log_id = ? AND start > ? AND start < ?"
@@ -131,50 +126,41 @@ def read_log(
 
 
 class SqliteObjectIndex:
-    """The book, written durably by the one thread that writes."""
+    """Index of object storage on SQLite, written durably by the one thread that writes."""
 
     def __init__(self, readers: Readers, writer: SqliteJournalStore) -> None:
         self._writer = writer
         self._readers = readers
 
     async def intend(self, key: str, until: Instant) -> None:
-        """An object will be put there."""
         await self._ask("INSERT OR REPLACE INTO doomed VALUES (?, ?)", (key, until))
 
     async def keep(self, kept: LargeOutput) -> None:
-        """Takes up an output file, in place of one of the same name, which is doomed."""
         await self._writer.run_durably(lambda c: _keep(c, kept))
 
     async def forget(self, execution_id: ExecutionId, name: str) -> None:
-        """Dooms one; none is no error."""
         await self._writer.run_durably(lambda c: _forget(c, execution_id, name))
 
     async def large_outputs(self, execution_ids: Sequence[ExecutionId]) -> Sequence[LargeOutput]:
-        """The large output files of these, by name."""
         wanted = placeholders(execution_ids)
         sql = f"SELECT * FROM objects WHERE execution_id IN ({wanted}) ORDER BY 1, 2"
         return [to_large_output(*row) for row in await self._read(sql, tuple(execution_ids))]
 
     async def deletions_due(self, now: Instant, limit: int) -> Sequence[str]:
-        """Keys of objects that are to be removed by now."""
         sql = "SELECT key FROM doomed WHERE at <= ? ORDER BY at, key LIMIT ?"
         return [row[0] for row in await self._read(sql, (now, limit))]
 
     async def confirm_deleted(self, keys: Sequence[str]) -> None:
-        """These were removed."""
         await self._ask(f"DELETE FROM doomed WHERE key IN ({placeholders(keys)})", tuple(keys))
 
     async def add_bundle(self, bundle: Bundle) -> Bundle:
-        """Takes it up; answers the one that is there if its tenant has the same content."""
         return await self._writer.run_durably(lambda c: _add_bundle(c, bundle))
 
     async def bundles(self, bundle_ids: Sequence[str]) -> Sequence[Bundle]:
-        """Those that exist."""
         sql = f"SELECT body, used_at FROM bundles WHERE id IN ({placeholders(bundle_ids)})"
         return [decode_bundle(*row) for row in await self._read(sql, tuple(bundle_ids))]
 
     async def find_bundles(self, query: BundleQuery) -> Sequence[Bundle]:
-        """A page, newest first."""
         where, args = ["true"], []
         for clause, value in (
             ("tenant = ?", query.tenant),
@@ -190,24 +176,20 @@ class SqliteObjectIndex:
         return [decode_bundle(*row) for row in found]
 
     async def use_bundles(self, bundle_ids: Sequence[str], now: Instant) -> None:
-        """Notes that they are of use."""
         sql = (
             f"UPDATE bundles SET used_at = max(used_at, ?) WHERE id IN ({placeholders(bundle_ids)})"
         )
         await self._ask(sql, (now, *bundle_ids))
 
     async def drop_bundle(self, bundle_id: str) -> bool:
-        """Forgets it, and dooms its content; False: there is none."""
         return await self._writer.run_durably(lambda c: _drop_bundle(c, bundle_id))
 
     async def mark_storage(self, mark: str, *, replace: bool = False) -> str:
-        """Which storage the references lead to: the first one noted."""
         verb = "REPLACE" if replace else "IGNORE"
         await self._ask(f"INSERT OR {verb} INTO storage VALUES (1, ?)", (mark,))
         return str((await self._ask("SELECT mark FROM storage"))[0][0])
 
     async def close(self) -> None:
-        """Lets go of the file."""
         await self._readers.close()
 
     async def _read(self, sql: str, args: Row = ()) -> list[Row]:

@@ -1,7 +1,7 @@
-"""The store in memory, for tests and deterministic simulation: SQLite without files and threads.
+"""Store in memory, for tests and deterministic simulation: SQLite without files and threads.
 
-Each call is carried out at once in the task that makes it and never waits, so a run can be repeated
-exactly. Everything is forgotten when the process ends.
+Each call runs at once in the task that makes it and never waits, so that a simulation can be
+repeated exactly. Everything is lost when the process ends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from rota.store.sqlite.tokens import SqliteTokenStore
 
 
 class MemoryArtifacts:
-    """Artifacts as byte strings."""
+    """Artifacts kept as byte strings."""
 
     def __init__(self) -> None:
         self._files: dict[ExecutionId, dict[str, bytes]] = {}
@@ -51,7 +51,6 @@ class MemoryArtifacts:
     async def write(
         self, execution_id: ExecutionId, name: str, stream: AsyncIterator[bytes], bytes_max: int
     ) -> Artifact:
-        """Keeps a file. All of it is there, or nothing is."""
         check_artifact_name(name)
         content = bytearray()
         async for piece in stream:
@@ -62,32 +61,28 @@ class MemoryArtifacts:
         return Artifact(name, len(content))
 
     async def list(self, execution_id: ExecutionId) -> Sequence[Artifact]:
-        """What was kept, by name."""
         files = self._files.get(execution_id, {})
         return [Artifact(name, len(files[name])) for name in sorted(files)]
 
     async def list_each(self, execution_ids: Sequence[ExecutionId]) -> Sequence[Sequence[Artifact]]:
-        """The same of many, each in its place."""
         return [await self.list(one) for one in execution_ids]
 
     async def read(self, execution_id: ExecutionId, name: str) -> AsyncIterator[bytes] | None:
-        """The content in pieces; None if there is no such file."""
         check_artifact_name(name)
         content = self._files.get(execution_id, {}).get(name)
         return None if content is None else _in_one_piece(content)
 
     async def forget(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """Removes all files of these."""
         self.forget_now(execution_ids)
 
     def forget_now(self, execution_ids: Sequence[ExecutionId]) -> None:
-        """The same, at once."""
+        """Removes all files of these, without waiting."""
         for execution_id in execution_ids:
             self._files.pop(execution_id, None)
 
 
 class MemoryBlobs:
-    """Object storage as byte strings."""
+    """Object storage kept as byte strings."""
 
     bytes_max = OBJECT_BYTES_MAX
 
@@ -97,31 +92,27 @@ class MemoryBlobs:
         self.objects: dict[str, bytes] = {}
 
     async def put(self, key: str, draft: SpooledFile) -> None:
-        """Keeps the draft's content."""
         check_key(key)
         self.objects[key] = draft.path.read_bytes()
 
     async def read(self, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-        """The bytes from `start` to before `end`."""
         if key not in self.objects:
             raise BlobMissingError(f"there is no object {key}")
         return _in_one_piece(self.objects[key][start:end])
 
     async def drop(self, keys: Sequence[str]) -> None:
-        """Removes these."""
         for key in keys:
             self.objects.pop(key, None)
 
     async def link(self, key: str, expires_s: int) -> DownloadLink | None:
-        """Memory has no addresses."""
+        """Returns None: memory has no addresses."""
         return None
 
     async def mark(self, wanted: str) -> str:
-        """Says which storage this is."""
         return self.objects.setdefault(STORAGE_ID_KEY, wanted.encode()).decode()
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing."""
 
 
 async def _in_one_piece(content: bytes) -> AsyncIterator[bytes]:
@@ -132,7 +123,7 @@ T = TypeVar("T")
 
 
 class MemoryStore:
-    """Everything that is remembered, until the process ends."""
+    """Store of a cell, until the process ends."""
 
     def __init__(
         self, *, log_bytes_max: int = LOG_BYTES_PER_EXECUTION, limits: StoreLimits = STORE_LIMITS
@@ -149,15 +140,13 @@ class MemoryStore:
         self.notes = SqliteNotes(self.ledger)
 
     async def durability(self) -> Durability:
-        """None at all, in truth."""
+        """Says what SQLite on a disk would, though nothing survives the process."""
         return ONE_DISK
 
     async def name_cell(self, name: str) -> str:
-        """The cell's name; the first one given stays."""
         return agreed_cell_name(await self.ledger.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
-        """Drops all finished work that is older."""
         await self.ledger.caught_up()
         dropped, after, more = 0, "", True
         while more:
@@ -167,7 +156,7 @@ class MemoryStore:
         return Dropped(dropped)
 
     async def close(self) -> None:
-        """Nothing to give back: servers that are restarted find all of it."""
+        """Does nothing: servers that are restarted find all of it."""
 
     def _sweep(self) -> None:
         while execution_ids := self.ledger.leftovers().result():
@@ -177,7 +166,7 @@ class MemoryStore:
 
 
 class MemoryJournalStore(SqliteJournalStore):
-    """The ledger and the readers' connection in one, with faults to order."""
+    """Journal in memory, whose connection is the readers' too; a test can ask for faults."""
 
     def __init__(
         self,
@@ -189,11 +178,11 @@ class MemoryJournalStore(SqliteJournalStore):
         self._uncertain_next: bool | None = None
 
     def _start(self) -> None:
-        """No thread: what is submitted has been done when `submit` returns."""
+        """Starts no thread: what is submitted has run when `submit` returns."""
 
     @property
     def connection(self) -> apsw.Connection:
-        """The database itself."""
+        """The one connection to the database."""
         return self._connection
 
     @property
@@ -203,19 +192,19 @@ class MemoryJournalStore(SqliteJournalStore):
 
     @property
     def projected(self) -> Seq:
-        """The newest record that is in the tables, which are folded when they are read."""
+        """The newest record: the tables are projected when they are read."""
         return self._watermark.appended
 
     def refuse_next_append(self) -> None:
-        """The next append fails and nothing is written, as on a full disk."""
+        """Makes the next append fail, as on a full disk."""
         self._refuse_next = True
 
     def leave_next_append_uncertain(self, *, written: bool) -> None:
-        """The next append's fate is unknown to its caller; in truth it is as `written` says."""
+        """Makes the next append's outcome unknown to its caller; it is as `written` says."""
         self._uncertain_next = written
 
     def land_late(self, epoch: Epoch, at: Instant, body: bytes) -> None:
-        """A record that was on its way when the leadership changed takes the next place."""
+        """Appends a record that was on its way when the leadership changed."""
         seq = Seq(self._watermark.appended + 1)
         fetch(self._connection, "INSERT INTO journal VALUES (?, ?, ?, ?)", (seq, epoch, at, body))
         self._watermark.set_appended(seq)
@@ -228,37 +217,36 @@ class MemoryJournalStore(SqliteJournalStore):
         writes: Sequence[AnyWrite],
         consumed: Sequence[int] = (),
     ) -> None:
-        """Adds one record, or the fault that was ordered."""
+        """Adds one record, or fails as the test asked."""
         if self._refuse_next:
             self._refuse_next = False
             raise StoreFullError("no space left, as the test asked")
-        doubt, self._uncertain_next = self._uncertain_next, None
-        if doubt is not False:
+        uncertain, self._uncertain_next = self._uncertain_next, None
+        if uncertain is not False:
             await super().append(epoch, seq, at, writes, consumed)
-        if doubt is not None:
-            raise UnknownFateError("fate unknown, as the test asked")
+        if uncertain is not None:
+            raise UnknownFateError("outcome unknown, as the test asked")
 
     async def read_spilled(
         self, wanted: Sequence[Refill], seen: Seq
     ) -> list[tuple[JobRecord, ...]]:
-        """The next jobs of each line."""
         return await self.run(lambda c: read_spill_queues(c, wanted, self._bulk))
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
-        """What `read` answers once the tables have caught up."""
+        """Returns what `read` answers once the tables have caught up."""
         await self.caught_up()
         return await self._soon(lambda: read(self._connection))
 
     async def caught_up(self) -> None:
-        """Folds what is left to fold."""
+        """Projects what is left to project."""
         while self._watermark.lags:
             self._project_next()
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing."""
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Carries it out at once."""
+        """Runs `work` at once."""
         done: Future[T] = Future()
         try:
             done.set_result(work())
@@ -273,14 +261,14 @@ class MemoryJournalStore(SqliteJournalStore):
 
 
 class MemoryTokenStore(SqliteTokenStore):
-    """Tokens and the audit trail of a store that has nothing else."""
+    """Tokens and the audit log of a store that has nothing else."""
 
     def __init__(self) -> None:
         super().__init__(MemoryJournalStore(), STORE_LIMITS)
 
 
 class _MemoryLogs(SqliteLogs):
-    """Logs in a database of their own, as on a disk."""
+    """Logs in memory, in a database of their own."""
 
     def __init__(self, bytes_max: int, limits: StoreLimits) -> None:
         super().__init__(MEMORY, bytes_max, limits)
@@ -298,4 +286,4 @@ class _MemoryLogs(SqliteLogs):
         self._forget(execution_ids)
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing."""

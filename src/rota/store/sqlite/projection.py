@@ -39,7 +39,7 @@ _json = msgspec.json.Encoder()
 
 
 class JournalWindow(msgspec.Struct):
-    """A stretch of the journal, to be folded."""
+    """Window of the journal to be projected."""
 
     records: list[Sequence[AnyWrite]]
     writes: int
@@ -48,13 +48,13 @@ class JournalWindow(msgspec.Struct):
 
 
 def window_of(records: Sequence[JournalRecord]) -> JournalWindow:
-    """Of records that are at hand."""
+    """Makes a window of records that are in memory."""
     each = [record.writes for record in records]
     return JournalWindow(each, sum(map(len, each)), records[-1].seq, records[-1].at)
 
 
 def read_window(connection: apsw.Connection, after: Seq) -> JournalWindow | None:
-    """The next stretch after `after`; a record is never split. None: there is nothing more."""
+    """Reads the next window after `after`; a record is never split. None: there are no more."""
     window = JournalWindow([], 0, after, 0)
     found = connection.execute(
         "SELECT seq, at, body FROM journal WHERE seq > ? ORDER BY seq", (after,)
@@ -71,27 +71,27 @@ def read_window(connection: apsw.Connection, after: Seq) -> JournalWindow | None
 
 
 def project_window(connection: apsw.Connection, window: JournalWindow, limits: StoreLimits) -> bool:
-    """One transaction; answers whether deleted jobs left logs and files behind."""
-    # The journal can replay a fold that a power cut takes back, and `folded_seq` goes back with
-    # it, so there is no need to wait for the disk: the next append's sync covers this one too.
-    # Whoever needs more says so itself, so that a fold that fails cannot leave an append unsafe.
+    """Projects a window in one transaction; returns whether deleted jobs left logs and files."""
+    # If a power cut undoes this, `folded_seq` goes back with it and the journal is projected again:
+    # no need to wait for the disk. Whatever must be durable sets the pragma itself, so that a
+    # projection that fails cannot leave an append unsafe.
     connection.pragma("synchronous", "normal")
     try:
         connection.execute("BEGIN IMMEDIATE")
         standings = _standings(connection, jobs_touched(window.records))
-        folded = project(window.records, standings)
-        _unlink_jobs(connection, [*folded.dropped, *(x for x in folded.specs if x in standings)])
-        leaves_behind = _drop_jobs(connection, folded)
-        _write_jobs(connection, folded)
-        _leave_spill_queues(connection, folded, standings)
-        _write_others(connection, folded)
-        _write_schedules(connection, folded)
-        write_events(connection, folded.events)
-        _write_figures(connection, folded, window.last_seq)
+        changes = project(window.records, standings)
+        _unlink_jobs(connection, [*changes.dropped, *(x for x in changes.specs if x in standings)])
+        leaves_behind = _drop_jobs(connection, changes)
+        _write_jobs(connection, changes)
+        _leave_spill_queues(connection, changes, standings)
+        _write_others(connection, changes)
+        _write_schedules(connection, changes)
+        write_events(connection, changes.events)
+        _write_figures(connection, changes, window.last_seq)
         _prune_journal(connection, window, limits.journal_records_max)
-        _prune_keys(connection, len(folded.keys), window.last_at)
-        _prune_occurrences(connection, len(folded.occurrences), window.last_at)
-        prune_events(connection, folded.events, window.last_at)
+        _prune_keys(connection, len(changes.keys), window.last_at)
+        _prune_occurrences(connection, len(changes.occurrences), window.last_at)
+        prune_events(connection, changes.events, window.last_at)
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
@@ -104,12 +104,12 @@ def _as_json(ids: Sequence[str]) -> str:
 
 
 def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStandings:
-    # Ids mostly rise: what comes after all that is there is not looked for.
+    # Ids mostly rise: those greater than all that are there are not looked up.
     newest = connection.execute("SELECT max(id) FROM jobs").get
     known = [] if newest is None else [job_id for job_id in job_ids if job_id <= newest]
     if not known:
         return {}
-    # Gathered into one row: see ROWS_PER_STATEMENT.
+    # Aggregated into one row: see ROWS_PER_STATEMENT.
     found = connection.execute(
         "SELECT json_group_array(json_array(id,"
         " json_array(iif(line, 'queued', state), lives, queue, line))) FROM jobs"
@@ -120,9 +120,9 @@ def _standings(connection: apsw.Connection, job_ids: Sequence[JobId]) -> JobStan
 
 
 def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
-    """Removes labels and edges of jobs that go or change, found through what their rows still say:
+    """Removes labels and edges of jobs that are deleted or changed.
 
-    an index by job on both tables would cost more at every submission.
+    They are found through the old rows: an index by job would cost more at every submission.
     """
     if not job_ids:
         return
@@ -141,36 +141,38 @@ def _unlink_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> None:
 
 
 def remove_jobs(connection: apsw.Connection, job_ids: Sequence[JobId]) -> bool:
-    """All that jobs have in the tables; answers whether they left logs and files behind."""
+    """Removes jobs with all they have in the tables; returns whether they left logs and files."""
     _unlink_jobs(connection, job_ids)
     return _drop_jobs(connection, TableChanges(dropped=dict.fromkeys(job_ids)))
 
 
-def _drop_jobs(connection: apsw.Connection, folded: TableChanges) -> bool:
-    if not folded.dropped:
+def _drop_jobs(connection: apsw.Connection, changes: TableChanges) -> bool:
+    if not changes.dropped:
         return False
-    leftovers = [(execution_id,) for execution_id in folded.leftovers]
+    leftovers = [(execution_id,) for execution_id in changes.leftovers]
     run_in_bulk(connection, "INSERT OR IGNORE INTO leftovers VALUES", leftovers)
     run_in_bulk(connection, "DELETE FROM executions WHERE id IN (VALUES", leftovers, ")")
-    gone = (_as_json(list(folded.dropped)),)
-    of_gone = "WHERE job_id IN (SELECT value FROM json_each(?))"
-    connection.execute(f"INSERT OR IGNORE INTO leftovers SELECT id FROM executions {of_gone}", gone)
-    connection.execute(f"DELETE FROM executions {of_gone}", gone)
+    gone = (_as_json(list(changes.dropped)),)
+    of_dropped = "WHERE job_id IN (SELECT value FROM json_each(?))"
+    connection.execute(
+        f"INSERT OR IGNORE INTO leftovers SELECT id FROM executions {of_dropped}", gone
+    )
+    connection.execute(f"DELETE FROM executions {of_dropped}", gone)
     connection.execute("DELETE FROM jobs WHERE id IN (SELECT value FROM json_each(?))", gone)
     return True
 
 
-def _write_jobs(connection: apsw.Connection, folded: TableChanges) -> None:
-    put = [_job_row(id_, spec, folded.lives[id_]) for id_, spec in folded.specs.items()]
+def _write_jobs(connection: apsw.Connection, changes: TableChanges) -> None:
+    put = [_job_row(id_, spec, changes.lives[id_]) for id_, spec in changes.specs.items()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO jobs VALUES", put)
-    moved = [rows.move_row(job_id, life) for job_id, life in folded.moves]
+    moved = [rows.move_row(job_id, life) for job_id, life in changes.moves]
     run_in_bulk(
         connection,
         "UPDATE jobs SET state = v.column2, lives = v.column3, life = v.column4 FROM (VALUES",
         moved,
         ") AS v WHERE jobs.id = v.column1",
     )
-    jobs = folded.specs.items()
+    jobs = changes.specs.items()
     labels = chain.from_iterable(rows.label_rows(*job) for job in jobs if job[1].labels)
     run_in_bulk(connection, "INSERT OR IGNORE INTO labels VALUES", labels)
     edges = chain.from_iterable(rows.edge_rows(*job) for job in jobs if job[1].dependencies)
@@ -178,68 +180,67 @@ def _write_jobs(connection: apsw.Connection, folded: TableChanges) -> None:
 
 
 def _job_row(job_id: JobId, spec: Spec, life: Life) -> Row:
-    row, line = rows.job_row(job_id, spec, life), spill_queue_of(life)
-    if line:
-        return (row[0], SPILLED, *row[2:], line, spec.arrival_number)
+    row, spill_queue = rows.job_row(job_id, spec, life), spill_queue_of(life)
+    if spill_queue:
+        return (row[0], SPILLED, *row[2:], spill_queue, spec.arrival_number)
     return (*row, 0, 0)
 
 
 def _leave_spill_queues(
-    connection: apsw.Connection, folded: TableChanges, standings: JobStandings
+    connection: apsw.Connection, changes: TableChanges, standings: JobStandings
 ) -> None:
-    """Apart from the moves: most jobs never were on a shelf, and theirs touch no more columns."""
-    left = [(job_id,) for job_id, _ in folded.moves if standings[job_id].line]
+    """Runs apart from the moves: most jobs never were spilled, and their rows change less."""
+    left = [(job_id,) for job_id, _ in changes.moves if standings[job_id].line]
     run_in_bulk(connection, "UPDATE jobs SET line = 0, ordinal = 0 WHERE id IN (VALUES", left, ")")
 
 
-def _write_others(connection: apsw.Connection, folded: TableChanges) -> None:
-    executions = [rows.execution_row(execution) for execution in folded.executions.values()]
+def _write_others(connection: apsw.Connection, changes: TableChanges) -> None:
+    executions = [rows.execution_row(execution) for execution in changes.executions.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO executions VALUES", executions)
-    workers = [rows.worker_row(worker) for worker in folded.workers.values() if worker is not None]
+    workers = [rows.worker_row(worker) for worker in changes.workers.values() if worker is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO workers VALUES", workers)
-    forgotten = [(worker_id,) for worker_id, worker in folded.workers.items() if worker is None]
+    forgotten = [(worker_id,) for worker_id, worker in changes.workers.items() if worker is None]
     run_in_bulk(connection, "DELETE FROM workers WHERE id IN (VALUES", forgotten, ")")
-    queues = [rows.queue_row(queue) for queue in folded.queues.values()]
+    queues = [rows.queue_row(queue) for queue in changes.queues.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO queues VALUES", queues)
-    run_in_bulk(connection, "INSERT OR REPLACE INTO settings VALUES", setting_rows(folded))
-    keys = [rows.key_row(record) for record in folded.keys.values()]
+    run_in_bulk(connection, "INSERT OR REPLACE INTO settings VALUES", setting_rows(changes))
+    keys = [rows.key_row(record) for record in changes.keys.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO keys VALUES", keys)
 
 
-def _write_schedules(connection: apsw.Connection, folded: TableChanges) -> None:
-    """Schedules, their ledger, and calendars."""
-    put = [rows.schedule_row(one) for one in folded.schedules.values() if one is not None]
+def _write_schedules(connection: apsw.Connection, changes: TableChanges) -> None:
+    put = [rows.schedule_row(one) for one in changes.schedules.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO schedules VALUES", put)
-    gone = [(schedule_id,) for schedule_id, one in folded.schedules.items() if one is None]
+    gone = [(schedule_id,) for schedule_id, one in changes.schedules.items() if one is None]
     run_in_bulk(connection, "DELETE FROM schedules WHERE id IN (VALUES", gone, ")")
     run_in_bulk(
         connection,
         "UPDATE schedules SET course = v.column2 FROM (VALUES",
-        [rows.schedule_state_row(*moved) for moved in folded.schedule_states.items()],
+        [rows.schedule_state_row(*moved) for moved in changes.schedule_states.items()],
         ") AS v WHERE schedules.id = v.column1",
     )
-    decided = [rows.occurrence_row(one) for one in folded.occurrences.values()]
+    decided = [rows.occurrence_row(one) for one in changes.occurrences.values()]
     run_in_bulk(connection, "INSERT OR REPLACE INTO occurrences VALUES", decided)
     run_in_bulk(
         connection,
         "INSERT INTO decided VALUES",
-        [(decision, why, count) for (decision, why), count in folded.decided.items()],
+        [(decision, why, count) for (decision, why), count in changes.decided.items()],
         "ON CONFLICT (decision, why) DO UPDATE SET count = count + excluded.count",
     )
-    calendars = [rows.calendar_row(one) for one in folded.calendars.values() if one is not None]
+    calendars = [rows.calendar_row(one) for one in changes.calendars.values() if one is not None]
     run_in_bulk(connection, "INSERT OR REPLACE INTO calendars VALUES", calendars)
-    dropped = [(name,) for name, one in folded.calendars.items() if one is None]
+    dropped = [(name,) for name, one in changes.calendars.items() if one is None]
     run_in_bulk(connection, "DELETE FROM calendars WHERE name IN (VALUES", dropped, ")")
 
 
-def _write_figures(connection: apsw.Connection, folded: TableChanges, last_seq: Seq) -> None:
+def _write_figures(connection: apsw.Connection, changes: TableChanges, last_seq: Seq) -> None:
     run_in_bulk(
         connection,
         "INSERT INTO totals VALUES",
-        [(queue, state, count) for (queue, state), count in folded.finished.items()],
+        [(queue, state, count) for (queue, state), count in changes.finished.items()],
         "ON CONFLICT (queue, state) DO UPDATE SET count = count + excluded.count",
     )
-    counts = [(line, step) for line, step in folded.spill_counts.items() if step]
+    counts = [(spill_queue, step) for spill_queue, step in changes.spill_counts.items() if step]
     add = "ON CONFLICT (line) DO UPDATE SET count = count + excluded.count"
     run_in_bulk(connection, "INSERT INTO lines VALUES", counts, add)
     if counts:
@@ -247,12 +248,12 @@ def _write_figures(connection: apsw.Connection, folded: TableChanges, last_seq: 
     connection.execute(
         "UPDATE meta SET folded_seq = ?, order_next = max(order_next, ?),"
         " submitted = submitted + ?",
-        (last_seq, folded.next_arrival_number, folded.submitted),
+        (last_seq, changes.next_arrival_number, changes.submitted),
     )
 
 
 def _prune_journal(connection: apsw.Connection, window: JournalWindow, records_max: int) -> None:
-    """A little at each fold, in proportion to what came: never a mass delete."""
+    """Deletes a few old records at each projection, in proportion to what was added."""
     connection.execute(
         "DELETE FROM journal WHERE seq IN ("
         " SELECT seq FROM (SELECT seq, at FROM journal ORDER BY seq LIMIT ?1)"
@@ -266,18 +267,18 @@ def _prune_journal(connection: apsw.Connection, window: JournalWindow, records_m
     )
 
 
-def _prune_keys(connection: apsw.Connection, came: int, now: Instant) -> None:
+def _prune_keys(connection: apsw.Connection, added: int, now: Instant) -> None:
     connection.execute(
         "DELETE FROM keys WHERE key IN (SELECT key FROM keys WHERE at < ? ORDER BY at LIMIT ?)",
-        (now - KEY_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
+        (now - KEY_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * added),
     )
 
 
-def _prune_occurrences(connection: apsw.Connection, came: int, now: Instant) -> None:
-    if came:
+def _prune_occurrences(connection: apsw.Connection, added: int, now: Instant) -> None:
+    if added:
         connection.execute(
             "DELETE FROM occurrences WHERE (schedule_id, nominal) IN ("
             " SELECT schedule_id, nominal FROM occurrences WHERE nominal < ?"
             " ORDER BY nominal LIMIT ?)",
-            (now - OCCURRENCE_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * came),
+            (now - OCCURRENCE_AGE_MS, PRUNE_MIN + PRUNE_PER_RECORD * added),
         )

@@ -1,4 +1,4 @@
-"""Answers queries from SQLite's tables in reading threads, which never wait for the writer's locks.
+"""Queries of SQLite's tables in reader threads, which never wait for the writer's locks.
 
 A page of a filtered list is found without reading the whole table. Every indexed filter is a
 *facet*: it yields its matching ids, newest first, straight from its index. A page walks down the
@@ -42,10 +42,10 @@ from rota.store.sqlite.connect import fetch, open_reader
 from rota.store.sqlite.events import read_accepted_events, search_events, search_trigger_decisions
 
 PAST_ALL_IDS = "\U0010ffff"
-"""Sorts after every id."""
+"""A text that sorts after every id."""
 
 SPILLED = "shelved"
-"""What the column says of the state of a job on the shelf, which is queued."""
+"""What the column `state` says of a spilled job, which is queued."""
 
 _HAS_LABEL = """
 EXISTS (SELECT 1 FROM labels WHERE key = ? AND value = ? AND labels.job_id = jobs.id)
@@ -53,14 +53,14 @@ EXISTS (SELECT 1 FROM labels WHERE key = ? AND value = ? AND labels.job_id = job
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """One indexed filter: the selects, one a value, whose ids merged are its matches."""
+    """Indexed filter: a select for each value, whose merged ids are its matches."""
 
     select: str
-    """Ends in a WHERE clause; the column it yields is `id`."""
+    """Ends in a WHERE clause; its column is `id`."""
     values: tuple[Row, ...]
 
     def ids(self, connection: apsw.Connection, before: str, limit: int) -> list[str]:
-        """The next `limit` matches before `before`, newest first."""
+        """Returns the next `limit` matches before `before`, newest first."""
         # SQLite merges the sorted halves of a UNION ALL lazily; an IN would sort all matches.
         each = f"{self.select} AND id < ?"
         sql = " UNION ALL ".join([each] * len(self.values))
@@ -69,13 +69,13 @@ class Facet(msgspec.Struct, frozen=True):
         return [row[0] for row in found]
 
     def rarity(self, connection: apsw.Connection) -> int:
-        """How many matches there are, counted no further than PROBE_IDS."""
+        """Counts the matches, up to PROBE_IDS."""
         each = f"SELECT count(*) FROM ({self.select} LIMIT {PROBE_IDS})"
         return sum(connection.execute(each, value).get for value in self.values)
 
 
 class FacetSearch(msgspec.Struct, frozen=True):
-    """A page to be found."""
+    """Search for one page along the rarest facet."""
 
     table: str
     columns: str
@@ -87,7 +87,7 @@ class FacetSearch(msgspec.Struct, frozen=True):
     look: int | None
 
     def run(self, connection: apsw.Connection) -> Page[Row]:
-        """The page's rows, newest first, all as of one moment."""
+        """Returns the page's rows, newest first, all as of one moment."""
         connection.execute("BEGIN")
         try:
             return self._page(connection)
@@ -128,7 +128,7 @@ class FacetSearch(msgspec.Struct, frozen=True):
 
 
 def search_jobs(query: JobQuery) -> FacetSearch:
-    """Rows of id, life, spec."""
+    """Returns the search for rows of id, life, spec."""
     facets = [_label_facet(label) for label in query.labels]
     where = [_HAS_LABEL] * len(query.labels)
     args: list[Any] = [part for label in query.labels for part in label]
@@ -166,7 +166,7 @@ def search_jobs(query: JobQuery) -> FacetSearch:
 
 
 def _unindexed(query: JobQuery) -> list[tuple[str, int]]:
-    """What can only be asked of a row."""
+    """Returns the conditions that have no index."""
     asked = (
         ("priority = ?", query.priority),
         ("priority <> ?", query.not_priority),
@@ -177,7 +177,7 @@ def _unindexed(query: JobQuery) -> list[tuple[str, int]]:
 
 
 def search_executions(query: ExecutionQuery) -> FacetSearch:
-    """Rows of body."""
+    """Returns the search for rows of body."""
     facets, where, args = [], [], []
     for column, value in (("job_id", query.job_id), ("worker_id", query.worker_id)):
         if value is not None:
@@ -203,7 +203,7 @@ def search_executions(query: ExecutionQuery) -> FacetSearch:
 
 
 def search_occurrences(query: OccurrenceQuery) -> tuple[str, tuple[Any, ...]]:
-    """Rows of body. A schedule's ledger is read along its primary key."""
+    """Returns the statement for a page of bodies, which is read along the primary key."""
     where, args = ["schedule_id = ?"], [query.schedule_id, *(d.value for d in query.decisions)]
     if query.decisions:
         where.append(f"decision IN ({', '.join('?' * len(query.decisions))})")
@@ -231,7 +231,7 @@ def _range_facet(after: str, before: str) -> Facet:
 
 
 def _label_facet(label: tuple[str, str]) -> Facet:
-    # Named `id` inside, so that the page's bound reads the same for every facet.
+    # Named `id`, so that the bound of a page is the same text for every facet.
     labels = "(SELECT job_id AS id, key, value FROM labels)"
     return Facet(f"SELECT id FROM {labels} WHERE key = ? AND value = ?", (label,))
 
@@ -243,13 +243,13 @@ SELECT (SELECT at FROM journal WHERE seq > m.folded_seq ORDER BY seq LIMIT 1),
     k.key, k.fingerprint, k.receipt, k.at
 FROM meta m LEFT JOIN keys k ON k.key IN (SELECT value FROM json_each(?))
 """
-"""One statement, so one moment: a key is in the tables by then, or its record is not folded yet."""
+"""One statement sees one moment: a key is in the tables, or its record is not projected yet."""
 _STATE = f"iif(state = '{SPILLED}', 'queued', state)"
 _json = msgspec.json.Encoder()
 
 
 class CatchesUp(Protocol):
-    """Whoever keeps the tables."""
+    """Projection that readers can wait for."""
 
     async def caught_up(self) -> None:
         """Returns when all that is durable now is in the tables."""
@@ -257,10 +257,10 @@ class CatchesUp(Protocol):
 
 
 class Readers(Protocol):
-    """Whoever runs what reads the tables."""
+    """Runner of reads of the tables."""
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
-        """What `read` answers."""
+        """Returns what `read` returns."""
         ...
 
     async def close(self) -> None:
@@ -269,7 +269,7 @@ class Readers(Protocol):
 
 
 class ReaderThreads:
-    """A few threads, each with a connection that can only read."""
+    """Pool of threads, each with a connection that can only read."""
 
     def __init__(self, path: Path, threads: int) -> None:
         self._path = path
@@ -279,7 +279,6 @@ class ReaderThreads:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"rota-read-{path.stem}")
 
     async def run(self, read: Callable[[apsw.Connection], T]) -> T:
-        """What `read` answers, run in one of the threads."""
         if self._closed:
             raise StoreError("the store is closed")
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, read)
@@ -303,30 +302,26 @@ class ReaderThreads:
 
 
 class SqliteQueryStore:
-    """The readers' side of the store on SQLite."""
+    """Queries of the tables on SQLite."""
 
-    def __init__(self, readers: Readers, folding: CatchesUp) -> None:
+    def __init__(self, readers: Readers, projection: CatchesUp) -> None:
         self._pool = readers
-        self._projection = folding
+        self._projection = projection
         self._keys = KeyLookup(self._read_keys)
 
     async def close(self) -> None:
-        """Waits for the reads under way."""
         await self._pool.close()
 
     async def jobs(self, job_ids: Sequence[JobId]) -> list[JobRecord]:
-        """Those that exist."""
         sql = "SELECT id, life, spec FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
         wanted = _json.encode(job_ids).decode()
         return await self._read(lambda c: [rows.job(row) for row in c.execute(sql, (wanted,))])
 
     async def find_jobs(self, query: JobQuery) -> Page[JobRecord]:
-        """A page, newest first."""
         search = search_jobs(query)
         return await self._read(lambda c: _read_page(search.run(c), rows.job))
 
     async def outlines(self, job_ids: Sequence[JobId]) -> list[Outline]:
-        """Those that exist, without what may be large."""
         sql = (
             f"SELECT id, {_STATE}, queue, tenant, name FROM jobs"
             " WHERE id IN (SELECT value FROM json_each(?))"
@@ -336,22 +331,19 @@ class SqliteQueryStore:
         return [rows.outline(row) for row in found]
 
     async def find_job_ids(self, query: JobQuery) -> Page[JobId]:
-        """The ids of a page."""
         search = replace(search_jobs(query), columns="id")
         found = await self._read(search.run)
         return _read_page(found, lambda row: JobId(row[0]))
 
     async def count_jobs(self, tenant: str) -> dict[JobState, int]:
-        """How many of a tenant are in which state."""
         sql = (
-            f"SELECT {_STATE} AS told, count(*)"
-            " FROM (SELECT state FROM jobs WHERE tenant = ? LIMIT ?) GROUP BY told"
+            f"SELECT {_STATE} AS shown, count(*)"
+            " FROM (SELECT state FROM jobs WHERE tenant = ? LIMIT ?) GROUP BY shown"
         )
         found = await self._read(lambda c: fetch(c, sql, (tenant, COUNT_ROWS_MAX)))
         return {JobState(state): count for state, count in found}
 
     async def executions(self, execution_ids: Sequence[ExecutionId]) -> list[Execution]:
-        """Those that exist."""
         sql = "SELECT body FROM executions WHERE id IN (SELECT value FROM json_each(?))"
         wanted = _json.encode(execution_ids).decode()
         return await self._read(
@@ -359,56 +351,46 @@ class SqliteQueryStore:
         )
 
     async def find_executions(self, query: ExecutionQuery) -> Page[Execution]:
-        """A page, newest first."""
         search = search_executions(query)
         return await self._read(lambda c: _read_page(search.run(c), rows.execution))
 
     async def sample_executions(self, query: SampleQuery) -> list[Sampled]:
-        """What the first executions of each stretch are."""
         return await self._read(lambda c: sample_sqlite(c, query))
 
     async def edges(self, job_ids: Sequence[JobId], direction: Direction) -> list[Edge]:
-        """All dependencies that lead into or out of these jobs."""
         wanted = _json.encode(job_ids).decode()
         if direction is Direction.UPSTREAM:
             return await self._read(lambda c: _upstream(c, wanted))
         return await self._read(lambda c: _downstream(c, wanted))
 
     async def find_occurrences(self, query: OccurrenceQuery) -> list[Occurrence]:
-        """A page of a schedule's ledger, newest first."""
         sql, args = search_occurrences(query)
         return await self._read(lambda c: [rows.occurrence(row) for row in c.execute(sql, args)])
 
     async def accepted_events(self, keys: Sequence[str]) -> list[AcceptedEvent]:
-        """Those of these events that were accepted."""
         return await self._read(lambda c: read_accepted_events(c, keys))
 
     async def find_events(self, query: EventQuery) -> list[AcceptedEvent]:
-        """A page of accepted events, newest first."""
         sql, args = search_events(query)
         return await self._read(
             lambda c: [rows.accepted_event(row) for row in c.execute(sql, args)]
         )
 
     async def find_trigger_decisions(self, query: TriggerDecisionQuery) -> list[TriggerDecision]:
-        """A page of a trigger's ledger, newest first."""
         sql, args = search_trigger_decisions(query)
         return await self._read(
             lambda c: [rows.trigger_decision(row) for row in c.execute(sql, args)]
         )
 
     async def key(self, key: str) -> KeyRecord | None:
-        """What was answered to an idempotency key."""
         sql = "SELECT key, fingerprint, receipt, at FROM keys WHERE key = ?"
         found = await self._read(lambda c: fetch(c, sql, (key,)))
         return rows.key(found[0]) if found else None
 
     async def key_at_once(self, key: str) -> KeyStatus:
-        """The same without waiting for the fold."""
         return await self._keys.look(key)
 
     async def keys_after(self, key: str, limit: int) -> list[str]:
-        """The next keys."""
         sql = "SELECT key FROM keys WHERE key > ? ORDER BY key LIMIT ?"
         read = self._pool.run if key else self._read
         return [row[0] for row in await read(lambda c: fetch(c, sql, (key, limit)))]
@@ -418,12 +400,10 @@ class SqliteQueryStore:
         return rows.keys_found(await self._pool.run(lambda c: fetch(c, _KEYS_AT_ONCE, (wanted,))))
 
     async def changes_after(self, seq: Seq, limit: int) -> list[Change]:
-        """All changes of the next at most `limit` journal records after `seq`."""
         return await self._pool.run(lambda c: _changes(c, seq, limit))
 
     async def head(self) -> tuple[Seq, Seq]:
-        """The oldest and the newest journal position kept."""
-        # Two statements' worth in one: min and max asked together would scan.
+        # Two subqueries: min and max in one SELECT would scan the table.
         sql = "SELECT (SELECT min(seq) FROM journal), (SELECT max(seq) FROM journal)"
         oldest, newest = (await self._pool.run(lambda c: fetch(c, sql)))[0]
         return Seq(oldest or 0), Seq(newest or 0)

@@ -12,6 +12,7 @@ from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import Instant, JobId
 from rota.store import rows
 from rota.store.limits import StoreLimits
+from rota.store.queries import id_at
 from rota.store.sqlite.connect import fetch
 from rota.store.sqlite.projection import remove_jobs
 
@@ -19,7 +20,7 @@ DELETE_LATER = "INSERT OR REPLACE INTO doomed VALUES (?, 0)"
 
 
 def delete_outputs_later(connection: apsw.Connection, execution_ids: Sequence[Any]) -> None:
-    """Their jobs were deleted; in the caller's transaction."""
+    """Has the objects of executions of deleted jobs deleted; in the caller's transaction."""
     sql = f"DELETE FROM objects WHERE execution_id IN ({placeholders(execution_ids)}) RETURNING key"
     for (key,) in fetch(connection, sql, tuple(execution_ids)):
         if key:
@@ -27,7 +28,6 @@ def delete_outputs_later(connection: apsw.Connection, execution_ids: Sequence[An
 
 
 def placeholders(values: Sequence[Any]) -> str:
-    """As many question marks."""
     return ", ".join("?" * len(values))
 
 
@@ -40,29 +40,28 @@ DELETE FROM occurrences WHERE (schedule_id, nominal) IN (
 
 
 class RetentionStep(msgspec.Struct, frozen=True):
-    """What one piece of the way came to."""
+    """Result of one step of retention."""
 
     dropped: int
     after: str
-    """Where the next piece begins; empty: this was the last."""
+    """Where the next step begins; empty: this was the last one."""
     leaves_behind: bool
 
 
 def drop_some(
     connection: apsw.Connection, before: Instant, after: str, limits: StoreLimits
 ) -> RetentionStep:
-    """Looks at the next few jobs that were submitted before `before`, and drops those that ended;
-    and some of what became of schedules' instants before then.
+    """Drops those that ended of the next few jobs that were submitted before `before`, and some
+    older occurrences of schedules. One transaction.
 
-    Ids begin with the time of birth, and the table is in their order: no index by age is needed,
-    and what is young is never looked at. One transaction.
+    Ids begin with their time, and the table is in their order: no index by age is needed, and newer
+    jobs are never read.
     """
     most = limits.old_rows_per_drop
-    born = f"{before:012x}"
     found = fetch(
         connection,
         "SELECT id, state, life FROM jobs WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
-        (after, f"{born[:8]}-{born[8:]}", most),
+        (after, id_at(before), most),
     )
     old = [JobId(job_id) for job_id, state, life in found if _is_old(state, life, before)]
     leaves_behind = False

@@ -1,6 +1,6 @@
-"""Opens the store of one data directory: SQLite for journal, tables and logs, files for artifacts.
+"""Store of one data directory: SQLite for journal, tables and logs, files for artifacts.
 
-An OS lock keeps every other server out of the directory; it ends with its holder in any case.
+A lock of the operating system keeps other servers out of the directory; it ends with its process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from rota.store.sqlite.tokens import SqliteTokenStore
 
 
 class DirectoryLock:
-    """Held from construction to `release`. The file stays: deleting it would let two hold it."""
+    """Lock of a data directory, held from construction to `release`.
+
+    The file stays: if it were deleted, two processes could hold it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._file = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -52,12 +55,12 @@ class DirectoryLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Lets the next one in."""
+        """Lets another server use the directory."""
         os.close(self._file)
 
 
 DATABASES = {"rota.db": "sqlite", "logs.db": "sqlite_logs"}
-"""The files of a data directory, and which schema each has."""
+"""The files of a data directory, and the schema of each."""
 
 
 def open_sqlite(
@@ -94,7 +97,7 @@ def _locked(data_dir: Path) -> DirectoryLock:
 
 
 class SqliteStore:
-    """Everything that is remembered, under one roof."""
+    """Store of a cell in one data directory."""
 
     def __init__(
         self, data_dir: Path, lock: DirectoryLock, log_bytes_max: int, limits: StoreLimits
@@ -108,7 +111,7 @@ class SqliteStore:
         self.ledger = SqliteJournalStore(path, self._sweep_soon, limits=limits)
         self.catalog = SqliteQueryStore(ReaderThreads(path, READERS), self.ledger)
         self.access = SqliteTokenStore(self.ledger, limits)
-        # The directory is this server's alone, so nobody else could read who is there.
+        # Only this server uses the directory, so no other one needs to read this.
         self.nodes = MemoryNodes()
         self._dropped_to = ""
         self.hooks = SqliteHooks(self.ledger)
@@ -117,29 +120,27 @@ class SqliteStore:
         self._sweep_soon()
 
     async def durability(self) -> Durability:
-        """That of the disk."""
         return ONE_DISK
 
     async def name_cell(self, name: str) -> str:
-        """The cell's name; the first one given stays."""
         return agreed_cell_name(await self.ledger.name_cell(name), name)
 
     async def drop_before(self, before: Instant) -> Dropped:
-        """Looks at the next few old jobs, and drops those that ended."""
+        """Drops those that ended of the next few old jobs."""
         after, limits = self._dropped_to, self._limits
         step = await self.ledger.run_durably(lambda c: drop_some(c, before, after, limits))
         self._dropped_to = step.after
         if step.leaves_behind:
             self._sweep_soon()
-        # Not between the pieces: what goes next would only move the pages about.
+        # Not between the steps: the next one frees more pages.
         more = bool(step.after) or await self.ledger.run_durably(
             lambda c: release_free_pages(c, limits)
         )
         return Dropped(step.dropped, more)
 
     async def close(self) -> None:
-        """Gives everything back; the directory is free for another server then."""
-        # Readers first: only the last connection, and one that may write, tidies the file up.
+        # Readers first: SQLite merges the write-ahead log when the last connection closes, and only
+        # if that one may write.
         await self.catalog.close()
         await self.objects.close()
         await self.ledger.close()
@@ -152,7 +153,7 @@ class SqliteStore:
         self._sweeper.submit(self._sweep)
 
     def _sweep(self) -> None:
-        """Removes what deleted jobs left behind; what fails is found again by the next sweep."""
+        """Removes logs and files of deleted jobs; what fails is found again by the next sweep."""
         with suppress(StoreError):
             while execution_ids := self.ledger.leftovers().result():
                 self.logs.forget_from_thread(execution_ids)

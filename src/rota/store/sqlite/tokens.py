@@ -38,42 +38,36 @@ _CHANGED = "UPDATE access SET revision = revision + 1"
 
 
 class SqliteTokenStore:
-    """One server has the directory, so whoever changes a token is this process."""
+    """Token store on SQLite; only this process changes tokens, so it caches the revision."""
 
     def __init__(self, writer: SqliteJournalStore, limits: StoreLimits) -> None:
         self._writer, self._limits = writer, limits
         self._changes = 0
-        """How often somebody here began to change tokens."""
+        """How many changes of tokens were begun."""
         self._known = (-1, 0)
-        """What that was when the revision was asked for, and what it was: read once for each."""
+        """(`_changes` when the revision was read, the revision)."""
 
     async def revision(self) -> int:
-        """Another number after every change of the tokens."""
         changes = self._changes
         if self._known[0] != changes:
             self._known = (changes, await self._writer.run_durably(_revision))
         return self._known[1]
 
     async def load(self, fresh_secret: bytes) -> TokenSnapshot:
-        """All tokens."""
         return await self._writer.run_durably(lambda c: _load(c, fresh_secret))
 
     async def add_token(self, token: Token) -> None:
-        """Keeps one, and forgets those that ended long ago."""
         self._changes += 1
         await self._writer.run_durably(lambda c: _add_token(c, token, self._limits))
 
     async def revoke_token(self, token_id: str, at: Instant) -> Token | None:
-        """The first revocation stands."""
         self._changes += 1
         return await self._writer.run_durably(lambda c: _revoke_token(c, token_id, at))
 
     async def add_audit(self, entries: Sequence[AuditEntry], drop_before: Instant) -> None:
-        """Adds, and removes some of what is old."""
         await self._writer.run_durably(lambda c: _add_audit(c, entries, drop_before, self._limits))
 
     async def audit(self, query: AuditQuery) -> list[AuditEntry]:
-        """A page, newest first."""
         return await self._writer.run_durably(lambda c: _audit(c, query))
 
 

@@ -1,11 +1,11 @@
 -- The journal is the truth; `leader`, `inbox`, `nodes`, `hooks`, access, objects, logs and artifacts
--- stand beside it, and every other table is the projection, derived from it. Ids sort by their time
--- of birth, and in "C" order as the program sorts.
+-- stand beside it, and every other table is the projection, derived from it. Ids sort by their time,
+-- and in "C" order as the program sorts.
 --
--- Time leaves by dropping partitions. Each table of finished work is split by day on the id it is
--- found by, so that a look-up by id touches one partition, a page of the newest reads the
--- partitions one after the other, and the primary key needs no second column. Whatever has no
--- day's partition (late, or not a time-ordered id) is in the `_rest` partition.
+-- Old work is deleted by dropping partitions. Each table of finished work is partitioned by day of the
+-- id by which it is looked up, so that a lookup by id reads one partition, a page of the newest reads
+-- the partitions one after the other, and the primary key needs no second column. Rows without a day's
+-- partition (late, or with an id that is not ordered by time) are in the `_rest` partition.
 
 CREATE TABLE rota.leader (
     id smallint PRIMARY KEY CHECK (id = 1),
@@ -16,15 +16,15 @@ CREATE TABLE rota.leader (
 ) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
 INSERT INTO rota.leader VALUES (1, '', 0, 0, '');
 
--- Split by place, not by day: a place must be unique over all partitions, for that is what fences.
+-- Partitioned by position, not by day: positions must be unique over all partitions, as they fence.
 CREATE TABLE rota.journal (
     seq bigint PRIMARY KEY,
     epoch bigint NOT NULL,
     at bigint NOT NULL,
     body bytea NOT NULL
 ) PARTITION BY RANGE (seq);
--- A record of thousands of writes shrinks to a ninth. This method takes half as long for that as the
--- default, or less; a server that was built without it goes on with the default.
+-- A record of thousands of writes is compressed to a ninth. This method takes at most half as long as
+-- the default; a server that was built without it uses the default.
 DO $$
 BEGIN
     ALTER TABLE rota.journal ALTER COLUMN body SET COMPRESSION lz4;
@@ -34,7 +34,7 @@ END
 $$;
 
 -- `folded_seq`: how far the projection is. `cell`: the cell's name. Every id made here carries the
--- first three digits of its SHA-256 behind the version: a gateway knows an id's cell by looking at it.
+-- first three digits of its SHA-256 behind the version: so a gateway can tell an id's cell.
 CREATE TABLE rota.meta (
     id smallint PRIMARY KEY CHECK (id = 1),
     folded_seq bigint NOT NULL,
@@ -51,15 +51,15 @@ CREATE TABLE rota.totals (
     PRIMARY KEY (queue, state)
 ) WITH (fillfactor = 50);
 
--- Where the ids of a millisecond begin.
+-- The first id of a millisecond.
 CREATE FUNCTION rota.id_at(at bigint) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT substr(lpad(to_hex(at), 12, '0'), 1, 8) || '-' || substr(lpad(to_hex(at), 12, '0'), 9)
 $$;
 
--- Live jobs: few compared to all there ever were, changed and left all the time. The room in each
--- page lets a move stay on it; the projection is written in wide batches, so vacuum goes by rows, not
--- by share.
+-- Live jobs: few compared to all jobs, and changed and deleted all the time. The fill factor leaves
+-- space for updates on the same page; the projection writes wide batches, so vacuum is due by a number
+-- of rows, not by a share.
 CREATE TABLE rota.jobs_live (
     id text COLLATE "C" PRIMARY KEY,
     state text COLLATE "C" NOT NULL,
@@ -80,30 +80,30 @@ CREATE TABLE rota.jobs_live (
     autovacuum_analyze_scale_factor = 0.05,
     autovacuum_vacuum_cost_delay = 0
 );
--- Nearly all live jobs are queued, and those are found by walking the primary key: an index of
--- them would cost at every submission and help nobody.
+-- Nearly all live jobs are queued, and those are found by scanning the primary key: an index of them
+-- would cost time at every submission and gain nothing.
 CREATE INDEX jobs_live_by_state ON rota.jobs_live (state, id) WHERE state <> 'queued';
--- An index that has the id in its second column can be used to find an id, by reading all of it. In
--- a table that counts as empty that looks as cheap as the primary key, and the tables of live jobs
--- are emptied and cleaned up all the time: what comes next would be found by reading everything, for
--- each id once more. These conditions hold for every row. But the planner may use such an index only
--- for questions that imply its condition, as `queue = ...` does and an id alone does not.
+-- An index that has the id in its second column can be used to find an id, by reading all of it. In a
+-- table that counts as empty that looks as cheap as the primary key, and the tables of live jobs are
+-- emptied and vacuumed all the time: later lookups would read everything, once for each id. These
+-- conditions hold for every row. But the planner may use such an index only for queries that imply its
+-- condition, as `queue = ...` does and an id alone does not.
 CREATE INDEX jobs_live_by_queue ON rota.jobs_live (queue, id) WHERE queue IS NOT NULL;
 CREATE INDEX jobs_live_by_tenant ON rota.jobs_live (tenant, id) WHERE tenant IS NOT NULL;
 CREATE INDEX jobs_live_by_name ON rota.jobs_live (name, id) WHERE name IS NOT NULL;
--- Most jobs have the priority that is given to those that name none.
+-- Most jobs have the default priority.
 CREATE INDEX jobs_live_by_priority ON rota.jobs_live (priority, id) WHERE priority <> 0;
--- An id begins with the time at which its job was created, give or take a minute: a list of some
--- time is a range of ids. The few for which that does not hold are here, and are looked at beside
--- it: a job that an application submitted while nobody led, or one made before the clock was set.
+-- An id begins with the time at which its job was created, give or take a minute: so jobs of a time are
+-- a range of ids. The few jobs for which that does not hold are in this index, which is searched too: a
+-- job that an application submitted while nobody led, or one created before the clock was set.
 CREATE INDEX jobs_live_astray ON rota.jobs_live (created_at, id)
     WHERE id NOT BETWEEN rota.id_at(created_at - 60000) AND rota.id_at(created_at + 60001);
 
 -- Spilled jobs: the rear of long queues, which memory leaves to the store until it is their turn; a
 -- `line` is a spill queue. They have a table of their own: the live ones stay few, and a new leader
--- reads only those. A row is written once and deleted once, and what is dead lies behind the place at
--- which the table is read: to clean up can wait, and need not hurry. Rows that were only inserted are
--- not worth a visit, for they are gone soon.
+-- reads only those. A row is written once and deleted once, and dead rows lie before the position from
+-- which the table is read: so vacuum can be late and slow. Inserts alone are no reason to vacuum, for
+-- the rows are deleted soon. (`shelved` is an old word for spilled.)
 CREATE TABLE rota.jobs_shelved (
     id text COLLATE "C" PRIMARY KEY,
     lives bigint NOT NULL,
@@ -141,10 +141,10 @@ CREATE TABLE rota.jobs_done (
     LIKE rota.jobs_live INCLUDING DEFAULTS,
     PRIMARY KEY (id)
 ) PARTITION BY RANGE (id);
--- Lists over millions of finished jobs. What a filter asks is in the index that is walked, so that
--- rows which do not match are passed over without a look at the table; a page then fetches its own
--- rows only. Each has what is asked together with it; the narrower filter comes first: a name is
--- mostly of one tenant and one queue. As above: most finished jobs succeeded.
+-- Lists over millions of finished jobs. The columns of other filters are in the index that is walked,
+-- so that rows which do not match are skipped without reading the table; a page then reads only its own
+-- rows. Each index has the columns that are often asked together with it; the narrower filter comes
+-- first: a name is mostly of one tenant and one queue. As above, most finished jobs succeeded.
 CREATE INDEX jobs_done_by_state ON rota.jobs_done (state, id)
     INCLUDE (queue, tenant, name) WHERE state <> 'succeeded';
 CREATE INDEX jobs_done_by_queue ON rota.jobs_done (queue, id) INCLUDE (state);
@@ -153,10 +153,10 @@ CREATE INDEX jobs_done_by_name ON rota.jobs_done (name, id) INCLUDE (state, queu
 CREATE INDEX jobs_done_by_priority ON rota.jobs_done (priority, id) WHERE priority <> 0;
 CREATE INDEX jobs_done_astray ON rota.jobs_done (created_at, id)
     WHERE id NOT BETWEEN rota.id_at(created_at - 60000) AND rota.id_at(created_at + 60001);
--- Rows come in the order of their end, so this costs next to nothing and finds the late ones. It is
--- used once for each day, when that is dropped. Ranges that nobody has summarised are read then,
--- which is no more work than to summarise them; asked for with every range that fills up
--- (`autosummarize`), that would only fill the list of the autovacuum.
+-- Rows come in the order of their end, so this index costs next to nothing and finds the late ones. It
+-- is used once for each day, when that is dropped. Ranges that were not summarised are read then, which
+-- costs as much as to summarise them; with `autosummarize` each range that fills up would only add work
+-- to autovacuum.
 CREATE INDEX jobs_done_by_end ON rota.jobs_done USING brin (finished_at);
 CREATE TABLE rota.jobs_done_rest PARTITION OF rota.jobs_done DEFAULT;
 
@@ -214,7 +214,7 @@ CREATE TABLE rota.queues (
     body bytea NOT NULL
 ) WITH (fillfactor = 50);
 
--- Split by day of `at`; that a key is there once is the projector's affair.
+-- Partitioned by day of `at`; the projector keeps keys unique.
 CREATE TABLE rota.keys (
     key text COLLATE "C" NOT NULL,
     fingerprint text NOT NULL,
@@ -224,15 +224,14 @@ CREATE TABLE rota.keys (
 CREATE INDEX keys_by_key ON rota.keys (key);
 CREATE TABLE rota.keys_rest PARTITION OF rota.keys DEFAULT;
 
--- Executions of deleted jobs whose logs and files are still to be removed: a crash forgets none.
+-- Executions of deleted jobs whose logs and files are still to be removed, also after a crash.
 CREATE TABLE rota.leftovers (
     execution_id text COLLATE "C" PRIMARY KEY
 );
 
--- Submissions that wait for a leader, in order of arrival. The same key again, on whichever server,
--- finds the submission that is there already. The jobs' ids have no index: whoever asks for a job that
--- is in no other table reads all of the inbox, which is empty but for the moments when nobody leads,
--- and then as cheap to fill as it can be.
+-- Submissions that wait for a leader, in order of arrival. The same key again, on any server, finds the
+-- submission that is there already. The jobs' ids have no index: a lookup of a job that is in no other
+-- table reads all of the inbox, which is empty unless nobody leads, and should be cheap to fill then.
 CREATE TABLE rota.inbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind text NOT NULL,
@@ -242,8 +241,8 @@ CREATE TABLE rota.inbox (
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 CREATE UNIQUE INDEX inbox_by_key ON rota.inbox (key) WHERE key IS NOT NULL;
 
--- Each server tells of itself once a second. Few rows, changed all the time: the room in the page
--- keeps every change on it.
+-- Each server announces itself once a second. The rows are few and updated all the time: the fill
+-- factor keeps every update on its page.
 CREATE TABLE rota.nodes (
     node text COLLATE "C" PRIMARY KEY,
     body bytea NOT NULL,
@@ -285,8 +284,8 @@ CREATE TABLE rota.artifact_pieces (
 ) PARTITION BY RANGE (execution_id);
 CREATE TABLE rota.artifact_pieces_rest PARTITION OF rota.artifact_pieces DEFAULT;
 
--- Milliseconds since 1970 in front, then the cell's tag, chance behind, as RFC 9562 has it: a version
--- 7. Runs with the owner's rights, for it reads a table that is nobody else's business.
+-- A UUID of version 7 (RFC 9562): milliseconds since 1970, the cell's tag, then random bits. Runs with
+-- the owner's rights, because it reads a table that is private to the servers.
 CREATE FUNCTION rota.new_id() RETURNS uuid
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT encode(
@@ -329,7 +328,7 @@ END
 $$;
 REVOKE ALL ON FUNCTION rota.submit(jsonb) FROM PUBLIC;
 
--- Tokens and the audit trail. Neither goes through the journal.
+-- Tokens and the audit log. Neither goes through the journal.
 
 CREATE TABLE rota.access (
     id integer PRIMARY KEY CHECK (id = 1),
@@ -350,7 +349,7 @@ CREATE TABLE rota.tokens (
     revoked_at bigint
 );
 
--- Only ever added to; the oldest leave a few at a time, as many as come and some more.
+-- Rows are only added; a few of the oldest are deleted at a time, some more than were added.
 CREATE TABLE rota.audit (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at bigint NOT NULL,
@@ -366,17 +365,17 @@ CREATE TABLE rota.audit (
 CREATE INDEX audit_by_target ON rota.audit (target, id);
 CREATE INDEX audit_by_token ON rota.audit (token_id, id);
 
--- Schedules, what became of each of their instants, and calendars of holidays; triggers, the events
--- that came, what triggers made of them, and webhook endpoints.
+-- Schedules, their occurrences, and calendars of holidays; triggers, accepted events, the decisions of
+-- triggers (`arrivals`), buffered events (`held`), and webhook endpoints.
 
--- The course is written at every firing, the body only when the plan changes.
+-- `course` is the schedule's state, written at every firing; the body only when its definition changes.
 CREATE TABLE rota.schedules (
     id text COLLATE "C" PRIMARY KEY,
     course bytea NOT NULL,
     body bytea NOT NULL
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500);
 
--- One record an instant, by its key; split by the day of the instant, and so dropped day by day.
+-- One row per instant; partitioned by the day of the instant, and so dropped day by day.
 CREATE TABLE rota.occurrences (
     schedule_id text COLLATE "C" NOT NULL,
     nominal bigint NOT NULL,
@@ -403,7 +402,7 @@ CREATE TABLE rota.triggers (
     body bytea NOT NULL
 );
 
--- Split by day of `at`; that an event is there once is the projector's affair.
+-- Partitioned by day of `at`; the projector keeps events unique.
 CREATE TABLE rota.events (
     key text COLLATE "C" NOT NULL,
     at bigint NOT NULL,
@@ -417,7 +416,7 @@ CREATE INDEX events_by_type ON rota.events (type, at, key);
 CREATE INDEX events_by_tenant ON rota.events (tenant, at, key);
 CREATE TABLE rota.events_rest PARTITION OF rota.events DEFAULT;
 
--- Ids begin with their time: split by day, and so dropped day by day.
+-- Ids begin with their time: partitioned by day, and so dropped day by day. `verdict`: the decision.
 CREATE TABLE rota.arrivals (
     trigger_id text COLLATE "C" NOT NULL,
     id text COLLATE "C" NOT NULL,
@@ -427,7 +426,7 @@ CREATE TABLE rota.arrivals (
 ) PARTITION BY RANGE (id);
 CREATE TABLE rota.arrivals_rest PARTITION OF rota.arrivals DEFAULT;
 
--- Events that wait for others in a trigger's window.
+-- Events that are buffered in a trigger's window.
 CREATE TABLE rota.held (
     id text COLLATE "C" PRIMARY KEY,
     body bytea NOT NULL
@@ -455,8 +454,8 @@ CREATE TABLE rota.settings (
 
 -- Bundles of code, large output files, and which objects of the storage are to be removed.
 
--- One row a large output file; the content is in object storage under its key. Not split by day: they
--- are few, and each has to be removed from the storage anyway.
+-- One row per large output file; the content is in object storage under its key. Not partitioned by
+-- day: they are few, and each has to be removed from the storage anyway.
 CREATE TABLE rota.objects (
     execution_id text COLLATE "C" NOT NULL,
     name text COLLATE "C" NOT NULL,
@@ -476,20 +475,20 @@ CREATE TABLE rota.bundles (
     UNIQUE (tenant, sha256)
 );
 
--- What may be in the storage and is nobody's from then on.
+-- Keys of objects that may be in the storage, and are to be deleted from `at` on.
 CREATE TABLE rota.doomed (
     key text COLLATE "C" PRIMARY KEY,
     at bigint NOT NULL
 );
 CREATE INDEX doomed_by_at ON rota.doomed (at);
 
--- Which storage the keys are of.
+-- The storage to which the keys belong.
 CREATE TABLE rota.storage (
     id int PRIMARY KEY CHECK (id = 1),
     mark text NOT NULL
 );
 
--- Bundles, where no storage was named for them.
+-- Content of bundles, if no object storage is named.
 CREATE TABLE rota.object_pieces (
     key text COLLATE "C" NOT NULL,
     number int NOT NULL,

@@ -34,12 +34,12 @@ CREATE TABLE totals (
     PRIMARY KEY (queue, state)
 ) WITHOUT ROWID;
 
--- Lists are read newest (largest id) first. WITHOUT ROWID makes the id the row's place, and every
--- index below ends in it, so that each answers "the next 50 before this id" without sorting.
+-- Lists are read newest (largest id) first. With WITHOUT ROWID the table is in the order of its ids, and
+-- every index below ends in the id, so that each answers "the next 50 before this id" without sorting.
 -- The narrow columns come first: filters then never read the blobs' overflow pages.
 -- Spilled jobs (the rear of long queues, which memory leaves to the store until it is their turn) have
--- a `line`, their spill queue. Their `state` is 'shelved' here and queued to everybody else, so that a
--- start finds all the others in the index of states without a look at them.
+-- a `line`, their spill queue. Their `state` is 'shelved' (an old word for spilled) here and queued for
+-- readers, so that a start finds all other jobs in the index of states without reading them.
 CREATE TABLE jobs (
     id TEXT PRIMARY KEY,
     state TEXT NOT NULL,
@@ -54,10 +54,10 @@ CREATE TABLE jobs (
     line INTEGER NOT NULL DEFAULT 0,
     ordinal INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
--- Also finds the live ones at start: no index of their own.
+-- Also finds the live jobs at start.
 CREATE INDEX jobs_by_state ON jobs (state);
--- Each can be rare among millions (one customer, one kind of job), where a scan would take minutes.
--- Priority and time of creation have none: they are asked together with one of these.
+-- Each of these can be rare among millions, where a scan would take minutes. Priority and time of
+-- creation have no index: they are asked together with one of these.
 CREATE INDEX jobs_by_queue ON jobs (queue);
 CREATE INDEX jobs_by_tenant ON jobs (tenant);
 CREATE INDEX jobs_by_name ON jobs (name);
@@ -113,7 +113,7 @@ CREATE TABLE keys (
 ) WITHOUT ROWID;
 CREATE INDEX keys_by_at ON keys (at);
 
--- Executions of deleted jobs whose logs and files are still to be removed: a crash forgets none.
+-- Executions of deleted jobs whose logs and files are still to be removed, also after a crash.
 CREATE TABLE leftovers (
     execution_id TEXT PRIMARY KEY
 ) WITHOUT ROWID;
@@ -127,7 +127,7 @@ CREATE TABLE inbox (
 );
 CREATE UNIQUE INDEX inbox_by_key ON inbox (key) WHERE key IS NOT NULL;
 
--- Tokens and the audit trail. Neither goes through the journal.
+-- Tokens and the audit log. Neither goes through the journal.
 
 CREATE TABLE access (
     id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -163,17 +163,17 @@ CREATE TABLE audit (
 CREATE INDEX audit_by_target ON audit (target, id);
 CREATE INDEX audit_by_token ON audit (token_id, id);
 
--- Schedules, what became of each of their instants, and calendars of holidays; triggers, the events
--- that came, what triggers made of them, and webhook endpoints.
+-- Schedules, their occurrences, and calendars of holidays; triggers, accepted events, the decisions of
+-- triggers (`arrivals`), buffered events (`held`), and webhook endpoints.
 
--- The course is written at every firing, the body only when the plan changes.
+-- `course` is the schedule's state, written at every firing; the body only when its definition changes.
 CREATE TABLE schedules (
     id TEXT PRIMARY KEY,
     course BLOB NOT NULL,
     body BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- One record an instant, by its key: what became of a schedule is one stretch of the table.
+-- One row per instant: the occurrences of a schedule are one range of the table.
 CREATE TABLE occurrences (
     schedule_id TEXT NOT NULL,
     nominal INTEGER NOT NULL,
@@ -181,7 +181,7 @@ CREATE TABLE occurrences (
     body BLOB NOT NULL,
     PRIMARY KEY (schedule_id, nominal)
 ) WITHOUT ROWID;
--- Finds the old ones, whichever schedule they are of.
+-- Finds the old ones of all schedules.
 CREATE INDEX occurrences_by_nominal ON occurrences (nominal);
 
 CREATE TABLE decided (
@@ -201,7 +201,7 @@ CREATE TABLE triggers (
     body BLOB NOT NULL
 ) WITHOUT ROWID;
 
--- One row an event, by a hash of its source and id: the same again has no effect.
+-- One row per event, by a hash of its source and id: the same event again has no effect.
 CREATE TABLE events (
     key TEXT PRIMARY KEY,
     at INTEGER NOT NULL,
@@ -213,7 +213,8 @@ CREATE INDEX events_by_at ON events (at, key);
 CREATE INDEX events_by_type ON events (type, at, key);
 CREATE INDEX events_by_tenant ON events (tenant, at, key);
 
--- What a trigger made of events is one stretch of the table. Ids begin with their time.
+-- The decisions of a trigger are one range of the table. Ids begin with their time. `verdict`: the
+-- decision.
 CREATE TABLE arrivals (
     trigger_id TEXT NOT NULL,
     id TEXT NOT NULL,
@@ -223,7 +224,7 @@ CREATE TABLE arrivals (
 ) WITHOUT ROWID;
 CREATE INDEX arrivals_by_id ON arrivals (id);
 
--- Events that wait for others in a trigger's window.
+-- Events that are buffered in a trigger's window.
 CREATE TABLE held (
     id TEXT PRIMARY KEY,
     body BLOB NOT NULL
@@ -251,7 +252,7 @@ CREATE TABLE settings (
 
 -- Bundles of code, large output files, and which objects of the storage are to be removed.
 
--- One row a large output file; the content is in object storage under its key.
+-- One row per large output file; the content is in object storage under its key.
 CREATE TABLE objects (
     execution_id TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -270,14 +271,14 @@ CREATE TABLE bundles (
     UNIQUE (tenant, sha256)
 ) WITHOUT ROWID;
 
--- What may be in the storage and is nobody's from then on.
+-- Keys of objects that may be in the storage, and are to be deleted from `at` on.
 CREATE TABLE doomed (
     key TEXT PRIMARY KEY,
     at INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX doomed_by_at ON doomed (at);
 
--- Which storage the keys are of.
+-- The storage to which the keys belong.
 CREATE TABLE storage (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     mark TEXT NOT NULL

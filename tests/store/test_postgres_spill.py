@@ -1,4 +1,4 @@
-"""What PostgreSQL's fold knows of rows that were read from the shelf, and when it does not."""
+"""Spilled rows that were read, as PostgreSQL's projection knows them, and when it does not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rota.store.postgres.store import PostgresStore
 from rota.store.protocol import Seq
 from tests.postgres.cell import Cell, migrated_cell
 from tests.store.conformance import Appender, leading, put
-from tests.store.conformance_spill import LINE, ids, shelve
+from tests.store.conformance_spill import SPILL_QUEUE, ids, put_spilled
 
 pytestmark = pytest.mark.postgres
 
@@ -22,20 +22,20 @@ RUNNING = Life(JobState.RUNNING, attempt=1)
 DONE = Life(JobState.SUCCEEDED, finished_at=9)
 
 
-async def six_on_the_shelf(store: PostgresStore) -> Appender:
+async def six_spilled(store: PostgresStore) -> Appender:
     leader = await leading(store)
-    await leader.append(*(shelve(number) for number in range(1, 7)))
-    await fold(store)
+    await leader.append(*(put_spilled(number) for number in range(1, 7)))
+    await project_all(store)
     return leader
 
 
-async def fold(store: PostgresStore) -> None:
+async def project_all(store: PostgresStore) -> None:
     """All that was appended; a reader waits for that."""
     await store.catalog.jobs([IDS[0]])
 
 
 async def read(store: PostgresStore) -> None:
-    (found,) = await store.ledger.read_spilled([Refill(LINE, -1, 99, 1)], Seq(0))
+    (found,) = await store.ledger.read_spilled([Refill(SPILL_QUEUE, -1, 99, 1)], Seq(0))
     assert ids(found) == [1, 2, 3, 4, 5, 6]
 
 
@@ -54,30 +54,30 @@ async def _ids_in(cell: Cell, table: str) -> list[tuple[str]]:
     return [(row[0],) for row in found]
 
 
-async def test_jobs_that_were_read_are_known_to_the_fold_until_they_move() -> None:
+async def test_spilled_jobs_that_were_read_are_known_to_the_projection_until_they_move() -> None:
     cell = await migrated_cell()
     async with cell.opened() as store:
-        leader = await six_on_the_shelf(store)
+        leader = await six_spilled(store)
         await read(store)
         await leader.append(put(7))
-        await fold(store)
+        await project_all(store)
         shelf = store._projector.known.shelf
         assert list(shelf.known) == IDS
         await leader.append(MoveJob(IDS[0], RUNNING), MoveJob(IDS[1], DONE))
         assert (await store.catalog.jobs([IDS[1]]))[0].life == DONE
         assert list(shelf.known) == IDS[2:]
         lines = dict((await store.ledger.load()).spill_counts)
-    assert lines == {LINE: 4}
+    assert lines == {SPILL_QUEUE: 4}
     assert await states(cell) == {
         "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1", "7"], "jobs_done": ["2"],
     }  # fmt: skip
 
 
-async def test_what_a_newer_program_stored_of_a_job_stays_when_it_ends() -> None:
+async def test_fields_that_a_newer_program_stored_stay_when_the_job_ends() -> None:
     cell = await migrated_cell()
     async with cell.opened() as store:
-        leader = await six_on_the_shelf(store)
-        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(shelve(1).spec))
+        leader = await six_spilled(store)
+        stored = msgspec.msgpack.decode(msgspec.msgpack.encode(put_spilled(1).spec))
         newer = msgspec.msgpack.encode([*stored, "what is that?"])
         async with cell.connected() as admin:
             await admin.execute(
@@ -85,20 +85,20 @@ async def test_what_a_newer_program_stored_of_a_job_stays_when_it_ends() -> None
             )
         await read(store)
         await leader.append(put(7))
-        await fold(store)
+        await project_all(store)
         assert IDS[0] in store._projector.known.shelf.known
         await leader.append(MoveJob(IDS[0], RUNNING))
-        await fold(store)
+        await project_all(store)
         await leader.append(MoveJob(IDS[0], DONE))
-        await fold(store)
+        await project_all(store)
     kept = await cell.ask("SELECT spec FROM rota.jobs_done WHERE id = $1", IDS[0])
     assert kept == newer
 
 
-async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the_shelf() -> None:
+async def test_jobs_that_another_server_has_projected_since_are_not_taken_for_spilled() -> None:
     cell = await migrated_cell()
     async with cell.opened() as store, cell.opened() as other:
-        leader = await six_on_the_shelf(store)
+        leader = await six_spilled(store)
         await read(store)
         store._projector.leads = False  # as if it stood still for a moment
         await leader.append(MoveJob(IDS[0], Life(JobState.CANCELLED, finished_at=5)))
@@ -108,18 +108,18 @@ async def test_what_another_server_has_folded_since_is_not_believed_to_be_on_the
         found = await store.catalog.jobs(IDS[:2])
         assert [job.life.state for job in found] == [JobState.QUEUED, JobState.SUCCEEDED]
         lines = dict((await store.ledger.load()).spill_counts)
-    assert lines == {LINE: 4}
+    assert lines == {SPILL_QUEUE: 4}
     assert await states(cell) == {
         "jobs_shelved": ["3", "4", "5", "6"], "jobs_live": ["1"], "jobs_done": ["2"],
     }  # fmt: skip
 
 
-async def test_a_shelf_is_read_in_stretches_and_no_longer_than_was_asked() -> None:
+async def test_a_spill_queue_is_read_in_parts_and_no_further_than_was_asked() -> None:
     cell = await migrated_cell(StoreLimits(spilled_rows_per_fetch=2))
     async with cell.opened() as store:
-        await six_on_the_shelf(store)
+        await six_spilled(store)
         for limit in range(1, 8):
-            (found,) = await store.ledger.read_spilled([Refill(LINE, 1, limit, 1)], Seq(0))
+            (found,) = await store.ledger.read_spilled([Refill(SPILL_QUEUE, 1, limit, 1)], Seq(0))
             assert ids(found) == [2, 3, 4, 5, 6][:limit]
 
 
@@ -131,8 +131,8 @@ SELECT 'job-' || n, 1, 'default', 'default', 'many', 0, 0, '', convert_to(repeat
 """
 
 
-@pytest.mark.parametrize("statement", [postgres_load._SPILL_QUEUE, postgres_load._ALIKE])
-async def test_a_shelf_is_read_along_its_index_also_before_the_table_is_analysed(
+@pytest.mark.parametrize("statement", [postgres_load._SPILL_QUEUE, postgres_load._BATCHES])
+async def test_a_spill_queue_is_read_along_its_index_also_before_the_table_is_analysed(
     statement: str,
 ) -> None:
     cell = await migrated_cell()
