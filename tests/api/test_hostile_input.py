@@ -230,9 +230,9 @@ async def test_a_compressed_body_is_not_taken_for_bad_json(
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "control character": ({"name": "a\x00"}, "must have no control characters"),
-    "a key": ({"labels": {"a\n": "b"}}, "must have no control characters"),
-    "a name in paths": ({"queue": "a/b"}, "takes letters, digits and _ . : @ - only"),
+    "control character": ({"name": "a\x00"}, "must not have control characters"),
+    "a key": ({"labels": {"a\n": "b"}}, "must not have control characters"),
+    "a name in paths": ({"queue": "a/b"}, "may have letters, digits and _ . : @ - only"),
     "no function": ({"task": {"kind": "python", "entry": "shop"}}, "package.module:function"),
     "no web address": ({"task": {"kind": "http", "url": "ftp://a"}}, "http:// or https://"),
     "no such choice": ({"semantics": "twice"}, "'twice' is none of at_least_once, at_most_once"),
@@ -269,7 +269,7 @@ async def test_a_name_that_cannot_be_is_told_what_a_name_may_be(
     house: InProcessServer, path: str
 ) -> None:
     problem = await house.ask("PUT", f"{path}/-a%20b", NAMED[path], expect=422)
-    said = "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _"
+    said = "may have letters, digits and _ . : @ - only, and must begin with a letter, digit or _"
     assert problem["errors"] == [{"field": "name", "message": said}]
 
 
