@@ -280,11 +280,11 @@ def test_an_address_that_is_none_is_named_in_one_line(
     monkeypatch.setenv("ROTA_URL", url)
     ran = rota("jobs")
     assert ran.status == 1
-    assert ran.err == f"rota: {url!r} is no address of a server: write http://host:port\n"
+    assert ran.err == f"rota: {url!r} is not the address of a server: write http://host:port\n"
 
 
 @pytest.mark.parametrize("url", ["http//x", "nonsense", "ftp://a.example", "http://", "http://a b"])
 def test_a_worker_with_an_address_that_is_none_does_not_start(rota: Rota, url: str) -> None:
     ran = rota("worker", "--server", "http://127.0.0.1:9", "--server", url)
     assert ran.status == 2
-    assert f"{url!r} is no address of a server: write http://host:port" in ran.err
+    assert f"{url!r} is not the address of a server: write http://host:port" in ran.err

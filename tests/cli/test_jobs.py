@@ -149,7 +149,7 @@ def test_an_empty_key_is_refused_and_does_not_stand_for_none(
 ) -> None:
     ran = rota("submit", "--key", "", "--noop")
     assert ran.status == 1
-    assert "is no idempotency key" in ran.err
+    assert "is not an idempotency key" in ran.err
     assert server.jobs == {}
 
 
@@ -267,11 +267,11 @@ def test_waiting_says_how_it_ended_by_its_exit_status(server: SmallServer, rota:
     assert both.out.splitlines() == [f"{good.job_id[-8:]} succeeded", f"{bad.job_id[-8:]} failed"]
 
 
-def test_waiting_gives_up_in_time(server: SmallServer, rota: Rota) -> None:
+def test_wait_gives_up_after_its_timeout(server: SmallServer, rota: Rota) -> None:
     live = server.add_job()
     ran = rota("wait", live.job_id, "--timeout", "100ms")
     assert ran.status == 1
-    assert ran.err == f"rota: 1 job had not ended in time: {live.job_id[-8:]}\n"
+    assert ran.err == f"rota: 1 job did not end in time: {live.job_id[-8:]}\n"
 
 
 def test_one_refusal_does_not_keep_the_others_from_their_turn(

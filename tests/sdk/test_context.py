@@ -93,7 +93,7 @@ def test_the_context_is_found_inside_a_job_only() -> None:
     context = make()
     with context.active():
         assert current_context() is context
-    with pytest.raises(LookupError, match="no job runs here"):
+    with pytest.raises(LookupError, match="no job is running here"):
         current_context()
 
 

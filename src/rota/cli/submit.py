@@ -208,7 +208,7 @@ def wait_for(
             left = ", ".join(short(one) for one in error.job_ids[:5])
             more = ", …" if len(error.job_ids) > 5 else ""
             raise Failure(
-                f"{plural(len(error.job_ids), 'job')} had not ended in time: {left}{more}"
+                f"{plural(len(error.job_ids), 'job')} did not end in time: {left}{more}"
             ) from error
 
 
