@@ -60,7 +60,7 @@ def test_an_address_may_be_piped_in_and_is_not_waited_for_where_nobody_is(
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     unsaid = rota("alerts", "channels", "set", "ops")
     assert unsaid.status == 2
-    assert unsaid.err.splitlines()[-1].endswith("say --url, or set ROTA_ALERT_URL")
+    assert unsaid.err.splitlines()[-1].endswith("give --url, or set ROTA_ALERT_URL")
     monkeypatch.setattr("sys.stdin", io.StringIO("http://127.0.0.1:9/hush\n"))
     piped = rota("alerts", "channels", "set", "ops")
     assert piped.status == 0, piped.err
@@ -91,7 +91,7 @@ def test_bytes_are_told_in_units_that_people_read(rota: Rota) -> None:
 
 
 def test_nothing_to_change_is_said(rota: Rota) -> None:
-    assert "say what to change" in rota("alerts", "set", "wait").err
+    assert "name what to change" in rota("alerts", "set", "wait").err
 
 
 def test_the_files_for_prometheus_and_grafana_need_no_server(

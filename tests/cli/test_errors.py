@@ -94,7 +94,7 @@ def test_of_a_server_that_has_stopped_its_folder_and_how_to_start_it_are_said(
     assert at_default("jobs").err == line + first
     here = tmp_path / ".rota"
     leave(here)
-    stopped = f"The one of {here} has stopped, and this is the default address."
+    stopped = f"The server of {here} has stopped, so the default address was used."
     again = f"{line}{stopped} Start it again with: rota up{other}"
     assert at_default("jobs").err == f"{again}http://HOST:PORT\n"
     leave(tmp_path / "state/rota", url="http://127.0.0.1:1")

@@ -48,7 +48,7 @@ def test_an_event_is_sent_and_listed(rota: Rota) -> None:
     sent = rota("events", "send", "order.paid", '{"n": 1}', "--id", "42", "--source", "/shop")
     assert "fired" in sent.out
     again = rota("events", "send", "order.paid", "--id", "42", "--source", "/shop")
-    assert "42 again: it has no effect" in again.out
+    assert "42 is a duplicate and has no effect" in again.out
     assert "order.paid" in rota("events").out
     (one,) = rota("events", "--type", "order.paid", "--json").json["items"]
     assert (one["repeats"], len(one["job_ids"])) == (1, 1)
@@ -57,7 +57,7 @@ def test_an_event_is_sent_and_listed(rota: Rota) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("triggers", "create", "x", "--", "true"), "say which events"),
+        (("triggers", "create", "x", "--", "true"), "name the events"),
         (("triggers", "create", "x", "--on", "a", "--where", "f(", "--noop"), "no function 'f'"),
         (("triggers", "create", "x", "--on", "a", "--rate", "fast", "--noop"), "10/1m"),
         (("triggers", "show", "nobody"), "there is no trigger 'nobody'"),

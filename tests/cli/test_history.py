@@ -154,10 +154,10 @@ def test_a_plan_replays_the_past_as_it_was_as_it_is_and_as_it_would_be(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("beta = -1\n", "no policy: .*beta"),
-        ("colour = 1\n", "no policy: .*colour"),
-        ("beta = \n", "no policy: "),
-        ('preset = "best"\n', "no policy: .*preset"),
+        ("beta = -1\n", "is not a policy: .*beta"),
+        ("colour = 1\n", "is not a policy: .*colour"),
+        ("beta = \n", "is not a policy: "),
+        ('preset = "best"\n', "is not a policy: .*preset"),
     ],
 )
 def test_a_file_that_is_no_policy_is_told(

@@ -140,7 +140,7 @@ def test_without_any_stdin_nobody_is_asked_and_nothing_done(
     monkeypatch.setattr("sys.stdin", None)
     ran = rota("bulk", "cancel", "--queue", "video")
     assert ran.status == 1
-    assert ran.err.endswith("Nobody to ask here: say --yes\n")
+    assert ran.err.endswith("There is no terminal to ask on: add --yes\n")
     assert [job.status for job in server.jobs.values()] == ["queued"]
 
 
@@ -312,7 +312,7 @@ def test_a_bulk_action_wants_a_filter_and_a_yes(server: SmallServer, rota: Rota)
     server.add_job()
     assert rota("bulk", "cancel").status == 2
     unasked = rota("bulk", "cancel", "--status", "queued")
-    assert (unasked.status, "say --yes" in unasked.err) == (1, True)
+    assert (unasked.status, "add --yes" in unasked.err) == (1, True)
     counted = rota("bulk", "cancel", "--status", "queued", "--dry-run")
     assert counted.out == "would cancel: 1 job\n"
     assert {job.status for job in server.jobs.values()} == {"queued"}
@@ -327,7 +327,7 @@ def test_why_some_jobs_were_left_as_they_are_is_told_apart(
     _draw_bulk("delete", BulkAnswer(count=1, refused=2_000, reasons={"it is running": 2_000}))
     shown = capsys.readouterr()
     assert shown.out == "delete: 1 job\n"
-    assert shown.err == "2,000 jobs matched but could not be\n  2,000: it is running\n"
+    assert shown.err == "2,000 jobs matched but were refused\n  2,000: it is running\n"
 
 
 def test_a_queue_that_is_not_there_is_made(server: SmallServer, rota: Rota) -> None:
@@ -363,7 +363,7 @@ def test_a_queue_s_limits_are_set_by_name_and_shown(server: SmallServer, rota: R
     assert json.loads(server.writes()[-1].body) == {"limits": sent}
     assert rota("queues", "set", "mail", "--limit", "processes").status == 2
     shown = rota("queues", "show", "mail").out
-    assert "each job is held to: 4,096 processes, 8,192 open files" in shown
+    assert "limits of each job: 4,096 processes, 8,192 open files" in shown
 
 
 def test_a_worker_is_drained_and_removed_by_name(server: SmallServer, rota: Rota) -> None:

@@ -122,7 +122,7 @@ def test_why_puts_the_blocking_cause_first(server: SmallServer, rota: Rota) -> N
     job = server.add_job()
     lines = rota("why", job.job_id).out.splitlines()
     assert lines[0] == "queued asks 64 cpu, the largest worker has 8"
-    assert lines[1] == "starts nobody can say when"
+    assert lines[1] == "starts unknown"
     assert lines[2] == "  asks: 64"
     assert lines[3] == "and    queue default is paused"
 

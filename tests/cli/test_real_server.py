@@ -116,7 +116,7 @@ def test_why_says_what_would_help_and_how_a_deadline_stands(rota: Rota) -> None:
     job_id = rota("submit", *asked, "--", "true").out.strip()
     lines = rota("why", job_id).out.splitlines()
     assert lines[0] == "queued queue held is paused; resume it to go on"
-    assert lines[1] == "starts nobody can say when"
+    assert lines[1] == "starts unknown"
     assert "help   if queue held were resumed: then it starts at once" in lines
     assert any(line.startswith("due    by ") and "at risk" in line for line in lines)
     shown = rota("update", job_id, "--finish-by", "2100-01-01T00:00:00Z", "--json").json
@@ -281,5 +281,5 @@ def test_an_installation_is_checked_and_left_as_it_was(rota: Rota) -> None:
     url = str(discover(environ=os.environ).url)
     ran = rota("verify", "--live", url)
     assert ran.status == 0, ran.out
-    assert "every promise that was tried was kept" in ran.out
+    assert "all guarantees that were checked hold" in ran.out
     assert rota("jobs", "--json").json == before

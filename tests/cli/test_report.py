@@ -60,7 +60,7 @@ def test_wishes_that_make_no_sense_are_usage_errors(
 def test_autoscale_shows_queues_kinds_and_one_sentence(server: SmallServer, rota: Rota) -> None:
     ran = rota("autoscale", "--target", "5m", "--queue", "default", "--cpu", "4")
     assert ran.status == 0, ran.err
-    assert "5 workers would do all of it in 5m; 3 are online" in ran.out
+    assert "5 workers would clear the backlog in 5m; 3 are online" in ran.out
     assert "4 cpu" in ran.out
     asked = server.seen[-1]
     assert (asked.one("target"), asked.one("queue"), asked.one("cpu")) == (
@@ -76,7 +76,7 @@ def test_the_report_shows_what_to_ask_for(server: SmallServer, rota: Rota) -> No
     assert ran.status == 0, ran.err
     assert "invoice" in ran.out
     assert "0.8 cpu, 480" in ran.out
-    assert "of 40.00 cpu hours asked for 28.50 went unused" in ran.out
+    assert "of 40.00 requested cpu hours 28.50 were unused" in ran.out
     assert rota("report", "waste", "--json").json["items"][0]["name"] == "invoice"
 
 

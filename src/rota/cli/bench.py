@@ -42,24 +42,24 @@ def _shown(value: float | None, digits: int) -> str:
 @click.command()
 @click.option(
     "--seconds", type=NumberRange(0.1, 600), default=2.0, show_default=True,
-    help="For each measurement, at most.",
+    help="Maximum time of each measurement.",
 )  # fmt: skip
 @click.option(
     "--jobs", type=click.IntRange(100, JOBS_MAX), default=20_000, show_default=True,
-    help="In all, at most.",
+    help="Maximum number of jobs in total.",
 )  # fmt: skip
 @click.option(
     "--connections", type=click.IntRange(1, 1_000), default=64, show_default=True,
-    help="At once, for single calls.",
+    help="Parallel connections for single calls.",
 )  # fmt: skip
-@click.option("--clean", is_flag=True, help="Only remove what a bench that was killed has left.")
+@click.option("--clean", is_flag=True, help="Only remove jobs left by a benchmark that was killed.")
 @json_option
 def bench(*, clean: bool, as_json: bool, **given: Any) -> None:
-    """Measure this installation, beside whatever it does.
+    """Measure the performance of this installation while it does its normal work.
 
-    Its jobs do nothing, are in a queue of their own and run on a worker of its own, in this
-    process; only the pickup is measured on one of yours, with the program `true`. All of them are
-    removed at the end, also after Ctrl-C. Takes a token of an operator or admin.
+    Its jobs do nothing, and have their own queue and their own worker, in this process; only the
+    pickup is measured on one of your workers, with the program `true`. All of them are removed at
+    the end, also after Ctrl-C. Needs a token of an operator or admin.
     """
     from rota.cli.bench_run import BenchPlan
 
