@@ -68,7 +68,7 @@ async def test_a_renewed_certificate_is_served_without_a_restart(port: int, tmp_
     assert ssl.PEM_cert_to_DER_cert(now) == wanted
 
 
-async def test_one_that_cannot_be_used_leaves_the_old_in_place(
+async def test_a_new_certificate_that_cannot_be_loaded_leaves_the_old_one_in_use(
     port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, said = await served(port), ""

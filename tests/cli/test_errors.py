@@ -207,7 +207,7 @@ def test_an_id_that_fits_several_jobs_names_them(server: SmallServer, rota: Rota
 
 
 @pytest.mark.parametrize("typed", ["abc", "not-an-id", "ffffffffff"])
-def test_an_id_that_means_nothing_is_said(server: SmallServer, rota: Rota, typed: str) -> None:
+def test_an_unknown_id_is_reported(server: SmallServer, rota: Rota, typed: str) -> None:
     server.add_job()
     ran = rota("show", typed)
     assert ran.status == 1
@@ -215,7 +215,7 @@ def test_an_id_that_means_nothing_is_said(server: SmallServer, rota: Rota, typed
     assert typed in ran.err
 
 
-def test_an_unknown_word_gets_a_guess(rota: Rota) -> None:
+def test_an_unknown_command_gets_a_suggestion(rota: Rota) -> None:
     ran = rota("job")
     assert ran.status == 2
     assert "Did you mean 'jobs'?" in ran.err
@@ -244,7 +244,7 @@ def rota_process(*args: str, server: SmallServer, **pipes: int) -> subprocess.Po
     return subprocess.Popen([sys.executable, "-m", "rota", *args], env=environ, **pipes)
 
 
-def test_ctrl_c_leaves_quietly(server: SmallServer) -> None:
+def test_ctrl_c_ends_a_command_without_an_error(server: SmallServer) -> None:
     process = rota_process("stream", server=server, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     server.on_stream = lambda: process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -252,7 +252,7 @@ def test_ctrl_c_leaves_quietly(server: SmallServer) -> None:
     assert (out, err.strip()) == (b"", b"")
 
 
-def test_a_reader_that_leaves_is_no_error(server: SmallServer) -> None:
+def test_a_closed_pipe_ends_a_command_without_an_error(server: SmallServer) -> None:
     for i in range(300):
         server.add_job(f"job-{i}")
     process = rota_process(
@@ -274,7 +274,7 @@ def test_an_argument_that_is_no_utf8_is_named_in_one_line(server: SmallServer, r
 
 
 @pytest.mark.parametrize("url", ["http://[x", "http://a:x", "http://a\x01b"])
-def test_an_address_that_is_none_is_named_in_one_line(
+def test_an_invalid_server_address_is_reported_in_one_line(
     rota: Rota, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("ROTA_URL", url)

@@ -33,7 +33,7 @@ def test_a_submitted_command_prints_its_id_alone_into_a_pipe(
     assert submitted(server)["task"]["argv"] == ["python3", "bill.py", "--verbose"]
 
 
-def test_what_a_job_runs_and_needs_finds_its_place(
+def test_options_of_submit_become_task_and_requirements(
     server: SmallServer, rota: Rota, tmp_path: Path
 ) -> None:
     ran = rota(
@@ -55,7 +55,7 @@ def test_what_a_job_runs_and_needs_finds_its_place(
     assert submitted(server) == {"name": "train", "task": task, "requirements": needs}
 
 
-def test_the_terms_of_a_job_find_their_place(
+def test_options_of_submit_become_fields_of_the_job(
     server: SmallServer, rota: Rota, tmp_path: Path
 ) -> None:
     upstream = server.add_job("up")
@@ -86,7 +86,7 @@ def test_the_terms_of_a_job_find_their_place(
     }
 
 
-def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota) -> None:
+def test_options_that_are_left_out_are_not_sent(server: SmallServer, rota: Rota) -> None:
     rota("submit", "--noop")
     assert submitted(server) == {"name": "noop", "task": {"kind": "noop"}}
 
@@ -112,7 +112,7 @@ def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota)
         ("bulk", "cancel", "--queue", "video", "--status", "", "--yes"),
     ],
 )
-def test_options_that_make_no_sense_are_usage_errors(
+def test_contradictory_options_of_submit_are_usage_errors(
     server: SmallServer, rota: Rota, args: tuple[str, ...]
 ) -> None:
     ran = rota(*args)
@@ -274,9 +274,7 @@ def test_wait_gives_up_after_its_timeout(server: SmallServer, rota: Rota) -> Non
     assert ran.err == f"rota: 1 job did not end in time: {live.job_id[-8:]}\n"
 
 
-def test_one_refusal_does_not_keep_the_others_from_their_turn(
-    server: SmallServer, rota: Rota
-) -> None:
+def test_one_refused_job_does_not_stop_the_others(server: SmallServer, rota: Rota) -> None:
     ended, live = server.add_job(status="succeeded"), server.add_job()
     ran = rota("cancel", ended.job_id, live.job_id)
     assert server.jobs[live.job_id].status == "cancelled"
@@ -308,7 +306,7 @@ def test_an_update_is_a_merge_patch_of_what_was_said(server: SmallServer, rota: 
     }
 
 
-def test_a_bulk_action_wants_a_filter_and_a_yes(server: SmallServer, rota: Rota) -> None:
+def test_a_bulk_action_needs_a_filter_and_a_confirmation(server: SmallServer, rota: Rota) -> None:
     server.add_job()
     assert rota("bulk", "cancel").status == 2
     unasked = rota("bulk", "cancel", "--status", "queued")

@@ -173,7 +173,7 @@ def test_queues_workers_and_executions_are_listed(server: SmallServer, rota: Rot
     assert rota("executions", "show", execution_id[-8:], "--json").json["fence"] == 1
 
 
-def test_figures_are_told(server: SmallServer, rota: Rota) -> None:
+def test_statistics_are_printed(server: SmallServer, rota: Rota) -> None:
     server.add_job("a", "failed")
     assert "failed" in rota("stats").out
     assert rota("stats", "--json").json["jobs"] == {"failed": 1}

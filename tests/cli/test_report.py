@@ -17,7 +17,7 @@ def submitted(server: SmallServer) -> Any:
     return json.loads(server.writes()[-1].body)
 
 
-def test_where_a_job_is_to_run_finds_its_place(server: SmallServer, rota: Rota) -> None:
+def test_placement_options_become_the_affinity_of_the_job(server: SmallServer, rota: Rota) -> None:
     ran = rota(
         *("submit", "--require", "zone=a", "--require", "zone=b", "--prefer", "disk=ssd"),
         *("--spread", "host", "--near-previous", "--place-wait", "10s", "--tolerate", "gpu"),
@@ -49,7 +49,7 @@ def test_more_memory_next_time_is_part_of_the_retry(server: SmallServer, rota: R
         (("--place-wait", "3s"), "--place-wait needs --prefer, --spread or --near-previous"),
     ],
 )
-def test_wishes_that_make_no_sense_are_usage_errors(
+def test_contradictory_affinity_options_are_usage_errors(
     server: SmallServer, rota: Rota, options: tuple[str, ...], hint: str
 ) -> None:
     ran = rota("submit", *options, "--noop", "--name", "j")
@@ -80,7 +80,7 @@ def test_the_report_shows_what_to_ask_for(server: SmallServer, rota: Rota) -> No
     assert rota("report", "waste", "--json").json["items"][0]["name"] == "invoice"
 
 
-def test_a_worker_says_where_it_is_and_whom_it_is_kept_for() -> None:
+def test_a_worker_is_shown_with_its_labels_and_taints() -> None:
     machine = Machine(2.0, 1 << 30, 1 << 30, 0, ("linux",))
     config = WorkerConfig(
         servers=["http://here"],

@@ -74,7 +74,7 @@ def test_a_token_is_revoked_by_name_or_a_part_of_its_id(rota: Rota, where: tuple
         (("--role", "admin", "--store", "postgresql://x/y"), "two stores"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(
+def test_a_wrong_token_command_is_refused_in_one_line(
     rota: Rota, tmp_path: Path, options: tuple[str, ...], said: str
 ) -> None:
     ran = rota("tokens", "create", *options, "--data", str(tmp_path))
@@ -83,7 +83,7 @@ def test_what_cannot_be_is_said_in_a_line(
     assert ran.out == ""
 
 
-async def test_a_folder_in_use_sends_one_to_its_server(rota: Rota, tmp_path: Path) -> None:
+async def test_a_data_folder_in_use_refers_to_its_server(rota: Rota, tmp_path: Path) -> None:
     store = open_sqlite(tmp_path)
     try:
         ran = await asyncio.to_thread(rota, "tokens", "list", "--data", str(tmp_path))

@@ -404,7 +404,7 @@ class AsyncClient:
     async def preview_schedule(
         self, schedule_id: str, *, count: int | None = None, after: str | None = None
     ) -> list[ForeseenView]:
-        """The next instants of a schedule."""
+        """Asks for the next times of a schedule."""
         return (
             await self.call(schedule_calls.preview_schedule(schedule_id, count=count, after=after))
         ).items
@@ -412,13 +412,13 @@ class AsyncClient:
     async def preview(
         self, schedule: ScheduleLike, *, count: int | None = None, after: str | None = None
     ) -> list[ForeseenView]:
-        """The same of a schedule that is not made."""
+        """Asks for the next times of a schedule that does not exist yet."""
         return (await self.call(schedule_calls.preview(schedule, count=count, after=after))).items
 
     async def occurrences(
         self, schedule_id: str, search: LedgerSearch | None = None
     ) -> OccurrencePage:
-        """What became of a schedule's instants, newest first."""
+        """Returns a page of a schedule's occurrences with their outcomes, newest first."""
         return await self.call(schedule_calls.occurrences(schedule_id, search or LedgerSearch()))
 
     async def backfill(
