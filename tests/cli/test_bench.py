@@ -118,7 +118,7 @@ def test_the_use_of_a_measurement_is_read_from_two_scrapes_of_metrics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "share", "here", "said"),
+    ("cores", "share", "here", "message"),
     [
         (0.9, 0.5, 0.1, "the server's processor: 90% of a core"),
         (0.3, 0.8, 0.1, "disk or database: 80% of the time in appends"),
@@ -127,10 +127,10 @@ def test_the_use_of_a_measurement_is_read_from_two_scrapes_of_metrics() -> None:
     ],
 )
 def test_the_busiest_resource_is_named_as_the_limit(
-    cores: float, share: float, here: float, said: str
+    cores: float, share: float, here: float, message: str
 ) -> None:
     used = Cost(server_cores=cores, here_cores=here, append_share=share, append_ms=1.0)
-    assert limit_of_rate(used, held_back=False).startswith(said)
+    assert limit_of_rate(used, held_back=False).startswith(message)
     assert "one token" in limit_of_rate(used, held_back=True)
 
 

@@ -73,16 +73,18 @@ def test_of_a_server_without_tls_that_is_asked_with_it_that_is_said(
 ) -> None:
     url = server.url.replace("http://", "https://")
     monkeypatch.setenv("ROTA_URL", url)
-    said = rota(*words).err
-    assert said.startswith(f"rota: no server at {url} (it speaks http there, not https). "), said
+    message = rota(*words).err
+    assert message.startswith(f"rota: no server at {url} (it speaks http there, not https). "), (
+        message
+    )
 
 
-def leave(folder: Path, **told: str) -> None:
+def leave(folder: Path, **announced: str) -> None:
     """What a server leaves in a folder: where it is, or only its token."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "token").write_text("left\n")
-    if told:
-        (folder / "local.json").write_text(json.dumps({"data": str(folder), **told}))
+    if announced:
+        (folder / "local.json").write_text(json.dumps({"data": str(folder), **announced}))
 
 
 def test_of_a_server_that_has_stopped_its_folder_and_how_to_start_it_are_said(
@@ -109,9 +111,9 @@ def test_of_a_server_that_was_killed_the_file_that_names_it_is_said(
     state = tmp_path / "state/rota"
     state.mkdir(parents=True)
     (away / "local.json").rename(state / "local.json")
-    said = at_default("jobs").err
-    assert f"The address comes from {state / 'local.json'}. Start it again with: " in said
-    assert f"rota up --data '{away}', or name another: ROTA_URL=http://HOST:PORT" in said
+    message = at_default("jobs").err
+    assert f"The address comes from {state / 'local.json'}. Start it again with: " in message
+    assert f"rota up --data '{away}', or name another: ROTA_URL=http://HOST:PORT" in message
 
 
 def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_told_of(
@@ -131,9 +133,9 @@ def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_t
     assert at_default("jobs").err == expected
     assert not any("authorization" in one.headers for one in server.seen)
     monkeypatch.setenv("ROTA_TOKEN", "wrong")
-    said = at_default("jobs").err
-    assert "does not accept the token from ROTA_TOKEN: " in said
-    assert "stopped" not in said
+    message = at_default("jobs").err
+    assert "does not accept the token from ROTA_TOKEN: " in message
+    assert "stopped" not in message
     monkeypatch.delenv("ROTA_TOKEN")
     leave(tmp_path / "state/rota", url=server.url, token=TOKEN)
     monkeypatch.setenv("ROTA_URL", server.url)
@@ -146,8 +148,8 @@ def test_of_several_servers_the_next_is_asked_and_all_are_named_if_none_answers(
     monkeypatch.setenv("ROTA_URL", f"{nobody},{server.url}")
     assert rota("stats", "--json").status == 0
     monkeypatch.setenv("ROTA_URL", f"{nobody},{nobody}/other")
-    said = f"rota: no server at {nobody}, {nobody}/other (connection refused)"
-    assert rota("stats").err.startswith(said)
+    message = f"rota: no server at {nobody}, {nobody}/other (connection refused)"
+    assert rota("stats").err.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +177,9 @@ def test_a_wrong_token_is_said_with_where_it_came_from(
     server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROTA_TOKEN", "wrong")
-    said = rota("jobs").err
-    assert "does not accept the token from ROTA_TOKEN: " in said
-    assert "Authorization" not in said
+    message = rota("jobs").err
+    assert "does not accept the token from ROTA_TOKEN: " in message
+    assert "Authorization" not in message
 
 
 def test_a_local_server_is_found_by_itself(

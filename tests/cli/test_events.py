@@ -55,7 +55,7 @@ def test_an_event_is_sent_and_listed(rota: Rota) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("triggers", "create", "x", "--", "true"), "name the events"),
         (("triggers", "create", "x", "--on", "a", "--where", "f(", "--noop"), "no function 'f'"),
@@ -68,10 +68,10 @@ def test_an_event_is_sent_and_listed(rota: Rota) -> None:
         (("hooks", "delete", "nobody"), "nobody"),
     ],
 )
-def test_an_error_is_one_clear_line(rota: Rota, args: tuple[str, ...], said: str) -> None:
+def test_an_error_is_one_clear_line(rota: Rota, args: tuple[str, ...], message: str) -> None:
     ran = rota(*args)
     assert ran.status != 0
-    assert said in ran.err
+    assert message in ran.err
 
 
 def test_an_empty_name_means_no_trigger_however_few_there_are(rota: Rota) -> None:

@@ -65,9 +65,9 @@ def test_every_command_loads_and_has_a_help(rota: Rota, name: str) -> None:
     command = tree.get_command(click.Context(tree), name)
     assert command is not None
     assert command.name == name
-    told = rota(name, "--help")
-    assert told.status == 0
-    assert "Usage: rota " + name in told.out
+    shown = rota(name, "--help")
+    assert shown.status == 0
+    assert "Usage: rota " + name in shown.out
 
 
 WITHOUT_JSON = (
@@ -106,8 +106,8 @@ def test_no_help_shows_a_missing_bound_as_none(name: str) -> None:
     first = tree.get_command(click.Context(tree), name)
     assert first is not None
     for words, command in runnable(name, first):
-        told = command.get_help(click.Context(command))
-        assert "None" not in told, words
+        shown = command.get_help(click.Context(command))
+        assert "None" not in shown, words
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

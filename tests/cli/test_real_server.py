@@ -208,8 +208,8 @@ def test_a_worker_can_be_written_with_the_sdk_alone(home: Path) -> None:
         client.append_log(order.execution_id, b"hello\nworld\n", offset=0, fence=order.fence)
         client.put_artifact(order.execution_id, "out.txt", b"kept")
         client.progress(order.execution_id, ProgressSpec(progress=0.5, fence=order.fence))
-        beat = client.heartbeat(me, HeartbeatSpec(executions=[order.execution_id]))
-        assert (beat.cancel, beat.lost) == ([], [])
+        renewed = client.heartbeat(me, HeartbeatSpec(executions=[order.execution_id]))
+        assert (renewed.cancel, renewed.lost) == ([], [])
         assert client.job(job.job_id).progress == 0.5
         done = CompletionSpec(status="succeeded", fence=order.fence, exit_code=0)
         for _ in range(2):
@@ -270,8 +270,8 @@ def test_a_job_is_placed_by_the_labels_of_workers(rota: Rota) -> None:
     here = next(f"host={one['labels']['host']}" for one in workers if one["status"] == "online")
     assert rota("submit", "--wait", "--require", here, "--", "true").status == 0
     job_id = rota("submit", "--require", "zone=mars", "--", "true").out.strip()
-    said = rota("why", job_id).out
-    assert re.search(r"none has the label zone=mars; without that \d workers? could", said)
+    printed = rota("why", job_id).out
+    assert re.search(r"none has the label zone=mars; without that \d workers? could", printed)
     assert rota("autoscale", "--json").json["stranded"] == 1
     assert rota("cancel", job_id).status == 0
 

@@ -81,8 +81,8 @@ def test_a_backfill_is_shown_before_it_is_run(rota: Rota) -> None:
     nothing = rota("schedules", "backfill", "nightly", "--cancel", backfill_id)
     assert nothing.out == "cancelled 0 jobs\n"
     assert "has jobs left" in nothing.err
-    told = rota("schedules", "backfill", "nightly", "--cancel", backfill_id, "--json")
-    assert told.json == {"count": 0}
+    printed = rota("schedules", "backfill", "nightly", "--cancel", backfill_id, "--json")
+    assert printed.json == {"count": 0}
     again = rota("schedules", "backfill", "nightly", *span, "-y", "--json")
     assert (again.json["count"], again.json["already"]) == (0, 3)
 

@@ -151,7 +151,7 @@ def test_shaken_runs_say_how_far_apart_they_are(log: str, rota: Rota) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--cpus", "4"), "one of --swf, --dag, --trace and --synthetic"),
         (("--synthetic", "jobs=3"), "name the machines"),
@@ -170,11 +170,11 @@ def test_shaken_runs_say_how_far_apart_they_are(log: str, rota: Rota) -> None:
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_said_in_one_line(
-    rota: Rota, options: tuple[str, ...], said: str
+    rota: Rota, options: tuple[str, ...], message: str
 ) -> None:
     ran = rota("simulate", *options)
     assert ran.status != 0
-    assert said in ran.err.splitlines()[-1]
+    assert message in ran.err.splitlines()[-1]
 
 
 def test_a_broken_log_is_named_with_its_line(rota: Rota, tmp_path: Path) -> None:

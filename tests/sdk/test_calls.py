@@ -92,5 +92,5 @@ def test_ids_of_one_moment_differ_by_their_random_bytes(one: bytes, other: bytes
 
 def test_an_id_tells_when_it_was_made() -> None:
     minted = calls.uuid7(1_760_000_000_123, bytes(10))
-    told = datetime.fromisoformat(calls.uuid7_time(minted, later_ms=-123))
-    assert told == datetime.fromtimestamp(1_760_000_000, UTC)
+    moment = datetime.fromisoformat(calls.uuid7_time(minted, later_ms=-123))
+    assert moment == datetime.fromtimestamp(1_760_000_000, UTC)

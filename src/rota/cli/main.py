@@ -182,8 +182,8 @@ def run(args: Sequence[str] | None = None, limits: CommandLimits | None = None) 
         return _complain(error)
     except UnicodeEncodeError as error:
         # A program's argument may be any bytes; what goes into JSON, or to a terminal, may not.
-        said = f"{error.object[:100]!r} cannot be written as {error.encoding}: {error.reason}"
-        return _complain(click.ClickException(said))
+        text = f"{error.object[:100]!r} cannot be written as {error.encoding}: {error.reason}"
+        return _complain(click.ClickException(text))
     return status if isinstance(status, int) else 0
 
 

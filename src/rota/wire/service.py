@@ -1,6 +1,8 @@
-"""Records about the service itself: health, statistics, servers of the cell, the stream of changes;
-and the overview: history of metrics, items that need attention, error groups, the timeline, the
-session.
+"""Records about the service: health, statistics, servers of the cell, the stream of changes, the
+overview.
+
+The overview has the history of metrics, items that need attention, error groups, the timeline and
+the session.
 """
 
 from __future__ import annotations

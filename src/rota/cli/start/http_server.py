@@ -260,7 +260,7 @@ class EmbeddedServer(uvicorn.Server):
         # Logged a few times a minute at most, however many are closed.
         if closed > self._closed_count:
             log.warning(
-                "connections are at their limit: raise --connections-max, or find the clients",
+                "connections at their limit: raise --connections-max, or find the clients",
                 limit=limit.limit,
                 closed_while_idle=limit.evicted,
                 refused=limit.refused,

@@ -310,18 +310,16 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     await access.start()
     recorder = MetricsHistory(engine, figures)
     durability = await open_durability(options, store)
-    connections = open_connection_limit(options)
+    limit = open_connection_limit(options)
     alone = replace(
-        _parts(storage, figures, access, durability),
-        metrics_history=recorder,
-        connections=connections,
+        _parts(storage, figures, access, durability), metrics_history=recorder, connections=limit
     )
     parts, membership = await join_cluster(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
     cleaners = _cleaners(storage, engine)
     background: list[BackgroundService] = [*cleaners, recorder, parts.alerts, *tracing]
     app = create_app(parts)
-    server = EmbeddedServer(app, options, connections)
+    server = EmbeddedServer(app, options, limit)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     announce(url, access.token, options.data)
     for one in background:
