@@ -26,7 +26,7 @@ ask() {
 }
 post() { ask POST "$1" "$2" -H 'Content-Type: application/json' -d "$3"; }
 read_json() { jq -r "$1" <<<"$body"; }
-# Whatever is not a clear no (4xx) is asked again: every call of a worker may be repeated.
+# Every failure but a 4xx is retried: every call of a worker may be repeated.
 insist() { until post "$1" 10 "$2"; do [[ $status == 4* && $status != 429 ]] && return 1; sleep 1; done; }
 
 register() {
@@ -45,7 +45,7 @@ stop() { # stop WHY SIGNAL: the whole process group
   killer=$!
 }
 
-beat() { # renews the lease of what runs, and obeys
+heartbeat() { # renews the lease of the running execution, and stops it if told to
   local sent=$SECONDS
   local spec='{session: $s, executions: [{execution_id: $e, fence: $f}]}'
   if post "/workers/$worker/heartbeat" 3 "$(jq -n --arg s "$session" --arg e "$id" --argjson f "$fence" "$spec")"; then
@@ -88,14 +88,14 @@ run() { # run ORDER
       pid=$!
       while kill -0 "$pid" 2>/dev/null; do
         [[ $draining && ! $told ]] && ask POST "/workers/$worker/drain" 3 && told=1
-        beat
+        heartbeat
         send_log
         ((timeout > 0 && SECONDS - started >= timeout)) && stop timed_out TERM
-        # Sleeps until the job or the moment is over, whichever comes first.
+        # Sleeps until the job ends or the next heartbeat is due.
         timeout "$beat_s" tail --pid="$pid" -s 0.1 -f /dev/null
       done
       wait "$pid"; code=$?
-      kill -KILL -- "-$pid" 2>/dev/null # what it left behind
+      kill -KILL -- "-$pid" 2>/dev/null # kills processes that the job left
       [[ $stopped ]] && kill "$killer" 2>/dev/null
       send_log ;;
     noop) ;;

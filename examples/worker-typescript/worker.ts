@@ -4,7 +4,7 @@
 //
 // Node 22.6 and 22.7 need --experimental-strip-types; older ones need the types taken out first.
 // One call is open at a time, so each can name all that this worker has. A lease counts from the
-// sending of the call that renewed it; when it cannot be renewed in time the jobs are ended here,
+// sending of the call that renewed it; when it cannot be renewed in time, this program ends the jobs,
 // because the server is about to give them to somebody else.
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -54,7 +54,7 @@ async function ask(method: string, path: string, body?: unknown, limitS = 10): P
   return text ? JSON.parse(text) : null;
 }
 
-// Whatever is not a clear no (4xx) is asked again: every call of a worker may be repeated.
+// Every failure but a 4xx is retried: every call of a worker may be repeated.
 async function insist(method: string, path: string, body: unknown): Promise<any> {
   for (let pauseMs = 200; ; pauseMs = Math.min(pauseMs * 2, 3_000)) {
     try { return await ask(method, path, body); } catch (error) {
@@ -85,7 +85,7 @@ async function execute(one: Run, task: Task, env: NodeJS.ProcessEnv, cwd: string
   const path = `/executions/${order.execution_id}/logs?fence=${order.fence}&offset=`;
   let offset = 0, sending = Promise.resolve();
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (data: Buffer) => {
-    // Reading waits for sending: a flood is slowed down, not kept in memory.
+    // Reading waits for sending: a large output is slowed down, not kept in memory.
     child.stdout.pause(); child.stderr.pause();
     sending = sending.then(() => insist("POST", path + offset, data)).catch(say).then(() => {
       offset += data.length;
@@ -143,7 +143,7 @@ async function register(): Promise<void> {
   say(`registered as ${me.worker_id}`);
 }
 
-// One call: for work while there is room for some, else only to renew what runs.
+// One call: asks for work while there is free capacity, otherwise only renews leases.
 async function turn(): Promise<void> {
   const held = [...runs.values()].map(({ order: { execution_id, fence } }) => ({ execution_id, fence }));
   const spec = { session: me.session, executions: held }, max = draining ? 0 : SLOTS - runs.size;
@@ -165,7 +165,7 @@ while (!draining || runs.size > 0) {
   try { await turn(); } catch (error) {
     say(error);
     const status = error instanceof Refused ? error.status : 0;
-    // The margin is for clocks that do not run at quite one speed.
+    // The margin allows for clocks that differ in speed.
     const expired = status === 404 || uptime() - renewedAt > me.lease_ttl * 0.9;
     if (expired) for (const one of runs.values()) stop(one, "lost");
     if (status === 401 || status === 409) process.exit(1); // a wrong token; a newer worker took over

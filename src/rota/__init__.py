@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 
-# A type checker that saw this function would believe in every name.
+# Hidden from type checkers: with this function they would accept every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

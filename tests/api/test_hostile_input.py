@@ -232,9 +232,9 @@ async def test_a_compressed_body_is_refused_as_compressed(
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "control character": ({"name": "a\x00"}, "must have no control characters"),
-    "a key": ({"labels": {"a\n": "b"}}, "must have no control characters"),
-    "a name in paths": ({"queue": "a/b"}, "takes letters, digits and _ . : @ - only"),
+    "control character": ({"name": "a\x00"}, "must not have control characters"),
+    "a key": ({"labels": {"a\n": "b"}}, "must not have control characters"),
+    "a name in paths": ({"queue": "a/b"}, "may have letters, digits and _ . : @ - only"),
     "no function": ({"task": {"kind": "python", "entry": "shop"}}, "package.module:function"),
     "no web address": ({"task": {"kind": "http", "url": "ftp://a"}}, "http:// or https://"),
     "no such choice": ({"semantics": "twice"}, "'twice' is none of at_least_once, at_most_once"),
@@ -269,7 +269,7 @@ NAMED = {
 @pytest.mark.parametrize("path", NAMED)
 async def test_an_invalid_name_is_refused_with_the_rule(server: InProcessServer, path: str) -> None:
     problem = await server.ask("PUT", f"{path}/-a%20b", NAMED[path], expect=422)
-    said = "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _"
+    said = "may have letters, digits and _ . : @ - only, and must begin with a letter, digit or _"
     assert problem["errors"] == [{"field": "name", "message": said}]
 
 

@@ -79,7 +79,7 @@ async def test_an_http_task_is_stored_unchanged(server: InProcessServer) -> None
         ({"url": "file:///etc/passwd"}, "url"),
         ({"url": "http://"}, "url"),
         ({"url": "http:///path"}, "names no host"),
-        ({"url": "http://shop.example:99999/"}, "makes no sense"),
+        ({"url": "http://shop.example:99999/"}, "is not valid"),
         ({"url": "http://user:pass@shop.example/"}, "Authorization"),
         ({"url": "http://shop.example/ x"}, "url"),
         ({"url": "http://shop.example/\r\nX: y"}, "url"),

@@ -31,7 +31,7 @@ def test_a_rule_is_made_changed_silenced_and_removed(rota: Rota) -> None:
     assert rota("alerts", "set", "gpu-wait", "--threshold", "1").status != 0
 
 
-def test_figures_are_told_in_words_of_people(rota: Rota) -> None:
+def test_values_of_alerts_are_shown_with_their_units(rota: Rota) -> None:
     rows = {line.split()[0]: line for line in rota("alerts").out.splitlines()}
     assert " 1 job " in rows["dead_letters"]
     assert " 20% " in rows["failure_rate"]
@@ -60,7 +60,7 @@ def test_an_address_may_be_piped_in_and_is_not_waited_for_where_nobody_is(
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     unsaid = rota("alerts", "channels", "set", "ops")
     assert unsaid.status == 2
-    assert unsaid.err.splitlines()[-1].endswith("say --url, or set ROTA_ALERT_URL")
+    assert unsaid.err.splitlines()[-1].endswith("give --url, or set ROTA_ALERT_URL")
     monkeypatch.setattr("sys.stdin", io.StringIO("http://127.0.0.1:9/hush\n"))
     piped = rota("alerts", "channels", "set", "ops")
     assert piped.status == 0, piped.err
@@ -84,14 +84,14 @@ def test_without_any_stdin_nobody_is_asked_for_an_address(
     assert rota("alerts", "channels", "set", "ops").status == 2
 
 
-def test_bytes_are_told_in_units_that_people_read(rota: Rota) -> None:
+def test_bytes_are_shown_in_suitable_units(rota: Rota) -> None:
     listed = rota("alerts").out
     assert "1 GiB" in listed
     assert "e+09" not in listed
 
 
-def test_nothing_to_change_is_said(rota: Rota) -> None:
-    assert "say what to change" in rota("alerts", "set", "wait").err
+def test_a_change_without_settings_is_a_usage_error(rota: Rota) -> None:
+    assert "name what to change" in rota("alerts", "set", "wait").err
 
 
 def test_the_files_for_prometheus_and_grafana_need_no_server(

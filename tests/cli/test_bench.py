@@ -89,7 +89,7 @@ def test_a_queue_that_somebody_left_full_is_not_measured_but_cleaned(
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_a_token_that_may_only_submit_is_told_what_it_takes(
+def test_a_bench_with_a_submitters_token_names_the_roles_it_needs(
     rota: Rota, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = rota("tokens", "create", "--role", "submitter", "--name", "app", "--json").json
@@ -109,7 +109,7 @@ rota_append_seconds_sum 0.25
 """
 
 
-def test_what_a_second_cost_is_read_from_two_pages_of_metrics() -> None:
+def test_the_use_of_a_measurement_is_read_from_two_scrapes_of_metrics() -> None:
     before = spent("", 10.0, 1.0)
     after = spent(PAGE, 20.0, 2.0)
     assert cost(before, after) == Cost(
@@ -118,7 +118,7 @@ def test_what_a_second_cost_is_read_from_two_pages_of_metrics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "share", "here", "said"),
+    ("cores", "share", "here", "message"),
     [
         (0.9, 0.5, 0.1, "the server's processor: 90% of a core"),
         (0.3, 0.8, 0.1, "disk or database: 80% of the time in appends"),
@@ -126,9 +126,11 @@ def test_what_a_second_cost_is_read_from_two_pages_of_metrics() -> None:
         (0.3, 0.2, 0.1, "round trips"),
     ],
 )
-def test_the_busiest_is_what_limits(cores: float, share: float, here: float, said: str) -> None:
+def test_the_busiest_resource_is_named_as_the_limit(
+    cores: float, share: float, here: float, message: str
+) -> None:
     used = Cost(server_cores=cores, here_cores=here, append_share=share, append_ms=1.0)
-    assert limit_of_rate(used, held_back=False).startswith(said)
+    assert limit_of_rate(used, held_back=False).startswith(message)
     assert "one token" in limit_of_rate(used, held_back=True)
 
 

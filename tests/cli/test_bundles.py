@@ -11,9 +11,7 @@ from tests.cli.conftest import Rota
 pytestmark = pytest.mark.usefixtures("at_real_server")
 
 
-def test_bundles_that_nobody_used_for_months_are_asked_for_and_removed(
-    rota: Rota, tmp_path: Path
-) -> None:
+def test_bundles_unused_for_months_are_listed_and_removed(rota: Rota, tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("#!/bin/sh\n")
     pushed = rota("bundles", "push", str(script))

@@ -40,10 +40,10 @@ async def nothing(scope: object, receive: object, send: object) -> None:
 async def port(tmp_path: Path) -> AsyncIterator[int]:
     """A server with a certificate, which looks at it often."""
     make(tmp_path, "first")
-    door = HttpOptions(
+    options = HttpOptions(
         host="127.0.0.1", port=0, tls_cert=tmp_path / "cert.pem", tls_key=tmp_path / "key.pem"
     )
-    server = EmbeddedServer(nothing, door, ticks=Ticks(tick_s=0.1, certificate=1))
+    server = EmbeddedServer(nothing, options, ticks=Ticks(tick_s=0.1, certificate=1))
     listening = listen("127.0.0.1", 0)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     yield listening.getsockname()[1]
@@ -68,13 +68,13 @@ async def test_a_renewed_certificate_is_served_without_a_restart(port: int, tmp_
     assert ssl.PEM_cert_to_DER_cert(now) == wanted
 
 
-async def test_one_that_cannot_be_used_leaves_the_old_in_place(
+async def test_a_new_certificate_that_cannot_be_loaded_leaves_the_old_one_in_use(
     port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, said = await served(port), ""
+    first, printed = await served(port), ""
     (tmp_path / "cert.pem").write_text("no certificate")
     deadline = asyncio.get_running_loop().time() + 20
-    while "the old one stays" not in (said := said + capsys.readouterr().out):
+    while "the old one stays" not in (printed := printed + capsys.readouterr().out):
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.02)
     assert await served(port) == first

@@ -37,16 +37,16 @@ def test_the_cluster_is_drawn_with_its_leader_and_how_far_others_are_behind(rota
     assert "12 records, 1.5 s" in drawn["b"]
 
 
-def test_that_nobody_leads_is_said(rota: Rota, shown: ClusterView) -> None:
+def test_a_cell_without_a_leader_is_shown_as_such(rota: Rota, shown: ClusterView) -> None:
     shown.leader = None
     shown.warnings = ["nobody leads: starting"]
     out = rota("cluster").out
-    assert "none: nobody leads" in out
+    assert "none: no server leads" in out
     assert "nobody leads: starting" in out
     assert rota("cluster", "--json").json["leader"] is None
 
 
-def test_the_doctor_minds_a_cell_without_a_leader(rota: Rota, shown: ClusterView) -> None:
+def test_the_doctor_fails_for_a_cell_without_a_leader(rota: Rota, shown: ClusterView) -> None:
     shown.leader = None
     ran = rota("doctor", "--json")
     assert ran.status == 1

@@ -17,7 +17,7 @@ def verdicts(found: list[dict[str, str]]) -> dict[str, str]:
     return {check["name"]: check["verdict"] for check in found}
 
 
-def test_all_is_well_with_a_server_and_a_worker(server: SmallServer, rota: Rota) -> None:
+def test_every_check_passes_with_a_server_and_a_worker(server: SmallServer, rota: Rota) -> None:
     server.add_worker("box-1")
     ran = rota("doctor", "--json")
     assert ran.status == 0
@@ -59,18 +59,18 @@ def test_a_token_that_others_can_read_is_a_failure(tmp_path: Path) -> None:
         assert checks[-1].verdict == worst
 
 
-def test_clocks_that_disagree_are_told() -> None:
+def test_clocks_that_disagree_are_a_warning() -> None:
     date = {"date": "Thu, 09 Oct 2025 08:53:20 GMT"}
     assert [check.verdict for check in clock_checks(date, 1_760_000_000_900)] == ["ok"]
     assert [check.verdict for check in clock_checks(date, 1_760_000_090_000)] == ["warn"]
     assert list(clock_checks({}, 0)) == []
 
 
-def test_versions_that_differ_are_told() -> None:
+def test_versions_that_differ_are_a_warning() -> None:
     assert version_check("99.0").verdict == "warn"
 
 
-def test_room_on_the_disk_is_told_where_the_data_is_here(tmp_path: Path) -> None:
+def test_free_disk_space_is_shown_for_a_data_folder_on_this_machine(tmp_path: Path) -> None:
     here = Endpoint("http://127.0.0.1:7070", None, "", None, (), str(tmp_path))
     assert [check.name for check in disk_checks(here)] == ["disk"]
     away = Endpoint("http://127.0.0.1:7070", None, "", None, (), None)

@@ -73,16 +73,18 @@ def test_of_a_server_without_tls_that_is_asked_with_it_that_is_said(
 ) -> None:
     url = server.url.replace("http://", "https://")
     monkeypatch.setenv("ROTA_URL", url)
-    said = rota(*words).err
-    assert said.startswith(f"rota: no server at {url} (it speaks http there, not https). "), said
+    message = rota(*words).err
+    assert message.startswith(f"rota: no server at {url} (it speaks http there, not https). "), (
+        message
+    )
 
 
-def leave(folder: Path, **told: str) -> None:
+def leave(folder: Path, **announced: str) -> None:
     """What a server leaves in a folder: where it is, or only its token."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "token").write_text("left\n")
-    if told:
-        (folder / "local.json").write_text(json.dumps({"data": str(folder), **told}))
+    if announced:
+        (folder / "local.json").write_text(json.dumps({"data": str(folder), **announced}))
 
 
 def test_of_a_server_that_has_stopped_its_folder_and_how_to_start_it_are_said(
@@ -94,7 +96,7 @@ def test_of_a_server_that_has_stopped_its_folder_and_how_to_start_it_are_said(
     assert at_default("jobs").err == line + first
     here = tmp_path / ".rota"
     leave(here)
-    stopped = f"The one of {here} has stopped, and this is the default address."
+    stopped = f"The server of {here} has stopped, so the default address was used."
     again = f"{line}{stopped} Start it again with: rota up{other}"
     assert at_default("jobs").err == f"{again}http://HOST:PORT\n"
     leave(tmp_path / "state/rota", url="http://127.0.0.1:1")
@@ -109,9 +111,9 @@ def test_of_a_server_that_was_killed_the_file_that_names_it_is_said(
     state = tmp_path / "state/rota"
     state.mkdir(parents=True)
     (away / "local.json").rename(state / "local.json")
-    said = at_default("jobs").err
-    assert f"The address comes from {state / 'local.json'}. Start it again with: " in said
-    assert f"rota up --data '{away}', or name another: ROTA_URL=http://HOST:PORT" in said
+    message = at_default("jobs").err
+    assert f"The address comes from {state / 'local.json'}. Start it again with: " in message
+    assert f"rota up --data '{away}', or name another: ROTA_URL=http://HOST:PORT" in message
 
 
 def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_told_of(
@@ -131,9 +133,9 @@ def test_another_server_where_a_stopped_one_may_have_been_gets_no_token_and_is_t
     assert at_default("jobs").err == expected
     assert not any("authorization" in one.headers for one in server.seen)
     monkeypatch.setenv("ROTA_TOKEN", "wrong")
-    said = at_default("jobs").err
-    assert "does not accept the token from ROTA_TOKEN: " in said
-    assert "stopped" not in said
+    message = at_default("jobs").err
+    assert "does not accept the token from ROTA_TOKEN: " in message
+    assert "stopped" not in message
     monkeypatch.delenv("ROTA_TOKEN")
     leave(tmp_path / "state/rota", url=server.url, token=TOKEN)
     monkeypatch.setenv("ROTA_URL", server.url)
@@ -146,8 +148,8 @@ def test_of_several_servers_the_next_is_asked_and_all_are_named_if_none_answers(
     monkeypatch.setenv("ROTA_URL", f"{nobody},{server.url}")
     assert rota("stats", "--json").status == 0
     monkeypatch.setenv("ROTA_URL", f"{nobody},{nobody}/other")
-    said = f"rota: no server at {nobody}, {nobody}/other (connection refused)"
-    assert rota("stats").err.startswith(said)
+    message = f"rota: no server at {nobody}, {nobody}/other (connection refused)"
+    assert rota("stats").err.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -175,9 +177,9 @@ def test_a_wrong_token_is_said_with_where_it_came_from(
     server: SmallServer, rota: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROTA_TOKEN", "wrong")
-    said = rota("jobs").err
-    assert "does not accept the token from ROTA_TOKEN: " in said
-    assert "Authorization" not in said
+    message = rota("jobs").err
+    assert "does not accept the token from ROTA_TOKEN: " in message
+    assert "Authorization" not in message
 
 
 def test_a_local_server_is_found_by_itself(
@@ -207,7 +209,7 @@ def test_an_id_that_fits_several_jobs_names_them(server: SmallServer, rota: Rota
 
 
 @pytest.mark.parametrize("typed", ["abc", "not-an-id", "ffffffffff"])
-def test_an_id_that_means_nothing_is_said(server: SmallServer, rota: Rota, typed: str) -> None:
+def test_an_unknown_id_is_reported(server: SmallServer, rota: Rota, typed: str) -> None:
     server.add_job()
     ran = rota("show", typed)
     assert ran.status == 1
@@ -215,7 +217,7 @@ def test_an_id_that_means_nothing_is_said(server: SmallServer, rota: Rota, typed
     assert typed in ran.err
 
 
-def test_an_unknown_word_gets_a_guess(rota: Rota) -> None:
+def test_an_unknown_command_gets_a_suggestion(rota: Rota) -> None:
     ran = rota("job")
     assert ran.status == 2
     assert "Did you mean 'jobs'?" in ran.err
@@ -244,7 +246,7 @@ def rota_process(*args: str, server: SmallServer, **pipes: int) -> subprocess.Po
     return subprocess.Popen([sys.executable, "-m", "rota", *args], env=environ, **pipes)
 
 
-def test_ctrl_c_leaves_quietly(server: SmallServer) -> None:
+def test_ctrl_c_ends_a_command_without_an_error(server: SmallServer) -> None:
     process = rota_process("stream", server=server, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     server.on_stream = lambda: process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
@@ -252,7 +254,7 @@ def test_ctrl_c_leaves_quietly(server: SmallServer) -> None:
     assert (out, err.strip()) == (b"", b"")
 
 
-def test_a_reader_that_leaves_is_no_error(server: SmallServer) -> None:
+def test_a_closed_pipe_ends_a_command_without_an_error(server: SmallServer) -> None:
     for i in range(300):
         server.add_job(f"job-{i}")
     process = rota_process(
@@ -274,17 +276,17 @@ def test_an_argument_that_is_no_utf8_is_named_in_one_line(server: SmallServer, r
 
 
 @pytest.mark.parametrize("url", ["http://[x", "http://a:x", "http://a\x01b"])
-def test_an_address_that_is_none_is_named_in_one_line(
+def test_an_invalid_server_address_is_reported_in_one_line(
     rota: Rota, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv("ROTA_URL", url)
     ran = rota("jobs")
     assert ran.status == 1
-    assert ran.err == f"rota: {url!r} is no address of a server: write http://host:port\n"
+    assert ran.err == f"rota: {url!r} is not the address of a server: write http://host:port\n"
 
 
 @pytest.mark.parametrize("url", ["http//x", "nonsense", "ftp://a.example", "http://", "http://a b"])
 def test_a_worker_with_an_address_that_is_none_does_not_start(rota: Rota, url: str) -> None:
     ran = rota("worker", "--server", "http://127.0.0.1:9", "--server", url)
     assert ran.status == 2
-    assert f"{url!r} is no address of a server: write http://host:port" in ran.err
+    assert f"{url!r} is not the address of a server: write http://host:port" in ran.err

@@ -48,16 +48,16 @@ def test_an_event_is_sent_and_listed(rota: Rota) -> None:
     sent = rota("events", "send", "order.paid", '{"n": 1}', "--id", "42", "--source", "/shop")
     assert "fired" in sent.out
     again = rota("events", "send", "order.paid", "--id", "42", "--source", "/shop")
-    assert "42 again: it has no effect" in again.out
+    assert "42 is a duplicate and has no effect" in again.out
     assert "order.paid" in rota("events").out
     (one,) = rota("events", "--type", "order.paid", "--json").json["items"]
     assert (one["repeats"], len(one["job_ids"])) == (1, 1)
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
-        (("triggers", "create", "x", "--", "true"), "say which events"),
+        (("triggers", "create", "x", "--", "true"), "name the events"),
         (("triggers", "create", "x", "--on", "a", "--where", "f(", "--noop"), "no function 'f'"),
         (("triggers", "create", "x", "--on", "a", "--rate", "fast", "--noop"), "10/1m"),
         (("triggers", "show", "nobody"), "there is no trigger 'nobody'"),
@@ -68,10 +68,10 @@ def test_an_event_is_sent_and_listed(rota: Rota) -> None:
         (("hooks", "delete", "nobody"), "nobody"),
     ],
 )
-def test_an_error_is_one_clear_line(rota: Rota, args: tuple[str, ...], said: str) -> None:
+def test_an_error_is_one_clear_line(rota: Rota, args: tuple[str, ...], message: str) -> None:
     ran = rota(*args)
     assert ran.status != 0
-    assert said in ran.err
+    assert message in ran.err
 
 
 def test_an_empty_name_means_no_trigger_however_few_there_are(rota: Rota) -> None:

@@ -71,8 +71,8 @@ def test_an_export_is_replayed_on_the_workers_that_were_there(
     past: SmallServer, rota: Rota, tmp_path: Path
 ) -> None:
     out = tmp_path / "past.jsonl.gz"
-    told = rota("history", "export", "--after", "7d", "--out", str(out), "--json")
-    assert told.json == {"file": str(out), "jobs": 3}
+    printed = rota("history", "export", "--after", "7d", "--out", str(out), "--json")
+    assert printed.json == {"file": str(out), "jobs": 3}
     assert gzip.decompress(out.read_bytes()).startswith(b'{"rota_history":1')
     ran = rota("simulate", "--trace", str(out), "--json")
     assert ran.status == 0, ran.err
@@ -152,20 +152,20 @@ def test_a_plan_replays_the_past_as_it_was_as_it_is_and_as_it_would_be(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("beta = -1\n", "no policy: .*beta"),
-        ("colour = 1\n", "no policy: .*colour"),
-        ("beta = \n", "no policy: "),
-        ('preset = "best"\n', "no policy: .*preset"),
+        ("beta = -1\n", "is not a policy: .*beta"),
+        ("colour = 1\n", "is not a policy: .*colour"),
+        ("beta = \n", "is not a policy: "),
+        ('preset = "best"\n', "is not a policy: .*preset"),
     ],
 )
 def test_a_file_that_is_no_policy_is_told(
-    server: SmallServer, rota: Rota, tmp_path: Path, text: str, said: str
+    server: SmallServer, rota: Rota, tmp_path: Path, text: str, message: str
 ) -> None:
     ran = rota("policy", "plan", plan_file(tmp_path, text))
     assert ran.status == 1
-    assert re.search(said, ran.err)
+    assert re.search(message, ran.err)
 
 
 def test_a_policy_of_a_file_is_simulated_beside_others(rota: Rota, tmp_path: Path) -> None:

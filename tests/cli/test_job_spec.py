@@ -64,21 +64,24 @@ def test_a_bundle_or_an_image_may_have_a_command_in_it(server: SmallServer, rota
     assert submitted(server) == {"name": "alpine", "task": image}
     missing = rota("submit", "--bundle", "nowhere.zip")
     assert missing.status == 1
-    assert "there is no such file" in missing.err
+    assert "is neither a file" in missing.err
 
 
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ((), "say what to run: -- COMMAND"),
-        (("--python", "a:b", "--http", "http://x"), "--python and --http: a job runs one of them"),
+        ((), "name what to run: -- COMMAND"),
+        (
+            ("--python", "a:b", "--http", "http://x"),
+            "--python and --http: a job can run only one of them",
+        ),
         (("--noop", "--", "ls"), "a command and --noop"),
         (("--args", "[1]", "--", "ls"), "--args goes with --function or --python"),
         (("--body", "x", "--python", "a:b"), "--body goes with --http"),
         (("--python", "a:b", "--args", "{}"), "a JSON list"),
         (("--python", "a:b", "--kwargs", "[]"), "a JSON object"),
         (("--python", "a:b", "--args", "[1"), "not JSON"),
-        (("--function", "f", "--args", "[1]", "--payload", "{}"), "both say the arguments"),
+        (("--function", "f", "--args", "[1]", "--payload", "{}"), "both set the arguments"),
         (("--function", "f", "-n", "g"), "is the job's name already"),
         (("--container", "", "--", "rm", "-r", "x"), "--container is empty"),
         (("--bundle", "", "--", "./run.sh"), "--bundle is empty"),

@@ -33,7 +33,7 @@ def test_a_submitted_command_prints_its_id_alone_into_a_pipe(
     assert submitted(server)["task"]["argv"] == ["python3", "bill.py", "--verbose"]
 
 
-def test_what_a_job_runs_and_needs_finds_its_place(
+def test_options_of_submit_become_task_and_requirements(
     server: SmallServer, rota: Rota, tmp_path: Path
 ) -> None:
     ran = rota(
@@ -55,7 +55,7 @@ def test_what_a_job_runs_and_needs_finds_its_place(
     assert submitted(server) == {"name": "train", "task": task, "requirements": needs}
 
 
-def test_the_terms_of_a_job_find_their_place(
+def test_options_of_submit_become_fields_of_the_job(
     server: SmallServer, rota: Rota, tmp_path: Path
 ) -> None:
     upstream = server.add_job("up")
@@ -86,7 +86,7 @@ def test_the_terms_of_a_job_find_their_place(
     }
 
 
-def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota) -> None:
+def test_options_that_are_left_out_are_not_sent(server: SmallServer, rota: Rota) -> None:
     rota("submit", "--noop")
     assert submitted(server) == {"name": "noop", "task": {"kind": "noop"}}
 
@@ -112,7 +112,7 @@ def test_what_is_not_said_is_left_to_the_server(server: SmallServer, rota: Rota)
         ("bulk", "cancel", "--queue", "video", "--status", "", "--yes"),
     ],
 )
-def test_options_that_make_no_sense_are_usage_errors(
+def test_contradictory_options_of_submit_are_usage_errors(
     server: SmallServer, rota: Rota, args: tuple[str, ...]
 ) -> None:
     ran = rota(*args)
@@ -140,7 +140,7 @@ def test_without_any_stdin_nobody_is_asked_and_nothing_done(
     monkeypatch.setattr("sys.stdin", None)
     ran = rota("bulk", "cancel", "--queue", "video")
     assert ran.status == 1
-    assert ran.err.endswith("Nobody to ask here: say --yes\n")
+    assert ran.err.endswith("There is no terminal to ask on: add --yes\n")
     assert [job.status for job in server.jobs.values()] == ["queued"]
 
 
@@ -149,7 +149,7 @@ def test_an_empty_key_is_refused_and_does_not_stand_for_none(
 ) -> None:
     ran = rota("submit", "--key", "", "--noop")
     assert ran.status == 1
-    assert "is no idempotency key" in ran.err
+    assert "is not an idempotency key" in ran.err
     assert server.jobs == {}
 
 
@@ -267,16 +267,14 @@ def test_waiting_says_how_it_ended_by_its_exit_status(server: SmallServer, rota:
     assert both.out.splitlines() == [f"{good.job_id[-8:]} succeeded", f"{bad.job_id[-8:]} failed"]
 
 
-def test_waiting_gives_up_in_time(server: SmallServer, rota: Rota) -> None:
+def test_wait_gives_up_after_its_timeout(server: SmallServer, rota: Rota) -> None:
     live = server.add_job()
     ran = rota("wait", live.job_id, "--timeout", "100ms")
     assert ran.status == 1
-    assert ran.err == f"rota: 1 job had not ended in time: {live.job_id[-8:]}\n"
+    assert ran.err == f"rota: 1 job did not end in time: {live.job_id[-8:]}\n"
 
 
-def test_one_refusal_does_not_keep_the_others_from_their_turn(
-    server: SmallServer, rota: Rota
-) -> None:
+def test_one_refused_job_does_not_stop_the_others(server: SmallServer, rota: Rota) -> None:
     ended, live = server.add_job(status="succeeded"), server.add_job()
     ran = rota("cancel", ended.job_id, live.job_id)
     assert server.jobs[live.job_id].status == "cancelled"
@@ -308,11 +306,11 @@ def test_an_update_is_a_merge_patch_of_what_was_said(server: SmallServer, rota: 
     }
 
 
-def test_a_bulk_action_wants_a_filter_and_a_yes(server: SmallServer, rota: Rota) -> None:
+def test_a_bulk_action_needs_a_filter_and_a_confirmation(server: SmallServer, rota: Rota) -> None:
     server.add_job()
     assert rota("bulk", "cancel").status == 2
     unasked = rota("bulk", "cancel", "--status", "queued")
-    assert (unasked.status, "say --yes" in unasked.err) == (1, True)
+    assert (unasked.status, "add --yes" in unasked.err) == (1, True)
     counted = rota("bulk", "cancel", "--status", "queued", "--dry-run")
     assert counted.out == "would cancel: 1 job\n"
     assert {job.status for job in server.jobs.values()} == {"queued"}
@@ -327,7 +325,7 @@ def test_why_some_jobs_were_left_as_they_are_is_told_apart(
     _draw_bulk("delete", BulkAnswer(count=1, refused=2_000, reasons={"it is running": 2_000}))
     shown = capsys.readouterr()
     assert shown.out == "delete: 1 job\n"
-    assert shown.err == "2,000 jobs matched but could not be\n  2,000: it is running\n"
+    assert shown.err == "2,000 jobs matched but were refused\n  2,000: it is running\n"
 
 
 def test_a_queue_that_is_not_there_is_made(server: SmallServer, rota: Rota) -> None:
@@ -363,7 +361,7 @@ def test_a_queue_s_limits_are_set_by_name_and_shown(server: SmallServer, rota: R
     assert json.loads(server.writes()[-1].body) == {"limits": sent}
     assert rota("queues", "set", "mail", "--limit", "processes").status == 2
     shown = rota("queues", "show", "mail").out
-    assert "each job is held to: 4,096 processes, 8,192 open files" in shown
+    assert "limits of each job: 4,096 processes, 8,192 open files" in shown
 
 
 def test_a_worker_is_drained_and_removed_by_name(server: SmallServer, rota: Rota) -> None:

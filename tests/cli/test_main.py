@@ -45,12 +45,12 @@ def test_json_needs_no_drawing(server: SmallServer) -> None:
         assert "starlette" not in loaded
 
 
-def test_the_version_is_told(rota: Rota) -> None:
+def test_the_version_is_printed(rota: Rota) -> None:
     assert rota("--version").out == f"rota {__version__}\n"
 
 
 @pytest.mark.parametrize("words", [(), ("history",), ("report",)])
-def test_half_a_command_is_told_the_words_there_are_once(
+def test_an_incomplete_command_lists_its_subcommands_once(
     rota: Rota, words: tuple[str, ...]
 ) -> None:
     run = rota(*words)
@@ -61,13 +61,13 @@ def test_half_a_command_is_told_the_words_there_are_once(
 
 
 @pytest.mark.parametrize("name", [name for words in SECTIONS.values() for name in words])
-def test_every_word_loads_and_explains_itself(rota: Rota, name: str) -> None:
+def test_every_command_loads_and_has_a_help(rota: Rota, name: str) -> None:
     command = tree.get_command(click.Context(tree), name)
     assert command is not None
     assert command.name == name
-    told = rota(name, "--help")
-    assert told.status == 0
-    assert "Usage: rota " + name in told.out
+    shown = rota(name, "--help")
+    assert shown.status == 0
+    assert "Usage: rota " + name in shown.out
 
 
 WITHOUT_JSON = (
@@ -102,12 +102,12 @@ def test_every_command_that_says_something_says_it_in_json_too(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", [name for words in SECTIONS.values() for name in words])
-def test_no_help_tells_of_a_bound_that_is_none(name: str) -> None:
+def test_no_help_shows_a_missing_bound_as_none(name: str) -> None:
     first = tree.get_command(click.Context(tree), name)
     assert first is not None
     for words, command in runnable(name, first):
-        told = command.get_help(click.Context(command))
-        assert "None" not in told, words
+        shown = command.get_help(click.Context(command))
+        assert "None" not in shown, words
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -131,7 +131,7 @@ def completed(line: str, **environ: str) -> list[str]:
     return [offer.removeprefix("plain,") for offer in ran.stdout.split()]
 
 
-def test_completion_knows_the_words() -> None:
+def test_completion_offers_commands() -> None:
     assert completed("rota su") == ["submit"]
 
 
@@ -148,7 +148,7 @@ def test_completion_without_a_server_offers_nothing() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
-def test_output_that_finds_no_room_is_told_in_a_line() -> None:
+def test_output_to_a_full_disk_is_reported_in_one_line() -> None:
     command = [sys.executable, "-m", "rota", "--version"]
     with Path("/dev/full").open("w") as full:
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)

@@ -13,7 +13,7 @@ UNREACHABLE = {"ROTA_URL": "http://127.0.0.1:9", "ROTA_TOKEN": "t"}
 
 
 def refuse(*, size: int | None) -> dict[str, int | None]:
-    raise click.UsageError("say what to change: --size")
+    raise click.UsageError("name what to change: --size")
 
 
 NOUN = Noun(
@@ -54,14 +54,14 @@ def test_a_table_of_verbs_becomes_a_group_of_commands() -> None:
 def test_what_was_typed_is_checked_before_a_server_is_asked() -> None:
     ran = CliRunner(env=UNREACHABLE).invoke(NOUN, ["set", "a"])
     assert ran.exit_code == 2
-    assert "say what to change" in ran.output
+    assert "name what to change" in ran.output
 
 
 @pytest.mark.parametrize("words", [["delete", "a"], ["delete", "a", "--json"]])
 def test_a_question_that_nobody_can_answer_needs_yes(words: list[str]) -> None:
     ran = CliRunner(env=UNREACHABLE).invoke(NOUN, words)
     assert ran.exit_code == 1
-    assert "Remove a? Nobody to ask here: say --yes" in ran.output
+    assert "Remove a? There is no terminal to ask on: add --yes" in ran.output
 
 
 def test_the_default_verb_lists_with_and_without_its_name() -> None:

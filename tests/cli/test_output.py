@@ -122,7 +122,7 @@ def test_why_puts_the_blocking_cause_first(server: SmallServer, rota: Rota) -> N
     job = server.add_job()
     lines = rota("why", job.job_id).out.splitlines()
     assert lines[0] == "queued asks 64 cpu, the largest worker has 8"
-    assert lines[1] == "starts nobody can say when"
+    assert lines[1] == "starts unknown"
     assert lines[2] == "  asks: 64"
     assert lines[3] == "and    queue default is paused"
 
@@ -173,7 +173,7 @@ def test_queues_workers_and_executions_are_listed(server: SmallServer, rota: Rot
     assert rota("executions", "show", execution_id[-8:], "--json").json["fence"] == 1
 
 
-def test_figures_are_told(server: SmallServer, rota: Rota) -> None:
+def test_statistics_are_printed(server: SmallServer, rota: Rota) -> None:
     server.add_job("a", "failed")
     assert "failed" in rota("stats").out
     assert rota("stats", "--json").json["jobs"] == {"failed": 1}

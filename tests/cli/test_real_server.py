@@ -116,7 +116,7 @@ def test_why_says_what_would_help_and_how_a_deadline_stands(rota: Rota) -> None:
     job_id = rota("submit", *asked, "--", "true").out.strip()
     lines = rota("why", job_id).out.splitlines()
     assert lines[0] == "queued queue held is paused; resume it to go on"
-    assert lines[1] == "starts nobody can say when"
+    assert lines[1] == "starts unknown"
     assert "help   if queue held were resumed: then it starts at once" in lines
     assert any(line.startswith("due    by ") and "at risk" in line for line in lines)
     shown = rota("update", job_id, "--finish-by", "2100-01-01T00:00:00Z", "--json").json
@@ -208,8 +208,8 @@ def test_a_worker_can_be_written_with_the_sdk_alone(home: Path) -> None:
         client.append_log(order.execution_id, b"hello\nworld\n", offset=0, fence=order.fence)
         client.put_artifact(order.execution_id, "out.txt", b"kept")
         client.progress(order.execution_id, ProgressSpec(progress=0.5, fence=order.fence))
-        beat = client.heartbeat(me, HeartbeatSpec(executions=[order.execution_id]))
-        assert (beat.cancel, beat.lost) == ([], [])
+        renewed = client.heartbeat(me, HeartbeatSpec(executions=[order.execution_id]))
+        assert (renewed.cancel, renewed.lost) == ([], [])
         assert client.job(job.job_id).progress == 0.5
         done = CompletionSpec(status="succeeded", fence=order.fence, exit_code=0)
         for _ in range(2):
@@ -270,8 +270,8 @@ def test_a_job_is_placed_by_the_labels_of_workers(rota: Rota) -> None:
     here = next(f"host={one['labels']['host']}" for one in workers if one["status"] == "online")
     assert rota("submit", "--wait", "--require", here, "--", "true").status == 0
     job_id = rota("submit", "--require", "zone=mars", "--", "true").out.strip()
-    said = rota("why", job_id).out
-    assert re.search(r"none has the label zone=mars; without that \d workers? could", said)
+    printed = rota("why", job_id).out
+    assert re.search(r"none has the label zone=mars; without that \d workers? could", printed)
     assert rota("autoscale", "--json").json["stranded"] == 1
     assert rota("cancel", job_id).status == 0
 
@@ -281,5 +281,5 @@ def test_an_installation_is_checked_and_left_as_it_was(rota: Rota) -> None:
     url = str(discover(environ=os.environ).url)
     ran = rota("verify", "--live", url)
     assert ran.status == 0, ran.out
-    assert "every promise that was tried was kept" in ran.out
+    assert "all guarantees that were checked hold" in ran.out
     assert rota("jobs", "--json").json == before

@@ -24,13 +24,13 @@ from rota.wire.jobs import GraphEdge, GraphNode, GraphView
 
 
 @given(st.text())
-def test_nothing_a_terminal_acts_on_survives(text: str) -> None:
+def test_control_characters_are_escaped_for_a_terminal(text: str) -> None:
     assert plain(text).isprintable()
     assert all(c in "\n\t" or c.isprintable() for c in plain_log(text))
 
 
 @given(st.text(st.characters(categories=["L", "N", "P"])))
-def test_what_is_harmless_stays_as_it_is(text: str) -> None:
+def test_printable_text_is_not_changed(text: str) -> None:
     assert plain(text) == text
 
 
@@ -78,7 +78,7 @@ COLUMNS = (
 )
 
 
-def test_the_sparest_column_goes_first() -> None:
+def test_the_least_important_column_is_left_out_first() -> None:
     rows = [("12345678", "n" * 50, "q" * 10, "r" * 10)]
     assert fitting(COLUMNS, rows, 100) == [0, 1, 2, 3]
     assert fitting(COLUMNS, rows, 35) == [0, 1, 3]

@@ -17,7 +17,7 @@ def submitted(server: SmallServer) -> Any:
     return json.loads(server.writes()[-1].body)
 
 
-def test_where_a_job_is_to_run_finds_its_place(server: SmallServer, rota: Rota) -> None:
+def test_placement_options_become_the_affinity_of_the_job(server: SmallServer, rota: Rota) -> None:
     ran = rota(
         *("submit", "--require", "zone=a", "--require", "zone=b", "--prefer", "disk=ssd"),
         *("--spread", "host", "--near-previous", "--place-wait", "10s", "--tolerate", "gpu"),
@@ -49,7 +49,7 @@ def test_more_memory_next_time_is_part_of_the_retry(server: SmallServer, rota: R
         (("--place-wait", "3s"), "--place-wait needs --prefer, --spread or --near-previous"),
     ],
 )
-def test_wishes_that_make_no_sense_are_usage_errors(
+def test_contradictory_affinity_options_are_usage_errors(
     server: SmallServer, rota: Rota, options: tuple[str, ...], hint: str
 ) -> None:
     ran = rota("submit", *options, "--noop", "--name", "j")
@@ -60,7 +60,7 @@ def test_wishes_that_make_no_sense_are_usage_errors(
 def test_autoscale_shows_queues_kinds_and_one_sentence(server: SmallServer, rota: Rota) -> None:
     ran = rota("autoscale", "--target", "5m", "--queue", "default", "--cpu", "4")
     assert ran.status == 0, ran.err
-    assert "5 workers would do all of it in 5m; 3 are online" in ran.out
+    assert "5 workers would clear the backlog in 5m; 3 are online" in ran.out
     assert "4 cpu" in ran.out
     asked = server.seen[-1]
     assert (asked.one("target"), asked.one("queue"), asked.one("cpu")) == (
@@ -76,11 +76,11 @@ def test_the_report_shows_what_to_ask_for(server: SmallServer, rota: Rota) -> No
     assert ran.status == 0, ran.err
     assert "invoice" in ran.out
     assert "0.8 cpu, 480" in ran.out
-    assert "of 40.00 cpu hours asked for 28.50 went unused" in ran.out
+    assert "of 40.00 requested cpu hours 28.50 were unused" in ran.out
     assert rota("report", "waste", "--json").json["items"][0]["name"] == "invoice"
 
 
-def test_a_worker_says_where_it_is_and_whom_it_is_kept_for() -> None:
+def test_a_worker_is_shown_with_its_labels_and_taints() -> None:
     machine = Machine(2.0, 1 << 30, 1 << 30, 0, ("linux",))
     config = WorkerConfig(
         servers=["http://here"],

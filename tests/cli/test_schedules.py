@@ -34,7 +34,7 @@ def test_a_schedule_is_made_listed_and_shown(rota: Rota) -> None:
     assert "nightly" in listed
     assert "30 2 * * *" in listed
     shown = rota("schedules", "show", "nightly").out
-    assert "left out: shift; twice: first" in shown
+    assert "gap: shift; overlap: first" in shown
     assert "./report.sh" in shown
     assert "America/New_York" in shown
 
@@ -72,7 +72,7 @@ def test_a_backfill_is_shown_before_it_is_run(rota: Rota) -> None:
     span = ("--from", "2026-01-01T00:00Z", "--to", "2026-01-03T23:00Z")
     dry = rota("schedules", "backfill", "nightly", *span, "--dry-run")
     assert dry.out.count("2026-01-0") >= 3
-    assert "Nobody to ask" in rota("schedules", "backfill", "nightly", *span).err
+    assert "There is no terminal to ask on" in rota("schedules", "backfill", "nightly", *span).err
     done = rota("schedules", "backfill", "nightly", *span, "-y")
     assert "3 jobs" in done.out
     backfill_id = done.out.rpartition("backfill ")[2].partition(":")[0]
@@ -80,9 +80,9 @@ def test_a_backfill_is_shown_before_it_is_run(rota: Rota) -> None:
     assert "cancelled 3 jobs" in cancelled.out
     nothing = rota("schedules", "backfill", "nightly", "--cancel", backfill_id)
     assert nothing.out == "cancelled 0 jobs\n"
-    assert "has runs left" in nothing.err
-    told = rota("schedules", "backfill", "nightly", "--cancel", backfill_id, "--json")
-    assert told.json == {"count": 0}
+    assert "has jobs left" in nothing.err
+    printed = rota("schedules", "backfill", "nightly", "--cancel", backfill_id, "--json")
+    assert printed.json == {"count": 0}
     again = rota("schedules", "backfill", "nightly", *span, "-y", "--json")
     assert (again.json["count"], again.json["already"]) == (0, 3)
 
@@ -96,7 +96,7 @@ def test_a_schedule_is_changed_previewed_and_removed(rota: Rota) -> None:
     assert patched.status == 0
     preview = rota("schedules", "preview", "nightly", "--count", "2", "--json").json
     assert len(preview["items"]) == 2
-    assert "Nobody to ask" in rota("schedules", "delete", "nightly").err
+    assert "There is no terminal to ask on" in rota("schedules", "delete", "nightly").err
     assert rota("schedules", "delete", "nightly", "-y").out == "removed nightly\n"
 
 
@@ -164,7 +164,7 @@ def test_calendars_are_set_from_words_or_a_file(rota: Rota, tmp_path: Path) -> N
 def test_a_schedule_that_runs_nothing_is_refused_in_words_that_fit_it(rota: Rota) -> None:
     ran = rota("schedules", "create", "nightly", "--cron", "@daily")
     assert ran.status == 2
-    assert "say what to run: -- COMMAND" in ran.err
+    assert "name what to run: -- COMMAND" in ran.err
     assert "rota submit" not in ran.err
 
 

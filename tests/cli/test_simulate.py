@@ -98,7 +98,7 @@ def test_jobs_that_ask_for_memory_are_said_to_be_left_out_where_there_is_none(
     ran = rota("simulate", "--trace", str(path), "--cpus", "2", "--json")
     assert (ran.status, ran.json["jobs"]) == (0, 1)
     assert "2 jobs that asked for memory left out" in ran.err
-    assert "say --memory SIZE" in ran.err
+    assert "add --memory SIZE" in ran.err
     ran = rota("simulate", "--trace", str(path), "--cpus", "2", "--memory", "1GiB", "--json")
     assert (ran.json["jobs"], ran.err) == (3, "")
     path.write_text("".join(json.dumps(line) + "\n" for line in (lines[0], lines[2])))
@@ -151,12 +151,12 @@ def test_shaken_runs_say_how_far_apart_they_are(log: str, rota: Rota) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--cpus", "4"), "one of --swf, --dag, --trace and --synthetic"),
-        (("--synthetic", "jobs=3"), "say on what to run it"),
+        (("--synthetic", "jobs=3"), "name the machines"),
         (("--synthetic", "jobs=3", "--cpus", "4", "--workers", "2"), "--cpus is one pool"),
-        (("--synthetic", "jobs=3", "--cpu", "4"), "say --workers N too"),
+        (("--synthetic", "jobs=3", "--cpu", "4"), "add --workers N"),
         (("--synthetic", "cpu=5", "--workers", "2", "--cpu", "4"), "fits no machine"),
         (("--synthetic", "colour=3", "--cpus", "4"), "'colour=3': write name=value"),
         (("--synthetic", "jobs=many", "--cpus", "4"), "'jobs=many'"),
@@ -164,17 +164,17 @@ def test_shaken_runs_say_how_far_apart_they_are(log: str, rota: Rota) -> None:
         (("--synthetic", "rate=1/s,load=1", "--cpus", "4"), "rate and load both set the pace"),
         (("--synthetic", "jobs=3", "--cpus", "4", "--policy", "best"), "no policy 'best'"),
         (("--synthetic", "jobs=3", "--cpus", "4", "--policy", "recorded"), "does not say when"),
-        (("--synthetic", "jobs=3", "--cpus", "4", "--runs", "3"), "say --shake TIME too"),
+        (("--synthetic", "jobs=3", "--cpus", "4", "--runs", "3"), "add --shake TIME"),
         (("--synthetic", "jobs=3", "--cpus", "4", "--shake", "1s", "--starts", "x"), "--starts"),
         (("--synthetic", "jobs=3", "--cpus", "4", "--pace", "1", "--load", "1"), "give one of"),
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_said_in_one_line(
-    rota: Rota, options: tuple[str, ...], said: str
+    rota: Rota, options: tuple[str, ...], message: str
 ) -> None:
     ran = rota("simulate", *options)
     assert ran.status != 0
-    assert said in ran.err.splitlines()[-1]
+    assert message in ran.err.splitlines()[-1]
 
 
 def test_a_broken_log_is_named_with_its_line(rota: Rota, tmp_path: Path) -> None:

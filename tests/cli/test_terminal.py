@@ -66,7 +66,7 @@ def test_a_table_never_wraps(server: SmallServer, columns: int) -> None:
     assert server.jobs.popitem()[0][-8:] in lines[1]
 
 
-def test_a_log_cannot_give_orders_to_the_terminal(server: SmallServer) -> None:
+def test_control_sequences_in_a_log_are_escaped_on_a_terminal(server: SmallServer) -> None:
     job = server.add_job()
     server.run(job.job_id, b"\x1b]0;owned\x07plain\ttext\r\n\xffend", exit_code=0)
     shown = on_terminal(server, "logs", "-f", job.job_id)
@@ -75,7 +75,7 @@ def test_a_log_cannot_give_orders_to_the_terminal(server: SmallServer) -> None:
     assert shown == "\\x1b]0;owned\\x07plain   text\n\\xffend\n".replace("   ", "\t")
 
 
-def test_a_log_keeps_its_colours_and_nothing_else_of_its_orders(server: SmallServer) -> None:
+def test_a_log_keeps_its_colours_and_no_other_control_sequence(server: SmallServer) -> None:
     job = server.add_job()
     log = b"\x1b[1;31mred\x1b[0m \x1b[2Jgone \x1b[38;5;208morange"
     server.run(job.job_id, log, exit_code=0)
@@ -99,7 +99,7 @@ def test_a_colour_that_is_cut_between_two_reads_stays_one(
         assert capsys.readouterr().out == whole, cut
 
 
-def test_names_cannot_either(server: SmallServer) -> None:
+def test_control_sequences_in_names_are_escaped_on_a_terminal(server: SmallServer) -> None:
     job = server.add_job("x")
     server.jobs[job.job_id].name = "[red]x[/red]\x1b[2J\u202e"
     shown = on_terminal(server, "jobs", columns=120, NO_COLOR="1")

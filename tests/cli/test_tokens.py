@@ -64,7 +64,7 @@ def test_a_token_is_revoked_by_name_or_a_part_of_its_id(rota: Rota, where: tuple
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--role", "worker", "--tenant", "acme"), "goes with the roles submitter and viewer"),
         (("--role", "viewer", "--tenant", "a b"), "tenant"),
@@ -74,16 +74,16 @@ def test_a_token_is_revoked_by_name_or_a_part_of_its_id(rota: Rota, where: tuple
         (("--role", "admin", "--store", "postgresql://x/y"), "two stores"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_line(
-    rota: Rota, tmp_path: Path, options: tuple[str, ...], said: str
+def test_a_wrong_token_command_is_refused_in_one_line(
+    rota: Rota, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
     ran = rota("tokens", "create", *options, "--data", str(tmp_path))
     assert ran.status != 0
-    assert said in ran.err
+    assert message in ran.err
     assert ran.out == ""
 
 
-async def test_a_folder_in_use_sends_one_to_its_server(rota: Rota, tmp_path: Path) -> None:
+async def test_a_data_folder_in_use_refers_to_its_server(rota: Rota, tmp_path: Path) -> None:
     store = open_sqlite(tmp_path)
     try:
         ran = await asyncio.to_thread(rota, "tokens", "list", "--data", str(tmp_path))
@@ -94,35 +94,35 @@ async def test_a_folder_in_use_sends_one_to_its_server(rota: Rota, tmp_path: Pat
 
 
 async def opened(book: MemoryTokenStore) -> TokenCache:
-    roster = TokenCache(book, CLOCK)
-    await roster.refresh()
-    return roster
+    cache = TokenCache(book, CLOCK)
+    await cache.refresh()
+    return cache
 
 
 async def test_a_data_folders_token_is_made_once_and_is_an_ordinary_one(tmp_path: Path) -> None:
-    roster = await opened(MemoryTokenStore())
-    text = await local_token(roster, tmp_path, "start", CLOCK)
-    assert await local_token(roster, tmp_path, "start", CLOCK) == text
+    cache = await opened(MemoryTokenStore())
+    text = await local_token(cache, tmp_path, "start", CLOCK)
+    assert await local_token(cache, tmp_path, "start", CLOCK) == text
     assert (tmp_path / "token").read_text().strip() == text
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
-    (known,) = roster.all_tokens()
+    (known,) = cache.all_tokens()
     assert (known.name, known.role, known.digest) == ("local", Role.ADMIN, token_digest(text))
 
 
 async def test_a_token_from_before_there_were_tables_stays_good(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("an-older-one\n")
-    roster = await opened(MemoryTokenStore())
-    assert await local_token(roster, tmp_path, "start", CLOCK) == "an-older-one"
-    assert roster.find("an-older-one") is not None
+    cache = await opened(MemoryTokenStore())
+    assert await local_token(cache, tmp_path, "start", CLOCK) == "an-older-one"
+    assert cache.find("an-older-one") is not None
 
 
 async def test_deleting_the_file_ends_the_token_that_was_in_it(tmp_path: Path) -> None:
     book = MemoryTokenStore()
-    roster = await opened(book)
-    old = await local_token(roster, tmp_path, "start", CLOCK)
+    cache = await opened(book)
+    old = await local_token(cache, tmp_path, "start", CLOCK)
     (tmp_path / "token").unlink()
-    new = await local_token(roster, tmp_path, "start", CLOCK)
-    was, now = roster.find(old), roster.find(new)
+    new = await local_token(cache, tmp_path, "start", CLOCK)
+    was, now = cache.find(old), cache.find(new)
     assert was is not None
     assert now is not None
     assert not was.is_live(CLOCK.now())
@@ -130,17 +130,17 @@ async def test_deleting_the_file_ends_the_token_that_was_in_it(tmp_path: Path) -
 
 
 async def test_a_revoked_token_does_not_come_back_with_its_file(tmp_path: Path) -> None:
-    roster = await opened(MemoryTokenStore())
-    old = await local_token(roster, tmp_path, "start", CLOCK)
-    (known,) = roster.all_tokens()
-    await roster.revoke(known.id, CLOCK.now())
-    new = await local_token(roster, tmp_path, "start", CLOCK)
+    cache = await opened(MemoryTokenStore())
+    old = await local_token(cache, tmp_path, "start", CLOCK)
+    (known,) = cache.all_tokens()
+    await cache.revoke(known.id, CLOCK.now())
+    new = await local_token(cache, tmp_path, "start", CLOCK)
     assert new != old
     assert (tmp_path / "token").read_text().strip() == new
 
 
 async def test_servers_that_share_a_store_leave_each_others_tokens_alone(tmp_path: Path) -> None:
-    roster = await opened(MemoryTokenStore())
-    texts = [await local_token(roster, tmp_path / name, f"start in {name}", CLOCK) for name in "ab"]
-    assert all(roster.is_live(one.id) for one in roster.all_tokens())
+    cache = await opened(MemoryTokenStore())
+    texts = [await local_token(cache, tmp_path / name, f"start in {name}", CLOCK) for name in "ab"]
+    assert all(cache.is_live(one.id) for one in cache.all_tokens())
     assert len({*texts}) == 2

@@ -36,7 +36,7 @@ def test_a_broken_promise_is_an_exit_status_a_story_and_a_command(rota: Rota) ->
     assert "again: rota verify --seed 5 --profile calm --minutes 0.4 --acts " in ran.out
 
 
-def test_a_senseless_option_is_explained(rota: Rota) -> None:
+def test_a_wrong_option_is_explained(rota: Rota) -> None:
     assert "one of all, servers" in rota("verify", "--seed", "1", "--profile", "nice").err
     assert "such as 1..200" in rota("verify", "--seeds", "many").err
     assert "--seed N, --seeds N..M" in rota("verify").err

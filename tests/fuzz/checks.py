@@ -18,12 +18,12 @@ BEYOND_THE_SCHEMA = re.compile(
             # JSON Schema counts 2.0 among the integers; the server does not.
             r"Expected `int( \| object)?( \| null)?`, got `float`",
             # It cannot add up "9999w 1h", nor see that 0.1 microseconds round to nothing.
-            "a duration is between 0 and ten years",
-            "a size is between 0 and 1 EiB",
+            "a duration must be between 0 and ten years",
+            "a size must be between 0 and 1 EiB",
             "is at most [0-9]+ bytes",
             "must be more than 0",
-            "is at least one minute",
-            "a deadline is later than now",
+            "must be at least one minute",
+            "a deadline must be later than now",
             # It could say which fields go together, by a schema for each case, which nobody reads.
             "goes with the action",
             "goes with the roles",
@@ -33,7 +33,7 @@ BEYOND_THE_SCHEMA = re.compile(
             "cannot be combined with",
             "without a task the job runs a function",
             # It cannot take a URL apart.
-            "the URL makes no sense",
+            "the URL is not valid",
             "the URL names no host",
             "leave the user and password out of the URL",
             # It cannot forbid a name in whatever case.

@@ -39,7 +39,7 @@ def sent(server: SmallServer) -> JobSpec:
     return spec
 
 
-def test_a_call_travels_as_the_functions_name_and_its_arguments(
+def test_a_submitted_call_has_the_functions_name_and_its_arguments(
     app: App, server: SmallServer
 ) -> None:
     @app.job
@@ -54,7 +54,7 @@ def test_a_call_travels_as_the_functions_name_and_its_arguments(
     assert job.id in server.jobs
 
 
-def test_every_option_finds_its_place(app: App, server: SmallServer) -> None:
+def test_every_option_of_a_call_becomes_its_field_of_the_job(app: App, server: SmallServer) -> None:
     @app.job(
         name="shop.invoice", queue="bills", retries=3, backoff="fixed", retry_delay="2s", cpu=2,
         memory="256MiB", gpu=1, custom={"licence": 1}, capabilities=["linux"], timeout="5m",
@@ -78,7 +78,7 @@ def test_every_option_finds_its_place(app: App, server: SmallServer) -> None:
     assert spec.preemptible
 
 
-def test_a_later_place_wins(server: SmallServer) -> None:
+def test_options_of_a_later_level_override_earlier_ones(server: SmallServer) -> None:
     with App(server.url, TOKEN, queue="app", priority=1, tenant="t") as app:
 
         @app.job(queue="function", priority=2)
@@ -170,7 +170,7 @@ def test_a_result_comes_back_as_the_function_declares_it(app: App, server: Small
     assert job.status() == "succeeded"
 
 
-def test_a_handle_asks_and_tells(app: App, server: SmallServer) -> None:
+def test_a_handle_reads_waits_for_and_cancels_its_job(app: App, server: SmallServer) -> None:
     @app.job
     def work() -> None: ...
 
@@ -221,7 +221,7 @@ def test_calling_a_function_just_calls_it(app: App, server: SmallServer) -> None
     assert server.seen == []
 
 
-def test_the_worker_finds_what_it_asks_for(app: App) -> None:
+def test_a_worker_finds_the_functions_of_an_app_by_name(app: App) -> None:
     @app.job(name="x")
     async def one(ctx: Context) -> None: ...
 
@@ -289,7 +289,7 @@ def test_an_option_that_the_server_would_refuse_is_refused_at_import(
         app.job(**wrong)(work)
 
 
-def test_a_call_that_does_not_fit_is_refused_before_it_travels(
+def test_a_call_with_wrong_arguments_is_refused_before_it_is_sent(
     app: App, server: SmallServer
 ) -> None:
     @app.job
@@ -303,7 +303,7 @@ def test_a_call_that_does_not_fit_is_refused_before_it_travels(
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, object()}, lambda: None])
-def test_what_is_not_json_is_refused_before_it_travels(
+def test_an_argument_that_is_not_json_is_refused_before_it_is_sent(
     app: App, server: SmallServer, value: Any
 ) -> None:
     @app.job
@@ -314,7 +314,7 @@ def test_what_is_not_json_is_refused_before_it_travels(
     assert server.seen == []
 
 
-def test_arguments_that_are_too_large_are_refused_before_they_travel(app: App) -> None:
+def test_arguments_that_are_too_large_are_refused_before_they_are_sent(app: App) -> None:
     @app.job
     def work(text: str) -> None: ...
 
@@ -342,7 +342,7 @@ def test_a_forked_process_gets_connections_of_its_own() -> None:
     app.close()
 
 
-def test_a_view_has_all_that_is_known(app: App) -> None:
+def test_a_job_handle_returns_the_whole_job(app: App) -> None:
     @app.job
     def work() -> None: ...
 

@@ -63,7 +63,7 @@ def test_a_search_names_only_what_was_asked_for() -> None:
     )
 
 
-def test_a_name_cannot_leave_its_place_in_the_path() -> None:
+def test_a_name_with_slashes_stays_one_segment_of_the_path() -> None:
     assert calls.get_queue("../jobs?x=1").path == "/queues/..%2Fjobs%3Fx%3D1"
 
 
@@ -84,7 +84,7 @@ def test_a_minted_id_is_a_uuid_of_version_7_that_carries_its_moment(ms: int, dic
 
 
 @given(st.binary(min_size=10, max_size=10), st.binary(min_size=10, max_size=10))
-def test_ids_of_one_moment_differ_where_the_dice_do(one: bytes, other: bytes) -> None:
+def test_ids_of_one_moment_differ_by_their_random_bytes(one: bytes, other: bytes) -> None:
     # Six of the eighty bits are the version's and the variant's.
     same = int.from_bytes(one, "big") % 2**74 == int.from_bytes(other, "big") % 2**74
     assert (calls.uuid7(1, one) == calls.uuid7(1, other)) == same
@@ -92,5 +92,5 @@ def test_ids_of_one_moment_differ_where_the_dice_do(one: bytes, other: bytes) ->
 
 def test_an_id_tells_when_it_was_made() -> None:
     minted = calls.uuid7(1_760_000_000_123, bytes(10))
-    told = datetime.fromisoformat(calls.uuid7_time(minted, later_ms=-123))
-    assert told == datetime.fromtimestamp(1_760_000_000, UTC)
+    moment = datetime.fromisoformat(calls.uuid7_time(minted, later_ms=-123))
+    assert moment == datetime.fromtimestamp(1_760_000_000, UTC)

@@ -57,7 +57,7 @@ def test_two_writes_have_two_keys(server: SmallServer, client: Client) -> None:
     assert len(server.jobs) == 2
 
 
-def test_a_key_of_the_callers_own_survives_his_restart(
+def test_a_callers_own_key_prevents_a_duplicate_after_its_restart(
     server: SmallServer, open_client: OpenClient
 ) -> None:
     for _ in range(2):
@@ -76,7 +76,9 @@ def test_a_key_that_no_server_takes_is_refused_at_once(
     assert not server.seen
 
 
-def test_patience_ends(server: SmallServer, open_client: OpenClient) -> None:
+def test_a_client_gives_up_after_its_retry_time(
+    server: SmallServer, open_client: OpenClient
+) -> None:
     server.faults += [503] * 50
     client = open_client(server.url, TOKEN, patience=Patience(retry_for_s=0.3))
     with pytest.raises(UnavailableError):
@@ -84,7 +86,7 @@ def test_patience_ends(server: SmallServer, open_client: OpenClient) -> None:
     assert 2 <= len(server.seen) < 50
 
 
-def test_what_cannot_pass_is_not_tried_again(server: SmallServer, client: Client) -> None:
+def test_a_permanent_error_is_not_retried(server: SmallServer, client: Client) -> None:
     server.faults += [409]
     with pytest.raises(ConflictError):
         client.submit(JOB)
@@ -173,7 +175,7 @@ def test_waiting_for_many_asks_by_pages_not_one_by_one(server: SmallServer, clie
     assert len(server.seen) < 10
 
 
-def test_waiting_says_of_each_end_as_it_comes(server: SmallServer, client: Client) -> None:
+def test_a_wait_reports_each_job_as_it_ends(server: SmallServer, client: Client) -> None:
     done, live = server.add_job(status="succeeded"), server.add_job()
     heard: list[tuple[str, str]] = []
 
@@ -186,7 +188,7 @@ def test_waiting_says_of_each_end_as_it_comes(server: SmallServer, client: Clien
     assert heard == [(done.job_id, "succeeded"), (live.job_id, "failed")]
 
 
-def test_waiting_gives_up_in_time_and_names_what_is_left(
+def test_a_wait_that_times_out_names_the_jobs_that_are_left(
     server: SmallServer, client: Client
 ) -> None:
     done, live = server.add_job(status="succeeded"), server.add_job()

@@ -71,7 +71,7 @@ def test_the_time_left_counts_to_the_deadline_and_not_below_nothing() -> None:
     assert make().remaining_s is None
 
 
-def test_a_function_that_asks_is_told_to_stop() -> None:
+def test_a_function_that_checks_for_cancellation_learns_of_it() -> None:
     context = make()
     context.raise_if_cancelled()
     assert not context.wait_cancelled(0)
@@ -93,7 +93,7 @@ def test_the_context_is_found_inside_a_job_only() -> None:
     context = make()
     with context.active():
         assert current_context() is context
-    with pytest.raises(LookupError, match="no job runs here"):
+    with pytest.raises(LookupError, match="no job is running here"):
         current_context()
 
 

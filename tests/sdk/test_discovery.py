@@ -29,7 +29,7 @@ def test_a_token_loses_the_line_end_of_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["rota_a\nrota_b", "rota_a b", "rota_\u00fc", "rota_\x00"])
 def test_what_cannot_be_a_token_is_refused_and_not_repeated(tmp_path: Path, text: str) -> None:
-    with pytest.raises(TokenError, match="the token from ROTA_TOKEN is none") as refused:
+    with pytest.raises(TokenError, match="the token from ROTA_TOKEN is not valid") as refused:
         find(tmp_path, ROTA_TOKEN=text)
     assert text not in str(refused.value)
 
@@ -148,7 +148,7 @@ def test_an_address_without_a_scheme_is_http(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["rota:7070", "rota.example", "http://rota", "[::1]:7070"])
 def test_a_host_by_one_word_needs_a_scheme_or_a_port(tmp_path: Path, url: str) -> None:
     assert find(tmp_path, url=url).url.endswith(url)
-    with pytest.raises(AddressError, match="'rota' is no address of a server"):
+    with pytest.raises(AddressError, match="'rota' is not the address of a server"):
         find(tmp_path, url=f"{url},rota")
 
 

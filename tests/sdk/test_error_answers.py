@@ -37,7 +37,7 @@ from rota.sdk.request_plan import error_of, is_passing, read
         (507, UnavailableError),
     ],
 )
-def test_every_no_has_its_own_type(status: int, kind: type[ApiError]) -> None:
+def test_every_refusal_has_its_own_exception(status: int, kind: type[ApiError]) -> None:
     body = b'{"type": "t", "title": "T", "status": %d, "detail": "because"}' % status
     error = error_of(status, {}, body)
     assert type(error) is kind
@@ -61,7 +61,7 @@ def test_a_proxys_page_in_place_of_a_problem_is_still_an_error() -> None:
     assert error.retry_after_s == 7
 
 
-def test_only_what_may_pass_is_worth_another_try() -> None:
+def test_only_temporary_errors_are_retried() -> None:
     passing = [s for s in (400, 404, 409, 429, 500, 502, 503, 504, 507) if _passes(s)]
     assert passing == [429, 502, 503, 504]
 
@@ -70,17 +70,17 @@ def _passes(status: int) -> bool:
     return is_passing(error_of(status, {}, b""))
 
 
-def test_an_answer_that_is_not_ours_says_so() -> None:
+def test_an_answer_of_another_server_is_reported_as_such() -> None:
     with pytest.raises(AnswerError, match="Rota server"):
         read(calls.get_job("x"), 200, {}, b"<html>hello</html>")
 
 
-def test_a_newer_server_may_say_more_than_we_know() -> None:
+def test_unknown_fields_of_a_newer_server_are_ignored() -> None:
     health = read(calls.healthz(), 200, {}, b'{"status": "ok", "mood": "fine"}')
     assert health.status == "ok"
 
 
-def test_waits_grow_to_a_cap_and_differ_between_callers() -> None:
+def test_backoff_grows_to_a_cap_and_differs_between_clients() -> None:
     waits = [pause_s(tried, "a") for tried in range(1, 30)]
     assert 0.05 <= waits[0] <= 0.1
     assert max(waits) <= CLIENT_CAP_S

@@ -66,7 +66,7 @@ def test_arguments_and_results_go_through_json_and_come_back_typed(app: App) -> 
     assert runs[0].result == {"number": 1, "at": "2030-01-01T12:00:00+01:00"}
 
 
-def test_what_cannot_travel_is_found_without_a_server(app: App) -> None:
+def test_an_argument_that_is_not_json_is_refused_inline_too(app: App) -> None:
     @app.job(retries=5)
     def work(n: Any) -> Any:
         return object()
@@ -135,7 +135,7 @@ def test_a_function_that_leaves_by_exit_or_cancellation_ends_its_own_job_only(ap
     assert [run.status for run in runs] == ["failed", "cancelled"]
 
 
-def test_the_context_works(app: App) -> None:
+def test_a_function_that_runs_inline_gets_a_context(app: App) -> None:
     @app.job
     def work(ctx: Context, n: int) -> str:
         assert current_context() is ctx
@@ -237,7 +237,7 @@ def test_refusals_are_those_of_a_server(app: App) -> None:
         assert job.status() == "cancelled"
 
 
-def test_a_function_that_nobody_has_parks_the_job(app: App) -> None:
+def test_a_job_without_its_function_keeps_waiting(app: App) -> None:
     with app.inline() as runs:
         view = runs.submit({"name": "unknown"})
         assert (view.status, runs[0].view.reason) == ("pending", "no_function")

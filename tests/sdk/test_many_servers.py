@@ -79,7 +79,7 @@ def test_a_frozen_server_is_left_long_before_a_single_one_would_be(
         server.hang.set()
 
 
-def test_none_of_several_is_waited_for_for_long_where_any_would_do() -> None:
+def test_a_call_that_any_server_can_answer_waits_for_none_of_them_long() -> None:
     state = ClientState(SystemClock(), Patience(), Servers(["http://a", "http://b"]))
     waits = [state.read_s(calls.submit(JOB), tried) for tried in range(20)]
     assert waits[0] == waits[1] < 1, "the first round is quick"
@@ -92,7 +92,7 @@ def test_none_of_several_is_waited_for_for_long_where_any_would_do() -> None:
     assert alone.read_s(calls.submit(JOB)) == Patience().read_s
 
 
-def test_who_asks_too_much_waits_and_does_not_try_it_elsewhere(
+def test_a_client_over_its_rate_limit_waits_and_does_not_try_another_server(
     server: SmallServer, second: SmallServer, open_client: OpenClient
 ) -> None:
     server.faults += [429, 429]
@@ -104,7 +104,7 @@ def test_who_asks_too_much_waits_and_does_not_try_it_elsewhere(
         open_client(urls, TOKEN, patience=Patience(retry_for_s=0)).submit(JOB)
 
 
-def test_after_all_have_failed_it_goes_round_again_with_patience(
+def test_after_all_servers_failed_the_client_tries_them_again_with_backoff(
     server: SmallServer, second: SmallServer, pair: Client, open_client: OpenClient
 ) -> None:
     server.faults += [503, 0, 503]

@@ -110,7 +110,7 @@ def test_one_function_may_have_several_schedules_by_name() -> None:
     def work() -> None: ...
 
     assert list(app.declared) == ["often", "nightly"]
-    with pytest.raises(ValueError, match="give the other a name"):
+    with pytest.raises(ValueError, match="name the second one"):
         app.cron("@weekly", name="nightly")(work)
 
 

@@ -93,7 +93,7 @@ def test_a_server_that_froze_is_not_returned_to_because_a_follower_still_names_i
     assert servers.current == B
 
 
-def test_one_that_says_not_now_is_passed_for_the_leader_it_names() -> None:
+def test_a_server_that_is_not_ready_is_left_for_the_leader_it_names() -> None:
     servers = three()
     servers.heard(A, C, 0)
     servers.skip(A)
@@ -104,7 +104,7 @@ def test_one_that_says_not_now_is_passed_for_the_leader_it_names() -> None:
     "hint",
     ["", "c:7070", "ftp://c:7070", "http://", "http://user@c:7070", "http://c:port", "http://[c"],
 )
-def test_what_is_no_address_is_not_followed(hint: str) -> None:
+def test_a_hint_that_is_not_an_address_is_ignored(hint: str) -> None:
     servers = three()
     servers.heard(A, hint, 0)
     assert servers.current == A
@@ -118,7 +118,7 @@ def test_a_token_that_goes_over_tls_is_not_led_to_an_open_connection() -> None:
     assert servers.current == "https://b"
 
 
-def test_a_word_of_a_server_that_was_left_meanwhile_leads_nowhere() -> None:
+def test_a_hint_of_a_server_that_was_left_is_ignored() -> None:
     servers = three()
     servers.mark_unreachable(A, 0)
     servers.heard(A, C, 0)
@@ -134,7 +134,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(st.tuples(STEP, SERVER), max_size=30))
-def test_whatever_happened_all_given_are_reached_within_a_round(
+def test_after_any_history_all_given_servers_are_asked_within_one_round(
     steps: list[tuple[tuple[str, str], str]],
 ) -> None:
     servers = three()

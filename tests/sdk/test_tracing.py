@@ -42,5 +42,5 @@ def test_the_current_span_goes_before_both(monkeypatch: pytest.MonkeyPatch) -> N
     tracer = TracerProvider(shutdown_on_exit=False).get_tracer("t")
     with tracer.start_as_current_span("s") as span:
         context = span.get_span_context()
-        told = current_traceparent()
-    assert told == f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
+        traceparent = current_traceparent()
+    assert traceparent == f"00-{context.trace_id:032x}-{context.span_id:016x}-01"

@@ -262,7 +262,7 @@ def test_what_a_server_would_refuse_is_refused_before_the_transaction_is_touched
 
 
 def test_a_key_does_not_go_with_a_transaction() -> None:
-    with Client(URL, TOKEN) as client, pytest.raises(ValueError, match="does not go with conn"):
+    with Client(URL, TOKEN) as client, pytest.raises(ValueError, match="cannot be used with conn"):
         client.submit(JOB, conn=object(), idempotency_key="k")  # type: ignore[call-overload]
 
 

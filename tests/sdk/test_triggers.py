@@ -32,14 +32,14 @@ def test_a_function_runs_for_each_event_that_passes(url: str, app: App) -> None:
 
     assert app.deploy("runs").created == ["scan"]
     with small_worker(url, app):
-        told = app.client.send_events(
+        accepted = app.client.send_events(
             [
                 {"type": "object.uploaded", "source": "/s", "data": {"name": "a", "size": 1}},
                 {"type": "object.uploaded", "source": "/s", "data": {"name": "b", "size": 20}},
             ]
         )
-        assert [len(one.job_ids) for one in told] == [0, 1]
-        assert app.client.result(told[1].job_ids[0], timeout_s=20) == "b"
+        assert [len(one.job_ids) for one in accepted] == [0, 1]
+        assert app.client.result(accepted[1].job_ids[0], timeout_s=20) == "b"
 
 
 def test_gathered_events_come_as_a_list(url: str, app: App) -> None:
@@ -57,8 +57,8 @@ def test_gathered_events_come_as_a_list(url: str, app: App) -> None:
         for kind, wanted in (("row.added", ["", "1", "2"]), ("row.gone", ["t", 2])):
             for number in "12":
                 event = {"type": kind, "source": f"/{kind}", "id": number, "data": {"table": "t"}}
-                told = app.client.send_event(event)
-            assert app.client.result(told.job_ids[0], timeout_s=20) == wanted
+                accepted = app.client.send_event(event)
+            assert app.client.result(accepted.job_ids[0], timeout_s=20) == wanted
 
 
 def test_a_function_that_takes_nothing_is_called_with_nothing(app: App) -> None:

@@ -41,7 +41,7 @@ def test_loading_the_server_would_be_noticed() -> None:
 def test_the_sdk_shows_exactly_what_it_promises() -> None:
     import rota.sdk
 
-    assert sorted(rota.sdk._HOMES) == sorted(rota.sdk.__all__)
+    assert sorted(rota.sdk._MODULES) == sorted(rota.sdk.__all__)
     assert [name for name in rota.sdk.__all__ if not hasattr(rota.sdk, name)] == []
     # A module of the same name would take its place as soon as somebody imports that.
     modules = {module.name for module in pkgutil.iter_modules(rota.sdk.__path__)}

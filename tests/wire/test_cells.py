@@ -16,7 +16,7 @@ from rota.wire.formats import cell_tag, is_cell_name, make_cursor, parse_cursor,
 NOW = 1_700_000_000_000
 
 
-def test_the_tag_is_what_everybody_can_compute() -> None:
+def test_a_cells_tag_is_the_start_of_its_names_sha_256() -> None:
     # printf north | sha256sum | cut -c1-3
     assert cell_tag("north") == "dc3"
     assert cell_tag("") == "000"
@@ -63,7 +63,7 @@ def test_an_execution_is_of_the_cell_of_its_job(now: int, fence: int) -> None:
         "019a85c2-6b1e-7c3a-9f00-5e2d8a41",
     ],
 )
-def test_what_is_no_id_of_ours_carries_no_tag(text: str) -> None:
+def test_text_that_is_not_an_id_of_a_cell_has_no_tag(text: str) -> None:
     assert tag_in(text) is None
 
 
@@ -79,7 +79,7 @@ def test_capital_letters_in_an_id_make_no_difference() -> None:
         *((name, False) for name in ("", "A", "a b", "a\n", "-a", "a" * 33, "a.b", "a=b")),
     ],
 )
-def test_cells_are_called_as_hosts_are(name: str, *, good: bool) -> None:
+def test_a_cell_name_follows_the_rules_of_host_names(name: str, *, good: bool) -> None:
     assert is_cell_name(name) is good
 
 

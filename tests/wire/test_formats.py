@@ -42,14 +42,14 @@ from rota.wire.limits import BYTES_MAX, DURATION_MS_MAX
         ("7", 7_000),
     ],
 )
-def test_a_duration_is_read_as_it_is_meant(written: object, ms: int) -> None:
+def test_a_duration_is_read_in_every_notation(written: object, ms: int) -> None:
     assert parse_duration(written) == Duration(ms)
 
 
 @pytest.mark.parametrize(
     "written", ["", "soon", "5 minutes", "5m!", "-1s", -1, 1e308, True, None, [], "9" * 100, "1e3s"]
 )
-def test_what_is_no_duration_is_refused_with_words(written: object) -> None:
+def test_text_that_is_not_a_duration_is_refused_with_a_hint(written: object) -> None:
     with pytest.raises(ValueError, match="duration"):
         parse_duration(written)
 
@@ -67,14 +67,14 @@ def test_what_is_no_duration_is_refused_with_words(written: object) -> None:
         ("1TiB", 1 << 40),
     ],
 )
-def test_a_size_is_read_as_it_is_meant(written: object, size: int) -> None:
+def test_a_size_is_read_in_every_notation(written: object, size: int) -> None:
     assert parse_size(written) == ByteSize(size)
 
 
 @pytest.mark.parametrize(
     "written", ["", "big", "5 XB", -1, "-5MiB", True, None, BYTES_MAX * 2, "9" * 100]
 )
-def test_what_is_no_size_is_refused_with_words(written: object) -> None:
+def test_text_that_is_not_a_size_is_refused_with_a_hint(written: object) -> None:
     with pytest.raises(ValueError, match="size"):
         parse_size(written)
 
@@ -96,7 +96,7 @@ def test_thousandths_come_back_as_they_were_written(amount: int) -> None:
     assert milli(number(amount)) == amount
 
 
-def test_a_little_of_a_cpu_is_more_than_none() -> None:
+def test_a_tiny_amount_is_not_rounded_to_zero() -> None:
     assert (milli(0.0), milli(0.0001), milli(0.0015), milli(0.1)) == (0, 1, 2, 100)
 
 
@@ -131,6 +131,6 @@ def test_a_deadline_is_a_time_or_a_length() -> None:
 
 
 @pytest.mark.parametrize("written", ["soon", 0, "0s", "2026-01-31T09:00:00", "2026-99-31", None])
-def test_what_is_no_deadline_is_refused_with_words(written: object) -> None:
+def test_text_that_is_not_a_deadline_is_refused_with_a_hint(written: object) -> None:
     with pytest.raises(ValueError, match=r"duration|time|deadline"):
         parse_deadline(written)

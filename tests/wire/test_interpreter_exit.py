@@ -54,7 +54,7 @@ def test_no_text_with_a_pattern_stands_beside_a_container(module: str) -> None:
             assert not traps, f"{struct.__name__}.{field.name}: leave the pattern to __post_init__"
 
 
-def test_the_trap_is_seen() -> None:
+def test_the_check_finds_a_pattern_beside_a_container() -> None:
     pattern = inspect.StrType(pattern="^a")
     many = inspect.ListType(item_type=inspect.StrType())
     assert is_trap(inspect.UnionType(types=(pattern, many)))

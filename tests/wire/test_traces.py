@@ -28,7 +28,7 @@ def test_a_traceparent_is_read_and_written_back(flags: str) -> None:
         *(f"00-{TRACE.upper()}-{SPAN}-01", f"00-{TRACE}-{SPAN}-01\n00-{TRACE}-{SPAN}-01"),
     ],
 )
-def test_what_is_no_traceparent_is_passed_over(text: str) -> None:
+def test_an_invalid_traceparent_is_ignored(text: str) -> None:
     assert parse_traceparent(text) is None
 
 

@@ -40,7 +40,7 @@ RULE_COLUMNS: Columns[AlertView] = (
     Column("NAME", lambda one: one.name, cut=True),
     Column("STATUS", lambda one: Styled(one.status, STYLES[one.status])),
     Column("VALUE", lambda one: _value(one), right=True),
-    Column("FROM", lambda one: _with_unit(one.threshold, one.unit), right=True),
+    Column("THRESHOLD", lambda one: _with_unit(one.threshold, one.unit), right=True),
     Column("FOR", lambda one: span(one.for_) if one.for_ else "-", spare=2, right=True),
     Column("QUEUE", lambda one: one.queue or "-", spare=3, cut=True),
     Column("SEVERITY", lambda one: one.severity, spare=1),
@@ -50,7 +50,7 @@ RULE_COLUMNS: Columns[AlertView] = (
 CHANNEL_COLUMNS: Columns[ChannelView] = (
     Column("NAME", lambda one: one.name, cut=True),
     Column("ADDRESS", lambda one: one.url, cut=True),
-    Column("FROM SEVERITY", lambda one: one.severity),
+    Column("MIN SEVERITY", lambda one: one.severity),
     Column("SIGNED", lambda one: "yes" if one.signed else "no", spare=1),
     Column("WAITING", lambda one: str(one.waiting), spare=1, right=True),
     Column("LAST SENT", lambda one: local(one.last.at) if one.last else "-", spare=1),
@@ -61,8 +61,8 @@ NOTICE_COLUMNS: Columns[NoticeView] = (
     Column("NAME", lambda one: one.name, cut=True),
     Column("STATUS", lambda one: Styled(one.status, STYLES.get(one.status, "green"))),
     Column("SEVERITY", lambda one: one.severity, spare=2),
-    Column("TOLD", lambda one: _notified(one) or "nobody", spare=1, cut=True),
-    Column("SAYS", lambda one: one.message, spare=3, cut=True),
+    Column("SENT TO", lambda one: _notified(one) or "none", spare=1, cut=True),
+    Column("MESSAGE", lambda one: one.message, spare=3, cut=True),
 )
 
 
@@ -92,7 +92,7 @@ def _notified(one: NoticeView) -> str:
 
 
 def _draw_rules(page: AlertPage) -> None:
-    show_table(RULE_COLUMNS, page.items, empty="nothing is watched for")
+    show_table(RULE_COLUMNS, page.items, empty="no alert rules")
 
 
 def _draw_rule(one: AlertView) -> None:
@@ -103,17 +103,17 @@ def _draw_rule(one: AlertView) -> None:
         [
             ("name", one.name),
             ("status", Styled(one.status, STYLES[one.status])),
-            ("says", one.message or "-"),
+            ("message", one.message or "-"),
             ("since", local(one.since)),
-            ("watches for", f"{one.condition}: {one.meaning}"),
+            ("condition", f"{one.condition}: {one.meaning}"),
             ("threshold", _with_unit(one.threshold, one.unit)),
             ("window", span(one.window)),
             ("for", span(one.for_) if one.for_ else "at once"),
             ("at least", str(one.at_least)),
             ("queue", one.queue or "all"),
             ("severity", one.severity),
-            ("tells", "everybody" if one.channels is None else ", ".join(one.channels) or "nobody"),
-            ("again", "-" if one.repeat is None else f"every {span(one.repeat)}"),
+            ("channels", "all" if one.channels is None else ", ".join(one.channels) or "none"),
+            ("repeat", "-" if one.repeat is None else f"every {span(one.repeat)}"),
             ("silenced", silence),
         ]
     )
@@ -121,30 +121,37 @@ def _draw_rule(one: AlertView) -> None:
 
 @click.command("set")
 @click.argument("name")
-@click.option("--condition", help="What it watches for; a built-in name says so itself.")
-@click.option("--threshold", type=Number(), help="The value from which on it fires.")
+@click.option("--condition", help="Condition; not needed for the name of a built-in rule.")
+@click.option("--threshold", type=Number(), help="Value from which the rule fires.")
+@click.option("--window", type=duration, metavar="DURATION", help="Time window of the measurement.")
 @click.option(
-    "--window", type=duration, metavar="DURATION", help="The time that is counted or compared."
+    "--for", "for_", type=duration, metavar="DURATION", help="How long the condition must hold."
 )
-@click.option("--for", "for_", type=duration, metavar="DURATION", help="How long it must hold.")
-@click.option("--at-least", type=int, help="Do not judge fewer than this in the window.")
-@click.option("--severity", type=click.Choice(SEVERITIES), help="How bad it is.")
-@click.option("--queue", help="Watch this queue only.")
-@click.option("--channel", "channels", multiple=True, help="Who is told; none named: everybody.")
-@click.option("--nobody", is_flag=True, help="Tell nobody; it is only shown.")
-@click.option("--repeat", type=duration, metavar="DURATION", help="Tell again this often.")
-@click.option("--on/--off", "enabled", default=None, help="Watch for it, or do not.")
-@click.option("--dry-run", is_flag=True, help="Only say what it would find now.")
+@click.option("--at-least", type=int, help="Minimum number of samples in the window.")
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Severity.")
+@click.option("--queue", help="Only for this queue.")
+@click.option(
+    "--channel", "channels", multiple=True, help="Channel to notify; may repeat; default: all."
+)
+@click.option("--nobody", is_flag=True, help="Notify no channel; only show the alert.")
+@click.option(
+    "--repeat",
+    type=duration,
+    metavar="DURATION",
+    help="Repeat the notification this often while firing.",
+)
+@click.option("--on/--off", "enabled", default=None, help="Enable or disable the rule.")
+@click.option("--dry-run", is_flag=True, help="Only show what the rule would find now.")
 @json_option
 def _set_rule(name: str, *, nobody: bool, dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Make a rule or change one; what is not given stays as it is."""
+    """Create or change a rule; settings that are not given stay."""
     changes = {
         word.rstrip("_"): list(value) if isinstance(value, tuple) else value
         for word, value in given.items()
         if value is not None and value != ()
     } | ({"channels": []} if nobody else {})
     if not changes and not dry_run:
-        raise click.UsageError("say what to change: --threshold, --for, --severity, --off …")
+        raise click.UsageError("name what to change: --threshold, --for, --severity, --off …")
     with connected() as client:
         known = {one.name: one for one in client.call(calls.list_alerts()).items}
         before = _spec_of(known[name]) if name in known and "condition" not in changes else {}
@@ -157,11 +164,11 @@ def _set_rule(name: str, *, nobody: bool, dry_run: bool, as_json: bool, **given:
 
 def _draw_trial(one: AlertTrial) -> None:
     if one.holds is None:
-        click.echo("nothing can be said yet: not a whole window was seen")
+        click.echo("not enough data yet: no whole window has passed")
         return
-    whom = ", ".join(one.tells) or "nobody"
-    click.echo(f"it {'holds' if one.holds else 'does not hold'} now: {one.message}")
-    click.echo(f"would tell: {whom}")
+    whom = ", ".join(one.tells) or "no channel"
+    click.echo(f"the condition {'holds' if one.holds else 'does not hold'} now: {one.message}")
+    click.echo(f"would notify: {whom}")
 
 
 def _spec_of(one: AlertView) -> dict[str, Any]:
@@ -180,14 +187,14 @@ def _spec_of(one: AlertView) -> dict[str, Any]:
 
 
 def _draw_notices(page: NoticePage) -> None:
-    show_table(NOTICE_COLUMNS, page.items, empty="nothing was told lately")
+    show_table(NOTICE_COLUMNS, page.items, empty="no recent notifications")
 
 
 @click.command()
 @click.argument("channel")
 @json_option
 def test(channel: str, *, as_json: bool) -> int:
-    """Send a notice that says it is a test; fails if nobody takes it."""
+    """Send a test alert to a channel; exit 1 if it is not delivered."""
     with connected() as client:
         tried = client.call(calls.try_channel(channel))
     if as_json:
@@ -205,7 +212,7 @@ def rules() -> None:
 
 @click.command()
 def dashboard() -> None:
-    """Print a dashboard for Grafana, to be imported there."""
+    """Print a dashboard to import into Grafana."""
     click.echo(_deployed("grafana-dashboard.json"), nl=False)
 
 
@@ -218,12 +225,12 @@ def _deployed(name: str) -> str:
 
 
 def _draw_channels(page: ChannelPage) -> None:
-    empty = "nobody is told yet: rota alerts channels set NAME"
+    empty = "no channels yet. Set one up: rota alerts channels set NAME"
     show_table(CHANNEL_COLUMNS, page.items, empty=empty)
 
 
 def _draw_channel(one: ChannelView) -> None:
-    click.echo(f"{one.name} is told at {one.url}; try it: rota alerts test {one.name}")
+    click.echo(f"{one.name} sends to {one.url}; test it: rota alerts test {one.name}")
 
 
 def _channel(**given: Any) -> Mapping[str, Any]:
@@ -236,86 +243,94 @@ def _address() -> str:
         return str(click.prompt("Address", hide_input=True, err=True))
     piped = "" if sys.stdin is None else sys.stdin.readline().strip()
     if not piped:
-        raise click.UsageError("nobody to ask for the address: say --url, or set ROTA_ALERT_URL")
+        raise click.UsageError(
+            "there is no terminal to ask for the address: give --url, or set ROTA_ALERT_URL"
+        )
     return piped
 
 
 _channels = Noun(
     name="channels",
-    help="List who is told, or set up and remove somebody.",
+    help="List notification channels, or act on one: set, delete.",
     default=listing(call=calls.list_channels, draw=_draw_channels),
     verbs=(
         Verb(
             "set",
-            "Set up somebody to tell; the address is never shown again.",
+            "Set up a channel; its address is never shown again.",
             calls.set_channel,
             _draw_channel,
             params=(
                 click.option(
                     "--url",
                     envvar="ROTA_ALERT_URL",
-                    help="https://…, mailto://…, slack://…; asked for if left out, for it is a"
-                    " secret.",
+                    help="https://…, mailto://…, slack://…; asked for if left out, because it may"
+                    " contain a secret.",
                 ),
                 click.option(
-                    "--secret", envvar="ROTA_ALERT_SECRET", help="Signs what goes to a webhook."
+                    "--secret",
+                    envvar="ROTA_ALERT_SECRET",
+                    help="Secret that signs requests to a webhook.",
                 ),
                 click.option(
                     "--severity",
                     type=click.Choice(SEVERITIES),
                     default="info",
                     show_default=True,
-                    help="What matters less is not told.",
+                    help="Minimum severity of alerts sent to the channel.",
                 ),
             ),
             body=_channel,
         ),
         Verb(
             "delete",
-            "Tell somebody no longer.",
+            "Delete a channel.",
             calls.delete_channel,
-            done=lambda name: (f"{name} is told no longer", {"name": name, "deleted": True}),
+            done=lambda name: (f"removed {name}", {"name": name, "deleted": True}),
         ),
     ),
 )
 
 alerts = Noun(
     name="alerts",
-    help="List what is watched for and how it stands, or act on it.",
+    help="List alert rules and their state, or act on one.",
     default=listing(
-        help="List what is watched for, and how it stands.",
+        help="List alert rules and their state.",
         call=calls.list_alerts,
         draw=_draw_rules,
     ),
     default_has_name=True,
     verbs=(
-        Verb("show", "Show a rule, and how it stands.", calls.get_alert, _draw_rule),
+        Verb("show", "Show a rule and its state.", calls.get_alert, _draw_rule),
         Verb(
             "reset",
-            "Remove a rule, or make a built-in one as it was at first.",
+            "Delete a rule, or reset a built-in one to its defaults.",
             calls.delete_alert,
             done=lambda name: (
-                f"{name} is as it was at first, or gone",
+                f"{name} is deleted, or reset to its defaults",
                 {"name": name, "reset": True},
             ),
         ),
         Verb(
             "silence",
-            "Tell nobody of it for a while.",
+            "Silence a rule for a while.",
             calls.silence_alert,
             _draw_rule,
             params=(
                 click.option(
-                    "--for", type=duration, default="1h", show_default=True, help="How long."
+                    "--for",
+                    type=duration,
+                    default="1h",
+                    show_default=True,
+                    help="Length of the silence.",
                 ),
-                click.option("--reason", default="", help="For others who look."),
+                click.option("--reason", default="", help="Reason, shown to others."),
             ),
             body=dict,
         ),
-        Verb("unsilence", "Let it tell again.", calls.unsilence_alert, _draw_rule),
+        Verb("unsilence", "End the silence of a rule.", calls.unsilence_alert, _draw_rule),
         Verb(
             "notices",
-            "List what was told lately, and what became of it.",
+            "List recent notifications and their delivery.",
             calls.list_notices,
             _draw_notices,
             names_one=False,

@@ -42,24 +42,24 @@ def _shown(value: float | None, digits: int) -> str:
 @click.command()
 @click.option(
     "--seconds", type=NumberRange(0.1, 600), default=2.0, show_default=True,
-    help="For each measurement, at most.",
+    help="Maximum time of each measurement.",
 )  # fmt: skip
 @click.option(
     "--jobs", type=click.IntRange(100, JOBS_MAX), default=20_000, show_default=True,
-    help="In all, at most.",
+    help="Maximum number of jobs in total.",
 )  # fmt: skip
 @click.option(
     "--connections", type=click.IntRange(1, 1_000), default=64, show_default=True,
-    help="At once, for single calls.",
+    help="Parallel connections for single calls.",
 )  # fmt: skip
-@click.option("--clean", is_flag=True, help="Only remove what a bench that was killed has left.")
+@click.option("--clean", is_flag=True, help="Only remove jobs left by a benchmark that was killed.")
 @json_option
 def bench(*, clean: bool, as_json: bool, **given: Any) -> None:
-    """Measure this installation, beside whatever it does.
+    """Measure the performance of this installation while it does its normal work.
 
-    Its jobs do nothing, are in a queue of their own and run on a worker of its own, in this
-    process; only the pickup is measured on one of yours, with the program `true`. All of them are
-    removed at the end, also after Ctrl-C. Takes a token of an operator or admin.
+    Its jobs do nothing, and have their own queue and their own worker, in this process; only the
+    pickup is measured on one of your workers, with the program `true`. All of them are removed at
+    the end, also after Ctrl-C. Needs a token of an operator or admin.
     """
     from rota.cli.bench_run import BenchPlan
 
@@ -84,32 +84,32 @@ def bench(*, clean: bool, as_json: bool, **given: Any) -> None:
 async def _clean(endpoint: Endpoint) -> int:
     from rota.cli.bench_run import BenchClient, clean
 
-    line = BenchClient.open(endpoint, SystemClock())
+    bench_client = BenchClient.open(endpoint, SystemClock())
     try:
-        await _check_role(line)
-        return await clean(line, {})
+        await _check_role(bench_client)
+        return await clean(bench_client, {})
     finally:
-        await line.close()
+        await bench_client.close()
 
 
 async def _measured(endpoint: Endpoint, version: str, plan: BenchPlan) -> Result:
     from rota.cli.bench_run import LABEL, Bench, BenchClient, Result, cleaning_up
 
     _cancel_on_sigterm()
-    line = BenchClient.open(endpoint, SystemClock())
-    trial = Bench(endpoint, line, plan, secrets.token_hex(6))
+    bench_client = BenchClient.open(endpoint, SystemClock())
+    trial = Bench(endpoint, bench_client, plan, secrets.token_hex(6))
     result = Result(url=endpoint.url, version=version, tag=trial.tag, notes=trial.notes)
     try:
-        await _check_role(line)
-        await _check_queue_is_empty(line)
-        await _note_other_load(line, result)
-        async with cleaning_up(line, {LABEL: trial.tag}) as removed:
+        await _check_role(bench_client)
+        await _check_queue_is_empty(bench_client)
+        await _note_other_load(bench_client, result)
+        async with cleaning_up(bench_client, {LABEL: trial.tag}) as removed:
             async for figure in trial.run():
                 click.echo(f"{figure.name}: {figure.setting}", err=True)
                 result.figures.append(figure)
         result.submitted, result.removed = trial.submitted, removed[0]
     finally:
-        await line.close()
+        await bench_client.close()
     return result
 
 
@@ -120,8 +120,8 @@ def _cancel_on_sigterm() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, this.cancel)
 
 
-async def _check_role(line: BenchClient) -> None:
-    who = await line.ask("GET", "/session")
+async def _check_role(bench_client: BenchClient) -> None:
+    who = await bench_client.ask("GET", "/session")
     if who["role"] not in ROLES or who["tenant"] is not None:
         of = f" of the tenant {who['tenant']}" if who["tenant"] is not None else ""
         raise Failure(
@@ -130,10 +130,10 @@ async def _check_role(line: BenchClient) -> None:
         )
 
 
-async def _check_queue_is_empty(line: BenchClient) -> None:
+async def _check_queue_is_empty(bench_client: BenchClient) -> None:
     from rota.cli.bench_run import QUEUE
 
-    found = await line.ask("GET", f"/jobs?queue={QUEUE}&limit=1")
+    found = await bench_client.ask("GET", f"/jobs?queue={QUEUE}&limit=1")
     if found["items"]:
         raise Failure(
             f"the queue {QUEUE} is not empty: another bench runs, or one was killed."
@@ -141,13 +141,13 @@ async def _check_queue_is_empty(line: BenchClient) -> None:
         )
 
 
-async def _note_other_load(line: BenchClient, result: Result) -> None:
-    live = (await line.ask("GET", "/stats"))["jobs"]
+async def _note_other_load(bench_client: BenchClient, result: Result) -> None:
+    live = (await bench_client.ask("GET", "/stats"))["jobs"]
     busy = sum(live[word] for word in ("pending", "queued", "running", "cancelling"))
     if busy:
         result.notes.append(f"{busy:,} other jobs were live: they share what was measured")
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    if is_loopback(line.url) and load > cores:
+    if is_loopback(bench_client.url) and load > cores:
         result.notes.append(
             f"this machine was busy before (load {load:.1f} on {cores} cores): take it again"
         )

@@ -59,13 +59,13 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 def spent(metrics: str, at_s: float, here_cpu_s: float) -> Spent:
     """Reads a page of metrics; a counter that is missing stands still."""
-    told = {name: float(value) for name, value in _SAMPLE.findall(metrics)}
+    content = {name: float(value) for name, value in _SAMPLE.findall(metrics)}
     return Spent(
         at_s=at_s,
         here_cpu_s=here_cpu_s,
-        server_cpu_s=told.get("process_cpu_seconds_total", 0.0),
-        append_s=told.get("rota_append_seconds_sum", 0.0),
-        appends=told.get("rota_append_seconds_count", 0.0),
+        server_cpu_s=content.get("process_cpu_seconds_total", 0.0),
+        append_s=content.get("rota_append_seconds_sum", 0.0),
+        appends=content.get("rota_append_seconds_count", 0.0),
     )
 
 
@@ -199,22 +199,22 @@ class BenchClient:
                     headers=headers,
                     allow_redirects=False,  # the token goes no further than to whom it was given
                 ) as answer:
-                    told = await answer.read()
+                    content = await answer.read()
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 raise Failure(
                     f"{self.url}: {method} {path}: {str(error) or 'no answer'}"
                 ) from error
             if answer.status < 300:
-                return told
+                return content
             if answer.status != TOO_MANY:
-                raise Failure(f"{self.url}: {method} {path}: {_error_text(answer.status, told)}")
+                raise Failure(f"{self.url}: {method} {path}: {_error_text(answer.status, content)}")
             self.throttled += 1
             await asyncio.sleep(PAUSE_S)
 
     async def ask(self, method: str, path: str, record: object = None) -> Any:
         """Sends and receives JSON, for what is not measured."""
-        told = await self.send(method, path, b"" if record is None else encode(record))
-        return self._decode.decode(told) if told else None
+        content = await self.send(method, path, b"" if record is None else encode(record))
+        return self._decode.decode(content) if content else None
 
     async def timed_ms(self, method: str, path: str, body: bytes = b"", key: str = "") -> float:
         """Measures one call."""
@@ -242,17 +242,17 @@ async def bench_worker(
     endpoint: Endpoint, queue: str, capability: str
 ) -> AsyncIterator[Callable[[BenchClient], Awaitable[None]]]:
     """Runs a worker until the block is left; yields a function that waits until it is online."""
-    said = io.StringIO()
+    agent_log = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="rota-bench-") as folder:
-        agent = Agent(_config(endpoint, queue, capability, Path(folder)), open_agent_log(said))
+        agent = Agent(_config(endpoint, queue, capability, Path(folder)), open_agent_log(agent_log))
         task = asyncio.create_task(agent.run())
 
-        async def online(line: BenchClient) -> None:
-            deadline = line.clock.elapsed_s() + START_S_MAX
+        async def online(client: BenchClient) -> None:
+            deadline = client.clock.elapsed_s() + START_S_MAX
             path = f"/workers?status=online&capabilities={capability}"
-            while not (await line.ask("GET", path))["items"]:
-                if task.done() or line.clock.elapsed_s() > deadline:
-                    last = (said.getvalue().strip().splitlines() or ["it said nothing"])[-1]
+            while not (await client.ask("GET", path))["items"]:
+                if task.done() or client.clock.elapsed_s() > deadline:
+                    last = (agent_log.getvalue().strip().splitlines() or ["it said nothing"])[-1]
                     raise Failure(f"the bench's own worker did not start: {last}")
                 await asyncio.sleep(ONLINE_POLL_S)
 
@@ -282,7 +282,7 @@ def _config(endpoint: Endpoint, queue: str, capability: str, folder: Path) -> Wo
 QUEUE = "rota-bench"
 LABEL = "rota-bench"
 BATCH = 1_000
-BATCH_LANES = 4
+BATCH_CONNECTIONS = 4
 READS = 200
 PICKUPS = 60
 POLL_S = 0.005
@@ -375,13 +375,13 @@ class Bench:
         before, held = await self._spent(), self.client.throttled
         going = self._time_and_count()
 
-        async def lane() -> None:
+        async def submit_until_done() -> None:
             nonlocal done
             while going(done, most):
                 done += 1
                 await self.client.send("POST", "/jobs", body, self._key())
 
-        await _run_all(lane() for _ in range(min(most, self.plan.connections)))
+        await _run_all(submit_until_done() for _ in range(min(most, self.plan.connections)))
         self.submitted += done
         setting = f"single calls, {self.plan.connections} connections"
         return await self._rate(("submit", setting, done), before, held)
@@ -389,22 +389,22 @@ class Bench:
     async def _batches(
         self, name: str, most: int, settled: Callable[[], Awaitable[None]]
     ) -> Figure:
-        size = max(1, min(BATCH, most // BATCH_LANES))
+        size = max(1, min(BATCH, most // BATCH_CONNECTIONS))
         job = msgspec.Raw(self._body())
         body, done = encode({"jobs": [job] * size}), 0
         before, held = await self._spent(), self.client.throttled
         going = self._time_and_count()
 
-        async def lane() -> None:
+        async def submit_until_done() -> None:
             nonlocal done
             while going(done, most - size + 1):
                 done += size
                 await self.client.send("POST", "/jobs/batch", body, self._key())
 
-        await _run_all(lane() for _ in range(BATCH_LANES))
+        await _run_all(submit_until_done() for _ in range(BATCH_CONNECTIONS))
         await settled()
         self.submitted += done
-        setting = f"batches of {size:,}, {BATCH_LANES} connections"
+        setting = f"batches of {size:,}, {BATCH_CONNECTIONS} connections"
         return await self._rate((name, setting, done), before, held)
 
     async def _drain(self) -> Figure:
@@ -438,9 +438,9 @@ class Bench:
         ]
 
     async def _run_one(self, body: bytes) -> Any:
-        told = await self.client.send("POST", "/jobs", body, self._key())
+        content = await self.client.send("POST", "/jobs", body, self._key())
         self.submitted += 1
-        path = f"/jobs/{msgspec.json.decode(told)['job_id']}"
+        path = f"/jobs/{msgspec.json.decode(content)['job_id']}"
         deadline = self.client.clock.elapsed_s() + SETTLE_S_MAX
         while (job := await self.client.ask("GET", path))["status"] not in FINAL:
             if self.client.clock.elapsed_s() > deadline:
@@ -521,9 +521,9 @@ def _times(name: str, setting: str, taken: list[float]) -> Figure:
     )
 
 
-async def _run_all(lanes: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _run_all(coroutines: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs all of them; if one fails or is cancelled, none goes on."""
-    tasks = [asyncio.create_task(lane) for lane in lanes]
+    tasks = [asyncio.create_task(submit_until_done) for submit_until_done in coroutines]
     try:
         await asyncio.gather(*tasks)
     finally:
@@ -532,36 +532,36 @@ async def _run_all(lanes: Iterable[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _pause(line: BenchClient, *, paused: bool) -> None:
+async def _pause(client: BenchClient, *, paused: bool) -> None:
     """Pauses or resumes the bench's own queue, made if it is not there."""
-    await line.ask("PUT", f"/queues/{QUEUE}", {"paused": paused})
+    await client.ask("PUT", f"/queues/{QUEUE}", {"paused": paused})
 
 
 @asynccontextmanager
-async def cleaning_up(line: BenchClient, labels: dict[str, str]) -> AsyncIterator[list[int]]:
+async def cleaning_up(client: BenchClient, labels: dict[str, str]) -> AsyncIterator[list[int]]:
     """Removes all jobs with these labels when the block is left; the list then says how many."""
     removed: list[int] = []
     try:
         yield removed
     finally:
         click.echo("removing its jobs", err=True)
-        removed.append(await clean(line, labels))
+        removed.append(await clean(client, labels))
 
 
-async def clean(line: BenchClient, labels: dict[str, str]) -> int:
+async def clean(client: BenchClient, labels: dict[str, str]) -> int:
     """Cancels what lives, removes what has ended, until nothing is left; answers how many."""
     chosen = {"queue": QUEUE} | ({"labels": labels} if labels else {})
-    await _pause(line, paused=False)
-    removed, deadline = 0, line.clock.elapsed_s() + SETTLE_S_MAX
+    await _pause(client, paused=False)
+    removed, deadline = 0, client.clock.elapsed_s() + SETTLE_S_MAX
     while True:
-        await line.ask("POST", "/jobs/bulk", {"action": "cancel", "filter": chosen})
+        await client.ask("POST", "/jobs/bulk", {"action": "cancel", "filter": chosen})
         spec = {"action": "delete", "filter": chosen, "limit": BATCH}
-        while (done := await line.ask("POST", "/jobs/bulk", spec))["count"]:
+        while (done := await client.ask("POST", "/jobs/bulk", spec))["count"]:
             removed += done["count"]
         where = "".join(f"&label={key}:{value}" for key, value in labels.items())
-        left = await line.ask("GET", f"/jobs?queue={QUEUE}&limit=1{where}")
+        left = await client.ask("GET", f"/jobs?queue={QUEUE}&limit=1{where}")
         if not left["items"]:
             return removed
-        if line.clock.elapsed_s() > deadline:
+        if client.clock.elapsed_s() > deadline:
             raise Failure("some jobs of the bench could not be removed: rota bench --clean")
         await asyncio.sleep(POLL_S)

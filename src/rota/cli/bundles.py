@@ -47,7 +47,12 @@ def _push(client: Client, file: Path, **given: Any) -> BundleView:
 
 @click.command()
 @click.argument("bundle")
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="The file; else its name.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="File to write; default: the bundle's name.",
+)
 def get(bundle: str, *, output: Path | None) -> None:
     """Download a bundle."""
     with connected() as client:
@@ -59,15 +64,20 @@ def get(bundle: str, *, output: Path | None) -> None:
 
 @click.command()
 @click.argument("bundle", nargs=-1)
-@click.option("--unused-for", type=duration, metavar="DURATION", help="All that no job used for.")
+@click.option(
+    "--unused-for",
+    type=duration,
+    metavar="DURATION",
+    help="Remove all bundles that no job has used for this long.",
+)
 @click.option("--tenant", help="With --unused-for: only of this tenant.")
 @json_option
 def rm(
     bundle: tuple[str, ...], *, unused_for: Duration | None, tenant: str | None, as_json: bool
 ) -> None:
-    """Remove bundles; jobs that name one and have not begun will fail."""
+    """Remove bundles; jobs that need one and have not started will fail."""
     if bool(bundle) == (unused_for is not None):
-        raise click.UsageError("name the bundles, or say --unused-for how long")
+        raise click.UsageError("name the bundles, or give --unused-for DURATION")
     with connected() as client:
         ids = [bundle_id(client, one) for one in bundle]
         if unused_for is not None:
@@ -98,7 +108,7 @@ def uploaded(client: Client, given: str, tenant: str | None) -> str:
         return client.push_bundle(path, tenant=tenant).bundle_id
     if id_lookup.is_whole(given.strip().lower()):
         return given.strip().lower()
-    raise Failure(f"{given}: there is no such file, and it is no bundle's id. See: rota bundles")
+    raise Failure(f"{given} is neither a file nor a bundle's id. See: rota bundles")
 
 
 bundles = Noun(
@@ -107,15 +117,18 @@ bundles = Noun(
     default=listing(
         help="List bundles, newest first.",
         params=(
-            click.option("--tenant", help="Of this tenant."),
+            click.option("--tenant", help="Only of this tenant."),
             click.option(
-                "--unused-for", type=duration, metavar="DURATION", help="That no job used for long."
+                "--unused-for",
+                type=duration,
+                metavar="DURATION",
+                help="Only those that no job has used for this long.",
             ),
             click.option(
                 "--limit",
                 type=click.IntRange(1, PAGE_ITEMS_MAX),
                 default=50,
-                help="At most so many.",
+                help="Maximum number of items.",
             ),
         ),
         call=_list,
@@ -125,10 +138,10 @@ bundles = Noun(
     verbs=(
         Verb(
             "push",
-            """Upload a program, a script or an archive; the same content again is the same
+            """Upload a program, a script or an archive; the same content gives the same
             bundle.
 
-            One that broke off goes on where it was when it is pushed again.
+            Repeat the command to resume an upload that was interrupted.
             """,
             names_one=False,
             params=(
@@ -136,11 +149,13 @@ bundles = Noun(
                     "file", type=click.Path(exists=True, dir_okay=False, path_type=Path)
                 ),
                 click.option(
-                    "--name", "-n", help="What it is called where a job finds it; else as here."
+                    "--name", "-n", help="File name in the job's folder; default: the name here."
                 ),
-                click.option("--tenant", help="Whose it is."),
+                click.option("--tenant", help="Tenant it belongs to."),
                 click.option(
-                    "--format", type=click.Choice(["file", "zip", "tar"]), help="Else found out."
+                    "--format",
+                    type=click.Choice(["file", "zip", "tar"]),
+                    help="Format; default: detected.",
                 ),
             ),
             fetch=_push,

@@ -47,10 +47,10 @@ def endpoint_of(url: str | Sequence[str] | None = None) -> Endpoint:
     try:
         return discover(url, default=limits().url_default)
     except (AddressError, TokenError) as error:
-        said = plain(str(error))
+        message = plain(str(error))
         if isinstance(error, AddressError) and url:
-            raise click.UsageError(said) from error
-        raise Failure(said) from error
+            raise click.UsageError(message) from error
+        raise Failure(message) from error
 
 
 @contextmanager

@@ -39,7 +39,7 @@ class Check(msgspec.Struct, omit_defaults=True):
 
 
 FAILOVER_LEASE = "60s"
-"""A failover of the database takes up to half a minute; leases must outlast it with room."""
+"""A failover of the database takes up to half a minute; leases must outlast it by far."""
 
 
 def store_checks(dsn: str) -> Iterator[Check]:
@@ -108,15 +108,15 @@ def store_clock_check(found: Checkup, here_ms: int) -> Check:
 CLOCK_S_MAX = 2.0
 """The Date header has whole seconds and the way there takes time: less than this means nothing."""
 DISK_BYTES_MIN = 1 << 30
-"""With less than a GiB left a busy server is full within the hour."""
+"""With less than 1 GiB left a busy server fills the disk within an hour."""
 
 
 @click.command()
-@click.option("--store", metavar="DSN", help="Look at this PostgreSQL instead of a server.")
+@click.option("--store", metavar="DSN", help="Check this PostgreSQL store instead of a server.")
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, *, store: str | None, as_json: bool) -> None:
-    """Check this installation, or a store; exit 1 if something is broken."""
+    """Check this installation or a store; exit 1 if a check fails."""
     checks = list(installation_checks(endpoint_of()) if store is None else store_checks(store))
     if as_json:
         print_object({"checks": checks})
@@ -178,27 +178,27 @@ def disk_checks(endpoint: Endpoint) -> Iterator[Check]:
     if free >= DISK_BYTES_MIN:
         yield Check("disk", "ok", found)
     else:
-        yield Check("disk", "warn", found, "make room, or move the data: rota up --data DIR")
+        yield Check("disk", "warn", found, "free some space, or move the data: rota up --data DIR")
 
 
 async def supervisor_checks() -> list[Check]:
     """Checks by which means a worker of this user would limit and end jobs."""
-    guard = Supervisor()
+    supervisor = Supervisor()
     try:
-        hello = await guard.hello
+        hello = await supervisor.hello
     except SupervisorError as error:
         return [Check("jobs", "fail", str(error), "a worker needs Linux 5.4 or newer")]
     finally:
-        await guard.shut_down()
+        await supervisor.shut_down()
     memory, processes = _enforcement_text(hello.memory), _enforcement_text(hello.processes)
     means = f"memory by {memory}, processes by {processes}"
     if hello.isolation == "namespace":
         return [Check("jobs", "ok", f"workers here use PID namespaces; {means}")]
-    return [Check("jobs", "ok", f"workers here use no PID namespaces ({hello.why}); {means}")]
+    return [Check("jobs", "ok", f"workers here do not use PID namespaces ({hello.why}); {means}")]
 
 
 def _enforcement_text(what: str) -> str:
-    return "looking twice a second" if what == "watched" else what
+    return "polling twice a second" if what == "watched" else what
 
 
 def clock_checks(headers: Mapping[str, str], here_ms: int) -> Iterator[Check]:
@@ -251,7 +251,7 @@ def cluster_checks(view: ClusterView) -> Iterator[Check]:
     """Checks whether a server leads, and how durable jobs are."""
     nodes = plural(len(view.nodes), "server")
     if view.leader is None:
-        yield Check("cluster", "fail", f"{nodes}, and nobody leads", "look at the servers' logs")
+        yield Check("cluster", "fail", f"{nodes}, and none leads", "look at the servers' logs")
     else:
         yield Check("cluster", "ok", f"{nodes}, {view.leader} leads; durability {view.durability}")
     for warning in view.warnings:

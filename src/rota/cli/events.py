@@ -57,7 +57,7 @@ TRIGGER_COLUMNS: Columns[TriggerView] = (
     Column("OWNER", lambda one: one.owner or "", spare=3, cut=True),
 )
 LEDGER_COLUMNS: Columns[ArrivalView] = (
-    Column("CAME", lambda one: local(one.received_at)),
+    Column("RECEIVED", lambda one: local(one.received_at)),
     Column("TYPE", lambda one: one.type, spare=2, cut=True),
     Column("EVENT", lambda one: one.event_id, cut=True),
     Column("OUTCOME", lambda one: styled(one.outcome)),
@@ -141,14 +141,14 @@ def _trigger_history(
 def _draw_history(found: dict[str, Any]) -> None:
     _draw_trigger(found["trigger"])
     click.echo("\nevents")
-    show_table(LEDGER_COLUMNS, found["events"], empty="no event of its type has come yet")
+    show_table(LEDGER_COLUMNS, found["events"], empty="no event of its type has been received yet")
 
 
 def _new_trigger(*, name: str, **given: Any) -> dict[str, Any]:
     if given["source"]:
         return {"name": name, **read_object(given["source"], "--from")}
     if given["event"] is None:
-        raise click.UsageError("say which events: --on TYPE, or --from JSON|@FILE")
+        raise click.UsageError("name the events: --on TYPE, or --from JSON|@FILE")
     parts = {
         "filter": given["where"],
         "debounce": given["debounce"],
@@ -179,14 +179,14 @@ def _try(client: Client, asked: tuple[dict[str, Any], str | None]) -> Call[Trial
 
 
 def _draw_trial(tried: TrialAnswer) -> None:
-    show_table(TRIAL_COLUMNS, tried.items, empty="no trigger is for events of this type")
+    show_table(TRIAL_COLUMNS, tried.items, empty="no trigger matches events of this type")
 
 
 def _declared(app: str, owner: str | None) -> tuple[str, list[Any]]:
     return owner or app, list(load_app(app).reactions.values())
 
 
-CREATE_HELP = """Make a trigger; {{event.data.name}} and the like are filled into what it runs.
+CREATE_HELP = """Create a trigger; placeholders such as {{event.data.name}} in its job are filled.
 
 \b
   rota triggers create scan --on object.uploaded -- ./scan.sh '{{event.data.name}}'
@@ -196,12 +196,12 @@ CREATE_HELP = """Make a trigger; {{event.data.name}} and the like are filled int
 
 triggers = Noun(
     name="triggers",
-    help="""List triggers, make one, or act on one: show, update, pause, resume, test, delete.
+    help="""List triggers, create one, or act on one: show, update, pause, resume, test, delete.
 
-    A trigger is named by its name or its id.
+    Name a trigger by its name or id.
     """,
     default=listing(
-        params=(click.option("--owner", help="Those that this program deployed."),),
+        params=(click.option("--owner", help="Only those that this app deployed."),),
         fetch=lambda client, owner: TriggerPage(client.triggers(owner=owner), None),
         draw=_draw_triggers,
     ),
@@ -211,10 +211,13 @@ triggers = Noun(
     verbs=(
         Verb(
             "show",
-            "Show a trigger, and what it made of the last events: why did it not fire?",
+            "Show a trigger with its decisions about the last events: why did it not fire?",
             params=(
                 click.option(
-                    "--outcome", "-o", multiple=True, help="Only fired, filtered, limited … ones."
+                    "--outcome",
+                    "-o",
+                    multiple=True,
+                    help="Only these outcomes: fired, filtered, limited …",
                 ),
                 click.option(
                     "--limit", type=click.IntRange(1, 1000), default=LEDGER_SHOWN, show_default=True
@@ -239,26 +242,26 @@ triggers = Noun(
                     help="The whole trigger, as POST /triggers.",
                 ),
                 click.option(
-                    "--on", "event", metavar="TYPE", help="A type of event, `prefix.*`, or `*`."
+                    "--on", "event", metavar="TYPE", help="Type of event, `prefix.*`, or `*`."
                 ),
                 click.option(
                     "--where",
                     metavar="FILTER",
-                    help="Only such events: data.size > 1000 and has(data.name)",
+                    help="Only matching events: data.size > 1000 and has(data.name)",
                 ),
                 click.option(
                     "--debounce",
                     type=duration,
                     metavar="DURATION",
-                    help="Wait until no event came for so long; take the last one.",
+                    help="Wait until no event has come for this long; use the last one.",
                 ),
                 click.option(
                     "--batch",
                     type=click.IntRange(1),
                     metavar="N",
-                    help="One job for so many events.",
+                    help="One job for this many events.",
                 ),
-                click.option("--rate", metavar="N/TIME", help="At most so many jobs: 10/1m."),
+                click.option("--rate", metavar="N/TIME", help="Rate limit of jobs, such as 10/1m."),
                 job_options,
             ),
             body=_new_trigger,
@@ -273,19 +276,19 @@ triggers = Noun(
         ),
         Verb(
             "pause",
-            "Let a trigger make no jobs; events are recorded as paused.",
+            "Pause a trigger: it makes no jobs, and events are recorded as paused.",
             calls.pause_trigger,
             _draw_trigger,
         ),
         Verb(
             "resume",
-            "Let a trigger go on with the next event.",
+            "Resume a trigger from the next event on.",
             calls.resume_trigger,
             _draw_trigger,
         ),
         Verb(
             "test",
-            "Say what triggers would make of an event; nothing happens.",
+            "Show how triggers would decide about an event; nothing happens.",
             _try,
             _draw_trial,
             names_one=False,
@@ -295,7 +298,7 @@ triggers = Noun(
                     "--only",
                     metavar="NAME",
                     shell_complete=id_lookup.complete_triggers,
-                    help="This trigger only.",
+                    help="Test only this trigger.",
                 ),
             ),
             body=_event_to_try,
@@ -303,7 +306,7 @@ triggers = Noun(
         ),
         Verb(
             "delete",
-            "Remove a trigger; its jobs go on, events that wait in it are dropped.",
+            "Delete a trigger; its jobs continue, events that wait in it are dropped.",
             calls.delete_trigger,
             ask=lambda _client, one: f"Remove the trigger {one.name}?",
             done=lambda one: (
@@ -313,13 +316,13 @@ triggers = Noun(
         ),
         Verb(
             "deploy",
-            "Make the triggers of a rota.App just those it declares with @app.on.",
+            "Replace the triggers of a rota.App by those it declares with @app.on.",
             lambda declared: calls.deploy_triggers(*declared),
             draw_deployed,
             names_one=False,
             params=(
                 click.argument("app", metavar="PACKAGE.MODULE:APP"),
-                click.option("--owner", help="The program's name; else what it is loaded from."),
+                click.option("--owner", help="Name of the app; default: PACKAGE.MODULE:APP."),
             ),
             body=_declared,
         ),
@@ -328,11 +331,11 @@ triggers = Noun(
 
 
 EVENT_COLUMNS: Columns[EventView] = (
-    Column("CAME", lambda one: local(one.received_at)),
+    Column("RECEIVED", lambda one: local(one.received_at)),
     Column("TYPE", lambda one: one.type, cut=True),
     Column("SOURCE", lambda one: one.source, spare=1, cut=True),
     Column("ID", lambda one: one.id, cut=True),
-    Column("AGAIN", lambda one: str(one.repeats) if one.repeats else "-", spare=2, right=True),
+    Column("REPEATS", lambda one: str(one.repeats) if one.repeats else "-", spare=2, right=True),
     Column("JOBS", lambda one: ", ".join(short(job_id) for job_id in one.job_ids), cut=True),
 )
 OUTCOME_COLUMNS: Columns[EventOutcome] = (
@@ -365,20 +368,22 @@ def _send(client: Client, event: dict[str, Any]) -> Call[EventView]:
 
 
 def _draw_event(sent: EventView) -> None:
-    again = " again: it has no effect" if sent.duplicate else ""
+    again = " is a duplicate and has no effect" if sent.duplicate else ""
     click.echo(f"{sent.type} {sent.id}{again}")
-    show_table(OUTCOME_COLUMNS, sent.outcomes, empty="no trigger is for events of this type")
+    show_table(OUTCOME_COLUMNS, sent.outcomes, empty="no trigger matches events of this type")
 
 
 @click.command()
-@click.option("--config", "-c", type=Path, required=True, metavar="FILE", help="What to run: TOML.")
-@click.option("--check", is_flag=True, help="Only read the file.")
+@click.option(
+    "--config", "-c", type=Path, required=True, metavar="FILE", help="Configuration file (TOML)."
+)
+@click.option("--check", is_flag=True, help="Only check the file.")
 @click.pass_context
 def listen(ctx: click.Context, *, config: Path, check: bool) -> None:
-    """Listen to folders, databases and brokers, and tell webhooks and brokers what changes.
+    """Turn changes in folders, databases and brokers into events, and report changes of jobs.
 
-    It may run anywhere that reaches the server, and be stopped at any time: what was not confirmed
-    comes again, and the server knows what it has seen.
+    It can run on any machine that reaches the server, and be stopped at any time: unconfirmed
+    events are sent again, and the server ignores duplicates.
     """
     from rota.events.config import ConfigError, read_config
 
@@ -422,7 +427,7 @@ events = Noun(
     verbs=(
         Verb(
             "send",
-            """Tell that something happened.
+            """Send an event.
 
             \b
               rota events send object.uploaded '{"name": "sales.csv", "size": 4096}'
@@ -434,11 +439,15 @@ events = Noun(
             params=(
                 click.argument("kind", metavar="TYPE"),
                 click.argument("data", metavar="[JSON|@FILE]", required=False),
-                click.option("--source", default="/cli", show_default=True, help="Who tells it."),
                 click.option(
-                    "--id", "event_id", help="The same again has no effect; left out: a new one."
+                    "--source", default="/cli", show_default=True, help="Source of the event."
                 ),
-                click.option("--subject", help="What it is about."),
+                click.option(
+                    "--id",
+                    "event_id",
+                    help="Id of the event: a repetition has no effect; default: a new one.",
+                ),
+                click.option("--subject", help="Subject of the event."),
             ),
             body=_event_to_send,
             reads=True,
@@ -470,7 +479,7 @@ def _hook(*, secret: str | None, kind: str | None, **given: Any) -> dict[str, An
 
 
 def _draw_hook(hook: HookView) -> None:
-    click.echo(f"{hook.path} takes what {hook.scheme} signs; its events are {hook.type}.*")
+    click.echo(f"{hook.path} accepts webhooks signed by {hook.scheme}; event types: {hook.type}.*")
     if hook.secret:
         click.echo(f"secret: {hook.secret}")
 
@@ -482,7 +491,7 @@ hooks = Noun(
     verbs=(
         Verb(
             "set",
-            "Set up an endpoint; the secret is printed if it was made, and never again.",
+            "Set up an endpoint; a new secret is printed this once.",
             calls.set_hook,
             _draw_hook,
             params=(
@@ -490,19 +499,19 @@ hooks = Noun(
                     "--scheme",
                     type=click.Choice(("github", "stripe", "rota")),
                     required=True,
-                    help="How its sender signs.",
+                    help="Signature scheme of the sender.",
                 ),
                 click.option(
                     "--secret",
                     envvar="ROTA_HOOK_SECRET",
-                    help="Shared with the sender; left out: a new one.",
+                    help="Secret shared with the sender; default: a new one.",
                 ),
-                click.option("--type", "kind", help="What the types of its events begin with."),
+                click.option("--type", "kind", help="Prefix of the types of its events."),
                 click.option(
                     "--tolerance",
                     type=duration,
                     metavar="DURATION",
-                    help="How old a signature may be.",
+                    help="Maximum age of a signature.",
                 ),
             ),
             body=_hook,

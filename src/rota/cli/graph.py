@@ -20,7 +20,7 @@ from rota.wire.jobs import GraphNode, GraphView
 @click.argument("job", shell_complete=id_lookup.complete_jobs)
 @json_option
 def graph(job: str, *, as_json: bool) -> None:
-    """Draw the dependencies around a job: below each stands what waits for it."""
+    """Draw the dependency graph of a job: below each job are those that wait for it."""
     with connected() as client:
         found = job_id(client, job)
 

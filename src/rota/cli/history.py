@@ -176,14 +176,14 @@ class HistoryOutput(Protocol):
 
 @click.group()
 def history() -> None:
-    """What ran: export writes it down, replay shows what other policies would have made of it."""
+    """Export past jobs, or replay them under other policies."""
 
 
 _past_options = combined(
-    click.option("--after", type=past, help="Created after this, or so long ago: 7d."),
-    click.option("--before", type=past, help="Created before this."),
-    click.option("--queue", "-q", help="Of this queue."),
-    click.option("--tenant", help="Of this tenant."),
+    click.option("--after", type=past, help="Created after this time, or this long ago (7d)."),
+    click.option("--before", type=past, help="Created before this time."),
+    click.option("--queue", "-q", help="Only of this queue."),
+    click.option("--tenant", help="Only of this tenant."),
 )
 """Filter the jobs of the past."""
 
@@ -192,11 +192,11 @@ _past_options = combined(
 @_past_options
 @click.option(
     "--out", "-o", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-    default=STDOUT, metavar="FILE", help="Where to; packed if its name ends in .gz.",
+    default=STDOUT, metavar="FILE", help="File to write; compressed if its name ends in .gz.",
 )  # fmt: skip
 @json_option
 def export(*, out: Path, as_json: bool, **given: Any) -> None:
-    """Write the jobs that ran as JSON lines, the cell's workers and queues first."""
+    """Export past jobs as JSON lines, after the cell's workers and queues."""
     if as_json and out == STDOUT:
         raise click.UsageError("the export itself is JSON: --json tells of one into a file, --out")
     with connected() as client:
@@ -236,7 +236,7 @@ def _open_output(out: Path, stack: ExitStack) -> HistoryOutput:
 @policies_option
 @json_option
 def replay_past(*, names: Names, as_json: bool, **given: Any) -> None:
-    """Run what ran once more in virtual time, under other policies, on the workers of now."""
+    """Replay past jobs in virtual time, under other policies, on the present workers."""
     with connected() as client:
         case = past_case(client, given)
     replay(case, names, as_json=as_json)

@@ -57,7 +57,7 @@ def checked(kind: str, typed: str) -> str:
     if not _PART.fullmatch(lower) or len(lower.replace("-", "")) < TYPED_CHARS_MIN:
         shown = plain(typed)
         raise Failure(
-            f"{shown!r} is no {kind} id: give it whole, or {TYPED_CHARS_MIN} characters or more"
+            f"{shown!r} is not a {kind} id: give it whole, or {TYPED_CHARS_MIN} or more characters"
             " of its end"
         )
     return lower
@@ -128,7 +128,7 @@ def _completions(
     except RotaError:
         return []
     return [
-        CompletionItem(name, help=plain(told)) for name, told in found if name.startswith(typed)
+        CompletionItem(name, help=plain(text)) for name, text in found if name.startswith(typed)
     ]
 
 

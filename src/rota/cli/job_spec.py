@@ -84,12 +84,12 @@ def _kind(options: Options) -> str:
         given = given[1:]  # the command is what runs in there
     if not given:
         raise click.UsageError(
-            "say what to run: -- COMMAND ARGS…, or --bundle, --container, --function, --python"
+            "name what to run: -- COMMAND ARGS…, or --bundle, --container, --function, --python"
             " or --http"
         )
     if len(given) > 1:
         named = " and ".join(_option(kind) for kind in given)
-        raise click.UsageError(f"{named}: a job runs one of them")
+        raise click.UsageError(f"{named}: a job can run only one of them")
     for name, kinds in BELONGS.items():
         if options.get(name) and given[0] not in kinds:
             places = " or ".join(
@@ -183,7 +183,7 @@ def _run_at(options: Options, now: datetime) -> datetime | None:
     if options["run_in"] is None:
         return given
     if given is not None:
-        raise click.UsageError("--at and --in say two different times")
+        raise click.UsageError("--at and --in both set the start: give one of them")
     return now + timedelta(milliseconds=options["run_in"].ms)
 
 
@@ -191,7 +191,9 @@ def job_of(options: Options, terms: Mapping[str, Any]) -> dict[str, Any]:
     """Builds the whole job; one that runs a registered function has no task."""
     run = run_of(options)
     if "payload" in run and "payload" in terms:
-        raise click.UsageError("--payload and --args or --kwargs both say the arguments")
+        raise click.UsageError(
+            "--payload and --args or --kwargs both set the arguments: give one of them"
+        )
     if options["name"] is not None and options["function"] is None:
         run["name"] = options["name"]
     elif options["name"] is not None:
@@ -247,7 +249,7 @@ def _number(name: str, value: str) -> float:
         number = math.nan
     if not math.isfinite(number):
         hint = "'--custom'"
-        raise click.BadParameter(f"{name}={value}: {value!r} is no number", param_hint=hint)
+        raise click.BadParameter(f"{name}={value}: {value!r} is not a number", param_hint=hint)
     return number
 
 
@@ -286,6 +288,6 @@ def split_after(text: str) -> tuple[str, str]:
     job, colon, when = text.partition(":")
     if colon and when not in ("succeeded", "finished", "failed"):
         raise click.BadParameter(
-            f"{when!r}: after a job has succeeded, finished or failed", param_hint="'--after'"
+            f"{when!r} is not one of succeeded, finished, failed", param_hint="'--after'"
         )
     return job, when or "succeeded"

@@ -53,17 +53,19 @@ PageSize = click.IntRange(1, PAGE_ITEMS_MAX)
 
 @click.command()
 @filter_options
-@click.option("--array", metavar="ID", help="Members of this array or gang.")
-@click.option("--limit", type=PageSize, default=50, show_default=True, help="At most so many.")
-@click.option("--cursor", help="Goes on where a page ended.")
-@click.option("--all", "every", is_flag=True, help="All pages.")
+@click.option("--array", metavar="ID", help="Only members of this array or gang.")
+@click.option(
+    "--limit", type=PageSize, default=50, show_default=True, help="Maximum number of items."
+)
+@click.option("--cursor", help="Continue after an earlier page.")
+@click.option("--all", "every", is_flag=True, help="List all pages.")
 @json_option
 def jobs(
     limit: int, cursor: str | None, array: str | None, *, every: bool, as_json: bool, **given: Any
 ) -> None:
     """List jobs, newest first.
 
-    Times may be a length of time before now: --after 2h.
+    Times can be durations before now: --after 2h.
     """
     with connected() as client:
         of = None if array is None else job_id(client, array)
@@ -90,8 +92,10 @@ def _draw_page(page: JobPage) -> None:
 
 
 @click.command("dead-letters")
-@click.option("--limit", type=PageSize, default=50, show_default=True, help="At most so many.")
-@click.option("--cursor", help="Goes on where a page ended.")
+@click.option(
+    "--limit", type=PageSize, default=50, show_default=True, help="Maximum number of items."
+)
+@click.option("--cursor", help="Continue after an earlier page.")
 @json_option
 def dead_letters(limit: int, cursor: str | None, *, as_json: bool) -> None:
     """List jobs that used up their attempts."""
@@ -104,7 +108,7 @@ def dead_letters(limit: int, cursor: str | None, *, as_json: bool) -> None:
 @click.argument("job", shell_complete=id_lookup.complete_jobs)
 @json_option
 def show(job: str, *, as_json: bool) -> None:
-    """Show all there is to know about a job."""
+    """Show all details of a job."""
     with connected() as client:
         found = job_id(client, job)
 
@@ -122,16 +126,18 @@ def show(job: str, *, as_json: bool) -> None:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--job", help="Of this job.")
-@click.option("--worker", help="On this worker.")
-@click.option("--status", "-s", multiple=True, help="In any of these statuses.")
+@click.option("--job", help="Only of this job.")
+@click.option("--worker", help="Only on this worker.")
 @click.option(
-    "--limit", type=click.IntRange(1, PAGE_ITEMS_MAX), default=50, help="At most so many."
+    "--status", "-s", multiple=True, help="In any of these statuses; may repeat, or use commas."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, PAGE_ITEMS_MAX), default=50, help="Maximum number of items."
 )
 @json_option
 @click.pass_context
 def executions(ctx: click.Context, /, *, limit: int, as_json: bool, **given: Any) -> None:
-    """List tries of jobs, newest first."""
+    """List executions (attempts) of jobs, newest first."""
     if ctx.invoked_subcommand is not None:
         return
     job, worker = given["job"], given["worker"]
@@ -170,7 +176,7 @@ ARTIFACT_COLUMNS: Columns[ArtifactView] = (
 
 @click.group()
 def artifacts() -> None:
-    """List the files that a job left behind, or fetch them: list, get, link."""
+    """List or download the output files of a job: list, get, link."""
 
 
 @artifacts.command("list")
@@ -191,10 +197,10 @@ def _list_artifacts(job: str, *, as_json: bool) -> None:
 @click.argument("name", nargs=-1)
 @click.option(
     "--output", "-o", type=click.Path(file_okay=False, path_type=Path), default=".",
-    help="The folder they go to.",
+    help="Folder for the downloaded files.",
 )  # fmt: skip
 def _get_artifacts(job: str, name: tuple[str, ...], *, output: Path) -> None:
-    """Download output files of a job (all unless named); each is checked as it arrives."""
+    """Download output files of a job, all by default; checksums are verified."""
     with connected() as client:
         execution = _execution_of(client, job)
         found = {one.name: one for one in client.artifacts(execution)}
@@ -202,7 +208,7 @@ def _get_artifacts(job: str, name: tuple[str, ...], *, output: Path) -> None:
             there = ", ".join(found) or "none"
             raise Failure(f"there is no output file {missing!r}; there are: {there}")
         if not found:
-            click.echo("it has left no output files", err=True)
+            click.echo("the job has no output files", err=True)
             return
         output.mkdir(parents=True, exist_ok=True)
         for one in name or found:
@@ -213,7 +219,7 @@ def _fetch(client: Client, execution: str, artifact: ArtifactView, folder: Path)
     # This is where the server's names become paths of ours.
     words = artifact.name.split("/")
     if not all(Path(word).name == word and not word.startswith(".") for word in words):
-        raise Failure(f"{artifact.name!r} is no name for a file here")
+        raise Failure(f"{artifact.name!r} is not a safe file name on this machine")
     path = folder.joinpath(*words)
     client.fetch_artifact(execution, artifact, path)
     click.echo(f"{path} ({size_text(artifact.size)})")
@@ -224,7 +230,7 @@ def _fetch(client: Client, execution: str, artifact: ArtifactView, folder: Path)
 @click.argument("name")
 @json_option
 def _link(job: str, name: str, *, as_json: bool) -> None:
-    """Print where an output file can be fetched: a signed link, if the storage gives one."""
+    """Print a URL of an output file: a signed one, if the storage supports it."""
     with connected() as client:
         found = client.artifact_link(_execution_of(client, job), name)
         if as_json:
@@ -249,7 +255,7 @@ def _execution_of(client: Client, typed: str) -> str:
 @click.argument("jobs", nargs=-1, required=True, shell_complete=id_lookup.complete_jobs)
 @json_option
 def cancel(jobs: tuple[str, ...], *, as_json: bool) -> None:
-    """Stop jobs, or keep them from starting."""
+    """Cancel waiting or running jobs."""
     _each(jobs, lambda client, job_id: client.cancel(job_id), as_json=as_json)
 
 
@@ -257,13 +263,13 @@ def cancel(jobs: tuple[str, ...], *, as_json: bool) -> None:
 @click.argument("jobs", nargs=-1, required=True, shell_complete=id_lookup.complete_jobs)
 @json_option
 def retry(jobs: tuple[str, ...], *, as_json: bool) -> None:
-    """Start over what failed, was cancelled or skipped, or expired."""
+    """Run jobs again that failed, expired, or were cancelled or skipped."""
     _each(jobs, lambda client, job_id: client.retry(job_id), as_json=as_json)
 
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, shell_complete=id_lookup.complete_jobs)
-@click.option("--force", is_flag=True, help="Also live ones: they are cancelled first.")
+@click.option("--force", is_flag=True, help="Also delete live jobs, after cancelling them.")
 @json_option
 def delete(jobs: tuple[str, ...], *, force: bool, as_json: bool) -> None:
     """Remove finished jobs."""
@@ -303,28 +309,41 @@ def _each(typed: Sequence[str], change: Change, *, as_json: bool) -> None:
 @click.command()
 @click.argument("job", shell_complete=id_lookup.complete_jobs)
 @click.option("--priority", type=int, help="Higher goes first.")
-@click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this.")
-@click.option("--expires", "expires_at", type=time, metavar="TIME", help="Not after this.")
-@click.option("--finish-by", type=deadline, metavar="TIME|DURATION", help="Should have ended.")
-@click.option("--timeout", type=duration, metavar="DURATION", help="Stop it after so long.")
+@click.option("--at", "run_at", type=time, metavar="TIME", help="Do not start before this time.")
+@click.option(
+    "--expires",
+    "expires_at",
+    type=time,
+    metavar="TIME",
+    help="Expire if it has not started by this time.",
+)
+@click.option(
+    "--finish-by",
+    type=deadline,
+    metavar="TIME|DURATION",
+    help="Deadline: a time, or a duration after the submission.",
+)
+@click.option(
+    "--timeout", type=duration, metavar="DURATION", help="Stop it when it has run this long."
+)
 @click.option(
     "--expects", "expected_runtime", type=duration, metavar="DURATION",
-    help="How long it will probably run.",
+    help="Expected runtime.",
 )  # fmt: skip
-@click.option("--cpu", type=Number(), help="Cpus.")
-@click.option("--memory", type=size, metavar="SIZE", help="Memory.")
-@click.option("--gpu", type=Number(), help="Gpus.")
-@click.option("--retries", type=click.IntRange(0), help="Tries after the first.")
+@click.option("--cpu", type=Number(), help="Cores it requests.")
+@click.option("--memory", type=size, metavar="SIZE", help="Memory it requests.")
+@click.option("--gpu", type=Number(), help="GPUs it requests.")
+@click.option("--retries", type=click.IntRange(0), help="Attempts after the first one.")
 @click.option("--backoff", type=click.Choice(["exponential", "linear", "fixed"]))
-@click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")
+@click.option("--delay", type=duration, metavar="DURATION", help="Delay before the first retry.")
 @click.option("--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="Add a label.")
-@click.option("--patch", metavar="JSON", help="Any other change, as a JSON Merge Patch.")
+@click.option("--patch", metavar="JSON", help="Any other change, as JSON Merge Patch.")
 @json_option
 def update(job: str, *, patch: str | None, as_json: bool, **given: Any) -> None:
     """Change a job that has not started."""
     changes = {**_changes(given), **_read_patch(patch)}
     if not changes:
-        raise click.UsageError("say what to change: --priority, --at, --timeout, --patch …")
+        raise click.UsageError("name what to change: --priority, --at, --timeout, --patch …")
     with connected() as client:
         call = calls.update_job(id_lookup.job_id(client, job), changes)
         answer(client, call, _say_status, as_json=as_json)
@@ -362,11 +381,11 @@ def _say_status(view: JobView) -> None:
     "-w",
     required=True,
     shell_complete=id_lookup.complete_workers,
-    help="Its id or name.",
+    help="Id or name of the worker.",
 )
 @json_option
 def execute(job: str, worker: str, *, as_json: bool) -> None:
-    """Run a job on a worker now, past time, order and pause."""
+    """Run a job on a given worker now, regardless of its time, the order or a paused queue."""
     with connected() as client:
         call = calls.execute(id_lookup.job_id(client, job), id_lookup.worker_id(client, worker))
         answer(
@@ -383,18 +402,18 @@ ACTIONS = ("cancel", "retry", "delete", "reprioritise")
 @click.command()
 @click.argument("action", type=click.Choice(ACTIONS))
 @filter_options
-@click.option("--to", "new_priority", type=int, help="The priority to give: for reprioritise.")
+@click.option("--to", "new_priority", type=int, help="New priority, for reprioritise.")
 @click.option(
-    "--fingerprint", help="That failed alike: of a group of dead letters, as the page shows it."
+    "--fingerprint", help="Only of this group of dead letters, as the dashboard shows it."
 )
-@click.option("--all", "every", is_flag=True, help="Really all jobs: needed without a filter.")
-@click.option("--dry-run", is_flag=True, help="Only count them.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--all", "every", is_flag=True, help="All jobs: required if no filter is given.")
+@click.option("--dry-run", is_flag=True, help="Only count the matching jobs.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def bulk(
     action: str, *, every: bool, dry_run: bool, yes: bool, as_json: bool, **given: Any
 ) -> None:
-    """Act on all jobs that match: cancel, retry, delete or reprioritise."""
+    """Cancel, retry, delete or reprioritise all matching jobs."""
     new_priority, fingerprint = given.pop("new_priority"), given.pop("fingerprint")
     chosen = filter_of(given)
     if fingerprint is not None:
@@ -402,7 +421,9 @@ def bulk(
     if not chosen and not every:
         raise click.UsageError("give a filter, such as --status failed, or --all for every job")
     if (action == "reprioritise") != (new_priority is not None):
-        raise click.UsageError("reprioritise needs --to PRIORITY, and nothing else takes it")
+        raise click.UsageError(
+            "reprioritise needs --to PRIORITY, and the other actions do not take it"
+        )
     spec: dict[str, Any] = {"action": action, "filter": chosen}
     if new_priority is not None:
         spec["priority"] = new_priority
@@ -418,6 +439,6 @@ def _draw_bulk(action: str, done: BulkAnswer) -> None:
     prefix = "would " if done.dry_run else ""
     click.echo(f"{prefix}{action}: {plural(done.count, 'job')}")
     if done.refused:
-        click.echo(f"{plural(done.refused, 'job')} matched but could not be", err=True)
+        click.echo(f"{plural(done.refused, 'job')} matched but were refused", err=True)
     for reason, count in done.reasons.items():
         click.echo(f"  {count:,}: {reason}", err=True)

@@ -21,7 +21,7 @@ from rota.wire.jobs import JobView
 from rota.wire.limits import PAGE_ITEMS_MAX
 
 MEMBERS_MAX = 100
-"""Printed without being asked for by `--index`: a log of ten thousand logs is read by nobody."""
+"""Printed without being asked for by `--index`: nobody reads ten thousand logs at once."""
 LOOK_S = 1.0
 """Between two looks for members that a worker has taken meanwhile."""
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
@@ -29,16 +29,20 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 @click.command()
 @click.argument("job", shell_complete=id_lookup.complete_jobs)
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job has ended.")
-@click.option("--tail", "-n", type=click.IntRange(0), metavar="N", help="The last N lines first.")
-@click.option("--index", type=click.IntRange(0), metavar="N", help="Of an array: this member.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the log until the job has ended.")
+@click.option(
+    "--tail", "-n", type=click.IntRange(0), metavar="N", help="Start with the last N lines."
+)
+@click.option(
+    "--index", type=click.IntRange(0), metavar="N", help="Only this member of an array or gang."
+)
 @click.option("--raw", is_flag=True, help="Write control characters to the terminal as they are.")
 @json_option
 def logs(job: str, *, index: int | None, as_json: bool, **how: Any) -> None:
-    """Print what a job printed; of an array or gang what each member did, after its number.
+    """Print the log of a job; for an array or gang each line with its member's index.
 
-    On a terminal colours stay and other control characters are written out, so that a log cannot
-    play tricks on it; into a pipe or file every byte goes as it is.
+    On a terminal, colours are kept and other control characters are escaped, so that a log cannot
+    change the terminal; a pipe or file gets every byte unchanged.
     """
     if how["follow"] and as_json:
         raise click.UsageError("--json prints one document: it does not go with --follow")
@@ -75,7 +79,7 @@ class LogWriter:
         self._raw = raw or not sys.stdout.isatty()
         self._colours = not os.environ.get("NO_COLOR")
         self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
-        self._held = ""
+        self._incomplete = ""
         self._open_line = False
         self._coloured = False
 
@@ -84,15 +88,15 @@ class LogWriter:
         if self._raw:
             sys.stdout.buffer.write(chunk)
         else:
-            text = self._held + self._decoder.decode(chunk)
+            text = self._incomplete + self._decoder.decode(chunk)
             cut = len(text) - unfinished(text)
-            self._held = text[cut:]
+            self._incomplete = text[cut:]
             self._show(text[:cut])
         sys.stdout.flush()
 
     def finish(self) -> None:
         """Leaves the terminal at the beginning of a line, and without colour."""
-        self._show(self._held + self._decoder.decode(b"", final=True))
+        self._show(self._incomplete + self._decoder.decode(b"", final=True))
         end = "\x1b[0m" if self._coloured else ""
         sys.stdout.write(end + "\n" if self._open_line else end)
         sys.stdout.flush()
@@ -140,7 +144,7 @@ def member_at(client: Client, group: JobView, index: int) -> JobView:
             return one
     known = ", ".join(str(index_of(one)) for one in members[:20]) or "none"
     raise click.ClickException(
-        f"no worker has taken member {index} yet, so it has printed nothing (taken: {known})"
+        f"member {index} has not started, so it has no log yet (started: {known})"
     )
 
 
@@ -153,7 +157,7 @@ def member_logs(client: Client, group: JobView, tail: int | None) -> Iterator[by
         more = f"{len(members) - MEMBERS_MAX} more members: name one with --index"
         click.echo(more, err=True)
     if waiting := size_of(group) - len(members):
-        click.echo(f"{waiting} members wait for a worker, and have printed nothing", err=True)
+        click.echo(f"{waiting} members have not started, and have no log yet", err=True)
 
 
 def follow_members(client: Client, group: JobView, tail: int | None) -> Iterator[bytes]:

@@ -22,7 +22,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class LazyCommand(NamedTuple):
-    """Module of a command, where it is named as here, and its summary."""
+    """Module of a command (loaded when it is called) and its summary."""
 
     module: str
     summary: str
@@ -31,38 +31,40 @@ class LazyCommand(NamedTuple):
 SECTIONS: dict[str, dict[str, LazyCommand]] = {
     "Start": {
         "up": LazyCommand(
-            "start.up", "Start everything on this machine: server, page and workers."
+            "start.up", "Start everything on this machine: server, dashboard and workers."
         ),
-        "server": LazyCommand("start.up", "Start a server only."),
+        "server": LazyCommand("start.up", "Start a server without workers."),
         "worker": LazyCommand("start.worker", "Start a worker that runs jobs for a server."),
-        "gateway": LazyCommand("start.gateway", "Spread tenants over several cells."),
+        "gateway": LazyCommand(
+            "start.gateway", "Start a gateway that spreads tenants over several cells."
+        ),
     },
     "Jobs": {
-        "submit": LazyCommand("submit", "Submit a job, or many."),
+        "submit": LazyCommand("submit", "Submit one job or many."),
         "jobs": LazyCommand("jobs", "List jobs, newest first."),
-        "show": LazyCommand("jobs", "Show all there is to know about a job."),
-        "why": LazyCommand("why", "Say why a job is not running, and when it will."),
-        "logs": LazyCommand("logs", "Print what a job printed; -f goes on."),
-        "graph": LazyCommand("graph", "Draw the dependencies around a job."),
+        "show": LazyCommand("jobs", "Show all details of a job."),
+        "why": LazyCommand("why", "Explain why a job is not running, and when it will start."),
+        "logs": LazyCommand("logs", "Print the log of a job; -f follows it."),
+        "graph": LazyCommand("graph", "Draw the dependency graph of a job."),
         "wait": LazyCommand("submit", "Wait until jobs have ended."),
-        "cancel": LazyCommand("jobs", "Stop jobs, or keep them from starting."),
-        "retry": LazyCommand("jobs", "Start over what did not succeed."),
+        "cancel": LazyCommand("jobs", "Cancel waiting or running jobs."),
+        "retry": LazyCommand("jobs", "Run jobs again that did not succeed."),
         "update": LazyCommand("jobs", "Change a job that has not started."),
         "delete": LazyCommand("jobs", "Remove finished jobs."),
-        "execute": LazyCommand("jobs", "Run a job on a worker now, past time and order."),
-        "bulk": LazyCommand("jobs", "Act on all jobs that match."),
+        "execute": LazyCommand("jobs", "Run a job on a given worker now."),
+        "bulk": LazyCommand("jobs", "Cancel, retry, delete or reprioritise all matching jobs."),
         "dead-letters": LazyCommand("jobs", "List jobs that used up their attempts."),
-        "executions": LazyCommand("jobs", "List tries of jobs."),
-        "artifacts": LazyCommand("jobs", "List and fetch the files of a job."),
-        "bundles": LazyCommand("bundles", "Upload, list and remove code for jobs."),
+        "executions": LazyCommand("jobs", "List executions (attempts) of jobs."),
+        "artifacts": LazyCommand("jobs", "List and download the output files of a job."),
+        "bundles": LazyCommand("bundles", "Upload, list and remove bundles of code and data."),
     },
     "Time": {
-        "schedules": LazyCommand("schedules", "List, make, run and backfill schedules."),
-        "cron": LazyCommand("schedules", "Print what a cron expression means."),
+        "schedules": LazyCommand("schedules", "List, create, trigger and backfill schedules."),
+        "cron": LazyCommand("schedules", "Print the next times of a cron expression."),
         "calendars": LazyCommand("schedules", "List and set calendars of holidays."),
     },
     "Events": {
-        "triggers": LazyCommand("events", "List, make, try and pause triggers."),
+        "triggers": LazyCommand("events", "List, create, test and pause triggers."),
         "events": LazyCommand("events", "List and send events; listen to other systems."),
         "hooks": LazyCommand("events", "List and set up webhook endpoints."),
     },
@@ -70,28 +72,30 @@ SECTIONS: dict[str, dict[str, LazyCommand]] = {
         "workers": LazyCommand("workers", "List, drain, resume and remove workers."),
         "queues": LazyCommand("queues", "List, set, pause and purge queues."),
         "tenants": LazyCommand("queues", "List tenants; set their weights and quotas."),
-        "policy": LazyCommand("policy", "Show or set the rules by which jobs are ordered."),
+        "policy": LazyCommand("policy", "Show or set the scheduling policy."),
     },
     "Planning": {
-        "simulate": LazyCommand("simulate", "Replay a workload on a fleet that need not be."),
-        "autoscale": LazyCommand("report", "Say how many workers would do."),
-        "report": LazyCommand("report", "Report what jobs asked for and what they took."),
-        "history": LazyCommand("history", "Write down what ran, to replay it."),
+        "simulate": LazyCommand(
+            "simulate", "Simulate a workload on any machines under any policy."
+        ),
+        "autoscale": LazyCommand("report", "Show how many workers the backlog needs."),
+        "report": LazyCommand("report", "Compare the requested and the used resources of jobs."),
+        "history": LazyCommand("history", "Export past jobs, or replay them under other policies."),
     },
     "Access": {
-        "tokens": LazyCommand("tokens", "Make, list and revoke tokens."),
-        "audit": LazyCommand("tokens", "Show who changed what."),
+        "tokens": LazyCommand("tokens", "Create, list and revoke tokens."),
+        "audit": LazyCommand("tokens", "Show the audit log: who changed what."),
     },
     "Service": {
-        "top": LazyCommand("service", "Watch everything live."),
-        "stats": LazyCommand("service", "Print the overall figures."),
+        "top": LazyCommand("service", "Show jobs, queues and workers live."),
+        "stats": LazyCommand("service", "Print statistics of the service."),
         "stream": LazyCommand("service", "Print every state change as it happens."),
-        "alerts": LazyCommand("alerts", "List, set and silence alerts; say who is told."),
-        "cluster": LazyCommand("service", "Say who leads, and who is there."),
+        "alerts": LazyCommand("alerts", "List, set and silence alerts; set up channels."),
+        "cluster": LazyCommand("service", "Show the servers of the cell, and which one leads."),
         "doctor": LazyCommand("doctor", "Check this installation."),
-        "bench": LazyCommand("bench", "Measure this installation."),
-        "verify": LazyCommand("verify", "Verify Rota's promises on a simulated or real cluster."),
-        "migrate": LazyCommand("start.migrate", "Bring a store's schema up to date."),
+        "bench": LazyCommand("bench", "Measure the performance of this installation."),
+        "verify": LazyCommand("verify", "Verify Rota's guarantees on a simulated or real cluster."),
+        "migrate": LazyCommand("start.migrate", "Update the schema of a store."),
         "completion": LazyCommand("service", "Print the completion script of a shell."),
     },
 }
@@ -142,10 +146,10 @@ def _unknown(name: str) -> str:
 @click.command(cls=CommandTree, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="rota", message="%(prog)s %(version)s")
 def tree() -> None:
-    """Rota schedules jobs: now, later, after each other, on whichever machine fits.
+    """Rota schedules jobs: now, later, after each other, on any machine that fits.
 
-    ROTA_URL and ROTA_TOKEN say which server and who asks; without them the server on this machine
-    is found by itself. Ids may be shortened to six or more characters of their end or beginning.
+    ROTA_URL and ROTA_TOKEN name the server and the token; without them the server on this machine
+    is found automatically. Ids can be shortened to six or more characters of their end or start.
     """
 
 
@@ -178,8 +182,8 @@ def run(args: Sequence[str] | None = None, limits: CommandLimits | None = None) 
         return _complain(error)
     except UnicodeEncodeError as error:
         # A program's argument may be any bytes; what goes into JSON, or to a terminal, may not.
-        said = f"{error.object[:100]!r} cannot be written as {error.encoding}: {error.reason}"
-        return _complain(click.ClickException(said))
+        text = f"{error.object[:100]!r} cannot be written as {error.encoding}: {error.reason}"
+        return _complain(click.ClickException(text))
     return status if isinstance(status, int) else 0
 
 

@@ -121,7 +121,9 @@ class Noun:
             params.append(click.argument(self.argument, shell_complete=self.complete))
         params += verb.params
         if verb.ask is not None:
-            params.append(click.option("--yes", "-y", is_flag=True, help="Do not ask."))
+            params.append(
+                click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+            )
         return click.command(verb.name, help=verb.help)(combined(*params, json_option)(run))
 
 

@@ -37,7 +37,7 @@ class Number(click.types.FloatParamType):
         """Converts as click does, and refuses numbers that are not finite."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is no number that can be counted", param, ctx)
+            self.fail(f"{value!r} is not a finite number", param, ctx)
         return number
 
 
@@ -57,7 +57,7 @@ def request_rate(value: Any) -> tuple[int, int] | None:
     number, _, per = str(value).partition("/")
     length = _read(parse_duration, f"1{per}" if per.isalpha() else per)
     if not number.isdecimal() or not int(number) or not length.ms:
-        raise click.BadParameter(f"{value!r} is no rate: write 1000/1s, or none")
+        raise click.BadParameter(f"{value!r} is not a rate: write 1000/1s, or none")
     return int(number), length.ms
 
 
@@ -65,7 +65,7 @@ def cell_name(value: Any) -> str:
     """Reads the name of a cell: `north`, `eu-1`."""
     if value and not is_cell_name(str(value)):
         raise click.BadParameter(
-            f"{value!r} is no name of a cell: small letters, digits and -, at most"
+            f"{value!r} is not a name for a cell: use lower-case letters, digits and -, at most"
             f" {CELL_NAME_CHARS_MAX}"
         )
     return str(value)
@@ -159,23 +159,32 @@ def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 dst_options = combined(
     click.option(
-        "--gap", type=click.Choice(GAPS), help="When to run at a time that the clock leaves out."
+        "--gap",
+        type=click.Choice(GAPS),
+        help="Rule for local times that a clock change leaves out.",
     ),
     click.option(
-        "--fold", type=click.Choice(FOLDS), help="When to run at a time that comes twice."
+        "--fold", type=click.Choice(FOLDS), help="Rule for local times that a clock change repeats."
     ),
 )
 """Say what becomes of local times around a change of the clock."""
 filter_options = combined(
-    click.option("--status", "-s", multiple=True, help="Any of these; may be a comma list."),
-    click.option("--queue", "-q", help="Of this queue."),
-    click.option("--tenant", help="Of this tenant."),
-    click.option("--name", "-n", help="With this name."),
-    click.option("--priority", type=int, help="With this priority."),
     click.option(
-        "--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="With this label; all."
+        "--status", "-s", multiple=True, help="In any of these statuses; may repeat, or use commas."
     ),
-    click.option("--after", type=past, help="Created after this time, or so long ago."),
+    click.option("--queue", "-q", help="Only of this queue."),
+    click.option("--tenant", help="Only of this tenant."),
+    click.option("--name", "-n", help="Only with this name."),
+    click.option("--priority", type=int, help="Only with this priority."),
+    click.option(
+        "--label",
+        "-l",
+        multiple=True,
+        type=pair,
+        metavar="KEY=VALUE",
+        help="Only with this label; may repeat, all must match.",
+    ),
+    click.option("--after", type=past, help="Created after this time, or this long ago (2h)."),
     click.option("--before", type=past, help="Created before this time."),
 )
 """Filter a list of jobs."""
@@ -187,7 +196,7 @@ def statuses(given: tuple[str, ...]) -> tuple[str, ...]:
     for one in flat:
         if one not in STATUSES:
             raise click.BadParameter(
-                f"{one!r} is none of {', '.join(STATUSES)}", param_hint="'--status'"
+                f"{one!r} is not one of {', '.join(STATUSES)}", param_hint="'--status'"
             )
     if given and not flat:
         raise click.BadParameter("names no status", param_hint="'--status'")
@@ -246,7 +255,7 @@ def whole_or_none(text: str, option: str) -> int | None:
     """Reads a whole number, or `none`."""
     given = or_none(text)
     if given is not None and not given.isdecimal():
-        raise click.BadParameter(f"{text!r} is no whole number", param_hint=f"'{option}'")
+        raise click.BadParameter(f"{text!r} is not a whole number", param_hint=f"'{option}'")
     return None if given is None else int(given)
 
 
@@ -285,7 +294,7 @@ def read_content(text: str, option: str) -> bytes:
 def confirm(question: str) -> None:
     """Asks a person to agree; where nobody can be asked, `--yes` is needed."""
     if not is_interactive():
-        raise Failure(f"{question} Nobody to ask here: say --yes")
+        raise Failure(f"{question} There is no terminal to ask on: add --yes")
     if not click.confirm(question, err=True):
         raise Failure("nothing was done")
 

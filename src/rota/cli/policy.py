@@ -31,14 +31,14 @@ PLAN_COLUMNS: Columns[tuple[str, dict[str, Any]]] = (
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--replay", "since", type=past, metavar="TIME",
-    help="Run once more what ran since then, or in so long: 7d.",
+    help="Replay the jobs since this time, or this long ago (7d).",
 )  # fmt: skip
 @json_option
 def plan(file: Path, *, since: Any, as_json: bool) -> None:
-    """Show what a policy in a TOML file would change; nothing is set.
+    """Show what a policy in a TOML file would change; sets nothing.
 
-    With --replay it also shows what it would have meant for each tenant: as it was, with the
-    policy in force, and with the one in the file.
+    With --replay it also compares the waits of each tenant: as recorded, with the policy in force,
+    and with the policy in the file.
     """
     new = read_policy(file)
     with connected() as client:
@@ -88,24 +88,26 @@ def _draw(view: PolicyView) -> None:
 
 
 @click.command("set")
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="Start from this one.")
+@click.option("--preset", type=click.Choice(list(PRESETS)), help="Start from this preset.")
 @click.option("--order", type=click.Choice([one.value for one in OrderKind]))
 @click.option("--backfill", type=click.Choice([one.value for one in BackfillKind]))
 @click.option("--candidates", type=click.Choice([one.value for one in CandidateKind]))
-@click.option("--beta", type=Number(), help="How much longer a job waits for being long.")
-@click.option("--length-cap", help="A job counts as no longer than this in its place.")
-@click.option("--priority-wait", help="The waiting time that a point of priority is worth.")
-@click.option("--half-life", help="After this long, what a tenant used counts half.")
-@click.option("--preempt-gap", metavar="N|none", help="Evict jobs of a priority lower by this.")
-@click.option("--preempt-after", help="Evict only for a job that has waited this long.")
-@click.option("--max-running", metavar="N|none", help="Executions of the whole cell at once.")
-@click.option("--max-queued", metavar="N|none", help="Live jobs of the whole cell.")
+@click.option("--beta", type=Number(), help="How much longer a long job waits.")
+@click.option("--length-cap", help="Longer jobs count as this long.")
+@click.option("--priority-wait", help="Waiting time that equals one point of priority.")
+@click.option("--half-life", help="Time after which past use of a tenant counts half.")
+@click.option(
+    "--preempt-gap", metavar="N|none", help="Preempt jobs whose priority is lower by this."
+)
+@click.option("--preempt-after", help="Preempt only for a job that has waited this long.")
+@click.option("--max-running", metavar="N|none", help="Maximum executions of the whole cell.")
+@click.option("--max-queued", metavar="N|none", help="Maximum live jobs of the whole cell.")
 @json_option
 def _set(*, preset: str | None, as_json: bool, **given: Any) -> None:
-    """Change the policy; what is not given stays, or is as in the preset."""
+    """Change the policy; other settings stay, or have the value of --preset."""
     settings = {name: _value(name, text) for name, text in given.items() if text is not None}
     if preset is None and not settings:
-        raise click.UsageError("say what to change: --preset, --order, --backfill, --beta …")
+        raise click.UsageError("name what to change: --preset, --order, --backfill, --beta …")
     with connected() as client:
         if preset is None:
             before = msgspec.to_builtins(client.call(admin_calls.get_policy()))
@@ -129,7 +131,7 @@ def _value(name: str, given: Any) -> Any:
 
 policy = Noun(
     name="policy",
-    help="Show the rules by which jobs are ordered and let past each other, or set them.",
+    help="Show or set the scheduling policy: order, fair share, backfill and preemption.",
     default=Verb(
         "show", "Show the policy in force.", admin_calls.get_policy, _draw, names_one=False
     ),

@@ -1,4 +1,4 @@
-"""Turns what went wrong into one clear line that says what to do."""
+"""Turns errors into one clear line that says what to do."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from rota.sdk.discovery import DATA_DEFAULT, DEFAULT
 
 
 class Failure(click.ClickException):
-    """Ends a command that did not do what was asked, with exit status 1 and one line."""
+    """Failure of a command: one line, and exit status 1."""
 
 
 def refuse_all_but_linux(platform: str) -> None:
-    """Workers hold jobs to their limits, and end them whole, by means that only Linux has."""
+    """Refuses to start a worker elsewhere: its limits and process control exist on Linux only."""
     if platform != "linux":
         raise Failure(
             f"workers run on Linux only, and this is {platform}: start them in a container or a"
@@ -60,7 +60,7 @@ def _unreachable(error: UnreachableError, endpoint: Endpoint) -> str:
 def _origin(endpoint: Endpoint) -> str:
     """Says where the address comes from."""
     if endpoint.stopped:
-        return f"The one of {endpoint.data} has stopped, and this is the default address"
+        return f"The server of {endpoint.data} has stopped, so the default address was used"
     if endpoint.url_from == DEFAULT:
         return "It is the default address"
     return f"The address comes from {endpoint.url_from}"

@@ -26,7 +26,7 @@ def _draw_queues(page: QueuePage) -> None:
 
 def _draw_queue(queue: QueueView) -> None:
     show_table(QUEUE_COLUMNS, [queue], empty="")
-    click.echo(f"each job is held to: {limits_text(queue.limits)}")
+    click.echo(f"limits of each job: {limits_text(queue.limits)}")
 
 
 def _purge_question(client: Client, name: str) -> str:
@@ -37,18 +37,20 @@ def _purge_question(client: Client, name: str) -> str:
 @click.command("set")
 @click.argument("name", shell_complete=id_lookup.complete_queues)
 @click.option("--priority", type=int, help="Higher goes first.")
-@click.option("--weight", type=Number(), help="Its share of what several queues want.")
-@click.option("--max-workers", metavar="N|none", help="So many executions at once.")
-@click.option("--rate", "rate_limit", metavar="COUNT/PER|none", help="So many starts: 100/1m.")
+@click.option("--weight", type=Number(), help="Share among competing queues.")
+@click.option("--max-workers", metavar="N|none", help="Maximum number of executions at once.")
+@click.option(
+    "--rate", "rate_limit", metavar="COUNT/PER|none", help="Rate limit of starts, such as 100/1m."
+)
 @click.option(
     "--limit", "limits", multiple=True, type=pair, metavar="NAME=VALUE|none",
-    help="What its jobs are held to: processes, open_files, file_size, log_size, result_size.",
+    help="Limit of its jobs: processes, open_files, file_size, log_size, result_size.",
 )  # fmt: skip
-@click.option("--pause/--resume", "paused", default=None, help="Start nothing from it, or do.")
-@click.option("--reset", is_flag=True, help="What is not given goes back to its default.")
+@click.option("--pause/--resume", "paused", default=None, help="Pause or resume the queue.")
+@click.option("--reset", is_flag=True, help="Reset settings that are not given to their defaults.")
 @json_option
 def _set_queue(name: str, *, reset: bool, as_json: bool, **given: Any) -> None:
-    """Change a queue; it is made if it is not there."""
+    """Change a queue; creates it if necessary."""
     settings = {key: value for key, value in given.items() if value not in (None, ())}
     if "limits" in settings:
         settings["limits"] = _limits_of(settings["limits"])
@@ -57,7 +59,7 @@ def _set_queue(name: str, *, reset: bool, as_json: bool, **given: Any) -> None:
     if "rate_limit" in settings:
         settings["rate_limit"] = _rate_of(settings["rate_limit"])
     if not settings and not reset:
-        raise click.UsageError("say what to change: --priority, --max-workers, --rate …")
+        raise click.UsageError("name what to change: --priority, --max-workers, --rate …")
     with connected() as client:
         try:
             call = calls.set_queue(name, settings, reset=reset)
@@ -100,14 +102,14 @@ queues = Noun(
         Verb("show", "Show one queue.", calls.get_queue, _draw_queue),
         Verb(
             "pause",
-            "Start nothing more from a queue; what runs goes on.",
+            "Start no more jobs of a queue; running jobs continue.",
             calls.pause_queue,
             _draw_queue,
         ),
-        Verb("resume", "Let a queue go on.", calls.resume_queue, _draw_queue),
+        Verb("resume", "Start jobs of a queue again.", calls.resume_queue, _draw_queue),
         Verb(
             "purge",
-            "Cancel all that waits in a queue.",
+            "Cancel all waiting jobs of a queue.",
             calls.purge_queue,
             lambda done: click.echo(f"cancelled {plural(done.count, 'job')}"),
             ask=_purge_question,
@@ -159,7 +161,9 @@ _QUOTAS = ("running", "queued", "cpu", "memory")
 def _tenant_changes(*, weight: float | None, **quota: str | None) -> tuple[float | None, Any]:
     given = {kind: text for kind, text in quota.items() if text is not None}
     if weight is None and not given:
-        raise click.UsageError("say what to change: --weight, --running, --queued, --cpu, --memory")
+        raise click.UsageError(
+            "name what to change: --weight, --running, --queued, --cpu, --memory"
+        )
     return weight, given
 
 
@@ -188,7 +192,7 @@ def _amount(kind: str, text: str) -> int | float | str | None:
     try:
         return float(given) if kind == "cpu" else int(given)
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no number", param_hint=f"'--{kind}'") from None
+        raise click.BadParameter(f"{text!r} is not a number", param_hint=f"'--{kind}'") from None
 
 
 tenants = Noun(
@@ -199,19 +203,23 @@ tenants = Noun(
         Verb("show", "Show one tenant.", admin_calls.get_tenant, _draw_tenant),
         Verb(
             "set",
-            "Change a tenant's weight or quota; what is not given stays.",
+            "Change a tenant's weight or quota; other settings stay.",
             _set_tenant,
             _draw_tenant,
             params=(
                 click.option(
-                    "--weight", type=Number(), help="Its part of the fleet, against others."
+                    "--weight", type=Number(), help="Share of the fleet, relative to other tenants."
                 ),
-                click.option("--running", metavar="N|none", help="So many executions at once."),
                 click.option(
-                    "--queued", metavar="N|none", help="So many waiting jobs; more are refused."
+                    "--running", metavar="N|none", help="Maximum number of executions at once."
                 ),
-                click.option("--cpu", metavar="N|none", help="So many cpus at once."),
-                click.option("--memory", metavar="SIZE|none", help="So much memory at once."),
+                click.option(
+                    "--queued",
+                    metavar="N|none",
+                    help="Maximum number of waiting jobs; more are refused.",
+                ),
+                click.option("--cpu", metavar="N|none", help="Maximum cores at once."),
+                click.option("--memory", metavar="SIZE|none", help="Maximum memory at once."),
             ),
             body=_tenant_changes,
             reads=True,

@@ -41,15 +41,15 @@ WASTE_COLUMNS: Columns[WasteItem] = (
     Column("TENANT", lambda one: one.tenant, spare=3, cut=True),
     Column("NAME", lambda one: one.name, cut=True),
     Column("RUNS", lambda one: count(one.sums.runs), right=True),
-    Column("CPU ASKED", lambda one: amount(one.asked.cpu), right=True),
+    Column("CPU REQUESTED", lambda one: amount(one.asked.cpu), right=True),
     Column("USED p95", lambda one: f"{one.used.cpu.p95:.2f}", right=True),
-    Column("MEMORY ASKED", lambda one: _size_or_dash(one.asked.memory), right=True),
+    Column("MEMORY REQUESTED", lambda one: _size_or_dash(one.asked.memory), right=True),
     Column("PEAK p95", lambda one: size_text(one.used.memory.p95), right=True),
     Column("CPU h WASTED", lambda one: f"{one.sums.cpu_hours_wasted:.2f}", spare=1, right=True),
     Column(
         "GiB h WASTED", lambda one: f"{one.sums.memory_gib_hours_wasted:.2f}", spare=2, right=True
     ),
-    Column("ASK FOR", lambda one: _suggestion(one.suggestion), right=True),
+    Column("SUGGESTED", lambda one: _suggestion(one.suggestion), right=True),
 )
 
 
@@ -63,35 +63,35 @@ def _suggestion(better: AmountsView | None) -> str:
 
 @click.group()
 def report() -> None:
-    """Report on what has run."""
+    """Report on past jobs."""
 
 
 @report.command()
-@click.option("--tenant", help="Of this tenant.")
-@click.option("--name", "-n", help="Of jobs with this name.")
+@click.option("--tenant", help="Only of this tenant.")
+@click.option("--name", "-n", help="Only of jobs with this name.")
 @click.option(
     "--since",
     type=past_iso,
     metavar="TIME",
-    help="A time, or so long ago; whole days, 14 at most.",
+    help="Start: a time, or how long ago; whole days, 14 at most.",
 )
 @click.option("--limit", type=click.IntRange(1, 5000), default=50, show_default=True)
 @json_option
 def waste(*, limit: int, as_json: bool, **given: Any) -> None:
-    """Say which jobs ask for more than they take, the most wasteful first."""
+    """List jobs that request more resources than they use, the most wasteful first."""
     call = admin_calls.get_waste(without_none({**given, "limit": str(limit)}))
     with connected() as client:
         answer(client, call, _draw_waste, as_json=as_json)
 
 
 def _draw_waste(view: WasteView) -> None:
-    empty = "nothing was measured yet: no job has ended on a worker"
+    empty = "no data yet: no job has ended on a worker"
     show_table(WASTE_COLUMNS, view.items, empty=empty)
     sums = view.sums
     if sums.runs:
         click.echo(
-            f"\nsince {local(view.since)}: of {sums.cpu_hours_asked:.2f} cpu hours asked for"
-            f" {sums.cpu_hours_wasted:.2f} went unused, of {sums.memory_gib_hours_asked:.2f} GiB"
+            f"\nsince {local(view.since)}: of {sums.cpu_hours_asked:.2f} requested cpu hours"
+            f" {sums.cpu_hours_wasted:.2f} were unused, of {sums.memory_gib_hours_asked:.2f} GiB"
             f" hours {sums.memory_gib_hours_wasted:.2f}"
         )
 
@@ -115,7 +115,7 @@ QUEUE_COLUMNS: Columns[Demand] = (
     Column("WAITING", lambda one: count(one[1].jobs), right=True),
     Column("WORK", lambda one: span(one[1].work), right=True),
     Column("RUNNING", lambda one: count(one[1].running), spare=3, right=True),
-    Column("COMING/s", lambda one: f"{one[1].arrival.jobs_per_second:.2g}", spare=1, right=True),
+    Column("ARRIVING/s", lambda one: f"{one[1].arrival.jobs_per_second:.2g}", spare=1, right=True),
     *_count_columns(lambda one: one[1].workers),
 )
 KIND_COLUMNS: Columns[KindView] = (
@@ -127,17 +127,17 @@ KIND_COLUMNS: Columns[KindView] = (
 @click.command()
 @click.option(
     "--target", type=duration, default="5m", show_default=True, metavar="DURATION",
-    help="Within which all that waits is to be done.",
+    help="Time in which the backlog should be cleared.",
 )  # fmt: skip
-@click.option("--queue", "-q", shell_complete=id_lookup.complete_queues, help="Of this queue only.")
-@click.option("--cpu", type=NumberRange(0), help="A new worker would have so many cpus.")
-@click.option("--memory", type=size, metavar="SIZE", help="And so much memory.")
-@click.option("--gpu", type=NumberRange(0), help="And so many gpus.")
+@click.option("--queue", "-q", shell_complete=id_lookup.complete_queues, help="Only of this queue.")
+@click.option("--cpu", type=NumberRange(0), help="Cores of a new worker.")
+@click.option("--memory", type=size, metavar="SIZE", help="Memory of a new worker.")
+@click.option("--gpu", type=NumberRange(0), help="GPUs of a new worker.")
 @json_option
 def autoscale(
     target: Duration, queue: str | None, memory: ByteSize | None, *, as_json: bool, **amounts: float
 ) -> None:
-    """Say how many workers would clear what waits.
+    """Show how many workers would clear the backlog.
 
     \b
       rota autoscale
@@ -158,12 +158,12 @@ def _draw_autoscale(view: AutoscaleView) -> None:
         put(console(), "")
         show_table(KIND_COLUMNS, view.kinds, empty="")
     counts = view.workers
-    there = "nobody is" if not counts.online else f"{counts.online} {_is(counts.online)}"
+    there = f"{counts.online or 'none'} {_is(counts.online or 1)}"
     needed = plural(counts.needed, "worker")
-    click.echo(f"\n{needed} would do all of it in {span(view.target)}; {there} online")
+    click.echo(f"\n{needed} would clear the backlog in {span(view.target)}; {there} online")
     if view.stranded:
         stranded = plural(view.stranded, "job")
-        click.echo(f"{stranded} {_is(view.stranded)} for workers that are not known: see rota why")
+        click.echo(f"{stranded} {_is(view.stranded)} not suited to any known worker: see rota why")
 
 
 def _is(number: int) -> str:

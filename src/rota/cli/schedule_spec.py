@@ -62,65 +62,83 @@ _PLAIN = {
 
 
 timing_options = combined(
-    click.option("--cron", metavar="EXPRESSION", help="Five fields, or six with seconds."),
-    click.option("--every", type=duration, metavar="DURATION", help="An interval: 15m."),
-    click.option("--at", type=time, metavar="TIME", help="Once, at this time."),
-    click.option("--tz", metavar="ZONE", help="Whose wall clock: Europe/Berlin; else UTC."),
+    click.option(
+        "--cron", metavar="EXPRESSION", help="Cron expression: five fields, or six with seconds."
+    ),
+    click.option("--every", type=duration, metavar="DURATION", help="Interval, such as 15m."),
+    click.option("--at", type=time, metavar="TIME", help="Run once, at this time."),
+    click.option("--tz", metavar="ZONE", help="Time zone, such as Europe/Berlin; default: UTC."),
     click.option(
         "--after",
         type=click.Choice(("start", "finish")),
-        help="Count --every from the start or from the end of a run.",
+        help="Count --every from the start or from the finish of a job.",
     ),
-    click.option("--starts", type=time, metavar="TIME", help="No run before this time."),
-    click.option("--ends", type=time, metavar="TIME", help="No run after this time."),
-    click.option("--jitter", type=duration, metavar="DURATION", help="Run up to this much later."),
-    click.option("--calendar", multiple=True, help="Dates on which it does not run."),
+    click.option("--starts", type=time, metavar="TIME", help="No job before this time."),
+    click.option("--ends", type=time, metavar="TIME", help="No job after this time."),
+    click.option(
+        "--jitter", type=duration, metavar="DURATION", help="Delay each job by up to this much."
+    ),
+    click.option("--calendar", multiple=True, help="Calendar of dates on which it does not run."),
     click.option(
         "--on-holiday",
         type=click.Choice(("skip", "shift")),
-        help="Leave out a run on such a date, or make it later.",
+        help="On such a date skip the job, or shift it to the next allowed day.",
     ),
     click.option(
         "--catch-up",
         type=click.Choice(("none", "latest", "all")),
-        help="Which of the runs that were missed to make up for.",
+        help="Which missed jobs to catch up on.",
     ),
     click.option(
         "--window",
         type=duration,
         metavar="DURATION",
-        help="How far back --catch-up goes; 7d unless said.",
+        help="How far back --catch-up goes; default: 7d.",
     ),
     click.option(
         "--overlap",
         type=click.Choice(("allow", "skip", "queue", "replace")),
-        help="What to do while the last run is not done.",
+        help="What to do while the previous job is still active.",
     ),
-    click.option("--max-concurrency", type=click.IntRange(1), help="So many runs at once."),
+    click.option(
+        "--max-concurrency", type=click.IntRange(1), help="Jobs that may be active at once."
+    ),
     dst_options,
 )
 """Say when a schedule runs, and under which rules."""
 job_options = combined(
-    click.option("--paused", is_flag=True, help="Make it, and let it wait."),
+    click.option("--paused", is_flag=True, help="Create it paused."),
     click.option("--function", metavar="NAME", help="Run this function of a worker's app."),
-    click.option("--args", metavar="JSON|@FILE", help="A list: arguments for the function."),
-    click.option("--kwargs", metavar="JSON|@FILE", help="An object: its named arguments."),
-    click.option("--http", metavar="URL", help="Send a request."),
+    click.option("--args", metavar="JSON|@FILE", help="Arguments of the function, as a JSON list."),
+    click.option(
+        "--kwargs", metavar="JSON|@FILE", help="Named arguments of the function, as a JSON object."
+    ),
+    click.option("--http", metavar="URL", help="Send an HTTP request to this URL."),
     click.option("--noop", is_flag=True, help="Run nothing."),
-    click.option("--env", "-e", multiple=True, type=pair, metavar="KEY=VALUE", help="Environment."),
+    click.option(
+        "--env", "-e", multiple=True, type=pair, metavar="KEY=VALUE", help="Environment variable."
+    ),
     click.option(
         "--queue",
         "-q",
         shell_complete=id_lookup.complete_queues,
-        help="The queue its jobs wait in.",
+        help="Queue of its jobs.",
     ),
     click.option("--priority", "-p", type=int, help="Priority of its jobs."),
     click.option(
-        "--timeout", "-t", type=duration, metavar="DURATION", help="Stop a run after so long."
+        "--timeout",
+        "-t",
+        type=duration,
+        metavar="DURATION",
+        help="Stop a job when it has run this long.",
     ),
-    click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first."),
-    click.option("--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="A label."),
-    click.option("--job", metavar="JSON|@FILE", help="Whatever else its jobs have, as POST /jobs."),
+    click.option(
+        "--retries", type=click.IntRange(0), metavar="N", help="Attempts after the first one."
+    ),
+    click.option(
+        "--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE", help="Label of its jobs."
+    ),
+    click.option("--job", metavar="JSON|@FILE", help="Other fields of its jobs, as in POST /jobs."),
 )
 """Describe the jobs of a schedule or trigger."""
 

@@ -73,13 +73,13 @@ from rota.wire.schedules import (
 
 @click.command()
 @click.argument("expression")
-@click.option("--tz", default="UTC", show_default=True, metavar="ZONE", help="Whose wall clock.")
+@click.option("--tz", default="UTC", show_default=True, metavar="ZONE", help="Time zone.")
 @click.option("--count", "-n", type=click.IntRange(1, 1000), default=10, show_default=True)
-@click.option("--after", type=past, metavar="TIME", help="Later than this; else now.")
+@click.option("--after", type=past, metavar="TIME", help="Only times after this; default: now.")
 @dst_options
 @json_option
 def cron(expression: str, *, count: int, as_json: bool, **given: Any) -> None:
-    """Print the next instants of a cron expression, clock changes marked.
+    """Print the next times of a cron expression, with clock changes marked.
 
     \b
       rota cron '30 2 * * *' --tz America/New_York
@@ -101,7 +101,7 @@ def cron(expression: str, *, count: int, as_json: bool, **given: Any) -> None:
     if as_json:
         print_object(PreviewAnswer(items))
         return
-    show_table(PREVIEW_COLUMNS, items, empty="never again")
+    show_table(PREVIEW_COLUMNS, items, empty="no further times")
     click.echo(f"({zone_data()})", err=True)
 
 
@@ -145,7 +145,7 @@ SCHEDULE_COLUMNS: Columns[ScheduleView] = (
 def _ledger_columns(zone: str) -> Columns[OccurrenceView]:
     """Shows instants on the wall clock of their schedule."""
     return (
-        Column("INSTANT", lambda one: _instants(one, zone)),
+        Column("TIME", lambda one: _instants(one, zone)),
         Column("OUTCOME", lambda one: _styled(one.outcome)),
         Column("LATE", lambda one: span(one.late) if one.late >= 1 else "-", spare=2, right=True),
         Column("JOB", lambda one: short(one.job_id)),
@@ -194,7 +194,7 @@ def _facts(schedule: ScheduleView) -> Facts:
 def _dst(schedule: ScheduleView) -> str | None:
     if schedule.cron is None or schedule.timezone == "UTC":
         return None
-    return f"left out: {schedule.dst.gap}; twice: {schedule.dst.overlap}"
+    return f"gap: {schedule.dst.gap}; overlap: {schedule.dst.overlap}"
 
 
 def _holidays(schedule: ScheduleView) -> str | None:
@@ -245,10 +245,10 @@ def _draw_history(found: dict[str, Any]) -> None:
     schedule: ScheduleView = found["schedule"]
     _draw(schedule)
     click.echo("\nnext" + (" (paused: they will be skipped)" if schedule.paused else ""))
-    show_table(PREVIEW_COLUMNS, found["next"], empty="nothing more is due by itself")
+    show_table(PREVIEW_COLUMNS, found["next"], empty="no further times")
     click.echo("\nlast")
     columns = _ledger_columns(schedule.timezone)
-    show_table(columns, found["occurrences"], empty="nothing has been due yet")
+    show_table(columns, found["occurrences"], empty="no time has been due yet")
 
 
 def _new_schedule(*, name: str, **given: Any) -> dict[str, Any]:
@@ -261,28 +261,30 @@ def _changes(**given: Any) -> dict[str, Any]:
     if given["patch"] is not None:
         patch |= read_json(given["patch"], "--patch")
     if not patch:
-        raise click.UsageError("say what to change: --cron, --tz, --overlap …, or --patch")
+        raise click.UsageError("name what to change: --cron, --tz, --overlap …, or --patch")
     return patch
 
 
 def _draw_preview(found: PreviewAnswer) -> None:
-    show_table(PREVIEW_COLUMNS, found.items, empty="no more")
+    show_table(PREVIEW_COLUMNS, found.items, empty="no further times")
 
 
 @click.command()
 @click.argument("name", shell_complete=id_lookup.complete_schedules)
 @click.option(
-    "--from", "start", type=past, metavar="TIME", help="The first instant, or so long ago."
+    "--from", "start", type=past, metavar="TIME", help="Start of the range, or how long ago."
 )
-@click.option("--to", "end", type=past, metavar="TIME", help="The last; else now.")
+@click.option("--to", "end", type=past, metavar="TIME", help="End of the range; default: now.")
 @click.option("--max-parallel", type=click.IntRange(1), default=1, show_default=True)
-@click.option("--priority", type=int, help="Of its runs; else 100 below the schedule's own.")
-@click.option("--dry-run", is_flag=True, help="Say what would run, and run nothing.")
-@click.option("--cancel", metavar="BACKFILL_ID", help="Call off what is left of a backfill.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--priority", type=int, help="Priority of its jobs; default: 100 below the schedule's own."
+)
+@click.option("--dry-run", is_flag=True, help="Show which jobs would run; run none.")
+@click.option("--cancel", metavar="BACKFILL_ID", help="Cancel the remaining jobs of this backfill.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def backfill(name: str, *, as_json: bool, **given: Any) -> None:
-    """Run a schedule for a range of its past: only what has no run yet, and behind other jobs."""
+    """Run a schedule for a past range: only times without a job, at low priority."""
     with connected() as client:
         schedule = _find(client, name)
         if given["cancel"] is not None:
@@ -302,12 +304,12 @@ def backfill(name: str, *, as_json: bool, **given: Any) -> None:
 def _draw_cancelled(done: CountAnswer) -> None:
     click.echo(f"cancelled {plural(done.count, 'job')}")
     if not done.count:
-        click.echo("no backfill of this schedule with that id has runs left", err=True)
+        click.echo("no backfill of this schedule with that id has jobs left", err=True)
 
 
 def _backfill_of(given: dict[str, Any]) -> dict[str, Any]:
     if given["start"] is None:
-        raise click.UsageError("say from when: --from 7d, or --from 2026-03-01")
+        raise click.UsageError("name the start: --from 7d, or --from 2026-03-01")
     parts = {
         "from": given["start"],
         "to": given["end"] or past("0s"),
@@ -318,12 +320,12 @@ def _backfill_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _draw_backfill(done: BackfillAnswer) -> None:
-    show_table(PREVIEW_COLUMNS, done.items, empty="every instant of that range has its run")
+    show_table(PREVIEW_COLUMNS, done.items, empty="all times of that range have a job already")
     more = done.count - len(done.items)
     if more > 0:
         click.echo(f"… and {more} more")
     if done.already:
-        click.echo(f"{plural(done.already, 'instant')} left out: they have a job already")
+        click.echo(f"{plural(done.already, 'time')} left out: they have a job already")
     if done.backfill_id is not None:
         click.echo(f"backfill {done.backfill_id}: {plural(done.count, 'job')}")
 
@@ -332,7 +334,7 @@ def _declared(app: str, owner: str | None) -> tuple[str, list[Any]]:
     return owner or app, list(load_app(app).declared.values())
 
 
-CREATE_HELP = """Make a schedule; {{scheduled_at}} and the like are filled into what it runs.
+CREATE_HELP = """Create a schedule; placeholders such as {{scheduled_at}} in its job are filled in.
 
 \b
   rota schedules create report --cron '0 9 * * MON-FRI' --tz Europe/Berlin -- ./report.sh
@@ -342,14 +344,14 @@ CREATE_HELP = """Make a schedule; {{scheduled_at}} and the like are filled into 
 
 schedules = Noun(
     name="schedules",
-    help="""List schedules, make one, or act on one: show, update, pause, trigger, backfill, delete.
+    help="""List schedules, create one, or act on one: show, update, pause, backfill, delete.
 
-    A schedule is named by its name or its id.
+    Name a schedule by its name or id.
     """,
     default=listing(
         params=(
-            click.option("--owner", help="Those that this program deployed."),
-            click.option("--tenant", help="Of this tenant."),
+            click.option("--owner", help="Only those that this app deployed."),
+            click.option("--tenant", help="Only of this tenant."),
         ),
         fetch=lambda client, **given: SchedulePage(client.schedules(**given), None),
         draw=_draw_list,
@@ -360,23 +362,22 @@ schedules = Noun(
     verbs=(
         Verb(
             "show",
-            "Show a schedule, its next instants, and what became of the last ones: why did it"
-            " not run?",
+            "Show a schedule with its next times and its last outcomes: why did it not run?",
             params=(
                 click.option(
                     "--outcome",
                     "-o",
                     multiple=True,
-                    help="Only fired, late, caught_up or skipped ones.",
+                    help="Only these outcomes: fired, late, caught_up, skipped.",
                 ),
                 click.option(
                     "--after",
                     type=past_iso,
                     metavar="TIME",
-                    help="Instants after this, or so long ago.",
+                    help="Only after this time, or this long ago.",
                 ),
                 click.option(
-                    "--before", type=past_iso, metavar="TIME", help="Instants before this."
+                    "--before", type=past_iso, metavar="TIME", help="Only before this time."
                 ),
                 click.option(
                     "--limit", type=click.IntRange(1, 1000), default=LEDGER_SHOWN, show_default=True
@@ -401,7 +402,7 @@ schedules = Noun(
         ),
         Verb(
             "update",
-            "Change a schedule; what has been decided stays so.",
+            "Change a schedule; past decisions stay.",
             calls.update_schedule,
             _draw,
             params=(
@@ -409,27 +410,27 @@ schedules = Noun(
                 click.option(
                     "--patch",
                     metavar="JSON|@FILE",
-                    help="A merge patch: whatever else is to change.",
+                    help="Any other change, as JSON Merge Patch.",
                 ),
             ),
             body=_changes,
         ),
         Verb(
             "pause",
-            "Let a schedule make no jobs; its instants are recorded as skipped.",
+            "Pause a schedule: it makes no jobs, and its times are recorded as skipped.",
             calls.pause_schedule,
             _draw,
         ),
-        Verb("resume", "Let a schedule go on with its next instant.", calls.resume_schedule, _draw),
+        Verb("resume", "Resume a schedule from its next time on.", calls.resume_schedule, _draw),
         Verb(
             "trigger",
-            "Run a schedule's job now, beside its times.",
+            "Run a schedule's job now, in addition to its times.",
             calls.trigger_schedule,
             lambda made: click.echo(made.job_id),
         ),
         Verb(
             "preview",
-            "Print the next instants of a schedule, clock changes marked.",
+            "Print the next times of a schedule, with clock changes marked.",
             calls.preview_schedule,
             _draw_preview,
             params=(
@@ -437,13 +438,16 @@ schedules = Noun(
                     "--count", type=click.IntRange(1, 1000), default=10, show_default=True
                 ),
                 click.option(
-                    "--after", type=past_iso, metavar="TIME", help="Later than this; else now."
+                    "--after",
+                    type=past_iso,
+                    metavar="TIME",
+                    help="Only times after this; default: now.",
                 ),
             ),
         ),
         Verb(
             "delete",
-            "Remove a schedule; its jobs go on.",
+            "Delete a schedule; its jobs continue.",
             calls.delete_schedule,
             ask=lambda _client, one: f"Remove the schedule {one.name}?",
             done=lambda one: (
@@ -453,13 +457,13 @@ schedules = Noun(
         ),
         Verb(
             "deploy",
-            "Make the schedules of a rota.App just those it declares: @app.cron and @app.every.",
+            "Replace the schedules of a rota.App by those it declares: @app.cron and @app.every.",
             lambda declared: calls.deploy(*declared),
             draw_deployed,
             names_one=False,
             params=(
                 click.argument("app", metavar="PACKAGE.MODULE:APP"),
-                click.option("--owner", help="The program's name; else what it is loaded from."),
+                click.option("--owner", help="Name of the app; default: PACKAGE.MODULE:APP."),
             ),
             body=_declared,
         ),
@@ -490,7 +494,7 @@ def _draw_dates(one: CalendarView) -> None:
 def _dates(*, dates: tuple[str, ...], source: str | None) -> list[str]:
     listed = [*dates, *(_dates_in(source) if source is not None else ())]
     if not listed:
-        raise click.UsageError("say which dates: 2026-12-25 2026-12-26, or --from FILE")
+        raise click.UsageError("give the dates: 2026-12-25 2026-12-26, or --from FILE")
     return listed
 
 
@@ -513,20 +517,23 @@ calendars = Noun(
         Verb("show", "Print a calendar's dates.", calls.get_calendar, _draw_dates),
         Verb(
             "set",
-            "Set a calendar's dates; it is made if it is not there.",
+            "Set a calendar's dates; creates the calendar if necessary.",
             calls.set_calendar,
             _draw_dates,
             params=(
                 click.argument("dates", nargs=-1, metavar="[YYYY-MM-DD]..."),
                 click.option(
-                    "--from", "source", metavar="FILE", help="One date a line; # begins a comment."
+                    "--from",
+                    "source",
+                    metavar="FILE",
+                    help="Read dates from this file: one per line; # starts a comment.",
                 ),
             ),
             body=_dates,
         ),
         Verb(
             "delete",
-            "Remove a calendar that no schedule names.",
+            "Delete a calendar that no schedule uses.",
             calls.delete_calendar,
             done=removed,
         ),

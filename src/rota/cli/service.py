@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 @click.command()
 @json_option
 def stats(*, as_json: bool) -> None:
-    """Print the overall figures."""
+    """Print statistics of the service."""
     with connected() as client:
         answer(client, calls.stats(), _draw_stats, as_json=as_json)
 
@@ -78,16 +78,20 @@ def resource_line(kind: str, has: dict[str, float | int]) -> str:
 
 
 @click.command()
-@click.option("--after", metavar="EVENT_ID", help="Go on after this event.")
-@click.option("--kind", "-k", multiple=True, help="Only job, execution, worker or queue.")
-@click.option("--job", metavar="ID", help="Only of this job, by its full id.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
+@click.option("--after", metavar="EVENT_ID", help="Continue after this event.")
+@click.option(
+    "--kind", "-k", multiple=True, help="Only these kinds: job, execution, worker, queue …"
+)
+@click.option("--job", metavar="ID", help="Only of this job (full id).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
 def stream(after: str | None, kind: tuple[str, ...], job: str | None, *, as_json: bool) -> None:
     """Print every state change as it happens, until Ctrl-C."""
     with connected() as client:
         for event in client.stream(after=after):
             if event.kind == "reset":
-                click.echo("rota: some changes are no longer kept and were missed", err=True)
+                click.echo(
+                    "rota: some changes were missed: the server no longer has them", err=True
+                )
                 continue
             change = event.change
             if kind and change.kind not in kind:
@@ -150,13 +154,13 @@ def _leads(node: NodeView) -> bool:
 @click.command()
 @json_option
 def cluster(*, as_json: bool) -> None:
-    """Say who leads, who stands by, and what an accepted job would survive."""
+    """Show the servers, which one leads, and how durable accepted jobs are."""
     with connected() as client:
         answer(client, calls.cluster(), _draw_cluster, as_json=as_json)
 
 
 def _draw_cluster(view: ClusterView) -> None:
-    leader: Cell = plain(view.leader) if view.leader else Styled("none: nobody leads", "red")
+    leader: Cell = plain(view.leader) if view.leader else Styled("none: no server leads", "red")
     facts: list[tuple[str, Cell]] = [
         ("leader", leader),
         ("epoch", str(view.epoch)),
@@ -165,7 +169,7 @@ def _draw_cluster(view: ClusterView) -> None:
     ]
     show_facts(facts)
     click.echo()
-    show_table(NODE_COLUMNS, view.nodes, empty="no servers are known")
+    show_table(NODE_COLUMNS, view.nodes, empty="no servers")
 
 
 def _lag(lag: LagView) -> str:
@@ -200,14 +204,14 @@ def read_status(client: Client) -> LiveStatus:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Draw once and leave.")
+@click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option(
     "--interval", type=duration, default="1s", show_default=True, metavar="DURATION",
-    help="How often to draw.",
+    help="Refresh interval.",
 )  # fmt: skip
 @json_option
 def top(interval: Duration, *, once: bool, as_json: bool) -> None:
-    """Watch everything live; q or Ctrl-C leaves."""
+    """Show jobs, queues and workers live; q or Ctrl-C exits."""
     with connected() as client:
         if as_json:
             status = read_status(client)

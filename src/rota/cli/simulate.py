@@ -75,7 +75,7 @@ def read_policy(path: Path) -> Policy:
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError, msgspec.ValidationError) as error:  # of TOML, and of UTF-8
-        raise Failure(f"{path}: no policy: {error}") from error
+        raise Failure(f"{path} is not a policy: {error}") from error
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -114,7 +114,7 @@ def policies_option(command: F) -> F:
         type=policies,
         default="default",
         metavar="NAMES",
-        help=f"Side by side: {','.join(KNOWN)} (as it was), or FILE.toml.",
+        help=f"Policies to compare: {','.join(KNOWN)} (what happened), or FILE.toml.",
     )(command)
 
 
@@ -264,17 +264,17 @@ def _columns(trials: Mapping[str, StudyResult]) -> int:
     return max(CHART_COLUMNS_MIN, min(CHART_COLUMNS_MAX, wide - beside))
 
 
-def charts(diaries: Mapping[str, JobHistory], case: Case, columns: int) -> Iterator[str]:
+def charts(histories: Mapping[str, JobHistory], case: Case, columns: int) -> Iterator[str]:
     """Draws waits and use over time, a line a policy."""
-    until = chart.span_ms(diaries.values())
-    edge = max(len(name) for name in diaries)
+    until = chart.span_ms(histories.values())
+    edge = max(len(name) for name in histories)
     yield f"mean wait of the jobs that came then, over {span(until / 1000)}"
-    for name, diary in diaries.items():
-        waits = chart.waits(diary, columns, until)
+    for name, history in histories.items():
+        waits = chart.waits(history, columns, until)
         yield f"{name:<{edge}} {chart.bars(waits, max(waits))} max {span(max(waits))}"
     yield "cpus in use"
-    for name, diary in diaries.items():
-        uses = chart.uses(diary, (columns, until), case.fleet.cpu_milli)
+    for name, history in histories.items():
+        uses = chart.uses(history, (columns, until), case.fleet.cpu_milli)
         yield f"{name:<{edge}} {chart.bars(uses, 1.0)} mean {percent(fmean(uses))}"
 
 
@@ -285,7 +285,7 @@ def case_of(given: Mapping[str, Any]) -> Case:
     """Reads what the options ask for; jobs that fit no machine are left out."""
     named = [name for name in SOURCES if given[name] is not None]
     if len(named) != 1:
-        raise click.UsageError("say what to run: one of --swf, --dag, --trace and --synthetic")
+        raise click.UsageError("name the workload: one of --swf, --dag, --trace and --synthetic")
     try:
         case = _READERS[named[0]](given[named[0]], given, _fleet(given))
     except TraceError as error:
@@ -307,7 +307,7 @@ def _memory_hint(case: Case) -> str:
     if not asking:
         return ""
     left_out = f"{plural(asking, 'job')} that asked for memory left out"
-    return f": {left_out}, for this fleet has none: say --memory SIZE with --workers or --cpus"
+    return f": {left_out}, because this fleet has none: add --memory SIZE with --workers or --cpus"
 
 
 def _swf(path: Path, given: Mapping[str, Any], fleet: FleetPlan | None) -> Case:
@@ -356,7 +356,7 @@ def _fleet(given: Mapping[str, Any]) -> FleetPlan | None:
     if workers is None and cpu is None and memory is None:
         return None
     if workers is None:
-        raise click.UsageError("--cpu and --memory are of one worker: say --workers N too")
+        raise click.UsageError("--cpu and --memory describe one worker: add --workers N")
     return uniform_fleet(
         workers, round((cpu or 1) * 1000), memory.bytes if memory is not None else 0
     )
@@ -364,7 +364,7 @@ def _fleet(given: Mapping[str, Any]) -> FleetPlan | None:
 
 def _needed(fleet: FleetPlan | None) -> FleetPlan:
     if fleet is None:
-        raise click.UsageError("say on what to run it: --cpus N, or --workers N --cpu C")
+        raise click.UsageError("name the machines: --cpus N, or --workers N --cpu C")
     return fleet
 
 
@@ -482,56 +482,60 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--swf", type=_file, help="Run a log in Standard Workload Format.")
-@click.option("--dag", type=_file, help="Run a workflow of WfCommons (JSON).")
-@click.option("--trace", type=_file, help="Run what `rota history export` wrote.")
+@click.option("--swf", type=_file, help="Simulate a log in Standard Workload Format.")
+@click.option("--dag", type=_file, help="Simulate a workflow of WfCommons (JSON).")
+@click.option("--trace", type=_file, help="Simulate a history from `rota history export`.")
 @click.option(
-    "--synthetic", metavar="NAME=VALUE,…", help="Run what is made up: jobs=10000,load=0.9."
+    "--synthetic", metavar="NAME=VALUE,…", help="Simulate generated jobs: jobs=10000,load=0.9."
 )
 @click.option(
-    "--cpus", type=click.IntRange(1, PROCESSORS_MAX), help="On one pool of so many processors,"
+    "--cpus", type=click.IntRange(1, PROCESSORS_MAX), help="On one pool of this many processors."
 )
 @click.option(
-    "--workers", type=click.IntRange(1, WORKERS_SIMULATED_MAX), help="or on so many workers"
+    "--workers", type=click.IntRange(1, WORKERS_SIMULATED_MAX), help="On this many workers."
 )
-@click.option("--cpu", type=NumberRange(0, 1e6, min_open=True), help="with so many cpus each (1)")
-@click.option("--memory", type=size, metavar="SIZE", help="and so much memory each.")
+@click.option(
+    "--cpu", type=NumberRange(0, 1e6, min_open=True), help="Cores of each worker; default: 1."
+)
+@click.option("--memory", type=size, metavar="SIZE", help="Memory of each worker.")
 @policies_option
 @click.option(
     "--tenants",
     type=click.Choice(list(SWF_TENANTS)),
-    help="Whose the jobs of a log are: all one tenant's, or by this field.",
+    help="Tenants of a log's jobs: a single one, or by this field.",
 )
-@click.option("--by-tenant", is_flag=True, help="Say what it comes to for each tenant.")
+@click.option("--by-tenant", is_flag=True, help="Show results for each tenant.")
 @click.option(
     "--pace",
     type=NumberRange(0, 1000, min_open=True),
-    help="Stretch the time between arrivals: 0.5 doubles the load.",
+    help="Multiply the time between arrivals: 0.5 doubles the load.",
 )
 @click.option(
     "--load",
     type=NumberRange(0, 100, min_open=True),
-    help="Stretch it until the load is this.",
+    help="Change the time between arrivals until the load is this.",
 )
 @click.option(
     "--shake",
     type=duration,
     metavar="TIME",
-    help="Move each arrival by up to so much: one log is one draw.",
+    help="Move each arrival randomly by up to this much, in several runs.",
 )
-@click.option("--runs", type=click.IntRange(1, RUNS_MAX), help="So many shaken runs (5).")
+@click.option(
+    "--runs", type=click.IntRange(1, RUNS_MAX), help="Number of runs with --shake; default: 5."
+)
 @click.option(
     "--starts",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write when each job started, as CSV: job,start.",
+    help="Write the start of each job to this CSV file: job,start.",
 )
 @json_option
 def simulate(*, names: Names, as_json: bool, **given: Any) -> None:
-    """Replay a workload under virtual time, with the scheduler that servers run.
+    """Simulate a workload in virtual time, with the scheduler that servers use.
 
-    Nothing is started and no server is asked. The figures are explained in docs/guide/simulate.md.
+    It starts nothing and needs no server. docs/guide/simulate.md explains the results.
     """
-    _refuse_nonsense(given)
+    _check_options(given)
     case = case_of(given)
     setting = StudySetup(case.workload, case.fleet, SystemClock(), case.setup)
     shake = None if given["shake"] is None else (given["shake"].ms, given["runs"] or SHAKEN_RUNS)
@@ -544,9 +548,9 @@ def simulate(*, names: Names, as_json: bool, **given: Any) -> None:
         draw_trials(case, trials, by_tenant=given["by_tenant"])
 
 
-def _refuse_nonsense(given: Mapping[str, Any]) -> None:
+def _check_options(given: Mapping[str, Any]) -> None:
     if given["shake"] is None and given["runs"] is not None:
-        raise click.UsageError("all runs would be alike: say --shake TIME too")
+        raise click.UsageError("all runs would be equal: add --shake TIME")
     if given["shake"] is not None and (given["starts"] is not None or given["by_tenant"]):
         raise click.UsageError("--starts and --by-tenant are of one run: leave out --shake")
 

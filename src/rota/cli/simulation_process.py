@@ -18,7 +18,7 @@ MODULE = "rota.cli.study_main"
 REFUSED = 3
 """Its exit status when the study cannot be run; standard error says why, in a line."""
 _TOO_LONG = (
-    "it was not done after {:.0f} s: take a shorter time or fewer policies, or use"
+    "it was not finished after {:.0f} s: take a shorter time or fewer policies, or use"
     " rota history export and rota simulate, which have no limit"
 )
 

@@ -42,7 +42,7 @@ from rota.wire.policy import PolicySpec, ReplayName, ReplayView, SimulationView
 
 
 class StudyInput(NamedTuple):
-    """What is the same for all policies of a study."""
+    """Jobs and machines of a study, shared by all its policies."""
 
     case: Case
     fleet: FleetPlan
@@ -152,16 +152,16 @@ def main() -> int:
 
 def study_outcome(study: Study) -> SimulationView:
     """Runs every policy of a study."""
-    scene = study_input(study)
-    works, fleet, there = scene.case.workload, scene.case.fleet, scene.fleet
-    trials = {name: _try_policy(study, name, scene) for name in study.policies}
+    given = study_input(study)
+    works, fleet, there = given.case.workload, given.case.fleet, given.fleet
+    trials = {name: _try_policy(study, name, given) for name in study.policies}
     span_ms = chart.span_ms(one.job_history for one in trials.values())
     pressure = load(works, fleet)
     return SimulationView(
-        start=scene.start,
+        start=given.start,
         jobs=len(works),
         left_out=works.dropped,
-        is_cut=scene.is_cut,
+        is_cut=given.is_cut,
         workers=fleet.workers,
         cpus=fleet.cpu_milli / 1000,
         load=pressure if pressure < float("inf") else None,
@@ -173,10 +173,10 @@ def study_outcome(study: Study) -> SimulationView:
     )
 
 
-def _try_policy(study: Study, name: ReplayName, scene: StudyInput) -> StudyResult:
-    case, settings = scene.case, study.policies[name]
+def _try_policy(study: Study, name: ReplayName, given: StudyInput) -> StudyResult:
+    case, settings = given.case, study.policies[name]
     if settings is None:
-        found = recorded_result(case.workload, scene.fleet)
+        found = recorded_result(case.workload, given.fleet)
         if found is None:
             title = case.workload.title
             raise Failure(f"{title} does not say when its jobs started: leave out `recorded`")

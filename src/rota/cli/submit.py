@@ -169,13 +169,13 @@ EXIT_CODE = "exit_code"
 
 @click.command()
 @click.argument("jobs", nargs=-1, required=True, shell_complete=id_lookup.complete_jobs)
-@click.option("--timeout", type=duration, metavar="DURATION", help="Give up after so long.")
+@click.option("--timeout", type=duration, metavar="DURATION", help="Give up after this time.")
 @json_option
 @click.pass_context
 def wait(
     ctx: click.Context, jobs: tuple[str, ...], timeout: Duration | None, *, as_json: bool
 ) -> None:
-    """Wait until jobs have ended: exit 0 if all succeeded, 1 if not."""
+    """Wait until jobs have ended; exit 0 if all succeeded, otherwise 1."""
     with connected() as client:
         ids = [id_lookup.job_id(client, one) for one in jobs]
         ended = wait_for(client, ids, timeout)
@@ -208,7 +208,7 @@ def wait_for(
             left = ", ".join(short(one) for one in error.job_ids[:5])
             more = ", …" if len(error.job_ids) > 5 else ""
             raise Failure(
-                f"{plural(len(error.job_ids), 'job')} had not ended in time: {left}{more}"
+                f"{plural(len(error.job_ids), 'job')} did not end in time: {left}{more}"
             ) from error
 
 
@@ -238,113 +238,183 @@ KEY_VALUE = "KEY=VALUE"
 
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-@click.option("--name", "-n", help="What to call it; else the command's name.")
-@click.option(
-    "--queue", "-q", shell_complete=id_lookup.complete_queues, help="The queue it waits in."
-)
-@click.option("--tenant", help="Whose it is.")
+@click.option("--name", "-n", help="Name of the job; default: the command's name.")
+@click.option("--queue", "-q", shell_complete=id_lookup.complete_queues, help="Queue of the job.")
+@click.option("--tenant", help="Tenant it belongs to.")
 @click.option(
     "--priority", "-p", type=click.IntRange(-PRIORITY_MAX, PRIORITY_MAX), help="Higher goes first."
 )
-@click.option("--cpu", type=Number(), help="Cpus it needs; 1 unless said.")
-@click.option("--memory", "-m", type=size, metavar="SIZE", help="Memory it needs: 512MiB.")
-@click.option("--storage", type=size, metavar="SIZE", help="Disk it needs.")
-@click.option("--gpu", type=Number(), help="Gpus it needs.")
+@click.option("--cpu", type=Number(), help="Cores it needs; default: 1.")
+@click.option("--memory", "-m", type=size, metavar="SIZE", help="Memory it needs, such as 512MiB.")
+@click.option("--storage", type=size, metavar="SIZE", help="Disk space it needs.")
+@click.option("--gpu", type=Number(), help="GPUs it needs.")
 @click.option(
-    "--custom", multiple=True, type=pair, metavar=KEY_VALUE, help="Anything else: licence=1."
+    "--custom",
+    multiple=True,
+    type=pair,
+    metavar=KEY_VALUE,
+    help="Custom resource it needs, such as licence=1.",
 )
-@click.option("--capability", "-c", multiple=True, help="Something its worker must be able to do.")
+@click.option("--capability", "-c", multiple=True, help="Capability that its worker must have.")
 @click.option(
-    "--require", multiple=True, type=pair, metavar=KEY_VALUE, help="A label its worker must have."
+    "--require",
+    multiple=True,
+    type=pair,
+    metavar=KEY_VALUE,
+    help="Label that its worker must have.",
 )
 @click.option(
-    "--prefer", multiple=True, type=pair, metavar=KEY_VALUE, help="A label it had better have."
+    "--prefer",
+    multiple=True,
+    type=pair,
+    metavar=KEY_VALUE,
+    help="Label that its worker should have.",
 )
-@click.option("--spread", metavar="LABEL", help="Away from others of its name: host, zone …")
-@click.option("--near-previous", is_flag=True, help="Rather where it, or what it comes after, ran.")
+@click.option(
+    "--spread",
+    metavar="LABEL",
+    help="Spread jobs of this name over values of a label: host, zone …",
+)
+@click.option(
+    "--near-previous",
+    is_flag=True,
+    help="Prefer the worker where it, or its upstream job, ran before.",
+)
 @click.option(
     "--place-wait",
     type=duration,
     metavar="DURATION",
-    help="How long to wait for a preferred place; 3s unless said.",
+    help="How long to wait for a preferred worker; default: 3s.",
 )
-@click.option("--tolerate", multiple=True, metavar="WORD", help="May run on workers kept for this.")
 @click.option(
-    "--after", multiple=True, metavar="ID[:WHEN]", help="Wait for a job to be succeeded (unless"
-    " said), finished or failed."
+    "--tolerate", multiple=True, metavar="WORD", help="Tolerate workers with this taint (--only)."
+)
+@click.option(
+    "--after", multiple=True, metavar="ID[:WHEN]", help="Wait until a job has succeeded"
+    " (default), finished or failed."
 )  # fmt: skip
-@click.option("--at", "run_at", type=time, metavar="TIME", help="Not before this time.")
-@click.option("--in", "run_in", type=duration, metavar="DURATION", help="Not before this is over.")
-@click.option("--expires", "expires_at", type=time, metavar="TIME", help="Give up waiting then.")
+@click.option("--at", "run_at", type=time, metavar="TIME", help="Do not start before this time.")
+@click.option(
+    "--in",
+    "run_in",
+    type=duration,
+    metavar="DURATION",
+    help="Do not start before this much time has passed.",
+)
+@click.option(
+    "--expires",
+    "expires_at",
+    type=time,
+    metavar="TIME",
+    help="Expire if it has not started by this time.",
+)
 @click.option(
     "--finish-by", type=deadline, metavar="TIME|DURATION",
-    help="When it should have ended: moves it forward, and warns before it is late.",
+    help="Deadline: raises its urgency, and warns before it is late.",
 )  # fmt: skip
-@click.option("--timeout", "-t", type=duration, metavar="DURATION", help="Stop it after so long.")
+@click.option(
+    "--timeout", "-t", type=duration, metavar="DURATION", help="Stop it when it has run this long."
+)
 @click.option(
     "--expects", "expected_runtime", type=duration, metavar="DURATION",
-    help="How long it will probably run.",
+    help="Expected runtime.",
 )  # fmt: skip
-@click.option("--preemptible", is_flag=True, help="May be stopped for a much more urgent job.")
-@click.option("--retries", type=click.IntRange(0), metavar="N", help="Tries after the first.")
+@click.option("--preemptible", is_flag=True, help="May be preempted by a much more urgent job.")
+@click.option(
+    "--retries", type=click.IntRange(0), metavar="N", help="Attempts after the first one."
+)
 @click.option(
     "--backoff", type=click.Choice(["exponential", "linear", "fixed"]),
-    help="How the delay grows from retry to retry.",
+    help="Growth of the delay between retries.",
 )  # fmt: skip
-@click.option("--delay", type=duration, metavar="DURATION", help="Before the first retry.")
+@click.option("--delay", type=duration, metavar="DURATION", help="Delay before the first retry.")
 @click.option(
     "--memory-factor",
     type=Number(),
     metavar="N",
-    help="After running out of memory, ask for so many times more.",
+    help="After running out of memory, request this many times as much.",
 )
-@click.option("--memory-max", type=size, metavar="SIZE", help="What --memory-factor may come to.")
-@click.option("--at-most-once", is_flag=True, help="Not again if its worker is lost.")
-@click.option("--concurrency-key", metavar="KEY", help="Jobs of one key take turns.")
-@click.option("--concurrency-limit", type=click.IntRange(1), help="So many of a key at once.")
+@click.option("--memory-max", type=size, metavar="SIZE", help="Upper bound for --memory-factor.")
+@click.option("--at-most-once", is_flag=True, help="Do not run it again if its worker is lost.")
 @click.option(
-    "--label", "-l", multiple=True, type=pair, metavar=KEY_VALUE, help="A label to find it by."
+    "--concurrency-key", metavar="KEY", help="Limit how many jobs with this key run at once."
 )
-@click.option("--payload", metavar="JSON|@FILE", help="Data for it, in the file $ROTA_PAYLOAD.")
-@click.option("--env", "-e", multiple=True, type=pair, metavar=KEY_VALUE, help="Environment.")
-@click.option("--cwd", type=click.Path(), help="The folder it starts in.")
+@click.option(
+    "--concurrency-limit",
+    type=click.IntRange(1),
+    help="Jobs with the key that may run at once; default: 1.",
+)
+@click.option(
+    "--label",
+    "-l",
+    multiple=True,
+    type=pair,
+    metavar=KEY_VALUE,
+    help="Label of the job, to search by.",
+)
+@click.option(
+    "--payload",
+    metavar="JSON|@FILE",
+    help="Payload, which the job reads from the file $ROTA_PAYLOAD.",
+)
+@click.option(
+    "--env", "-e", multiple=True, type=pair, metavar=KEY_VALUE, help="Environment variable."
+)
+@click.option("--cwd", type=click.Path(), help="Working directory.")
 @click.option("--function", metavar="NAME", help="Run this function of a worker's app.")
 @click.option("--python", metavar="MODULE:FUNCTION", help="Run a function the worker can import.")
-@click.option("--args", metavar="JSON|@FILE", help="A list: arguments for the function.")
-@click.option("--kwargs", metavar="JSON|@FILE", help="An object: its named arguments.")
-@click.option("--http", metavar="URL", help="Send a request.")
-@click.option("--method", metavar="METHOD", help="Of the request; else GET, or POST with a body.")
-@click.option("--header", "-H", multiple=True, type=pair, metavar=KEY_VALUE, help="A header of it.")
-@click.option("--body", metavar="TEXT|@FILE", help="The body of it; JSON goes out as JSON.")
-@click.option("--bundle", metavar="FILE|ID", help="Upload this and run it, or the command in it.")
-@click.option("--container", metavar="IMAGE", help="Run this image, or the command in it.")
+@click.option("--args", metavar="JSON|@FILE", help="Arguments of the function, as a JSON list.")
+@click.option(
+    "--kwargs", metavar="JSON|@FILE", help="Named arguments of the function, as a JSON object."
+)
+@click.option("--http", metavar="URL", help="Send an HTTP request to this URL.")
+@click.option("--method", metavar="METHOD", help="HTTP method; default: GET, or POST with a body.")
+@click.option("--header", "-H", multiple=True, type=pair, metavar=KEY_VALUE, help="HTTP header.")
+@click.option("--body", metavar="TEXT|@FILE", help="HTTP body; JSON is sent as JSON.")
+@click.option(
+    "--bundle", metavar="FILE|ID", help="Upload this bundle and run it, or the command in it."
+)
+@click.option(
+    "--container", metavar="IMAGE", help="Run this container image, or the command in it."
+)
 @click.option(
     "--input", multiple=True, type=pair, metavar="NAME=FILE|ID",
-    help="Upload this, and let the job find it in $ROTA_INPUTS/NAME.",
+    help="Upload this bundle as input; the job finds it in $ROTA_INPUTS/NAME.",
 )  # fmt: skip
-@click.option("--noop", is_flag=True, help="Run nothing: the worker just acknowledges it.")
-@click.option("--key", metavar="KEY", help="The same key again is the same job, for a day.")
-@click.option("--wait", "-w", is_flag=True, help="Wait until it has ended; exit 1 if it failed.")
-@click.option("--follow", "-f", is_flag=True, help="Print its log; exit as it exits.")
+@click.option("--noop", is_flag=True, help="Run nothing: the worker only acknowledges it.")
+@click.option(
+    "--key", metavar="KEY", help="Idempotency key: within a day the same key gives the same job."
+)
+@click.option(
+    "--wait", "-w", is_flag=True, help="Wait until it has ended; exit 1 if it did not succeed."
+)
+@click.option("--follow", "-f", is_flag=True, help="Follow its log; exit with its exit status.")
 @click.option(
     "--count", type=click.IntRange(1, ARRAY_COUNT_MAX), metavar="N",
-    help="An array: so many members, each with its ROTA_ARRAY_INDEX.",
+    help="Array: number of members, each with its ROTA_ARRAY_INDEX.",
 )  # fmt: skip
-@click.option("--max-parallel", type=click.IntRange(1), metavar="N", help="Members of it at once.")
+@click.option(
+    "--max-parallel",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Members of the array that may be active at once.",
+)
 @click.option(
     "--gang", type=click.IntRange(2, GANG_SIZE_MAX), metavar="N",
-    help="So many copies that start all at once or not at all.",
+    help="Gang: number of copies, which start all at once or not at all.",
 )  # fmt: skip
-@click.option("--copies", type=click.IntRange(1), metavar="N", help="So many jobs, in batches.")
 @click.option(
-    "--from", "source", metavar="FILE", help="Jobs as JSON lines (- for stdin); the other options"
-    " are what they leave out."
+    "--copies", type=click.IntRange(1), metavar="N", help="Submit this many equal jobs, in batches."
+)
+@click.option(
+    "--from", "source", metavar="FILE", help="Submit the jobs of this file of JSON lines (- for"
+    " stdin); the other options are defaults for them."
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Say when it would start; submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Show when it would start; submit nothing.")
 @json_option
 @click.pass_context
 def submit(ctx: click.Context, /, *, as_json: bool, **given: Any) -> None:
-    """Submit a job, or many.
+    """Submit one job or many.
 
     \b
       rota submit -- python3 bill.py 42

@@ -28,11 +28,11 @@ from rota.wire.tokens import NewTokenView, TokenSpec, TokenView
 T = TypeVar("T")
 
 COMMAND_LINE = "command line"
-"""Who made a token that no other token asked for."""
+"""Creator of a token that was made without another token."""
 
 
 def token_admin(store: str | None, data: Path | None) -> ServerTokens | StoreTokens:
-    """Opens the store that was named, or the server."""
+    """Opens the named store, or the server."""
     return ServerTokens() if store is None and data is None else StoreTokens(store, data)
 
 
@@ -67,17 +67,17 @@ class StoreTokens:
             token = new_token(checked, IdMint().mint(now), text, now, COMMAND_LINE)
         except (ProblemError, msgspec.ValidationError) as error:
             raise Failure(str(error)) from error
-        self._run(lambda roster: roster.add(token))
+        self._run(lambda cache: cache.add(token))
         return new_token_view(token, text, now)
 
     def all_tokens(self) -> list[TokenView]:
-        async def read(roster: TokenCache) -> list[TokenView]:
-            return [token_view(one, self._clock.now()) for one in roster.all_tokens()]
+        async def read(cache: TokenCache) -> list[TokenView]:
+            return [token_view(one, self._clock.now()) for one in cache.all_tokens()]
 
         return self._run(read)
 
     def revoke(self, token_id: str) -> None:
-        self._run(lambda roster: roster.revoke(token_id, self._clock.now()))
+        self._run(lambda cache: cache.revoke(token_id, self._clock.now()))
 
     def _run(self, work: Callable[[TokenCache], Awaitable[T]]) -> T:
         try:
@@ -89,16 +89,16 @@ class StoreTokens:
             raise Failure(str(error)) from error
 
     async def _work(self, work: Callable[[TokenCache], Awaitable[T]]) -> T:
-        async with self._opened() as book:
-            roster = TokenCache(book, self._clock)
-            await roster.refresh()
-            return await work(roster)
+        async with self._opened() as tokens:
+            cache = TokenCache(tokens, self._clock)
+            await cache.refresh()
+            return await work(cache)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[TokenStore]:
         if self._store is not None:
-            async with open_postgres_tokens(self._store) as book:
-                yield book
+            async with open_postgres_tokens(self._store) as tokens:
+                yield tokens
             return
         assert self._data is not None
         store = open_sqlite(self._data)

@@ -60,13 +60,15 @@ AUDIT_COLUMNS: Columns[AuditView] = (
 
 _store_options = combined(
     click.option(
-        "--store", metavar="DSN", help="Work in this PostgreSQL: postgresql://user@host/database."
+        "--store",
+        metavar="DSN",
+        help="Work directly in this store: postgresql://user@host/database.",
     ),
     click.option(
         "--data",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
-        help="Work in this data folder; no server may be using it.",
+        help="Work directly in this data folder; no server may be using it.",
     ),
 )
 """Say where the tokens are, if not behind a server."""
@@ -85,7 +87,7 @@ def tokens(ctx: click.Context, *, as_json: bool) -> None:
 @_store_options
 @json_option
 def list_(*, store: str | None, data: Path | None, as_json: bool) -> None:
-    """List tokens, newest first; those that ended stay for 90 days."""
+    """List tokens, newest first; expired and revoked ones stay for 90 days."""
     found = _token_admin(store, data).all_tokens()
     if as_json:
         print_object(TokenPage(found, None))
@@ -94,18 +96,22 @@ def list_(*, store: str | None, data: Path | None, as_json: bool) -> None:
 
 
 @tokens.command()
-@click.option("--role", required=True, type=click.Choice(ROLES), help="What it may do.")
-@click.option("--tenant", help="Only this tenant's jobs; for submitter and viewer.")
-@click.option("--name", "-n", default="", help="What to call it: who uses it, and for what.")
-@click.option("--expires", type=duration, metavar="DURATION", help="It ends by itself: 30d.")
+@click.option(
+    "--role", required=True, type=click.Choice(ROLES), help="Role: what the token allows."
+)
+@click.option("--tenant", help="Limit it to this tenant; for submitter and viewer.")
+@click.option("--name", "-n", default="", help="Name: who uses it, and for what.")
+@click.option(
+    "--expires", type=duration, metavar="DURATION", help="Expires after this time, such as 30d."
+)
 @_store_options
 @json_option
 def create(
     *, store: str | None, data: Path | None, expires: Duration | None, as_json: bool, **given: Any
 ) -> None:
-    """Make a token and print it, this once: only its hash is kept.
+    """Create a token and print it, only this once: the server stores its hash.
 
-    The first one of a cluster is made in its store, before or after the servers start:
+    Create the first token of a cluster in its store, before or after the servers start:
     rota tokens create --store DSN --role admin
     """
     if expires is not None and not expires.ms:
@@ -125,7 +131,7 @@ def create(
 @_store_options
 @json_option
 def revoke(token: str, *, store: str | None, data: Path | None, as_json: bool) -> None:
-    """End a token, by its id, a part of it, or its name; every server follows within a second."""
+    """Revoke a token, by its id, part of it, or its name; it is effective within a second."""
     where = _token_admin(store, data)
     found = _find_token(token, where.all_tokens())
     where.revoke(found.token_id)
@@ -134,16 +140,16 @@ def revoke(token: str, *, store: str | None, data: Path | None, as_json: bool) -
 
 
 @click.command()
-@click.option("--token", metavar="ID", help="What this token did.")
-@click.option("--about", metavar="ID|NAME", help="What was done to this job, queue or worker.")
+@click.option("--token", metavar="ID", help="Only changes by this token.")
+@click.option("--about", metavar="ID|NAME", help="Only changes of this job, queue or worker.")
 @click.option(
-    "--after", type=past_iso, metavar="PAST", help="Later than this time, or than so long ago."
+    "--after", type=past_iso, metavar="PAST", help="Only after this time, or this long ago."
 )
-@click.option("--before", type=past_iso, metavar="PAST", help="Earlier than this time.")
+@click.option("--before", type=past_iso, metavar="PAST", help="Only before this time.")
 @click.option("--limit", type=click.IntRange(1, PAGE_ITEMS_MAX), default=50, show_default=True)
 @json_option
 def audit(*, token: str | None, about: str | None, as_json: bool, **given: Any) -> None:
-    """Show who changed what, newest first."""
+    """Show the audit log (who changed what), newest first."""
     call = admin_calls.list_audit(token_id=token, target=about, **given)
     with connected() as client:
         answer(client, call, _draw_audit, as_json=as_json)

@@ -27,30 +27,36 @@ NO_REPOSITORY = (
 
 
 @click.command()
-@click.option("--seed", type=click.IntRange(0), help="The run of this seed.")
-@click.option("--seeds", metavar="N..M", help="The runs of all of these.")
-@click.option("--for", "time", type=duration, metavar="DURATION", help="As many as fit in this.")
+@click.option("--seed", type=click.IntRange(0), help="Simulate this seed.")
+@click.option("--seeds", metavar="N..M", help="Simulate all of these seeds.")
+@click.option(
+    "--for",
+    "time",
+    type=duration,
+    metavar="DURATION",
+    help="Simulate as many seeds as fit in this time.",
+)
 @click.option("--minutes", type=NumberRange(0.1, 600), help="Simulated length of the faults.")
 @click.option(
-    "--profile", default="all", show_default=True, help="Which faults; a wrong name lists them."
+    "--profile", default="all", show_default=True, help="Profile of faults; a wrong name lists all."
 )
-@click.option("--faults", metavar="1,4-6", help="Only these of the run's faults.")
-@click.option("--acts", metavar="1,4-6", help="Only these of what its users do.")
-@click.option("--shrink", is_flag=True, help="Look for a smaller run that fails.")
-@click.option("--processes", "-j", type=click.IntRange(1), default=1, help="Runs at once.")
-@click.option("--hashes", is_flag=True, help="A line a seed: what happened, as one number.")
+@click.option("--faults", metavar="1,4-6", help="Only these faults of the simulation.")
+@click.option("--acts", metavar="1,4-6", help="Only these user actions of the simulation.")
+@click.option("--shrink", is_flag=True, help="Look for a smaller simulation that fails.")
+@click.option("--processes", "-j", type=click.IntRange(1), default=1, help="Simulations at once.")
+@click.option("--hashes", is_flag=True, help="Print a hash of the trace for each seed.")
 @click.option("--live", metavar="URL", help="Check this installation instead.")
 @click.option(
     "--disturb", type=duration, metavar="DURATION",
-    help="With --live: go on for so long, while you kill and cut what you like.",
+    help="With --live: submit jobs this long while you kill servers or cut connections.",
 )  # fmt: skip
 @click.pass_context
 def verify(ctx: click.Context, /, **given: Any) -> None:
-    """Verify Rota's promises: simulate a cluster and break it, or check a real one.
+    """Verify Rota's guarantees: simulate a cluster with faults, or check a real one.
 
-    A seed decides everything: the cluster, its users, the faults, every message. The same seed
-    gives the same run, so a failure can be repeated. Seeds need Rota's repository. Exit 1 if a
-    promise was broken.
+    A seed determines the cluster, its users, the faults and every message. The same seed gives the
+    same simulation, so a failure can be repeated. Seeds need Rota's repository. Exit 1 if a
+    guarantee was violated.
     """
     if given["live"] is not None:
         ctx.exit(0 if _check_live(given["live"], given["disturb"]) else 1)
@@ -92,7 +98,9 @@ def _check_live(url: str, disturb: Duration | None) -> bool:
     kept = True
     with Client(endpoint, patience=TERMINAL_PATIENCE) as client:
         check = LiveCheck(client, tag)
-        click.echo(f"checking {endpoint.shown}; all it makes carries the label rota-verify={tag}")
+        click.echo(
+            f"checking {endpoint.shown}; all jobs of the check have the label rota-verify={tag}"
+        )
         try:
             for result in check.run(None if disturb is None else _Disturbance(disturb)):
                 kept = kept and result.kept
@@ -100,7 +108,7 @@ def _check_live(url: str, disturb: Duration | None) -> bool:
                 click.echo(f"{word} {result.promise}" + f": {result.detail}" * bool(result.detail))
         except RotaError as error:
             raise Failure(f"the check could not go on: {explain(error, endpoint)}") from error
-    click.echo("every promise that was tried was kept" if kept else "a promise was broken")
+    click.echo("all guarantees that were checked hold" if kept else "a guarantee was violated")
     return kept
 
 
@@ -113,7 +121,9 @@ class _Disturbance:
     def __call__(self, check: Any) -> None:
         """Submits one job after the other, under keys, whatever happens to the servers."""
         seconds = self._time.seconds
-        click.echo(f"now kill, restart, freeze or cut what you like, for {seconds:g} s ...")
+        click.echo(
+            f"now kill, restart or freeze servers, or cut connections, for {seconds:g} s ..."
+        )
         clock = check.client.state.clock
         until = clock.elapsed_s() + seconds
         number = 0

@@ -44,10 +44,10 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LEAD = 7
 """The words on the left are no longer than this."""
 _METHODS = {
-    "known_times": "the times it waits for are known",
-    "reservation": "a place is kept for it",
-    "forward_run": "the scheduler, played forward",
-    "fluid": "from how many are before it",
+    "known_times": "from known times",
+    "reservation": "from its reservation",
+    "forward_run": "from a forecast of the scheduler",
+    "fluid": "from the number of jobs ahead",
 }
 
 
@@ -55,7 +55,7 @@ _METHODS = {
 @click.argument("job", shell_complete=id_lookup.complete_jobs)
 @json_option
 def why(job: str, *, as_json: bool) -> None:
-    """Say why a job is not running yet, when it will, and what would help."""
+    """Explain why a job is not running, when it will start, and what would help."""
     with connected() as client:
         answer(client, calls.why(job_id(client, job)), draw_why, as_json=as_json)
 
@@ -89,11 +89,11 @@ def draw_why(view: WhyView) -> None:
 def start_lines(estimate: EstimateView) -> Iterator[str]:
     """Says when it starts, how sure that is, and how it is known."""
     if estimate.method == "never":
-        yield "never, as things are"
+        yield "never, as it stands"
     elif estimate.at is None:
-        yield "nobody can say when"
+        yield "unknown"
     elif since_s(estimate.at, now_ms()) >= 0:
-        yield "as soon as a worker with room asks"
+        yield "as soon as a worker with free capacity polls"
     else:
         yield f"at about {local(estimate.at)} ({age(estimate.at)}){_where(estimate)}"
         low, high = estimate.low, estimate.high
@@ -108,25 +108,25 @@ def _where(estimate: EstimateView) -> str:
 def _how(estimate: EstimateView) -> str:
     how, past = _METHODS.get(estimate.method, estimate.method), estimate.accuracy
     if past is None:
-        return f"{how}; no estimate has come true yet"
-    return f"{how}; of {plural(past.starts, 'start')} foretold, {percent(past.inside)} fell inside"
+        return f"{how}; accuracy not known yet"
+    return f"{how}; {percent(past.inside)} of {plural(past.starts, 'earlier estimate')} were right"
 
 
 def _position(position: PositionView) -> str:
     about = "" if position.exact else "about "
-    parts = [f"{about}{position.ahead} before it of {plural(position.waiting, 'job')} like it"]
+    parts = [f"{about}{position.ahead} of {plural(position.waiting, 'similar job')} before it"]
     if position.starts_before is not None:
-        parts.append(f"{plural(position.starts_before, 'job')} of all kinds before it")
+        parts.append(f"{plural(position.starts_before, 'job')} in total before it")
     if position.tenants_ahead:
-        parts.append(f"{plural(position.tenants_ahead, 'tenant')} before its own")
+        parts.append(f"{plural(position.tenants_ahead, 'tenant')} served first")
     return "; ".join(parts)
 
 
-def _history_entry(spell: PhaseView) -> str:
-    reason = f" ({spell.reason})" if spell.reason else ""
-    where = f" on {short(spell.worker_id)}" if spell.worker_id else ""
-    lasts = " so far" if spell.until is None else ""
-    return f"{spell.what} {span(float(spell.seconds))}{lasts}{where}{reason}"
+def _history_entry(phase: PhaseView) -> str:
+    reason = f" ({phase.reason})" if phase.reason else ""
+    where = f" on {short(phase.worker_id)}" if phase.worker_id else ""
+    lasts = " so far" if phase.until is None else ""
+    return f"{phase.what} {span(float(phase.seconds))}{lasts}{where}{reason}"
 
 
 def _say(lead: str, text: str) -> None:

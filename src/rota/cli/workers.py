@@ -35,9 +35,17 @@ workers = Noun(
         fetch=_list,
         draw=_draw_list,
         params=(
-            click.option("--status", "-s", multiple=True, help="In any of these statuses."),
             click.option(
-                "--capability", "-c", multiple=True, help="That can do this; all of them."
+                "--status",
+                "-s",
+                multiple=True,
+                help="In any of these statuses; may repeat, or use commas.",
+            ),
+            click.option(
+                "--capability",
+                "-c",
+                multiple=True,
+                help="Only with this capability; may repeat, all must match.",
             ),
         ),
     ),
@@ -53,14 +61,14 @@ workers = Noun(
         ),
         Verb(
             "drain",
-            "Give a worker no new work; what it runs goes on.",
+            "Give a worker no new jobs; running jobs continue.",
             calls.drain_worker,
             _say_status,
         ),
-        Verb("resume", "Give a drained worker work again.", calls.resume_worker, _say_status),
+        Verb("resume", "Give a drained worker jobs again.", calls.resume_worker, _say_status),
         Verb(
             "remove",
-            "Let a worker leave; what it was running is run again elsewhere.",
+            "Remove a worker; its running jobs run again elsewhere.",
             calls.remove_worker,
             done=lambda found: (f"{found} is gone", {"worker_id": found, "removed": True}),
         ),

@@ -1,6 +1,7 @@
-"""ASKS: a light client of the HTTP API.
+"""Client of the HTTP API, blocking and asynchronous, and `App`, which makes functions jobs.
 
-Each name below is loaded when it is first used: who only looks for an address needs no client.
+Each name below is loaded when it is first used: a program that only looks for an address loads no
+client.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ __all__ = [
     "discover",
 ]
 
-_HOMES = {
+_MODULES = {
     "AnswerError": "errors",
     "ApiError": "errors",
     "App": "app",
@@ -116,13 +117,13 @@ _HOMES = {
 }
 
 
-# A type checker that saw this function would believe in every name.
+# Hidden from type checkers: with this function they would accept every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         globals()[name] = value
         return value
 

@@ -1,5 +1,5 @@
 """`App`: registers a program's functions as jobs, with their schedules and triggers, and connects
-when one is submitted.
+when a job is submitted.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class JobDecorator:
 
 
 class App:
-    """The jobs of a program.
+    """Registry of a program's job functions, schedules and triggers.
 
         app = App()
 
@@ -92,8 +92,8 @@ class App:
 
         invoice.submit(42)      # runs on `rota worker --app shop:app`
 
-    Without a URL the server is found when the first job is submitted; making an app and importing
-    the module it is in does no I/O. Threads may share it.
+    Without a URL the server is found when the first job is submitted; creating an app and importing
+    its module do no I/O. Threads may share it.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class App:
         return f"<App of {len(self.functions)} functions>"
 
     def register(self, function: Callable[..., Any], options: dict[str, Any]) -> Any:
-        """Makes a function a job; `@app.job` calls this."""
+        """Registers a function as a job; `@app.job` calls this."""
         if isinstance(function, JobFunction):
             raise TypeError(f"{function.name} is a job already")
         if not callable(function):
@@ -141,17 +141,17 @@ class App:
         there = self.functions.get(name)
         if there is not None and not _is_same_function(there.function, function):
             place = f"{there.function.__module__}.{there.function.__qualname__}"
-            raise ValueError(f"two functions are named {name!r}, the other is {place}: give a name")
+            raise ValueError(f"two functions are named {name!r}, the other is {place}: rename one")
         self.functions[name] = made
         return made
 
     def submit(
         self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
     ) -> Job[Any]:
-        """Submits any job, as the API takes it; one of a function is `function.submit(…)`.
+        """Submits any job, as the API takes it; for a function use `function.submit(…)`.
 
         With `conn`, a PostgreSQL connection of the application's own, the job exists once the
-        transaction of that connection has been committed.
+        transaction of that connection is committed.
         """
         port = self.port()
         if conn is None:
@@ -162,7 +162,7 @@ class App:
     async def submit_async(
         self, job: JobLike, *, idempotency_key: str | None = None, conn: Any = None
     ) -> AsyncJob[Any]:
-        """The same for asyncio."""
+        """Submits any job, for asyncio."""
         port = self.async_port()
         if conn is None:
             view = await port.submit(job, idempotency_key=idempotency_key)
@@ -188,7 +188,7 @@ class App:
         after: Literal["start", "finish"] = "start",
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleDecorator:
-        """Runs a function again and again; `after="finish"` counts from the end of each run."""
+        """Runs a function at an interval; `after="finish"` counts from the end of each job."""
         check_names(options, SCHEDULE_OPTIONS, "@app.every")
         length = interval.total_seconds() if isinstance(interval, timedelta) else interval
         return ScheduleDecorator(self, {"interval": length, "from": after}, options)
@@ -203,11 +203,12 @@ class App:
         return TriggerDecorator(self, event, options)
 
     def deploy(self, owner: str) -> DeployAnswer:
-        """Makes the server's schedules and triggers of `owner` just those that are declared here.
+        """Makes the server's schedules and triggers of `owner` exactly those that are declared
+        here.
 
-        What is new is made, what differs is changed, and what is no longer declared is retired.
-        Nothing else deploys: starting a worker does not, so that an old one that is started again
-        cannot bring back what a newer version took away.
+        New ones are created, changed ones updated, and those that are no longer declared retired.
+        Nothing else deploys, not even the start of a worker, so that an old worker cannot bring
+        back what a newer version removed.
         """
         done = self.client.deploy_schedules(owner, list(self.declared.values()))
         more = self.client.deploy_triggers(owner, list(self.reactions.values()))
@@ -220,19 +221,19 @@ class App:
 
     @property
     def client(self) -> Client:
-        """The client that jobs are submitted with: one for each process, made when needed."""
+        """The client that jobs are submitted with: one for each process, opened when needed."""
         pid = os.getpid()
         found = self._clients.get(pid)
         if found is None:
-            # After a fork the parent's connections are the parent's: talking on them would tear
-            # both conversations.
+            # After a fork the connections belong to the parent: using them here as well would mix
+            # the requests and answers of both processes.
             found = self._clients.setdefault(pid, Client(self._url, self._token))
             weakref.finalize(self, _close_own, found, pid)
         return found
 
     @property
     def async_client(self) -> AsyncClient:
-        """The same for asyncio: one for each event loop."""
+        """The client for asyncio: one for each event loop, opened when needed."""
         loop = asyncio.get_running_loop()
         found = self._async_clients.get(loop)
         if found is None:
@@ -240,25 +241,25 @@ class App:
         return found
 
     def port(self) -> Port:
-        """Where jobs go now: to the server, or inline."""
+        """Returns the target of submissions: the server, or inline runs."""
         return self._runs if self._runs is not None else self.client
 
     def async_port(self) -> AsyncPort:
-        """The same for asyncio."""
+        """Returns the target of submissions for asyncio."""
         return AsyncRuns(self._runs) if self._runs is not None else self.async_client
 
     @property
     def runs(self) -> Runs:
-        """What ran inline, where the app was made with `inline=True` or inside `inline()`."""
+        """The jobs that ran inline, for an app with `inline=True` or inside `inline()`."""
         if self._runs is None:
             raise LookupError("this app is not inline: use `with app.inline() as runs`")
         return self._runs
 
     @contextmanager
     def inline(self, *, eager: bool = True) -> Iterator[Runs]:
-        """Inside the block jobs run in this process and no server is asked: for tests.
+        """Runs jobs in this process inside the block, without a server: for tests.
 
-        Each runs as it is submitted, or with `eager=False` when `runs.run_all()` is called.
+        Each runs when it is submitted, or with `eager=False` when `runs.run_all()` is called.
         """
         before, self._runs = self._runs, Runs(self, eager=eager)
         try:
@@ -267,13 +268,13 @@ class App:
             self._runs = before
 
     def close(self) -> None:
-        """Gives the connections back; the next submission opens new ones."""
+        """Closes the connections; the next submission opens new ones."""
         client = self._clients.pop(os.getpid(), None)
         if client is not None:
             client.close()
 
     async def aclose(self) -> None:
-        """The same for what was opened in this event loop."""
+        """Closes the connections of this event loop."""
         client = self._async_clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -296,7 +297,7 @@ def _identity(result: Any) -> Any:
 
 
 def _close_own(client: Client, pid: int) -> None:
-    """At the end of the process that opened it; a forked child leaves it alone."""
+    """Closes a client at the end of the process that opened it, not in a forked child."""
     if os.getpid() == pid:
         client.close()
 

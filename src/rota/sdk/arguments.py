@@ -1,8 +1,8 @@
-"""Arguments, results and errors of functions as JSON: encoding, and decoding to what a function's
-annotations declare.
+"""Arguments, results and errors of functions as JSON: encodes them, and decodes them to the types
+that a function's annotations declare.
 
-A payload is `{"args": […], "kwargs": {…}}`. Dataclasses, msgspec records, dates, UUIDs, enums
-and decimals are written as JSON and come back as what the parameter's annotation says.
+A payload is `{"args": […], "kwargs": {…}}`. Dataclasses, msgspec records, dates, UUIDs, enums and
+decimals are written as JSON and converted back to the type of the parameter's annotation.
 """
 
 from __future__ import annotations
@@ -21,34 +21,36 @@ from rota.sdk.context import Context
 from rota.sdk.job_exceptions import Retry
 
 FRAMES_MAX = 40
-"""Of a traceback: the innermost ones say most."""
+"""Frames of a traceback: the innermost ones say most."""
 TRACEBACK_CHARS_MAX = 16_000
-"""Of a traceback: a record is read by people."""
+"""Length of a traceback: people read the record."""
 ERROR_MESSAGE_CHARS_MAX = 4_000
-"""Of an error's own message."""
+"""Length of an error's own message."""
 
 
 class ArgumentError(TypeError):
-    """The arguments do not fit the function, or a value cannot travel as JSON."""
+    """The arguments do not fit the function, or a value cannot be written as JSON."""
 
 
 def document(what: str, value: Any) -> bytes:
-    """A value as JSON; raises ArgumentError, which names `what` and says why it does not go.
+    """Encodes a value as JSON; raises ArgumentError, which names `what` and the reason.
 
-    Two steps, because msgspec alone would write NaN as null and nobody would notice.
+    Two steps, because msgspec alone would silently write NaN as null.
     """
     try:
         plain = msgspec.to_builtins(value, str_keys=True, enc_hook=_to_builtins)
         text = json.dumps(plain, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
         return text.encode()
     except RecursionError as error:
-        raise ArgumentError(f"{what} cannot be written as JSON: nested too deeply") from error
+        raise ArgumentError(f"{what} cannot be written as JSON: it is nested too deeply") from error
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{what} cannot be written as JSON: {error}") from error
 
 
 def _to_builtins(value: Any) -> Any:
-    """What msgspec does not know: subclasses of plain types, and pydantic's models."""
+    """Converts types that msgspec does not know: subclasses of plain types, and
+    pydantic's models.
+    """
     for plain in (str, int, float):
         if isinstance(value, plain):
             return plain(value)
@@ -59,13 +61,13 @@ def _to_builtins(value: Any) -> Any:
 
 
 def type_name(kind: type[Any]) -> str:
-    """As one would import it; what is built in needs no module."""
+    """Name of a type as one would import it; built-in types have no module."""
     name = kind.__qualname__
     return name if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{name}"
 
 
 def error_record(error: BaseException) -> dict[str, Any]:
-    """What was raised: its type, its words and where, without the values of any variable."""
+    """Record of an exception: type, message and traceback, without the values of variables."""
     lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-FRAMES_MAX)
     record: dict[str, Any] = {
         "type": type_name(type(error)),
@@ -86,21 +88,22 @@ CONTEXT_NAME = "ctx"
 
 
 class Payload(msgspec.Struct):
-    """The arguments of a call, as they travel."""
+    """Arguments of a call, as they are sent."""
 
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
 
 
 def encode_arguments(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-    """A call's payload; raises ArgumentError where something has no form in JSON."""
+    """Encodes the payload of a call; raises ArgumentError for a value without a form in JSON."""
     return document(f"the arguments of {name}", Payload(list(args), dict(kwargs)))
 
 
 class FunctionSignature:
-    """A function's parameters and result, by their annotations; read once, when first needed.
+    """Signature of a function, with parameters and result by their annotations; read when first
+    needed.
 
-    Not at decoration: annotations may name what the module defines further down.
+    Not at decoration, because annotations may name what the module defines further down.
     """
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
@@ -110,13 +113,15 @@ class FunctionSignature:
         self._read: tuple[inspect.Signature, dict[str, Any]] | None = None
 
     def check(self) -> None:
-        """Raises TypeError where a context is asked for in a place that does not get it."""
+        """Raises TypeError if a parameter for the context is not the first one."""
         for parameter in list(signature_of(self._function).parameters.values())[1:]:
             if is_for_context(parameter):
                 raise TypeError(f"{self.name}: {parameter.name} must be the first parameter")
 
     def decode(self, payload: bytes, context: Context) -> tuple[list[Any], dict[str, Any]]:
-        """What to call the function with; raises ArgumentError for what does not fit it."""
+        """Decodes the arguments to call the function with; raises ArgumentError if they
+        do not fit.
+        """
         try:
             given = msgspec.json.decode(payload, type=Payload)
         except msgspec.MsgspecError as error:
@@ -134,12 +139,14 @@ class FunctionSignature:
 
     @cached_property
     def _takes_nothing(self) -> bool:
-        """Whether it can be called without any argument."""
+        """Whether the function can be called without arguments."""
         signature, _ = self._signature()
         return all(_is_optional(one) for one in signature.parameters.values())
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        """The call's arguments by parameter; raises ArgumentError as a wrong call would."""
+        """Binds arguments to parameters; raises ArgumentError where a call would raise
+        TypeError.
+        """
         signature, _ = self._signature()
         try:
             return signature.bind(*args, **kwargs)
@@ -149,18 +156,19 @@ class FunctionSignature:
     def split(
         self, given: Mapping[str, Any], options: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Keywords that are the function's, and those that are options: a name that both have is
-        the function's own."""
+        """Separates the function's own keywords from options; a name that is both belongs to the
+        function.
+        """
         signature, _ = self._signature()
-        said = {
+        options_given = {
             name: value
             for name, value in given.items()
             if name in options and name not in signature.parameters
         }
-        return {name: value for name, value in given.items() if name not in said}, said
+        return {k: v for k, v in given.items() if k not in options_given}, options_given
 
     def result(self, value: Any) -> Any:
-        """A result that came back as JSON, as the function's annotation has it."""
+        """Converts a result from JSON to the type of the function's annotation."""
         _, hints = self._signature()
         wanted = hints.get("return", Any)
         return _convert(f"the result of {self.name}", value, wanted)
@@ -192,7 +200,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return get_type_hints(function)
     except (NameError, AttributeError, TypeError):
-        # A name that exists for type checkers only: the values then stay as JSON has them.
+        # A name that exists for type checkers only: the values then stay as decoded from JSON.
         return {}
 
 
@@ -205,13 +213,13 @@ def _convert(what: str, value: Any, wanted: Any) -> Any:
     except msgspec.ValidationError as error:
         raise ArgumentError(f"{what}: {error}") from error
     except TypeError:
-        # No type that msgspec can make of JSON, such as a class of the user's own.
+        # A type that msgspec cannot build from JSON, such as a class of the user's own.
         return value
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Its parameters; an annotation may name what is not defined yet, or for type checkers only."""
-    if sys.version_info >= (3, 14):  # where an annotation is evaluated when somebody looks at it
+    """Signature of a function, whose annotations may name what is not defined yet."""
+    if sys.version_info >= (3, 14):  # where annotations are evaluated when they are read
         from annotationlib import Format
 
         return inspect.signature(function, annotation_format=Format.FORWARDREF)
@@ -225,7 +233,7 @@ def wants_context(function: Callable[..., Any]) -> bool:
 
 
 def is_for_context(parameter: inspect.Parameter) -> bool:
-    """Whether this parameter is one that only a worker can fill."""
+    """Whether only a worker can fill this parameter."""
     return parameter.name == CONTEXT_NAME or _is_context(parameter.annotation)
 
 

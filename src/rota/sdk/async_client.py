@@ -1,4 +1,4 @@
-"""The asynchronous client: one method for each call of the API, and the requests of one event loop.
+"""Asynchronous client: one method for each call of the API, executed in one event loop.
 
 The blocking client has the same methods.
 """
@@ -59,14 +59,14 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """A Rota server, as asyncio sees it.
+    """Client of a Rota server, for asyncio.
 
         async with AsyncClient() as rota:
             job = await rota.submit({"name": "hello", "task": {"kind": "noop"}})
             print((await rota.wait(job.job_id)).status)
 
-    Without a URL the local server is found; several, of one cell, are asked in turn when one is
-    away. It belongs to the event loop it was first used in.
+    Without a URL the local server is found; several URLs, of one cell, are asked in turn when one
+    is away. It belongs to the event loop it was first used in.
     """
 
     def __init__(
@@ -93,19 +93,19 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Gives the connections back."""
+        """Closes the connections."""
         await self._pool.close()
 
     async def call(self, call: Call[T], *, key: str | None = None) -> T:
-        """The answer of a call."""
+        """Executes a call and returns its decoded answer."""
         return await self.run(request_plan.fetch(self.state, call, key))
 
     async def ask(self, call: Call[Any], *, key: str | None = None) -> Answer:
-        """The same, unread: for those who pass the bytes on as they are."""
+        """Executes a call and returns its undecoded answer, for callers that pass the bytes on."""
         return await self.run(request_plan.ask(self.state, call, key))
 
     async def run(self, plan: RequestPlan[T]) -> T:
-        """Walks a flow to its end."""
+        """Executes a plan to its end."""
         plan_run = PlanRun(plan)
         async with aclosing(self._walk(plan_run)) as walk:
             async for _ in walk:
@@ -113,7 +113,7 @@ class AsyncClient:
         return plan_run.result
 
     def iterate(self, plan: RequestPlan[Any]) -> AsyncIterator[Any]:
-        """Walks a flow for what it emits."""
+        """Executes a plan and yields the items it emits."""
         return self._walk(PlanRun(plan))
 
     async def _walk(self, plan_run: PlanRun[Any]) -> AsyncGenerator[Any, None]:
@@ -148,10 +148,10 @@ class AsyncClient:
     ) -> JobView | str | DryRunView:
         """Submits a job; it is durable when this returns.
 
-        With `dry_run` nothing is submitted: answers when it would start, and why not at once.
+        With `dry_run` nothing is submitted: returns when the job would start, and why not at once.
 
-        With `conn`, a PostgreSQL connection of the application's own, it is submitted inside that
-        connection's transaction and exists once that has been committed; answers its id.
+        With `conn`, a PostgreSQL connection of the application's own, the job is submitted inside
+        that connection's transaction and exists once that is committed; returns its id.
         """
         if dry_run:
             return await self.call(calls.dry_run(job))
@@ -161,7 +161,7 @@ class AsyncClient:
         return await self.submit_in(conn, job)
 
     async def submit_in(self, conn: Any, job: JobLike) -> str:
-        """What `submit` does with a connection."""
+        """Submits a job inside a connection's transaction, like `submit` with `conn`."""
         job_id = await submit_in_async(conn, job)
         self.state.expect_job(job_id)
         return job_id
@@ -169,11 +169,11 @@ class AsyncClient:
     async def submit_batch(
         self, jobs: Sequence[JobLike], *, idempotency_key: str | None = None
     ) -> list[str]:
-        """Submits jobs together, all or none; answers their ids in the order given."""
+        """Submits jobs together, all or none; returns their ids in the order given."""
         return (await self.call(calls.submit_batch(jobs), key=idempotency_key)).job_ids
 
     async def dry_run_batch(self, jobs: Sequence[JobLike]) -> list[DryRunView]:
-        """What would become of jobs that are submitted together; none is."""
+        """Asks when jobs would start that are submitted together; submits none."""
         return (await self.call(calls.dry_run_batch(jobs))).jobs
 
     async def submit_many(
@@ -183,24 +183,23 @@ class AsyncClient:
         on_progress: Callable[[int], None] | None = None,
         idempotency_key: str | None = None,
     ) -> list[str]:
-        """Submits any number of jobs in batches; answers their ids in the order given.
+        """Submits any number of jobs in batches; returns their ids in the order given.
 
-        Jobs may name earlier ones by `ref:`. Each batch is all or none.
+        Jobs may refer to earlier ones by `ref:`. Each batch is all or none.
         """
         return await self.run(
             batches.submit_many(self.state, jobs, on_progress=on_progress, key=idempotency_key)
         )
 
     async def job(self, job_id: str) -> JobView:
-        """One job."""
         return await self.call(calls.get_job(job_id))
 
     def jobs(self, search: JobSearch | None = None) -> AsyncIterator[JobView]:
-        """All jobs that match, newest first, fetched page by page as they are asked for."""
+        """Yields all jobs that match, newest first, fetched page by page as needed."""
         return self.iterate(paging.all_jobs(self.state, search or JobSearch()))
 
     async def jobs_page(self, search: JobSearch | None = None) -> JobPage:
-        """One page of them."""
+        """Returns one page of jobs, newest first."""
         return await self.call(calls.list_jobs(search or JobSearch()))
 
     async def update(self, job_id: str, patch: Mapping[str, Any]) -> JobView:
@@ -212,11 +211,11 @@ class AsyncClient:
         await self.call(calls.delete_job(job_id, force=force))
 
     async def cancel(self, job_id: str) -> JobView:
-        """Stops a job, or keeps it from starting."""
+        """Stops a job, or prevents its start."""
         return await self.call(calls.cancel_job(job_id))
 
     async def retry(self, job_id: str) -> JobView:
-        """Starts a job over that ended without success."""
+        """Runs a job again that ended without success."""
         return await self.call(calls.retry_job(job_id))
 
     async def bulk(self, spec: BulkSpec | Mapping[str, Any]) -> BulkAnswer:
@@ -224,31 +223,33 @@ class AsyncClient:
         return await self.call(calls.bulk(spec))
 
     async def why(self, job_id: str) -> WhyView:
-        """Why a job is not running yet."""
+        """Asks why a job is not running yet."""
         return await self.call(calls.why(job_id))
 
     async def graph(self, job_id: str) -> GraphView:
-        """The dependency graph a job is part of."""
+        """Reads the dependency graph of a job."""
         return await self.call(calls.graph(job_id))
 
     async def logs(self, job_id: str, *, tail: int | None = None) -> bytes:
-        """What a job has printed so far, or the last lines of it."""
+        """Returns the log of a job so far, or its last lines."""
         return await self.call(calls.job_logs(job_id, tail=tail))
 
     def follow_logs(self, job_id: str, *, tail: int | None = None) -> AsyncIterator[bytes]:
-        """What a job printed (or the last lines of it) and prints, until it has ended."""
+        """Yields the log of a job (or its last lines and what follows) until the job has ended."""
         return self.iterate(watching.follow_log(self.state, job_id, tail))
 
     async def execute(self, job_id: str, worker_id: str) -> ExecutionView:
-        """Runs this job on that worker, past time, order and pause."""
+        """Runs this job on that worker now, without regard to its time, the order or a paused
+        queue.
+        """
         return await self.call(calls.execute(job_id, worker_id))
 
     async def dead_letters(self, *, limit: int | None = None, cursor: str | None = None) -> JobPage:
-        """A page of the jobs that used up their attempts."""
+        """Returns a page of dead letters: jobs that used up their attempts."""
         return await self.call(calls.dead_letters(limit=limit, cursor=cursor))
 
     async def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
-        """Waits until a job has ended, and answers it as it then is."""
+        """Waits until a job has ended, and returns it."""
         return await self.run(watching.wait_for_end(self.state, job_id, timeout_s))
 
     async def wait_all(
@@ -258,43 +259,41 @@ class AsyncClient:
         timeout_s: float | None = None,
         on_end: Callable[[str, str], None] | None = None,
     ) -> dict[str, str]:
-        """Waits until all have ended; answers the status of each, by id."""
+        """Waits until all jobs have ended; returns the status of each, by id."""
         return await self.run(
             JobWaiter(self.state, job_ids, timeout_s=timeout_s, on_end=on_end).plan()
         )
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
-        """Waits for what a job returned; raises JobFailed if it ended otherwise."""
+        """Waits for the result of a job; raises JobFailed if there is none."""
         return await self.run(watching.wait_for_result(self.state, job_id, timeout_s))
 
     # Workers
 
     async def worker(self, worker_id: str) -> WorkerView:
-        """One worker."""
         return await self.call(calls.get_worker(worker_id))
 
     async def workers(
         self, *, status: Sequence[str] = (), capabilities: Sequence[str] = ()
     ) -> list[WorkerView]:
-        """Workers that are in one of the statuses and have all the capabilities."""
+        """Lists workers that are in one of the statuses and have all the capabilities."""
         return await self.run(paging.all_workers(self.state, status, capabilities))
 
     async def drain_worker(self, worker_id: str) -> WorkerView:
-        """Gives a worker no new work."""
+        """Gives a worker no new jobs."""
         return await self.call(calls.drain_worker(worker_id))
 
     async def resume_worker(self, worker_id: str) -> WorkerView:
-        """Gives a drained worker work again."""
+        """Gives a drained worker jobs again."""
         return await self.call(calls.resume_worker(worker_id))
 
     async def remove_worker(self, worker_id: str) -> None:
-        """Lets a worker leave."""
+        """Removes a worker; its executions are lost."""
         await self.call(calls.remove_worker(worker_id))
 
     # Executions
 
     async def execution(self, execution_id: str) -> ExecutionView:
-        """One try of a job."""
         return await self.call(calls.get_execution(execution_id))
 
     async def executions(
@@ -306,7 +305,7 @@ class AsyncClient:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ExecutionPage:
-        """A page of executions, newest first."""
+        """Returns a page of executions, newest first."""
         return await self.call(
             calls.list_executions(
                 job_id=job_id, worker_id=worker_id, status=status, limit=limit, cursor=cursor
@@ -316,55 +315,53 @@ class AsyncClient:
     # Queues
 
     async def queues(self) -> list[QueueView]:
-        """All queues, by name."""
+        """Lists all queues, by name."""
         return await self.run(paging.all_queues(self.state))
 
     async def queue(self, name: str) -> QueueView:
-        """One queue."""
         return await self.call(calls.get_queue(name))
 
     async def set_queue(
         self, name: str, settings: Mapping[str, Any], *, reset: bool = False
     ) -> QueueView:
-        """Changes a queue; with `reset` what is not given goes back to its default."""
+        """Changes a queue; with `reset`, settings that are not given return to their defaults."""
         return await self.call(calls.set_queue(name, settings, reset=reset))
 
     async def pause_queue(self, name: str) -> QueueView:
-        """Starts nothing more from a queue."""
+        """Starts no more jobs of a queue."""
         return await self.call(calls.pause_queue(name))
 
     async def resume_queue(self, name: str) -> QueueView:
-        """Lets a queue go on."""
+        """Starts jobs of a queue again."""
         return await self.call(calls.resume_queue(name))
 
     async def purge_queue(self, name: str) -> int:
-        """Cancels all that waits in a queue; answers how many."""
+        """Cancels all waiting jobs of a queue; returns how many."""
         return (await self.call(calls.purge_queue(name))).count
 
     # The service
 
     async def health(self) -> Health:
-        """Whether the server is alive."""
+        """Asks whether the server is alive."""
         return await self.call(calls.healthz())
 
     async def ready(self) -> Health:
-        """Whether the server can accept and schedule."""
+        """Asks whether the server accepts and schedules jobs."""
         return await self.call(calls.readyz())
 
     async def stats(self) -> StatsView:
-        """What an overview shows."""
         return await self.call(calls.stats())
 
     async def cluster(self) -> ClusterView:
-        """Who leads."""
+        """Asks which server leads."""
         return await self.call(calls.cluster())
 
     async def metrics(self) -> str:
-        """The figures as Prometheus text."""
+        """Returns the metrics as Prometheus text."""
         return (await self.call(calls.metrics())).decode()
 
     def stream(self, *, after: str | None = None) -> AsyncIterator[Event]:
-        """Every state change from now on, or after an event's id."""
+        """Yields every state change from now on, or after an event's id."""
         return self.iterate(watching.events(self.state, after))
 
     # Schedules
@@ -372,17 +369,16 @@ class AsyncClient:
     async def schedules(
         self, *, name: str | None = None, tenant: str | None = None, owner: str | None = None
     ) -> list[ScheduleView]:
-        """All schedules that match, newest first."""
+        """Lists all schedules that match, newest first."""
         return await self.run(
             paging.all_schedules(self.state, name=name, tenant=tenant, owner=owner)
         )
 
     async def schedule(self, schedule_id: str) -> ScheduleView:
-        """One schedule."""
         return await self.call(schedule_calls.get_schedule(schedule_id))
 
     async def create_schedule(self, schedule: ScheduleLike) -> ScheduleView:
-        """Makes a schedule; it is durable when this returns."""
+        """Creates a schedule; it is durable when this returns."""
         return await self.call(schedule_calls.create_schedule(schedule))
 
     async def update_schedule(self, schedule_id: str, patch: Mapping[str, Any]) -> ScheduleView:
@@ -408,7 +404,7 @@ class AsyncClient:
     async def preview_schedule(
         self, schedule_id: str, *, count: int | None = None, after: str | None = None
     ) -> list[ForeseenView]:
-        """The next instants of a schedule."""
+        """Asks for the next times of a schedule."""
         return (
             await self.call(schedule_calls.preview_schedule(schedule_id, count=count, after=after))
         ).items
@@ -416,13 +412,13 @@ class AsyncClient:
     async def preview(
         self, schedule: ScheduleLike, *, count: int | None = None, after: str | None = None
     ) -> list[ForeseenView]:
-        """The same of a schedule that is not made."""
+        """Asks for the next times of a schedule that does not exist yet."""
         return (await self.call(schedule_calls.preview(schedule, count=count, after=after))).items
 
     async def occurrences(
         self, schedule_id: str, search: LedgerSearch | None = None
     ) -> OccurrencePage:
-        """What became of a schedule's instants, newest first."""
+        """Returns a page of a schedule's occurrences with their outcomes, newest first."""
         return await self.call(schedule_calls.occurrences(schedule_id, search or LedgerSearch()))
 
     async def backfill(
@@ -436,15 +432,14 @@ class AsyncClient:
         return (await self.call(schedule_calls.cancel_backfill(schedule_id, backfill_id))).count
 
     async def deploy_schedules(self, owner: str, schedules: Sequence[ScheduleLike]) -> DeployAnswer:
-        """Sets all schedules of a program; what it names no more is retired."""
+        """Replaces all schedules of an app; those that are not named are retired."""
         return await self.call(schedule_calls.deploy(owner, schedules))
 
     async def calendars(self) -> list[CalendarView]:
-        """All calendars, by name."""
+        """Lists all calendars, by name."""
         return await self.run(paging.all_calendars(self.state))
 
     async def calendar(self, name: str) -> CalendarView:
-        """One calendar."""
         return await self.call(schedule_calls.get_calendar(name))
 
     async def set_calendar(self, name: str, dates: Sequence[str]) -> CalendarView:
@@ -460,15 +455,14 @@ class AsyncClient:
     async def triggers(
         self, *, name: str | None = None, owner: str | None = None
     ) -> list[TriggerView]:
-        """All triggers that match, newest first."""
+        """Lists all triggers that match, newest first."""
         return await self.run(paging.all_triggers(self.state, name=name, owner=owner))
 
     async def trigger(self, trigger_id: str) -> TriggerView:
-        """One trigger."""
         return await self.call(event_calls.get_trigger(trigger_id))
 
     async def create_trigger(self, trigger: TriggerLike) -> TriggerView:
-        """Makes a trigger; it is durable when this returns."""
+        """Creates a trigger; it is durable when this returns."""
         return await self.call(event_calls.create_trigger(trigger))
 
     async def update_trigger(self, trigger_id: str, patch: Mapping[str, Any]) -> TriggerView:
@@ -480,11 +474,10 @@ class AsyncClient:
         await self.call(event_calls.delete_trigger(trigger_id))
 
     async def pause_trigger(self, trigger_id: str) -> TriggerView:
-        """Lets a trigger make no jobs."""
+        """Pauses a trigger: it makes no jobs."""
         return await self.call(event_calls.pause_trigger(trigger_id))
 
     async def resume_trigger(self, trigger_id: str) -> TriggerView:
-        """Lets a trigger go on."""
         return await self.call(event_calls.resume_trigger(trigger_id))
 
     async def trigger_events(
@@ -495,7 +488,7 @@ class AsyncClient:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ArrivalPage:
-        """What a trigger made of events, newest first."""
+        """Returns a page of a trigger's decisions about events, newest first."""
         return await self.call(
             event_calls.trigger_events(trigger_id, outcome=outcome, limit=limit, cursor=cursor)
         )
@@ -503,7 +496,7 @@ class AsyncClient:
     async def try_event(
         self, event: EventLike, *, trigger: TriggerLike | None = None, trigger_id: str | None = None
     ) -> list[TrialView]:
-        """What triggers would make of an event; nothing is stored."""
+        """Asks how triggers would decide about an event; nothing is stored."""
         return (
             await self.call(
                 event_calls.try_event(
@@ -515,17 +508,17 @@ class AsyncClient:
         ).items
 
     async def deploy_triggers(self, owner: str, triggers: Sequence[TriggerLike]) -> DeployAnswer:
-        """Sets all triggers of a program; what it names no more is retired."""
+        """Replaces all triggers of an app; those that are not named are retired."""
         return await self.call(event_calls.deploy_triggers(owner, triggers))
 
     async def send_event(self, event: EventLike) -> EventView:
-        """Tells that something happened; durable, with its effects, when this returns."""
+        """Sends an event; it and its effects are durable when this returns."""
         return await self.call(
             event_calls.send_event(event_calls.with_id(event, self.state.mint_key))
         )
 
     async def send_events(self, events: Sequence[EventLike]) -> list[EventView]:
-        """The same of many at once, all or none."""
+        """Sends many events at once, all or none."""
         return (
             await self.call(
                 event_calls.send_events(
@@ -537,11 +530,11 @@ class AsyncClient:
     async def events(
         self, *, type: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> EventPage:
-        """Events that came, newest first."""
+        """Returns a page of received events, newest first."""
         return await self.call(event_calls.list_events(type=type, limit=limit, cursor=cursor))
 
     async def hooks(self) -> list[HookView]:
-        """All webhook endpoints, by name."""
+        """Lists all webhook endpoints, by name."""
         return await self.run(paging.all_hooks(self.state))
 
     async def set_hook(self, name: str, hook: HookSpec | Mapping[str, Any]) -> HookView:
@@ -562,7 +555,9 @@ class AsyncClient:
         tenant: str | None = None,
         format: Format | None = None,
     ) -> BundleView:
-        """Uploads a program, a script or an archive; what the server has is not sent again."""
+        """Uploads a program, a script or an archive; content that the server has is not
+        sent again.
+        """
         source = await asyncio.to_thread(UploadSource, Path(path))
         named = name or source.path.name
         return await self.run(file_calls.push(self.state, source, named, tenant, format))
@@ -575,7 +570,7 @@ class AsyncClient:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> BundlePage:
-        """A page of bundles, newest first."""
+        """Returns a page of bundles, newest first."""
         return await self.call(
             file_calls.list_bundles(
                 tenant=tenant, unused_for=unused_for, limit=limit, cursor=cursor
@@ -583,11 +578,10 @@ class AsyncClient:
         )
 
     async def bundle(self, bundle_id: str) -> BundleView:
-        """One bundle."""
         return await self.call(file_calls.get_bundle(bundle_id))
 
     async def delete_bundle(self, bundle_id: str) -> None:
-        """Removes a bundle; jobs that name it and have not begun will fail."""
+        """Removes a bundle; jobs that name it and have not started will fail."""
         await self.call(file_calls.delete_bundle(bundle_id))
 
     async def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
@@ -595,22 +589,24 @@ class AsyncClient:
         await self._save(file_calls.download_bundle(self.state, bundle_id), Path(path))
 
     async def artifacts(self, execution_id: str) -> list[ArtifactView]:
-        """An execution's output files, by name."""
+        """Lists an execution's output files, by name."""
         return (await self.call(file_calls.list_artifacts(execution_id))).items
 
     async def artifact_link(self, execution_id: str, name: str) -> LinkView:
-        """Where an output file can be fetched."""
+        """Asks for a URL of an output file."""
         return await self.call(file_calls.artifact_link(execution_id, name))
 
     async def read_artifact(self, execution_id: str, name: str) -> bytes:
-        """What is in an output file, checked."""
+        """Returns the content of an output file, with its checksum verified."""
         plan = file_calls.download_artifact(self.state, execution_id, name)
         return b"".join([chunk async for chunk in self.iterate(plan)])
 
     async def fetch_artifact(
         self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
     ) -> None:
-        """Downloads an output file to a file, checked; of many, give those that were listed."""
+        """Downloads an output file to a path, with its checksum verified; for many, pass the listed
+        objects.
+        """
         await self._save(file_calls.download_artifact(self.state, execution_id, name), Path(path))
 
     async def _save(self, plan: RequestPlan[None], path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Exponential backoff with jitter: how long to wait before a call is repeated; pure.
+"""Exponential backoff with jitter: the delay before a call is repeated; pure.
 
-The jitter is a hash and not chance: each worker and client has a seed of its own, so a thousand of
-them do not come back at once, and a simulation repeats itself.
+The jitter is a hash, not a random number: each worker and client has its own seed, so a thousand of
+them do not return at once, and a simulation is repeatable.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 
 FIRST_S = 0.1
-"""A server that restarts is back within seconds: the first tries come quickly."""
+"""A server that restarts is back within seconds, so the first retries come quickly."""
 DOUBLINGS_MAX = 20
-"""Beyond this the cap has long been reached."""
+"""After this many doublings the cap has long been reached."""
 CLIENT_CAP_S = 5.0
-"""Between two tries of a client."""
+"""The longest delay between two attempts of a client."""
 
 
 def delay_s(seed: str, attempt: int, cap_s: float, first_s: float = FIRST_S) -> float:
@@ -24,5 +24,5 @@ def delay_s(seed: str, attempt: int, cap_s: float, first_s: float = FIRST_S) -> 
 
 
 def pause_s(failures: int, seed: str, retry_after_s: float | None = None) -> float:
-    """A client's wait after so many failures, and never less than the server asked for."""
+    """Delay of a client after this many failures, and never less than the server asked for."""
     return max(delay_s(seed, failures, CLIENT_CAP_S, FIRST_S / 2), retry_after_s or 0.0)

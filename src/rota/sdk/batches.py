@@ -1,4 +1,4 @@
-"""Submits any number of jobs in batches; `ref:` names of dependencies reach across batches."""
+"""Submits any number of jobs in batches; `ref:` names of dependencies may cross batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rota.wire.jobs import DependencySpec, JobSpec
 from rota.wire.limits import BATCH_JOBS_MAX, BODY_BYTES_MAX
 
 BATCH_BYTES_MAX = BODY_BYTES_MAX // 2
-"""Of one request: half of what a server takes leaves room for proxies that take less."""
+"""Size of one request: half of what a server accepts, for proxies that accept less."""
 REF = "ref:"
 
 
@@ -27,11 +27,12 @@ def submit_many(
     key: str | None = None,
     jobs_max: int | None = None,
 ) -> RequestPlan[list[str]]:
-    """Submits them all; the ids in the order given. Says after each batch how many there are.
+    """Submits all jobs and returns their ids in the order given. Reports the total after each
+    batch.
 
-    Each batch is all or none; it has as many jobs as a server takes, or `jobs_max`, to hear more
-    often how far it is. With a key of the caller's own the same jobs can be handed in again
-    after a crash: batches that went through are not submitted a second time.
+    Each batch is all or none; it has as many jobs as a server takes, or `jobs_max` for more
+    frequent reports. With a key, the same jobs can be submitted again after a crash: batches that
+    succeeded are not submitted twice.
     """
     check_key(key)
     job_ids: list[str] = []
@@ -50,7 +51,7 @@ def submit_many(
 
 
 def _batches(jobs: Iterable[JobLike], jobs_max: int) -> Iterator[list[JobLike]]:
-    """Cuts them by number and by size."""
+    """Cuts the jobs into batches by number and by size."""
     batch: list[JobLike] = []
     size = 0
     for job in jobs:
@@ -69,7 +70,9 @@ def _ref_of(job: JobLike) -> str | None:
 
 
 def resolve_refs(job: JobLike, known: Mapping[str, str]) -> JobLike:
-    """A `ref:` holds within one batch only: those of earlier batches become ids."""
+    """Replaces each `ref:` of an earlier batch by its id, because a `ref:` is valid in one batch
+    only.
+    """
     needed = job.get("dependencies") if isinstance(job, Mapping) else job.dependencies
     if not known or not needed:
         return job

@@ -1,7 +1,7 @@
-"""Calls of the API as values: builds requests and mints ids, and does no I/O.
+"""Calls of the API as values: builds requests and ids, and does no I/O.
 
-A `Call` knows the type of its answer, so both clients and the simulator share all that is here and
-differ only in how bytes travel.
+A `Call` knows the type of its answer, so both clients and the simulator share this module and
+differ only in their transport.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Params: TypeAlias = tuple[tuple[str, str], ...]
 
 
 def path_of(*segments: str) -> str:
-    """A path; whatever is in a segment stays within it."""
+    """Builds a path; a segment is escaped, so it cannot add further segments."""
     return "".join("/" + quote(segment, safe="") for segment in segments)
 
 
 def params_of(**given: object) -> Params:
-    """A query string's pairs; what is None is left out."""
+    """Builds the pairs of a query string, without those that are None."""
     return tuple((name, _text(value)) for name, value in given.items() if value is not None)
 
 
@@ -53,16 +53,16 @@ def _text(value: object) -> str:
 T = TypeVar("T")
 
 JobLike: TypeAlias = JobSpec | Mapping[str, Any]
-"""A job to submit: the typed record, or just a mapping with the API's fields."""
+"""A job to submit: the typed record, or a mapping with the API's fields."""
 
 FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
-"""The statuses a job does not leave by itself."""
+"""Final statuses: a job leaves them only by a retry."""
 _DRY = (("dry_run", "true"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and the type its answer has."""
+    """A request, and the type of its answer."""
 
     method: str
     path: str
@@ -71,16 +71,16 @@ class Call(Generic[T]):
     body: bytes | None = None
     media: str = "application/json"
     keyed: bool = False
-    """Carries an idempotency key, because a repeat would otherwise act twice."""
+    """Carries an idempotency key, because a repetition would otherwise act twice."""
     held: bool = False
-    """The server may well take its time: it waits for something to tell."""
+    """The server may hold it until there is something to answer."""
     anywhere: bool = False
-    """Any server can do it, also while another stands still: none is waited for for long."""
+    """Any server can answer it, even while others hang, so none is waited for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSearch:
-    """Which jobs to list; what is left out matches all."""
+    """Filter of a list of jobs; fields that are left out match all."""
 
     status: Sequence[str] = ()
     priority: int | None = None
@@ -95,7 +95,6 @@ class JobSearch:
     cursor: str | None = None
 
     def params(self) -> Params:
-        """As a query string's pairs."""
         plain = params_of(
             status=",".join(self.status) or None,
             priority=self.priority,
@@ -115,34 +114,32 @@ class JobSearch:
 
 
 def submit(job: JobLike) -> Call[JobView]:
-    """Submits one job."""
     return Call("POST", "/jobs", JobView, body=encode(job), keyed=True, anywhere=True)
 
 
 def submit_batch(jobs: Sequence[JobLike]) -> Call[BatchAnswer]:
-    """Submits jobs together, all or none; they may name each other by `ref:`."""
+    """Submits jobs together, all or none; they may refer to each other by `ref:`."""
     body = encode({"jobs": jobs})
     return Call("POST", "/jobs/batch", BatchAnswer, body=body, keyed=True, anywhere=True)
 
 
 def dry_run(job: JobLike) -> Call[DryRunView]:
-    """What would become of a job; nothing is submitted."""
+    """Asks when a job would start; submits nothing."""
     return Call("POST", "/jobs", DryRunView, params=_DRY, body=encode(job))
 
 
 def dry_run_batch(jobs: Sequence[JobLike]) -> Call[DryRunBatchView]:
-    """What would become of jobs that are submitted together."""
+    """Asks when jobs would start that are submitted together."""
     body = encode({"jobs": jobs})
     return Call("POST", "/jobs/batch", DryRunBatchView, params=_DRY, body=body)
 
 
 def get_job(job_id: str) -> Call[JobView]:
-    """One job."""
     return Call("GET", path_of("jobs", job_id), JobView)
 
 
 def list_jobs(search: JobSearch) -> Call[JobPage]:
-    """A page of jobs, newest first."""
+    """Lists jobs, newest first; one page."""
     return Call("GET", "/jobs", JobPage, params=search.params())
 
 
@@ -165,7 +162,7 @@ def cancel_job(job_id: str) -> Call[JobView]:
 
 
 def retry_job(job_id: str) -> Call[JobView]:
-    """Starts a job over that ended without success."""
+    """Runs a job again that ended without success."""
     return Call("POST", path_of("jobs", job_id, "retry"), JobView, keyed=True)
 
 
@@ -175,12 +172,12 @@ def bulk(spec: BulkSpec | Mapping[str, Any]) -> Call[BulkAnswer]:
 
 
 def why(job_id: str) -> Call[WhyView]:
-    """Why a job is not running yet."""
+    """Asks why a job is not running yet."""
     return Call("GET", path_of("jobs", job_id, "why"), WhyView)
 
 
 def graph(job_id: str) -> Call[GraphView]:
-    """The dependency graph a job is part of."""
+    """Reads the dependency graph of a job."""
     return Call("GET", path_of("jobs", job_id, "graph"), GraphView)
 
 
@@ -192,8 +189,9 @@ def job_logs(
     offset: int = 0,
     tail: int | None = None,
 ) -> Call[bytes]:
-    """What a job printed, in its newest execution or the one named, from a byte offset on or its
-    last lines only; with `follow` a live stream until that ends."""
+    """Reads the log of a job's newest execution, or of the named one: from a byte offset, or the
+    last lines only; with `follow` a live stream until the execution ends.
+    """
     params = params_of(
         follow=follow or None, execution_id=execution_id, offset=offset or None, tail=tail
     )
@@ -201,13 +199,13 @@ def job_logs(
 
 
 def execute(job_id: str, worker_id: str) -> Call[ExecutionView]:
-    """Runs this job on that worker, past time, order and pause."""
+    """Runs this job on that worker now, without regard to its time, the order or a paused queue."""
     body = encode({"worker_id": worker_id})
     return Call("POST", path_of("jobs", job_id, "execute"), ExecutionView, body=body, keyed=True)
 
 
 def dead_letters(*, limit: int | None = None, cursor: str | None = None) -> Call[JobPage]:
-    """Jobs that used up their attempts."""
+    """Lists dead letters: jobs that used up their attempts."""
     return Call("GET", "/dead-letters", JobPage, params=params_of(limit=limit, cursor=cursor))
 
 
@@ -215,12 +213,11 @@ def dead_letters(*, limit: int | None = None, cursor: str | None = None) -> Call
 
 
 def register(spec: RegisterSpec) -> Call[RegisterAnswer]:
-    """Makes a worker known, or resumes it."""
+    """Registers a worker, or resumes it."""
     return Call("POST", "/workers/register", RegisterAnswer, body=encode(spec), keyed=True)
 
 
 def get_worker(worker_id: str) -> Call[WorkerView]:
-    """One worker."""
     return Call("GET", path_of("workers", worker_id), WorkerView)
 
 
@@ -231,7 +228,7 @@ def list_workers(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[WorkerPage]:
-    """Workers that are in one of the statuses and have all the capabilities."""
+    """Lists workers that are in one of the statuses and have all the capabilities."""
     params = params_of(
         status=",".join(status) or None,
         capabilities=",".join(capabilities) or None,
@@ -242,30 +239,32 @@ def list_workers(
 
 
 def heartbeat(worker_id: str, spec: HeartbeatSpec) -> Call[HeartbeatAnswer]:
-    """Renews a worker's leases. A repeat does no harm, so it needs no key."""
+    """Renews a worker's leases. Repeating it is harmless, so it needs no key."""
     return Call(
         "POST", path_of("workers", worker_id, "heartbeat"), HeartbeatAnswer, (), encode(spec)
     )
 
 
 def lease(worker_id: str, spec: LeaseSpec) -> Call[LeaseAnswer]:
-    """Reports, renews and waits for work. A repeat is answered with what the worker holds."""
+    """Reports, renews leases and waits for orders. A repetition is answered with the orders that
+    the worker has.
+    """
     path = path_of("workers", worker_id, "lease")
     return Call("POST", path, LeaseAnswer, body=encode(spec), held=True)
 
 
 def drain_worker(worker_id: str) -> Call[WorkerView]:
-    """Gives a worker no new work."""
+    """Gives a worker no new jobs."""
     return Call("POST", path_of("workers", worker_id, "drain"), WorkerView, keyed=True)
 
 
 def resume_worker(worker_id: str) -> Call[WorkerView]:
-    """A drained worker gets work again."""
+    """Gives a drained worker jobs again."""
     return Call("POST", path_of("workers", worker_id, "resume"), WorkerView, keyed=True)
 
 
 def remove_worker(worker_id: str) -> Call[None]:
-    """Lets a worker leave; what it runs is lost to it."""
+    """Removes a worker; its executions are lost."""
     return Call("DELETE", path_of("workers", worker_id), type(None), keyed=True)
 
 
@@ -273,7 +272,6 @@ def remove_worker(worker_id: str) -> Call[None]:
 
 
 def get_execution(execution_id: str) -> Call[ExecutionView]:
-    """One try of a job."""
     return Call("GET", path_of("executions", execution_id), ExecutionView)
 
 
@@ -285,7 +283,7 @@ def list_executions(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[ExecutionPage]:
-    """A page of executions, newest first."""
+    """Lists executions, newest first; one page."""
     params = params_of(
         job_id=job_id,
         worker_id=worker_id,
@@ -297,13 +295,13 @@ def list_executions(
 
 
 def complete(execution_id: str, spec: CompletionSpec) -> Call[ExecutionView]:
-    """Reports the end of an execution. The fence makes a repeat harmless."""
+    """Reports the end of an execution. The fence makes a repetition harmless."""
     path = path_of("executions", execution_id, "complete")
     return Call("POST", path, ExecutionView, body=encode(spec))
 
 
 def progress(execution_id: str, spec: ProgressSpec) -> Call[HeartbeatAnswer]:
-    """Reports how far an execution is; the answer says whether to stop it."""
+    """Reports the progress of an execution; the answer says whether to stop it."""
     path = path_of("executions", execution_id, "progress")
     return Call("POST", path, HeartbeatAnswer, body=encode(spec))
 
@@ -311,14 +309,14 @@ def progress(execution_id: str, spec: ProgressSpec) -> Call[HeartbeatAnswer]:
 def append_log(
     execution_id: str, data: bytes, *, offset: int, fence: int | None = None
 ) -> Call[None]:
-    """Adds output from a byte offset on, so that a repeat changes nothing."""
+    """Appends to a log at a byte offset, so that a repetition changes nothing."""
     path = path_of("executions", execution_id, "logs")
     params = params_of(offset=offset, fence=fence)
     return Call("POST", path, type(None), params, data, media="application/octet-stream")
 
 
 def put_artifact(execution_id: str, name: str, data: bytes) -> Call[ArtifactView]:
-    """Keeps an output file."""
+    """Uploads an output file."""
     path = path_of("executions", execution_id, "artifacts", name)
     return Call("PUT", path, ArtifactView, (), data, media="application/octet-stream")
 
@@ -327,33 +325,32 @@ def put_artifact(execution_id: str, name: str, data: bytes) -> Call[ArtifactView
 
 
 def list_queues(*, limit: int | None = None, cursor: str | None = None) -> Call[QueuePage]:
-    """A page of queues, by name."""
+    """Lists queues by name; one page."""
     return Call("GET", "/queues", QueuePage, params=params_of(limit=limit, cursor=cursor))
 
 
 def get_queue(name: str) -> Call[QueueView]:
-    """One queue."""
     return Call("GET", path_of("queues", name), QueueView)
 
 
 def set_queue(name: str, settings: Mapping[str, Any], *, reset: bool = False) -> Call[QueueView]:
-    """Changes a queue; with `reset` what is not given goes back to its default."""
+    """Changes a queue; with `reset`, settings that are not given return to their defaults."""
     method = "PUT" if reset else "PATCH"
     return Call(method, path_of("queues", name), QueueView, body=encode(settings), keyed=True)
 
 
 def pause_queue(name: str) -> Call[QueueView]:
-    """Starts nothing more from it."""
+    """Starts no more jobs of a queue."""
     return Call("POST", path_of("queues", name, "pause"), QueueView, keyed=True)
 
 
 def resume_queue(name: str) -> Call[QueueView]:
-    """Lets it go on."""
+    """Starts jobs of a queue again."""
     return Call("POST", path_of("queues", name, "resume"), QueueView, keyed=True)
 
 
 def purge_queue(name: str) -> Call[CountAnswer]:
-    """Cancels all that waits in it."""
+    """Cancels all waiting jobs of a queue."""
     return Call("POST", path_of("queues", name, "purge"), CountAnswer, keyed=True)
 
 
@@ -361,32 +358,31 @@ def purge_queue(name: str) -> Call[CountAnswer]:
 
 
 def healthz() -> Call[Health]:
-    """Whether the server is alive."""
+    """Asks whether the server is alive."""
     return Call("GET", "/healthz", Health)
 
 
 def readyz() -> Call[Health]:
-    """Whether the server can accept and schedule."""
+    """Asks whether the server accepts and schedules jobs."""
     return Call("GET", "/readyz", Health)
 
 
 def stats() -> Call[StatsView]:
-    """What an overview shows."""
     return Call("GET", "/stats", StatsView)
 
 
 def cluster() -> Call[ClusterView]:
-    """Who leads."""
+    """Asks which server leads."""
     return Call("GET", "/cluster", ClusterView)
 
 
 def metrics() -> Call[bytes]:
-    """The figures as Prometheus text."""
+    """Reads the metrics as Prometheus text."""
     return Call("GET", "/metrics", bytes)
 
 
 def stream() -> Call[bytes]:
-    """Server-sent events of every state change."""
+    """Opens the server-sent events of every state change."""
     return Call("GET", "/stream", bytes)
 
 
@@ -394,7 +390,7 @@ def stream() -> Call[bytes]:
 
 
 def uuid7(now_ms: int, entropy: bytes) -> str:
-    """A UUIDv7 of a moment and ten random bytes; also what an idempotency key is."""
+    """Makes a UUIDv7 of a time and ten random bytes; idempotency keys have this form too."""
     tail = int.from_bytes(entropy[:10], "big")
     bits = (now_ms & (2**48 - 1)) << 80 | 0x7 << 76 | ((tail >> 62) & 0xFFF) << 64
     text = f"{bits | 0b10 << 62 | (tail & (2**62 - 1)):032x}"
@@ -402,6 +398,6 @@ def uuid7(now_ms: int, entropy: bytes) -> str:
 
 
 def uuid7_time(uuid: str, *, later_ms: int = 0) -> str:
-    """The moment a UUIDv7 carries, plus `later_ms`, as the API writes times."""
+    """The time in a UUIDv7, plus `later_ms`, as the API writes times."""
     ms = int(uuid.replace("-", "")[:12], 16) + later_ms
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=max(ms, 0))).isoformat()

@@ -104,26 +104,26 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Gives the connections back."""
+        """Closes the connections."""
         self._pool.close()
 
     def call(self, call: Call[T], *, key: str | None = None) -> T:
-        """The answer of a call."""
+        """Executes a call and returns its decoded answer."""
         return self.run(request_plan.fetch(self.state, call, key))
 
     def ask(self, call: Call[Any], *, key: str | None = None) -> Answer:
-        """The same, unread: for those who pass the bytes on as they are."""
+        """Executes a call and returns its undecoded answer, for callers that pass the bytes on."""
         return self.run(request_plan.ask(self.state, call, key))
 
     def run(self, plan: RequestPlan[T]) -> T:
-        """Walks a flow to its end."""
+        """Executes a plan to its end."""
         plan_run = PlanRun(plan)
         for _ in self._walk(plan_run):
             pass
         return plan_run.result
 
     def iterate(self, plan: RequestPlan[Any]) -> Iterator[Any]:
-        """Walks a flow for what it emits."""
+        """Executes a plan and yields the items it emits."""
         return self._walk(PlanRun(plan))
 
     def _walk(self, plan_run: PlanRun[Any]) -> Iterator[Any]:
@@ -158,10 +158,10 @@ class Client:
     ) -> JobView | str | DryRunView:
         """Submits a job; it is durable when this returns.
 
-        With `dry_run` nothing is submitted: answers when it would start, and why not at once.
+        With `dry_run` nothing is submitted: returns when the job would start, and why not at once.
 
-        With `conn`, a PostgreSQL connection of the application's own, it is submitted inside that
-        connection's transaction and exists once that has been committed; answers its id.
+        With `conn`, a PostgreSQL connection of the application's own, the job is submitted inside
+        that connection's transaction and exists once that is committed; returns its id.
         """
         if dry_run:
             return self.call(calls.dry_run(job))
@@ -171,7 +171,7 @@ class Client:
         return self.submit_in(conn, job)
 
     def submit_in(self, conn: Any, job: JobLike) -> str:
-        """What `submit` does with a connection."""
+        """Submits a job inside a connection's transaction, like `submit` with `conn`."""
         job_id = submit_in(conn, job)
         self.state.expect_job(job_id)
         return job_id
@@ -179,11 +179,11 @@ class Client:
     def submit_batch(
         self, jobs: Sequence[JobLike], *, idempotency_key: str | None = None
     ) -> list[str]:
-        """Submits jobs together, all or none; answers their ids in the order given."""
+        """Submits jobs together, all or none; returns their ids in the order given."""
         return self.call(calls.submit_batch(jobs), key=idempotency_key).job_ids
 
     def dry_run_batch(self, jobs: Sequence[JobLike]) -> list[DryRunView]:
-        """What would become of jobs that are submitted together; none is."""
+        """Asks when jobs would start that are submitted together; submits none."""
         return self.call(calls.dry_run_batch(jobs)).jobs
 
     def submit_many(
@@ -193,24 +193,23 @@ class Client:
         on_progress: Callable[[int], None] | None = None,
         idempotency_key: str | None = None,
     ) -> list[str]:
-        """Submits any number of jobs in batches; answers their ids in the order given.
+        """Submits any number of jobs in batches; returns their ids in the order given.
 
-        Jobs may name earlier ones by `ref:`. Each batch is all or none.
+        Jobs may refer to earlier ones by `ref:`. Each batch is all or none.
         """
         return self.run(
             batches.submit_many(self.state, jobs, on_progress=on_progress, key=idempotency_key)
         )
 
     def job(self, job_id: str) -> JobView:
-        """One job."""
         return self.call(calls.get_job(job_id))
 
     def jobs(self, search: JobSearch | None = None) -> Iterator[JobView]:
-        """All jobs that match, newest first, fetched page by page as they are asked for."""
+        """Yields all jobs that match, newest first, fetched page by page as needed."""
         return self.iterate(paging.all_jobs(self.state, search or JobSearch()))
 
     def jobs_page(self, search: JobSearch | None = None) -> JobPage:
-        """One page of them."""
+        """Returns one page of jobs, newest first."""
         return self.call(calls.list_jobs(search or JobSearch()))
 
     def update(self, job_id: str, patch: Mapping[str, Any]) -> JobView:
@@ -222,11 +221,11 @@ class Client:
         self.call(calls.delete_job(job_id, force=force))
 
     def cancel(self, job_id: str) -> JobView:
-        """Stops a job, or keeps it from starting."""
+        """Stops a job, or prevents its start."""
         return self.call(calls.cancel_job(job_id))
 
     def retry(self, job_id: str) -> JobView:
-        """Starts a job over that ended without success."""
+        """Runs a job again that ended without success."""
         return self.call(calls.retry_job(job_id))
 
     def bulk(self, spec: BulkSpec | Mapping[str, Any]) -> BulkAnswer:
@@ -234,31 +233,33 @@ class Client:
         return self.call(calls.bulk(spec))
 
     def why(self, job_id: str) -> WhyView:
-        """Why a job is not running yet."""
+        """Asks why a job is not running yet."""
         return self.call(calls.why(job_id))
 
     def graph(self, job_id: str) -> GraphView:
-        """The dependency graph a job is part of."""
+        """Reads the dependency graph of a job."""
         return self.call(calls.graph(job_id))
 
     def logs(self, job_id: str, *, tail: int | None = None) -> bytes:
-        """What a job has printed so far, or the last lines of it."""
+        """Returns the log of a job so far, or its last lines."""
         return self.call(calls.job_logs(job_id, tail=tail))
 
     def follow_logs(self, job_id: str, *, tail: int | None = None) -> Iterator[bytes]:
-        """What a job printed (or the last lines of it) and prints, until it has ended."""
+        """Yields the log of a job (or its last lines and what follows) until the job has ended."""
         return self.iterate(watching.follow_log(self.state, job_id, tail))
 
     def execute(self, job_id: str, worker_id: str) -> ExecutionView:
-        """Runs this job on that worker, past time, order and pause."""
+        """Runs this job on that worker now, without regard to its time, the order or a paused
+        queue.
+        """
         return self.call(calls.execute(job_id, worker_id))
 
     def dead_letters(self, *, limit: int | None = None, cursor: str | None = None) -> JobPage:
-        """A page of the jobs that used up their attempts."""
+        """Returns a page of dead letters: jobs that used up their attempts."""
         return self.call(calls.dead_letters(limit=limit, cursor=cursor))
 
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
-        """Waits until a job has ended, and answers it as it then is."""
+        """Waits until a job has ended, and returns it."""
         return self.run(watching.wait_for_end(self.state, job_id, timeout_s))
 
     def wait_all(
@@ -268,11 +269,11 @@ class Client:
         timeout_s: float | None = None,
         on_end: Callable[[str, str], None] | None = None,
     ) -> dict[str, str]:
-        """Waits until all have ended; answers the status of each, by id."""
+        """Waits until all jobs have ended; returns the status of each, by id."""
         return self.run(JobWaiter(self.state, job_ids, timeout_s=timeout_s, on_end=on_end).plan())
 
     def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
-        """Waits for what a job returned; raises JobFailed if it ended otherwise."""
+        """Waits for the result of a job; raises JobFailed if there is none."""
         return self.run(watching.wait_for_result(self.state, job_id, timeout_s))
 
     # Workers
@@ -282,13 +283,12 @@ class Client:
         return self.call(calls.register(spec))
 
     def worker(self, worker_id: str) -> WorkerView:
-        """One worker."""
         return self.call(calls.get_worker(worker_id))
 
     def workers(
         self, *, status: Sequence[str] = (), capabilities: Sequence[str] = ()
     ) -> list[WorkerView]:
-        """Workers that are in one of the statuses and have all the capabilities."""
+        """Lists workers that are in one of the statuses and have all the capabilities."""
         return self.run(paging.all_workers(self.state, status, capabilities))
 
     def heartbeat(self, worker_id: str, spec: HeartbeatSpec) -> HeartbeatAnswer:
@@ -300,21 +300,20 @@ class Client:
         return self.call(calls.lease(worker_id, spec))
 
     def drain_worker(self, worker_id: str) -> WorkerView:
-        """Gives a worker no new work."""
+        """Gives a worker no new jobs."""
         return self.call(calls.drain_worker(worker_id))
 
     def resume_worker(self, worker_id: str) -> WorkerView:
-        """Gives a drained worker work again."""
+        """Gives a drained worker jobs again."""
         return self.call(calls.resume_worker(worker_id))
 
     def remove_worker(self, worker_id: str) -> None:
-        """Lets a worker leave."""
+        """Removes a worker; its executions are lost."""
         self.call(calls.remove_worker(worker_id))
 
     # Executions
 
     def execution(self, execution_id: str) -> ExecutionView:
-        """One try of a job."""
         return self.call(calls.get_execution(execution_id))
 
     def executions(
@@ -326,7 +325,7 @@ class Client:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ExecutionPage:
-        """A page of executions, newest first."""
+        """Returns a page of executions, newest first."""
         return self.call(
             calls.list_executions(
                 job_id=job_id, worker_id=worker_id, status=status, limit=limit, cursor=cursor
@@ -354,55 +353,53 @@ class Client:
     # Queues
 
     def queues(self) -> list[QueueView]:
-        """All queues, by name."""
+        """Lists all queues, by name."""
         return self.run(paging.all_queues(self.state))
 
     def queue(self, name: str) -> QueueView:
-        """One queue."""
         return self.call(calls.get_queue(name))
 
     def set_queue(
         self, name: str, settings: Mapping[str, Any], *, reset: bool = False
     ) -> QueueView:
-        """Changes a queue; with `reset` what is not given goes back to its default."""
+        """Changes a queue; with `reset`, settings that are not given return to their defaults."""
         return self.call(calls.set_queue(name, settings, reset=reset))
 
     def pause_queue(self, name: str) -> QueueView:
-        """Starts nothing more from a queue."""
+        """Starts no more jobs of a queue."""
         return self.call(calls.pause_queue(name))
 
     def resume_queue(self, name: str) -> QueueView:
-        """Lets a queue go on."""
+        """Starts jobs of a queue again."""
         return self.call(calls.resume_queue(name))
 
     def purge_queue(self, name: str) -> int:
-        """Cancels all that waits in a queue; answers how many."""
+        """Cancels all waiting jobs of a queue; returns how many."""
         return self.call(calls.purge_queue(name)).count
 
     # The service
 
     def health(self) -> Health:
-        """Whether the server is alive."""
+        """Asks whether the server is alive."""
         return self.call(calls.healthz())
 
     def ready(self) -> Health:
-        """Whether the server can accept and schedule."""
+        """Asks whether the server accepts and schedules jobs."""
         return self.call(calls.readyz())
 
     def stats(self) -> StatsView:
-        """What an overview shows."""
         return self.call(calls.stats())
 
     def cluster(self) -> ClusterView:
-        """Who leads."""
+        """Asks which server leads."""
         return self.call(calls.cluster())
 
     def metrics(self) -> str:
-        """The figures as Prometheus text."""
+        """Returns the metrics as Prometheus text."""
         return self.call(calls.metrics()).decode()
 
     def stream(self, *, after: str | None = None) -> Iterator[Event]:
-        """Every state change from now on, or after an event's id."""
+        """Yields every state change from now on, or after an event's id."""
         return self.iterate(watching.events(self.state, after))
 
     # Schedules
@@ -410,15 +407,14 @@ class Client:
     def schedules(
         self, *, name: str | None = None, tenant: str | None = None, owner: str | None = None
     ) -> list[ScheduleView]:
-        """All schedules that match, newest first."""
+        """Lists all schedules that match, newest first."""
         return self.run(paging.all_schedules(self.state, name=name, tenant=tenant, owner=owner))
 
     def schedule(self, schedule_id: str) -> ScheduleView:
-        """One schedule."""
         return self.call(schedule_calls.get_schedule(schedule_id))
 
     def create_schedule(self, schedule: ScheduleLike) -> ScheduleView:
-        """Makes a schedule; it is durable when this returns."""
+        """Creates a schedule; it is durable when this returns."""
         return self.call(schedule_calls.create_schedule(schedule))
 
     def update_schedule(self, schedule_id: str, patch: Mapping[str, Any]) -> ScheduleView:
@@ -444,7 +440,7 @@ class Client:
     def preview_schedule(
         self, schedule_id: str, *, count: int | None = None, after: str | None = None
     ) -> list[ForeseenView]:
-        """The next instants of a schedule."""
+        """Asks for the next times of a schedule."""
         return (
             self.call(schedule_calls.preview_schedule(schedule_id, count=count, after=after))
         ).items
@@ -452,11 +448,11 @@ class Client:
     def preview(
         self, schedule: ScheduleLike, *, count: int | None = None, after: str | None = None
     ) -> list[ForeseenView]:
-        """The same of a schedule that is not made."""
+        """Asks for the next times of a schedule that does not exist yet."""
         return (self.call(schedule_calls.preview(schedule, count=count, after=after))).items
 
     def occurrences(self, schedule_id: str, search: LedgerSearch | None = None) -> OccurrencePage:
-        """What became of a schedule's instants, newest first."""
+        """Returns a page of a schedule's occurrences with their outcomes, newest first."""
         return self.call(schedule_calls.occurrences(schedule_id, search or LedgerSearch()))
 
     def backfill(self, schedule_id: str, spec: BackfillSpec | Mapping[str, Any]) -> BackfillAnswer:
@@ -468,15 +464,14 @@ class Client:
         return (self.call(schedule_calls.cancel_backfill(schedule_id, backfill_id))).count
 
     def deploy_schedules(self, owner: str, schedules: Sequence[ScheduleLike]) -> DeployAnswer:
-        """Sets all schedules of a program; what it names no more is retired."""
+        """Replaces all schedules of an app; those that are not named are retired."""
         return self.call(schedule_calls.deploy(owner, schedules))
 
     def calendars(self) -> list[CalendarView]:
-        """All calendars, by name."""
+        """Lists all calendars, by name."""
         return self.run(paging.all_calendars(self.state))
 
     def calendar(self, name: str) -> CalendarView:
-        """One calendar."""
         return self.call(schedule_calls.get_calendar(name))
 
     def set_calendar(self, name: str, dates: Sequence[str]) -> CalendarView:
@@ -490,15 +485,14 @@ class Client:
     # Triggers and events
 
     def triggers(self, *, name: str | None = None, owner: str | None = None) -> list[TriggerView]:
-        """All triggers that match, newest first."""
+        """Lists all triggers that match, newest first."""
         return self.run(paging.all_triggers(self.state, name=name, owner=owner))
 
     def trigger(self, trigger_id: str) -> TriggerView:
-        """One trigger."""
         return self.call(event_calls.get_trigger(trigger_id))
 
     def create_trigger(self, trigger: TriggerLike) -> TriggerView:
-        """Makes a trigger; it is durable when this returns."""
+        """Creates a trigger; it is durable when this returns."""
         return self.call(event_calls.create_trigger(trigger))
 
     def update_trigger(self, trigger_id: str, patch: Mapping[str, Any]) -> TriggerView:
@@ -510,11 +504,10 @@ class Client:
         self.call(event_calls.delete_trigger(trigger_id))
 
     def pause_trigger(self, trigger_id: str) -> TriggerView:
-        """Lets a trigger make no jobs."""
+        """Pauses a trigger: it makes no jobs."""
         return self.call(event_calls.pause_trigger(trigger_id))
 
     def resume_trigger(self, trigger_id: str) -> TriggerView:
-        """Lets a trigger go on."""
         return self.call(event_calls.resume_trigger(trigger_id))
 
     def trigger_events(
@@ -525,7 +518,7 @@ class Client:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> ArrivalPage:
-        """What a trigger made of events, newest first."""
+        """Returns a page of a trigger's decisions about events, newest first."""
         return self.call(
             event_calls.trigger_events(trigger_id, outcome=outcome, limit=limit, cursor=cursor)
         )
@@ -533,7 +526,7 @@ class Client:
     def try_event(
         self, event: EventLike, *, trigger: TriggerLike | None = None, trigger_id: str | None = None
     ) -> list[TrialView]:
-        """What triggers would make of an event; nothing is stored."""
+        """Asks how triggers would decide about an event; nothing is stored."""
         return (
             self.call(
                 event_calls.try_event(
@@ -545,15 +538,15 @@ class Client:
         ).items
 
     def deploy_triggers(self, owner: str, triggers: Sequence[TriggerLike]) -> DeployAnswer:
-        """Sets all triggers of a program; what it names no more is retired."""
+        """Replaces all triggers of an app; those that are not named are retired."""
         return self.call(event_calls.deploy_triggers(owner, triggers))
 
     def send_event(self, event: EventLike) -> EventView:
-        """Tells that something happened; durable, with its effects, when this returns."""
+        """Sends an event; it and its effects are durable when this returns."""
         return self.call(event_calls.send_event(event_calls.with_id(event, self.state.mint_key)))
 
     def send_events(self, events: Sequence[EventLike]) -> list[EventView]:
-        """The same of many at once, all or none."""
+        """Sends many events at once, all or none."""
         return (
             self.call(
                 event_calls.send_events(
@@ -565,11 +558,11 @@ class Client:
     def events(
         self, *, type: str | None = None, limit: int | None = None, cursor: str | None = None
     ) -> EventPage:
-        """Events that came, newest first."""
+        """Returns a page of received events, newest first."""
         return self.call(event_calls.list_events(type=type, limit=limit, cursor=cursor))
 
     def hooks(self) -> list[HookView]:
-        """All webhook endpoints, by name."""
+        """Lists all webhook endpoints, by name."""
         return self.run(paging.all_hooks(self.state))
 
     def set_hook(self, name: str, hook: HookSpec | Mapping[str, Any]) -> HookView:
@@ -590,7 +583,9 @@ class Client:
         tenant: str | None = None,
         format: Format | None = None,
     ) -> BundleView:
-        """Uploads a program, a script or an archive; what the server has is not sent again."""
+        """Uploads a program, a script or an archive; content that the server has is not
+        sent again.
+        """
         source = UploadSource(Path(path))
         return self.run(
             file_calls.push(self.state, source, name or source.path.name, tenant, format)
@@ -604,7 +599,7 @@ class Client:
         limit: int | None = None,
         cursor: str | None = None,
     ) -> BundlePage:
-        """A page of bundles, newest first."""
+        """Returns a page of bundles, newest first."""
         return self.call(
             file_calls.list_bundles(
                 tenant=tenant, unused_for=unused_for, limit=limit, cursor=cursor
@@ -612,11 +607,10 @@ class Client:
         )
 
     def bundle(self, bundle_id: str) -> BundleView:
-        """One bundle."""
         return self.call(file_calls.get_bundle(bundle_id))
 
     def delete_bundle(self, bundle_id: str) -> None:
-        """Removes a bundle; jobs that name it and have not begun will fail."""
+        """Removes a bundle; jobs that name it and have not started will fail."""
         self.call(file_calls.delete_bundle(bundle_id))
 
     def fetch_bundle(self, bundle_id: str, path: str | os.PathLike[str]) -> None:
@@ -624,21 +618,23 @@ class Client:
         self._save(file_calls.download_bundle(self.state, bundle_id), Path(path))
 
     def artifacts(self, execution_id: str) -> list[ArtifactView]:
-        """An execution's output files, by name."""
+        """Lists an execution's output files, by name."""
         return self.call(file_calls.list_artifacts(execution_id)).items
 
     def artifact_link(self, execution_id: str, name: str) -> LinkView:
-        """Where an output file can be fetched."""
+        """Asks for a URL of an output file."""
         return self.call(file_calls.artifact_link(execution_id, name))
 
     def read_artifact(self, execution_id: str, name: str) -> bytes:
-        """What is in an output file, checked."""
+        """Returns the content of an output file, with its checksum verified."""
         return b"".join(self.iterate(file_calls.download_artifact(self.state, execution_id, name)))
 
     def fetch_artifact(
         self, execution_id: str, name: str | ArtifactView, path: str | os.PathLike[str]
     ) -> None:
-        """Downloads an output file to a file, checked; of many, give those that were listed."""
+        """Downloads an output file to a path, with its checksum verified; for many, pass the listed
+        objects.
+        """
         self._save(file_calls.download_artifact(self.state, execution_id, name), Path(path))
 
     def _save(self, plan: RequestPlan[None], path: Path) -> None:

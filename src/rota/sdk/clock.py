@@ -1,4 +1,4 @@
-"""The SDK's clock: the only module of the package that reads the real one."""
+"""Clock of the SDK: the only module of the package that reads the real time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the SDK gets its time from, and what it waits on."""
+    """Source of time and of waiting, which a test replaces."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970."""
@@ -17,22 +17,17 @@ class Clock(Protocol):
         """Seconds on a clock that never goes back; only differences mean anything."""
         ...
 
-    def sleep(self, seconds: float) -> None:
-        """Waits."""
-        ...
+    def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
-    """The machine's own."""
+    """Clock of the machine."""
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def elapsed_s(self) -> float:
-        """Seconds on a clock that never goes back."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Waits."""
         time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""The context of a running job function: its job, progress and log, cancellation, array and gang,
+"""Context of a running job function: its job, progress and log, cancellation, array and gang,
 trace.
 """
 
@@ -24,44 +24,46 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Transport(Protocol):
-    """Where a context's words go: a worker's pipe, or a list in a test."""
+    """Destination of a context's reports: a worker's pipe, or a list in a test."""
 
     def report_progress(self, fraction: float, message: str) -> None:
-        """How far the job is, from 0 to 1."""
+        """Reports progress, from 0 to 1."""
         ...
 
     def write_log(self, text: str) -> None:
-        """Text for the job's log, ending in a line feed."""
+        """Appends text, which ends in a line feed, to the job's log."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextInfo:
-    """One execution, as its worker was told of it."""
+    """Data of one execution, from its order."""
 
     job_id: str
     execution_id: str
     attempt: int = 1
-    """1 for the first try; a try that was lost with its worker does not count."""
+    """1 for the first attempt; an attempt that was lost with its worker does not count."""
     fence: int = 1
-    """Grows with every execution of the job: see `rota.sdk.fencing`."""
+    """Increases with every execution of the job: see `rota.sdk.fencing`."""
     name: str = ""
     queue: str = "default"
     payload: Any = None
-    """What was submitted, decoded from JSON."""
+    """The submitted payload, decoded from JSON."""
     deadline: datetime | None = None
-    """When the worker will stop it; None: no timeout."""
+    """When the worker will stop the execution; None: no timeout."""
     scheduled_at: datetime | None = None
-    """The moment the job was meant for, however late it runs."""
+    """The time the job was due, however late it runs."""
     traceparent: str | None = None
     array: PlaceView | None = None
-    """Of an array's member: `array_id`, `index` and `count`."""
+    """For a member of an array: `array_id`, `index` and `count`."""
     gang: RankView | None = None
-    """Of a gang's member: `gang_id`, `index`, `size` and `hosts`, the machines of all by index."""
+    """For a member of a gang: `gang_id`, `index`, `size` and `hosts`, the machines of
+    all by index.
+    """
 
 
 class Context:
-    """One execution, for the function that runs in it: a parameter named `ctx` gets it.
+    """Context of one execution, passed to a function's parameter named `ctx`.
 
     Safe to use from threads that the function starts.
     """
@@ -79,83 +81,88 @@ class Context:
 
     @property
     def job_id(self) -> str:
-        """The job: the same in every try, so a good key for what must happen once."""
+        """The job's id: the same in every attempt, so a good key for effects that must
+        happen once.
+        """
         return self.info.job_id
 
     @property
     def execution_id(self) -> str:
-        """This try."""
         return self.info.execution_id
 
     @property
     def attempt(self) -> int:
-        """Which try this is, from 1."""
+        """The number of this attempt, from 1."""
         return self.info.attempt
 
     @property
     def fence(self) -> int:
-        """Higher in every later execution of the job: hand it to what must refuse a stale one."""
+        """Higher in every later execution of the job: pass it to a system that must refuse stale
+        writes.
+        """
         return self.info.fence
 
     @property
     def payload(self) -> Any:
-        """What was submitted, decoded from JSON."""
+        """The submitted payload, decoded from JSON."""
         return self.info.payload
 
     @property
     def array(self) -> PlaceView | None:
-        """Its place in the array it is a member of: `index` of `count`; None: it is in none."""
+        """Position in the job's array: `index` of `count`; None: it is not a member of one."""
         return self.info.array
 
     @property
     def gang(self) -> RankView | None:
-        """Its place in the gang it is a member of: `index` of `size`, and `hosts` by index."""
+        """Position in the job's gang: `index` of `size`, and `hosts` by index; None: it is not a
+        member of one.
+        """
         return self.info.gang
 
     @property
     def scheduled_at(self) -> datetime | None:
-        """The moment the job was meant for."""
+        """The time the job was due."""
         return self.info.scheduled_at
 
     @property
     def deadline(self) -> datetime | None:
-        """When the worker will stop this try; None: no timeout."""
+        """When the worker will stop this execution; None: no timeout."""
         return self.info.deadline
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds until then, never below 0."""
+        """Seconds until the deadline, never below 0; None: no timeout."""
         if self.info.deadline is None:
             return None
         now = EPOCH + timedelta(milliseconds=self._clock.now_ms())
         return max(0.0, (self.info.deadline - now).total_seconds())
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Says how far the job is, from 0 to 1, with a word on what it is doing."""
+        """Reports progress from 0 to 1, with a message."""
         if not 0 <= fraction <= 1:
-            raise ValueError(f"progress is from 0 to 1, not {fraction}")
+            raise ValueError(f"progress must be from 0 to 1, not {fraction}")
         self._transport.report_progress(float(fraction), message[:MESSAGE_CHARS_MAX])
 
     def log(self, text: str) -> None:
-        """A line in the job's log."""
+        """Writes a line to the job's log."""
         self._transport.write_log(text if text.endswith("\n") else text + "\n")
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job is to stop: clean up and return, or raise `Cancelled`."""
+        """Whether the job must stop: clean up and return, or raise `Cancelled`."""
         return self._cancelled.is_set()
 
     def raise_if_cancelled(self) -> None:
-        """Ends the function here if the job is to stop."""
+        """Raises `Cancelled` if the job must stop."""
         if self.cancelled:
             raise Cancelled(f"job {self.job_id} was cancelled")
 
     def wait_cancelled(self, seconds: float) -> bool:
-        """Waits, but no longer than until the job is to stop; whether it is."""
+        """Waits until the job must stop, at most this long; returns whether it must."""
         return self._cancelled.wait(seconds)
 
     def cancel(self) -> None:
-        """Tells the function to stop; its worker calls this."""
+        """Tells the function to stop; called by its worker."""
         self._cancelled.set()
 
     @contextmanager
@@ -172,22 +179,22 @@ _current: ContextVar[Context | None] = ContextVar("rota_context", default=None)
 
 
 def current_or_none() -> Context | None:
-    """The context of the function that runs here, if one does."""
+    """Returns the context of the job function that is running here, if any."""
     return _current.get()
 
 
 def current_context() -> Context:
-    """The context of the function that runs here, for code too deep to be handed it."""
+    """Returns the context of the job function that is running here, for code that has no `ctx`."""
     found = _current.get()
     if found is None:
-        raise LookupError("no job runs here: current_context() works inside a job's function only")
+        raise LookupError("no job is running here: call current_context() in a job's function")
     return found
 
 
 def current_traceparent() -> str | None:
-    """OpenTelemetry's current span; else the job's that this runs in; else the environment's.
+    """Returns OpenTelemetry's current span, else that of the current job, else the environment's.
 
-    OpenTelemetry is never loaded for it: a program that has no span has not imported it either.
+    OpenTelemetry is never imported for it: a program with a span has imported it already.
     """
     api: Any = sys.modules.get("opentelemetry.trace")
     if api is not None:

@@ -1,7 +1,8 @@
-"""Finds the server and the token: from the environment, else from what a local server wrote.
+"""Discovery of the server and the token: from the environment, else from the files of a local
+server.
 
-A token is only ever sent to the address it was found with: naming another server does not hand it
-the local one's, and that of a server that has stopped, and taken its address back, goes nowhere.
+A token is only sent to the address it was found with: naming another server does not send it the
+local token, and the token of a server that has stopped is sent nowhere.
 """
 
 from __future__ import annotations
@@ -20,29 +21,31 @@ LOCAL_FILE = "local.json"
 TOKEN_FILE = "token"
 _PORTS = {"http": 80, "https": 443}
 _NAMED = (_CALL, _ENVIRONMENT) = ("the call", "ROTA_URL")
-"""Who names an address to people; else a file does, or nobody."""
+"""Sources that name an address explicitly; otherwise a file or the default does."""
 DEFAULT = "the default"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where the server is and who asks."""
+    """Address of the server, and the token."""
 
     url: str
     token: str | None
     url_from: str
-    """What said so, for people."""
+    """Where the address was found, for messages."""
     token_from: str | None
     looked_in: tuple[str, ...]
-    """Every place a token was looked for, in order, and why one did not count."""
+    """Every place a token was looked for, in order, and why it was not used."""
     data: str | None = None
     """The local server's data folder, where it is known."""
     others: tuple[str, ...] = ()
     """More servers of the same cell, asked in turn when one is away."""
     stopped: bool = False
-    """`data` is of a server that has stopped and taken its address back: the default is tried."""
+    """`data` is of a server that has stopped and removed its address: the default
+    address is used.
+    """
     elsewhere: str | None = None
-    """Where another server of this user said it is, which was not asked."""
+    """Address of another running local server of this user, which is not asked."""
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -51,17 +54,17 @@ class Endpoint:
 
     @property
     def shown(self) -> str:
-        """All of them, for people."""
+        """All servers, for messages."""
         return ", ".join(self.urls)
 
     @property
     def is_local(self) -> bool:
-        """Whether all of it is on this machine."""
+        """Whether all servers are on this machine."""
         return all(map(is_loopback, self.urls))
 
 
 class LocalServer(msgspec.Struct, kw_only=True):
-    """What a server on this machine writes about itself."""
+    """Announcement file of a server on this machine."""
 
     url: str
     token: str | None = None
@@ -71,12 +74,12 @@ class LocalServer(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """One place looked at."""
+    """Result of looking in one place."""
 
     label: str
     local: LocalServer | None
     stopped: bool = False
-    """A server left its token there and took its address back, as it does when it ends."""
+    """A server left its token there and removed its address, as it does when it ends."""
 
 
 def discover(
@@ -87,14 +90,14 @@ def discover(
     folder: Path | None = None,
     default: str = URL_DEFAULT,
 ) -> Endpoint:
-    """What was given wins, then the environment, then ./.rota, then the user's local server, then
-    `default`.
+    """Finds the server: the arguments first, then the environment, ./.rota, the user's local
+    server, and `default`.
 
     Several servers of one cell are a sequence, or one text with commas between them.
     """
     env = os.environ if environ is None else environ
-    traces = list(_local_servers(env, Path.cwd() if folder is None else folder, default))
-    local = next((trace for trace in traces if trace.local is not None), None)
+    lookups = list(_local_servers(env, Path.cwd() if folder is None else folder, default))
+    local = next((lookup for lookup in lookups if lookup.local is not None), None)
     found, url_from = _choose_urls(url, env, local, default)
     named = url_from in _NAMED
     token_from = "the call" if token else "ROTA_TOKEN"
@@ -103,17 +106,17 @@ def discover(
         token=_checked_token(token or env.get("ROTA_TOKEN", ""), token_from) or None,
         url_from=url_from,
         token_from=token_from,
-        looked_in=("ROTA_TOKEN", *(trace.label for trace in traces)),
+        looked_in=("ROTA_TOKEN", *(lookup.label for lookup in lookups)),
         data=_data(local, found[0]),
         others=found[1:],
         stopped=not named and local is not None and local.stopped,
-        elsewhere=None if named else _elsewhere(traces, found[0]),
+        elsewhere=None if named else _elsewhere(lookups, found[0]),
     )
-    return endpoint if endpoint.token else _with_local_token(endpoint, traces)
+    return endpoint if endpoint.token else _with_local_token(endpoint, lookups)
 
 
 def _checked_token(text: str, source: str) -> str:
-    """Without what a file or a shell left around it."""
+    """Removes surrounding white space; raises TokenError for text that cannot be a token."""
     token = text.strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         from rota.sdk.errors import TokenError
@@ -122,13 +125,13 @@ def _checked_token(text: str, source: str) -> str:
     return token
 
 
-def _with_local_token(endpoint: Endpoint, traces: Sequence[_Lookup]) -> Endpoint:
-    """The token of a local server, if that is the only one asked."""
-    # Where this folder's server has stopped, no other local one gets a token unasked.
-    for trace in () if endpoint.stopped else traces:
-        local = trace.local
+def _with_local_token(endpoint: Endpoint, lookups: Sequence[_Lookup]) -> Endpoint:
+    """Adds the token of a local server, if only that server is asked."""
+    # If this folder's server has stopped, no other local server gets a token implicitly.
+    for lookup in () if endpoint.stopped else lookups:
+        local = lookup.local
         if local is not None and local.token and all(_same(local.url, u) for u in endpoint.urls):
-            return replace(endpoint, token=local.token, token_from=trace.label, data=local.data)
+            return replace(endpoint, token=local.token, token_from=lookup.label, data=local.data)
     return replace(endpoint, token_from=None)
 
 
@@ -139,7 +142,7 @@ def is_loopback(url: str) -> bool:
 
 
 def state_file(environ: Mapping[str, str]) -> Path:
-    """Where a user's local server says where it is."""
+    """Path of the announcement file of a user's local server."""
     home = environ.get("HOME") or str(Path.home())
     state = environ.get("XDG_STATE_HOME") or f"{home}/.local/state"
     return Path(state) / "rota" / LOCAL_FILE
@@ -153,7 +156,7 @@ def _choose_urls(
     if urls := _urls(env.get("ROTA_URL", "")):
         return urls, _ENVIRONMENT
     if local is not None and local.local is not None:
-        return (_tidy(local.local.url),), DEFAULT if local.stopped else local.label
+        return (_normalised(local.local.url),), DEFAULT if local.stopped else local.label
     return (default,), DEFAULT
 
 
@@ -164,9 +167,9 @@ def _urls(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _address_in(given: str) -> str:
-    url = _tidy(given)
+    url = _normalised(given)
     if not given.isprintable() or " " in given or not _names_a_server(given, url):
-        # Here, so that who only declares jobs does not load what calls are made of.
+        # Imported here: a program that only declares jobs need not load it.
         from rota.sdk.errors import AddressError
 
         raise AddressError(given)
@@ -181,14 +184,14 @@ def _names_a_server(given: str, url: str) -> bool:
         return False
     if parts.scheme not in _PORTS or not host or port == 0:
         return False
-    # A word alone is a slip (`http//x`) more often than a server at the port of web sites.
+    # A single word is more often a typing error (`http//x`) than a server at port 80.
     return "://" in given.rstrip("/") or port is not None or "." in host
 
 
 def _local_servers(env: Mapping[str, str], folder: Path, default: str) -> Iterator[_Lookup]:
     here = folder / DATA_DEFAULT
     yield _read_local(here / LOCAL_FILE)
-    # A server that runs has that file there, even where it is not ours to read.
+    # A running server has this file, even if another user owns it.
     if not os.path.lexists(here / LOCAL_FILE):
         yield _read_stopped(here / TOKEN_FILE, default)
     yield _read_local(state_file(env))
@@ -208,13 +211,13 @@ def _read_stopped(path: Path, default: str) -> _Lookup:
     text, fault = _read_own(path)
     if text is None:
         return _Lookup(f"{path} ({fault})", None)
-    # Whoever listens at the default address now may be anybody: the token stays here.
+    # Any program may listen at the default address now: the token is not sent.
     guess = LocalServer(url=default, data=str(path.parent))
     return _Lookup(f"{path} (not sent: its server has stopped)", guess, stopped=True)
 
 
 def _read_own(path: Path) -> tuple[bytes | None, str]:
-    """A file's content, unless somebody else owns it: they could name a server of their own."""
+    """Reads a file unless another user owns it, who could name a server of their own."""
     try:
         with path.open("rb") as file:
             if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
@@ -226,7 +229,7 @@ def _read_own(path: Path) -> tuple[bytes | None, str]:
         return None, (error.strerror or "unreadable").lower()
 
 
-def _tidy(url: str) -> str:
+def _normalised(url: str) -> str:
     bare = url.strip().rstrip("/")
     return bare if "://" in bare else f"http://{bare}"
 
@@ -236,15 +239,15 @@ def _same(one: str, other: str) -> bool:
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(_tidy(url))
+    parts = urlsplit(_normalised(url))
     host = (parts.hostname or "").lower()
     port = parts.port or _PORTS.get(parts.scheme)
     return parts.scheme, "127.0.0.1" if host == "localhost" else host, port
 
 
-def _elsewhere(traces: Sequence[_Lookup], url: str) -> str | None:
-    others = (trace.local.url for trace in traces if trace.local and not trace.stopped)
-    return next((_tidy(one) for one in others if not _same(one, url)), None)
+def _elsewhere(lookups: Sequence[_Lookup], url: str) -> str | None:
+    others = (lookup.local.url for lookup in lookups if lookup.local and not lookup.stopped)
+    return next((_normalised(one) for one in others if not _same(one, url)), None)
 
 
 def _data(local: _Lookup | None, url: str) -> str | None:

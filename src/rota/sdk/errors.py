@@ -11,39 +11,39 @@ from rota.wire.problems import FieldError, Problem
 
 
 class RotaError(Exception):
-    """The root of the tree."""
+    """Root of all exceptions of calls."""
 
 
 class AddressError(RotaError):
-    """What was given as the address of a server is none."""
+    """The given server address is not a valid URL."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(f"{url!r} is no address of a server: write http://host:port")
+        super().__init__(f"{url!r} is not the address of a server: write http://host:port")
         self.url = url
 
 
 class TokenError(RotaError):
-    """What was given as a token is none; it is not shown, for it may be a part of one."""
+    """The given token is not valid. It is not shown, because it may be part of a real one."""
 
     def __init__(self, source: str) -> None:
         super().__init__(
-            f"the token from {source} is none: it has spaces or characters beyond ASCII in it"
+            f"the token from {source} is not valid: it has spaces or characters other than ASCII"
         )
 
 
 class KeyFormatError(RotaError):
-    """What was given as an idempotency key is none."""
+    """The given idempotency key is not valid."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"{key[:40]!r} is no idempotency key: it has 1 to {KEY_CHARS_MAX} printable ASCII"
+            f"{key[:40]!r} is not an idempotency key: use 1 to {KEY_CHARS_MAX} printable ASCII"
             " characters"
         )
         self.key = key
 
 
 class UnreachableError(RotaError):
-    """No answer came: nothing listens there, or the connection broke again and again."""
+    """No answer came: nothing listens at the address, or the connection failed repeatedly."""
 
     def __init__(self, url: str, cause: str, *, refused: bool = False) -> None:
         super().__init__(f"no answer from {url} ({cause})")
@@ -53,41 +53,43 @@ class UnreachableError(RotaError):
 
 
 class SilenceError(UnreachableError):
-    """The connection stood, but nothing came over it in time."""
+    """The connection was open, but nothing arrived in time."""
 
 
 class AnswerError(RotaError):
-    """The answer makes no sense: perhaps it is not a Rota server, or a very different version."""
+    """The answer cannot be read: perhaps it is not from a Rota server, or from a very different
+    version.
+    """
 
 
 class WaitTimeoutError(RotaError):
-    """The jobs waited for did not end in time."""
+    """The jobs did not end in time."""
 
     def __init__(self, job_ids: Sequence[str]) -> None:
-        super().__init__(f"{len(job_ids)} of the jobs had not ended in time")
+        super().__init__(f"{len(job_ids)} of the jobs did not end in time")
         self.job_ids = tuple(job_ids)
 
 
 class JobFailed(RotaError):  # noqa: N818 - what happened, not what this program did wrong
-    """A job whose result was waited for ended without one."""
+    """A job ended without the result that was waited for."""
 
     def __init__(self, job: JobView, log_tail: str = "") -> None:
-        said = f": {words}" if (words := _error_text(job.error)) else ""
-        super().__init__(f"job {job.name} {job.job_id} {job.status}{said}")
+        cause = f": {text}" if (text := _error_text(job.error)) else ""
+        super().__init__(f"job {job.name} {job.job_id} {job.status}{cause}")
         self.job = job
         self.log_tail = log_tail
-        """The last that it printed."""
+        """The end of its log."""
 
     @property
     def error(self) -> Any:
-        """What the job's record says of it, such as `{"type": …, "message": …}`."""
+        """The error in the job's record, such as `{"type": …, "message": …}`."""
         return self.job.error
 
     @property
     def traceback(self) -> str:
-        """Where a Python function raised; empty for other jobs."""
-        told = self.job.error
-        return str(told.get("traceback", "")) if isinstance(told, Mapping) else ""
+        """The traceback of a Python function; empty for other jobs."""
+        error = self.job.error
+        return str(error.get("traceback", "")) if isinstance(error, Mapping) else ""
 
 
 def _error_text(error: Any) -> str:
@@ -98,7 +100,7 @@ def _error_text(error: Any) -> str:
 
 
 class ApiError(RotaError):
-    """The server said no, with a problem document; the subclass says which kind of no."""
+    """The server refused the call, with a problem document; the subclass says why."""
 
     def __init__(self, problem: Problem, retry_after_s: float | None = None) -> None:
         super().__init__(problem.detail or problem.title)
@@ -107,47 +109,50 @@ class ApiError(RotaError):
 
     @property
     def status(self) -> int:
-        """The HTTP status."""
         return self.problem.status
 
     @property
     def detail(self) -> str:
-        """What went wrong, in words."""
+        """The error as a sentence."""
         return self.problem.detail or self.problem.title
 
     @property
     def errors(self) -> Sequence[FieldError]:
-        """What is wrong with which field."""
+        """The errors by field."""
         return self.problem.errors
 
 
 class InvalidError(ApiError):
-    """The request is malformed, too large or makes no sense (400, 413, 422)."""
+    """The request is malformed, too large or not valid (400, 413, 422)."""
 
 
 class UnauthenticatedError(ApiError):
-    """No token, or one the server does not know (401)."""
+    """The token is missing or unknown (401)."""
 
 
 class ForbiddenError(ApiError):
-    """The token may not do this, or the call came by a way that is not allowed (403)."""
+    """The token's role does not allow the call, or the host or origin is not allowed (403)."""
 
 
 class NotFoundError(ApiError):
-    """There is no such thing (404)."""
+    """The object does not exist (404)."""
 
 
 class ConflictError(ApiError):
-    """Not as things stand: an illegal move, a stale execution, a reused key (409)."""
+    """The current state does not allow the call: an illegal transition, a stale execution, a reused
+    key (409).
+    """
 
 
 class LimitError(ApiError):
-    """Too much at once, and waiting did not help (429)."""
+    """A rate limit was exceeded, and waiting did not help (429)."""
 
 
 class UnavailableError(ApiError):
-    """It could not answer and waiting did not help (502, 503, 504), or its disk is full (507)."""
+    """The server was unavailable and waiting did not help (502, 503, 504), or its disk is full
+    (507).
+    """
 
 
 class ServerError(ApiError):
-    """The server failed (any other 5xx): a bug worth a report."""
+    """The server failed (any other 5xx): please report it as a bug."""

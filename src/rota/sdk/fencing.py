@@ -1,13 +1,13 @@
-"""Keeps a stale execution from writing: the SQL that lets a database refuse it.
+"""Fencing: keeps a stale execution from writing, by SQL with which a database refuses it.
 
-A worker can lose its lease in the middle of a function, and another one starts the job again. Rota
-refuses what the first one reports; only the database can refuse what it writes. Each execution has
-a higher `ctx.fence` than all before it, so keep the highest one seen in the row that is written:
+A worker can lose its lease while a function runs, and another worker starts the job again. Rota
+refuses the reports of the first one, but only the database can refuse its writes. Each execution
+has a higher `ctx.fence` than all before it, so store the highest one in the row that is written:
 
     UPDATE invoices SET total = :total, last_fence = :fence
     WHERE id = :id AND last_fence < :fence
 
-If no row was changed, a newer execution has been here: `check_written` then ends the function. With
+If no row was changed, a newer execution has written: `check_written` then ends the function. With
 `<` each execution may write a row once; use `<=` where it writes the same row several times.
 """
 
@@ -18,7 +18,7 @@ from rota.sdk.job_exceptions import Fail
 
 
 class StaleError(Fail):
-    """A newer execution of the same job has written already; a retry would only be staler."""
+    """A newer execution of the same job has written already, so a retry is useless."""
 
 
 def check_written(rows: int, ctx: Context | None = None) -> None:

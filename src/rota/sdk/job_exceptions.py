@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 
-class Fail(Exception):  # noqa: N818 - an order, and it reads as one: `raise Fail("no such customer")`
-    """The job has failed and another try would not help: none is made."""
+class Fail(Exception):  # noqa: N818 - reads as an instruction: `raise Fail("no such customer")`
+    """The job has failed for good: it is not retried."""
 
     # A job's record names an exception by its module: by the one that programs import it from.
     __module__ = "rota"
 
 
 class Retry(Exception):  # noqa: N818 - as above
-    """This try has failed and another may help: after `delay`, else after the job's own backoff.
+    """The attempt has failed, and another follows after `delay`, or else after the job's own
+    backoff.
 
     It uses up an attempt like any other failure.
     """
@@ -25,10 +26,10 @@ class Retry(Exception):  # noqa: N818 - as above
 
 
 class Cancelled(BaseException):
-    """The job is to stop.
+    """The job must stop because it was cancelled.
 
-    Not an `Exception`, for the reason asyncio's is not one: code that catches all errors of a step
-    and goes on with the next must not swallow it.
+    Not an `Exception`, like asyncio's own: code that catches all errors of a step and continues
+    must not swallow it.
     """
 
     __module__ = "rota"

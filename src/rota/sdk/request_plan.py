@@ -1,8 +1,8 @@
 """Request plans: generators that say what to send and when to retry it, and do no I/O.
 
-A plan yields steps and is sent what came of each; an error that a step ended in is thrown into it.
-So exponential backoff, streams and waiting are written once, and the blocking client and the
-asynchronous one both carry plans out.
+A plan yields steps and is sent the result of each; the error of a step is thrown into it. So
+exponential backoff, streams and waiting are written once, and both the blocking and the
+asynchronous client execute plans.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, whole."""
+    """A complete answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -49,7 +49,7 @@ class Answer:
 
 
 def read(call: Call[T], status: int, headers: Mapping[str, str], body: bytes) -> T:
-    """The answer of a call; raises the error it stands for."""
+    """Decodes the answer of a call; raises the error it stands for."""
     if status >= 300:
         raise error_of(status, headers, body)
     if call.answer is type(None):
@@ -60,7 +60,7 @@ def read(call: Call[T], status: int, headers: Mapping[str, str], body: bytes) ->
         return msgspec.json.decode(body, type=call.answer)
     except msgspec.MsgspecError as error:
         text = f"cannot read the answer to {call.method} {call.path}: {error}"
-        raise AnswerError(f"{text}; is this a Rota server of a like version?") from error
+        raise AnswerError(f"{text}; is this a Rota server of a similar version?") from error
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {
@@ -77,12 +77,12 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
-    """The error that a problem document, or whatever came instead of one, stands for."""
+    """The exception for a problem document, or for any other body of an error."""
     try:
         problem = msgspec.json.decode(body, type=Problem)
     except msgspec.MsgspecError:
-        said = body[:200].decode("utf-8", "replace").strip()
-        problem = Problem("about:blank", f"HTTP {status}", status, said)
+        text = body[:200].decode("utf-8", "replace").strip()
+        problem = Problem("about:blank", f"HTTP {status}", status, text)
     fallback = ServerError if status >= 500 else InvalidError
     return _BY_STATUS.get(status, fallback)(problem, _retry_after_s(headers))
 
@@ -93,22 +93,23 @@ def _retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def is_passing(error: ApiError) -> bool:
-    """Whether the same call may well succeed a little later."""
+    """Whether the same call may succeed a little later."""
     return error.status in (429, 502, 503, 504)
 
 
 FIRST_SWITCH_S = 0.4
-"""How long the first round of several servers is waited for, each, where any of them would do. It
-doubles with every round: servers that are all slow are not asked ever faster."""
+"""How long each server is waited for in the first round, if any server can answer. It doubles with
+every round, so that slow servers are not asked ever faster.
+"""
 SWITCH_BYTES_S = 1_000_000
-"""What is large takes longer everywhere: a second for so many bytes."""
+"""Large requests take longer: one more second for this many bytes."""
 EXPECTED_MAX = 10_000
-"""Jobs of transactions that are remembered; nobody waits for all the others."""
+"""Jobs of transactions that are remembered; most are never waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Send a request; comes back with its `Answer`."""
+    """Step: send a request; the result is its `Answer`."""
 
     call: Call[Any]
     headers: dict[str, str]
@@ -118,29 +119,29 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Open an answer to be read as it comes; one that is still open is closed first."""
+    """Step: open an answer to be read in chunks; one that is still open is closed first."""
 
     call: Call[bytes]
     headers: dict[str, str]
     quiet_s: float
-    """Breaks off with SilenceError when nothing came for so long."""
+    """Raises SilenceError if nothing arrives for this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadMore:
-    """Comes back with the next bytes of what is open, or None at its end."""
+    """Step: read the next bytes of the open answer; the result is None at its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """Let so much time pass."""
+    """Step: wait."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class EmitItem:
-    """Hand this to the caller, who iterates."""
+    """Step: hand an item to the caller, who iterates."""
 
     item: Any
 
@@ -151,43 +152,47 @@ RequestPlan: TypeAlias = Generator[PlanStep, Any, T]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to go on asking a server that is busy, starting or away."""
+    """Timeouts: how long to retry while a server is busy, starting or away."""
 
     retry_for_s: float = 30.0
-    """Gives up when this has passed since the first failure."""
+    """Gives up this long after the first failure."""
     first_contact_s: float | None = None
-    """The same for a server that has not answered this client yet; None: no different."""
+    """Replaces `retry_for_s` for a server that has not answered this client yet; None: no
+    difference.
+    """
     connect_s: float = 5.0
     read_s: float = 60.0
-    """Longer than a long poll is held."""
+    """Longer than the server holds a long poll."""
     switch_s: float = 10.0
-    """How long one of several servers is waited for; then the next is asked, under the same key."""
+    """How long one of several servers is waited for; then the next one is asked, under the same
+    key.
+    """
 
 
 class ClientState:
-    """What a flow needs to know of the client it runs for."""
+    """State of a client that its plans share."""
 
     def __init__(self, clock: Clock, patience: Patience, servers: Servers) -> None:
         self.clock = clock
         self.patience = patience
         self.servers = servers
         self.reached = False
-        """The server has answered once."""
+        """Whether a server has answered once."""
         self.expected_jobs: dict[str, None] = {}
-        """Jobs submitted in a transaction, until a server was seen to know them."""
+        """Jobs submitted in a transaction, until a server is known to have them."""
 
     def mint_key(self) -> str:
-        """A new idempotency key."""
+        """Makes a new idempotency key."""
         return uuid7(self.clock.now_ms(), secrets.token_bytes(10))
 
     def expect_job(self, job_id: str) -> None:
-        """Servers will know this job a moment after its transaction has been committed."""
+        """Remembers a job that servers will know shortly after its transaction is committed."""
         self.expected_jobs[job_id] = None
         if len(self.expected_jobs) > EXPECTED_MAX:
             self.expected_jobs.pop(next(iter(self.expected_jobs)), None)
 
     def read_s(self, call: Call[Any], tried: int = 0) -> float:
-        """How long to wait for an answer, when it was asked for so often before."""
+        """Timeout of an answer, for a call that was sent `tried` times before."""
         if call.held or self.servers.given_count == 1:
             return self.patience.read_s
         most_s = min(self.patience.read_s, self.patience.switch_s)
@@ -198,14 +203,14 @@ class ClientState:
         return min(most_s, grown_s)
 
     def patience_s(self) -> float:
-        """How long it is worth to go on asking."""
+        """How long retrying is worthwhile."""
         if not self.reached and self.patience.first_contact_s is not None:
             return self.patience.first_contact_s
         return self.patience.retry_for_s
 
 
 class PlanRun(Generic[T]):
-    """A flow under way: the step it waits for, until it has a result."""
+    """Execution of a plan: its current step, until it has a result."""
 
     def __init__(self, plan: RequestPlan[T]) -> None:
         self._plan = plan
@@ -215,18 +220,18 @@ class PlanRun(Generic[T]):
 
     @property
     def result(self) -> T:
-        """What the flow came to; there once there is no step."""
+        """The plan's result; available once there is no step."""
         return self._result[0]
 
-    def take(self, came: Any) -> None:
-        """What came of the step."""
+    def take(self, result: Any) -> None:
+        """Sends the result of the step to the plan."""
         try:
-            self.step = self._plan.send(came)
+            self.step = self._plan.send(result)
         except StopIteration as stop:
             self._end(stop.value)
 
     def fail(self, error: UnreachableError | ApiError) -> None:
-        """The step ended in an error; the flow may know what to do."""
+        """Throws the step's error into the plan, which may handle it."""
         try:
             self.step = self._plan.throw(error)
         except StopIteration as stop:
@@ -238,8 +243,9 @@ class PlanRun(Generic[T]):
 
 
 def ask(state: ClientState, call: Call[Any], key: str | None = None) -> RequestPlan[Answer]:
-    """The answer of a call, unread. A write is repeated only under the key of its first try, so
-    however often it is sent it happens once."""
+    """Returns the undecoded answer of a call. A write is repeated only with the idempotency key of
+    its first attempt, so it happens once.
+    """
     check_key(key)
     seed = state.mint_key() if key is None else key
     headers = {"Idempotency-Key": seed} if call.keyed else {}
@@ -255,7 +261,9 @@ def ask(state: ClientState, call: Call[Any], key: str | None = None) -> RequestP
 
 
 def check_key(key: str | None) -> None:
-    """Refuses what no server takes; an empty one would say the same for every caller."""
+    """Raises KeyFormatError for a key that no server accepts; an empty one would be the same for
+    every caller.
+    """
     if key is None:
         return
     if not (0 < len(key) <= KEY_CHARS_MAX and key.isascii() and key.isprintable()):
@@ -263,13 +271,13 @@ def check_key(key: str | None) -> None:
 
 
 def fetch(state: ClientState, call: Call[T], key: str | None = None) -> RequestPlan[T]:
-    """The answer of a call."""
+    """Returns the decoded answer of a call."""
     answer = yield from ask(state, call, key)
     return read(call, answer.status, answer.headers, answer.body)
 
 
 class RetryBackoff:
-    """The waits of one call that is being repeated."""
+    """Exponential backoff of one call that is repeated."""
 
     def __init__(self, state: ClientState, seed: str) -> None:
         self._state = state
@@ -279,7 +287,9 @@ class RetryBackoff:
         self._failing_since_s = 0.0
 
     def after(self, error: UnreachableError | ApiError) -> RequestPlan[None]:
-        """Waits, if another try may help and there is time for one; raises the error if not."""
+        """Waits, if another attempt may help and there is time for one; otherwise
+        raises the error.
+        """
         if isinstance(error, ApiError) and not is_passing(error):
             raise error
         if self.tried == 0:
@@ -287,7 +297,7 @@ class RetryBackoff:
         self.tried += 1
         wait_s = self._wait_s(error)
         spent_s = self._state.clock.elapsed_s() - self._failing_since_s
-        # However little patience there is, each server is asked once.
+        # Even with the shortest timeout each server is asked once.
         if self.tried >= self._state.servers.given_count and (
             spent_s + wait_s > self._state.patience_s()
         ):
@@ -295,7 +305,7 @@ class RetryBackoff:
         yield Sleep(wait_s)
 
     def _wait_s(self, error: UnreachableError | ApiError) -> float:
-        """Little before another server is asked, longer after each round of all of them."""
+        """Short before another server is asked, longer after each round of all servers."""
         asked_s = error.retry_after_s if isinstance(error, ApiError) else None
         if isinstance(error, LimitError):
             return pause_s(self.tried, self._seed, asked_s)
@@ -305,5 +315,5 @@ class RetryBackoff:
         return 0.0 if isinstance(error, UnreachableError) else pause_s(1, f"{self._seed}:{within}")
 
     def reset(self) -> None:
-        """Something came: the next failure is a first one again."""
+        """Starts again from the first delay, because data has arrived."""
         self.tried = 0

@@ -1,7 +1,7 @@
-"""Fail-over: which of a cell's servers is asked next; the next one when one is away, the leader
-where it is named.
+"""Failover: selects the server of a cell to ask next: the next one if one is away, the leader if it
+is named.
 
-No I/O and no clock: clients and workers say what happened. Every step gives the same result when
+No I/O and no clock: clients and workers report what happened. Every step gives the same result when
 two threads that share a client take it at once for the same failure, so there is no lock.
 """
 
@@ -12,17 +12,20 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 AVOIDED_S = 30.0
-"""A leader that was named but did not answer is not followed again for so long: a change of leaders
-takes seconds, and until then the other servers forward."""
+"""How long hints to a leader that did not answer are ignored: a change of leader takes seconds, and
+until then the other servers forward.
+"""
 AVOIDED_S_MAX = 600.0
-"""The same for one that never answers, such as an address inside another network."""
+"""The longest time that hints are ignored, for a leader that never answers, such as an address in
+another network.
+"""
 DOUBLINGS_MAX = 16
 _PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a URL leads to; its path aside."""
+    """Scheme, host and port of a URL."""
 
     scheme: str
     host: str
@@ -30,7 +33,7 @@ class Origin:
 
 
 def origin_of(url: str) -> Origin | None:
-    """None for what is not the address of a server."""
+    """Parses the origin of a server's address; None if it is not one."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -43,36 +46,37 @@ def origin_of(url: str) -> Origin | None:
 
 @dataclass(slots=True)
 class _Failure:
-    """A server did not answer, so many times in a row."""
+    """Number of times in a row that a server did not answer."""
 
     times: int
     until_s: float
-    """Until then nobody is sent there by a hint."""
+    """Until then hints to this server are ignored."""
 
 
 class Servers:
-    """The given servers of one cell, in turn, and perhaps a leader beside them."""
+    """List of the given servers of a cell, asked in turn, and perhaps a leader beside them."""
 
     def __init__(self, given: Sequence[str], *, follow: bool = True) -> None:
         self._given = list(dict.fromkeys(url.rstrip("/") for url in given))
         self._follow = follow
         self._selected = self._given[0]
         self._leader: str | None = None
-        """Followed though it is not among the given."""
+        """The leader that is asked although it is not among the given servers."""
         self._failures: dict[str, _Failure] = {}
 
     @property
     def current(self) -> str:
-        """The one to ask."""
+        """The server to ask."""
         return self._leader or self._selected
 
     @property
     def given_count(self) -> int:
-        """How many were given."""
         return len(self._given)
 
     def mark_unreachable(self, server: str, now_s: float) -> None:
-        """It could not be reached, or did not answer in time: the next, and no hint leads back."""
+        """Selects the next server, and ignores hints to this one, which could not be reached in
+        time.
+        """
         fault = self._failures.get(server)
         times = 1 if fault is None else fault.times + 1
         avoided_s = AVOIDED_S * 2.0 ** min(times - 1, DOUBLINGS_MAX)
@@ -80,16 +84,16 @@ class Servers:
         self.skip(server)
 
     def skip(self, server: str) -> None:
-        """It answered that it cannot help now: the next."""
-        # Calls run side by side: whoever comes late must not skip the one that is asked by now.
+        """Selects the next server, because this one answered that it cannot help now."""
+        # Calls run in parallel: a late failure must not skip the server that is selected by now.
         if server == self._leader:
             self._leader = None
         elif server == self._selected and self._leader is None:
-            place = self._given.index(server)
-            self._selected = self._given[(place + 1) % len(self._given)]
+            index = self._given.index(server)
+            self._selected = self._given[(index + 1) % len(self._given)]
 
     def heard(self, server: str, hint: str | None, now_s: float) -> None:
-        """It answered, and perhaps named the leader."""
+        """Notes an answer, and follows its hint if it names the leader."""
         self._failures.pop(server, None)
         if hint is None or server != self.current:
             return
@@ -102,14 +106,14 @@ class Servers:
             self._leader = leader
 
     def _known(self, hint: str) -> str | None:
-        """The given server that a hint means."""
+        """The given server that a hint names."""
         wanted = origin_of(hint)
         if wanted is None:
             return None
         return next((url for url in self._given if origin_of(url) == wanted), None)
 
     def _may_follow(self, server: str, hint: str) -> bool:
-        """The token goes where it leads, so never from a protected connection to an open one."""
+        """Whether to follow a hint: the token goes there too, so never from https to http."""
         asked, wanted = origin_of(server), origin_of(hint)
         if not self._follow or wanted is None:
             return False

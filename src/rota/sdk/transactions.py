@@ -1,8 +1,8 @@
-"""Submits a job inside the application's own PostgreSQL transaction: it exists if that commits.
+"""Transactional submission: submits a job inside the application's own PostgreSQL transaction, so
+that the job exists if that commits.
 
-The connection is the application's, whichever library it is of: it is known by what it can do, and
-none of these libraries is needed by Rota. The job goes through the SQL function `rota.submit` of
-the database that the cell is kept in.
+The connection may be of any library that is recognised by its methods; Rota needs none of them
+installed. The job goes through the SQL function `rota.submit` in the database of the cell.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rota.wire.jobs import JobSpec
 from rota.wire.limits import PAYLOAD_BYTES_MAX
 from rota.wire.problems import FieldError, Problem
 
-# As text first: an application may have told its driver to write jsonb in a way of its own.
+# As text first, because an application may have changed how its driver writes jsonb.
 _SQL = "select rota.submit(%s::text::jsonb)"
 _SQL_ASYNCPG = "select rota.submit($1::text::jsonb)"
 _SQL_ALCHEMY = "select rota.submit(cast(cast(:spec as text) as jsonb))"
@@ -31,7 +31,7 @@ _KNOWN = "psycopg, psycopg2, asyncpg, Django or SQLAlchemy"
 
 
 def submit_in(conn: Any, job: JobLike) -> str:
-    """The id of a job that will exist when the transaction of `conn` has been committed."""
+    """Returns the id of a job that will exist once the transaction of `conn` is committed."""
     spec = spec_text(job)
     if _is_async(conn):
         raise TypeError(f"{_kind(conn)} is for asyncio: await submit_async, or use AsyncClient")
@@ -45,7 +45,7 @@ def submit_in(conn: Any, job: JobLike) -> str:
 
 
 async def submit_in_async(conn: Any, job: JobLike) -> str:
-    """The same for connections of asyncio."""
+    """Submits like `submit_in`, on a connection for asyncio."""
     spec = spec_text(job)
     if not _is_async(conn) or hasattr(conn, "acquire"):  # a pool is in no transaction
         raise _not_a_connection(conn, "an asyncio connection")
@@ -62,14 +62,15 @@ def refuse_key(key: str | None) -> None:
     """Raises ValueError for an idempotency key beside a connection."""
     if key is not None:
         raise ValueError(
-            "idempotency_key does not go with conn: what is in a transaction happens once or not"
+            "idempotency_key cannot be used with conn: a transaction already happens once or not"
             " at all; leave the key out"
         )
 
 
 def spec_text(job: JobLike) -> str:
-    """The job as JSON. Raises InvalidError for what a server would refuse: it would do so later,
-    when the transaction is long over and nobody is there to be told."""
+    """Encodes the job as JSON. Raises InvalidError for what a server would refuse: the server could
+    do so only after the transaction, when nobody waits for its answer.
+    """
     body = encode(job)
     try:
         spec = msgspec.json.decode(body, type=JobSpec, dec_hook=dec_hook)
@@ -100,7 +101,7 @@ def _alchemy(spec: str) -> tuple[Any, dict[str, str]]:
 
 
 def _only(row: Any) -> str:
-    """The one value of a row, whatever kind of row the application has asked its driver for."""
+    """The one value of a row, whatever kind of row the driver returns."""
     return str(next(iter(row.values())) if isinstance(row, Mapping) else row[0])
 
 
@@ -110,6 +111,6 @@ def _kind(conn: Any) -> str:
 
 def _not_a_connection(conn: Any, wanted: str = "a connection") -> TypeError:
     return TypeError(
-        f"{_kind(conn)} is no connection to submit with: give {wanted} of {_KNOWN} that is in the "
-        "transaction the job belongs to"
+        f"{_kind(conn)} is not a connection to submit with: give {wanted} of {_KNOWN} that is in "
+        "the transaction the job belongs to"
     )

@@ -1,7 +1,7 @@
 """Waits for jobs, and follows logs and the event stream (server-sent events).
 
-Streams make it fast, polling makes it right: whenever a stream breaks or falls silent, the state
-is read again, so a change that was missed costs a moment and nothing else.
+Streams make it fast, and polling makes it right: whenever a stream breaks or falls silent, the
+state is read again, so a missed change only costs time.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _LINE_END = re.compile(r"\r\n|\n|\r(?!$)")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of the stream; `id` is where to resume.
+    """One event of the stream; `id` is the position to resume from.
 
-    Its kind is `message` for a change, or `reset` where changes were missed for good: what one
-    knows must then be read anew.
+    Its kind is `message` for a change, or `reset` if changes were missed for good: the state must
+    then be read again.
     """
 
     id: str
@@ -59,7 +59,6 @@ class Event:
 
     @property
     def change(self) -> ChangeView:
-        """What changed."""
         try:
             return msgspec.json.decode(self.data, type=ChangeView)
         except msgspec.MsgspecError as error:
@@ -67,7 +66,7 @@ class Event:
 
 
 class EventReader:
-    """Cuts a stream into events, wherever the network cut it."""
+    """Parser of a stream of events, whose chunks may be cut anywhere."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -77,7 +76,7 @@ class EventReader:
         self._data: list[str] = []
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """The events that are whole now."""
+        """Yields the events that are complete now."""
         *lines, self._left = _LINE_END.split(self._left + self._decoder.decode(chunk))
         for line in lines:
             if not line:
@@ -106,24 +105,27 @@ def _parts(line: str) -> tuple[str, str]:
 
 
 QUIET_S = 60.0
-"""A stream silent for this long is opened anew: the server sends a sign of life more often."""
+"""A stream that is silent for this long is opened again: the server sends keep-alives
+more often.
+"""
 RECHECK_S = 5.0
-"""Jobs waited for are asked about this often even if the stream says nothing."""
+"""How often the awaited jobs are read even if the stream is silent."""
 PAGED_FROM = 20
-"""From this many jobs on it is cheaper to page through all of their time than to ask for each."""
+"""From this many jobs on, listing all jobs of their time is cheaper than reading each."""
 LOG_POLL_S, LOG_POLL_S_MAX = 0.05, 1.0
 """How soon, and at most how late, a job that has not started is looked at again."""
 VISIBLE_S_MAX = 10.0
-"""For a server to know a job whose transaction has been committed: with a leader it is far less."""
+"""How long a server may take to know a job whose transaction was committed: with a leader it takes
+far less.
+"""
 CLOCK_SLACK_MS = 60_000
-"""How far a job's id and its time of creation may lie apart."""
+"""Maximum distance between the time in a job's id and its time of creation."""
 TAIL_LINES, TAIL_BYTES = 20, 8192
 """Of the log of a job that failed: what its error carries, at most."""
 
 
 def events(state: ClientState, after: str | None = None) -> RequestPlan[None]:
-    """Emits every state change from now on, or after an event's id; goes on through lost
-    connections."""
+    """Emits every state change from now on, or after an event's id; survives lost connections."""
     last, retrying = after, RetryBackoff(state, "events")
     while True:
         reader = EventReader()
@@ -149,10 +151,10 @@ def _open_stream(after: str | None, quiet_s: float) -> OpenStream:
 
 
 def follow_log(state: ClientState, job_id: str, tail: int | None = None) -> RequestPlan[None]:
-    """Emits what a job printed and prints, one execution after the other, until it has ended.
+    """Emits the log of a job, one execution after the other, until it has ended.
 
-    `tail`: of the first of them only the last lines, and what comes. A lost connection is taken up
-    again at the byte where it broke off.
+    `tail`: the first execution starts with its last lines only. After a lost connection it resumes
+    at the same byte.
     """
     shown: str | None = None
     waits = 0
@@ -172,7 +174,7 @@ def follow_log(state: ClientState, job_id: str, tail: int | None = None) -> Requ
 
 
 def _last_lines(state: ClientState, job_id: str, execution_id: str, tail: int) -> RequestPlan[int]:
-    """Emits them; the byte to go on from."""
+    """Emits the last lines, and returns the offset to continue from."""
     call = calls.job_logs(job_id, execution_id=execution_id, tail=tail)
     answer = yield from ask(state, call)
     yield EmitItem(answer.body)
@@ -196,7 +198,7 @@ def _follow_execution(
         except (UnreachableError, ApiError) as error:
             yield from retrying.after(error)
             continue
-        # A server that stops ends its streams too: only the execution says that it is over.
+        # A stopping server ends its streams too: only the execution says whether it has ended.
         execution = yield from fetch(state, calls.get_execution(execution_id))
         if execution.end_time is not None:
             return
@@ -219,14 +221,14 @@ def _await_visible(
 
 
 def wait_for_end(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[JobView]:
-    """Waits until a job has ended; the job as it then is."""
+    """Waits until a job has ended, and returns it."""
     yield from JobWaiter(state, (job_id,), timeout_s=timeout_s).plan()
     job = yield from fetch(state, calls.get_job(job_id))
     return job
 
 
 def wait_for_result(state: ClientState, job_id: str, timeout_s: float | None) -> RequestPlan[Any]:
-    """Waits for what a job returned; raises JobFailed."""
+    """Waits for the result of a job; raises JobFailed."""
     job = yield from wait_for_end(state, job_id, timeout_s)
     if job.status == "succeeded":
         return job.result
@@ -242,13 +244,13 @@ def _tail(job: JobView) -> RequestPlan[bytes]:
         while (chunk := (yield ReadMore())) is not None:
             tail = (tail + chunk)[-TAIL_BYTES:]
     except (UnreachableError, ApiError):
-        # That the job failed is the news; its log is only a help.
+        # The failure of the job is what matters; its log only helps to explain it.
         return tail
     return tail
 
 
 class JobWaiter:
-    """Waits for jobs to end."""
+    """Waits for a set of jobs to end."""
 
     def __init__(
         self,
@@ -268,7 +270,9 @@ class JobWaiter:
         self._deadline_s = None if timeout_s is None else clock.elapsed_s() + timeout_s
 
     def plan(self) -> RequestPlan[dict[str, str]]:
-        """The status each ended in, in the order given; raises WaitTimeoutError, NotFoundError."""
+        """Returns the status of each job in the order given; raises WaitTimeoutError,
+        NotFoundError.
+        """
         retrying = RetryBackoff(self._state, "wait")
         for job_id in self._order:
             yield from self._await_visible(job_id)
@@ -293,11 +297,11 @@ class JobWaiter:
             raise
 
     def _listen(self, retrying: RetryBackoff) -> RequestPlan[None]:
-        """One connection, until it ends or nothing is left to wait for."""
+        """Reads one connection, until it ends or no job is pending."""
         reader = EventReader()
         yield _open_stream(self._last, self._quiet_s())
         retrying.reset()
-        # The stream stands: what ends from here on is sure to be in it.
+        # The stream is open: jobs that end from here on are certain to be in it.
         yield from self._read_states()
         while self._pending:
             self._check_time()

@@ -1,3 +1,3 @@
-"""The public contract as typed records: what the HTTP API takes and answers. Imports nothing else
+"""Typed records of the public contract: requests and answers of the HTTP API. Imports nothing else
 of Rota.
 """

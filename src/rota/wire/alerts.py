@@ -37,10 +37,10 @@ Secret: TypeAlias = Annotated[str, Meta(min_length=16, max_length=256)]
 
 
 class AlertSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A rule; what is left out is as the condition has it."""
+    """An alert rule to set; fields that are left out have the condition's defaults."""
 
     condition: ConditionName | UnsetType = UNSET
-    """Left out: what the rule of this name watches for."""
+    """Left out: the condition of the existing rule of this name."""
     threshold: Annotated[float, Meta(ge=0, le=1e18)] | UnsetType = UNSET
     window: SomeTime | UnsetType = UNSET
     for_: Duration | UnsetType = msgspec.field(name="for", default=UNSET)
@@ -48,28 +48,28 @@ class AlertSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     severity: SeverityName | UnsetType = UNSET
     queue: QueueName | None = None
     channels: list[QueueName] | None = None
-    """Who is told; left out: everybody."""
+    """Channels to notify; left out: all."""
     repeat: Duration | None = None
-    """Told again this often while it goes on; left out: once."""
+    """Interval of repeated notifications while the rule is firing; left out: only one."""
     enabled: bool = True
 
 
 class SilenceView(msgspec.Struct):
-    """A rule tells nobody until then."""
+    """A silence: the rule sends no notifications until then."""
 
     until: Time
     reason: str
 
 
 class AlertView(msgspec.Struct):
-    """A rule, and what holds now; times in seconds."""
+    """An alert rule and its state; times in seconds."""
 
     name: QueueName
     condition: ConditionName
     status: StateName
-    """`pending`: it holds, but not for long enough; `off`: nobody watches."""
+    """`pending`: the condition holds, but not for long enough yet; `off`: the rule is disabled."""
     value: float | None
-    """The figure; null: nothing can be said yet."""
+    """The measured value; null: there is not enough data yet."""
     threshold: float
     unit: str
     message: str
@@ -84,32 +84,32 @@ class AlertView(msgspec.Struct):
     enabled: bool
     silence: SilenceView | None
     builtin: bool
-    """Whether it is there without having been set."""
+    """Whether it exists by default."""
     meaning: str
 
 
 class AlertPage(msgspec.Struct):
-    """Rules, by name."""
+    """A page of alert rules, by name."""
 
     items: list[AlertView]
     next_cursor: str | None
 
 
 class AlertTrial(msgspec.Struct):
-    """What a rule would find now, if it were set."""
+    """Result of evaluating a rule now, without setting it."""
 
     holds: bool | None
-    """Null: nothing can be said yet, for not a whole window was seen."""
+    """Null: there is not enough data yet, because no whole window has passed."""
     value: float | None
     threshold: float
     unit: str
     message: str
     tells: list[QueueName]
-    """Who would be told, had it held for long enough."""
+    """Channels that would be notified if the condition had held for long enough."""
 
 
 class DeliveryView(msgspec.Struct):
-    """What became of a notice at one address."""
+    """Delivery of a notification to one channel."""
 
     channel: QueueName
     status: DeliveryName
@@ -117,12 +117,12 @@ class DeliveryView(msgspec.Struct):
     at: Time | None
     """When it was last tried; null: not yet."""
     error: str | None
-    """Why it was not taken the last time."""
+    """Why the last try failed."""
     next_try: Time | None
 
 
 class NoticeView(msgspec.Struct):
-    """Something that was told."""
+    """A notification."""
 
     name: QueueName
     status: NotificationKindName
@@ -132,56 +132,58 @@ class NoticeView(msgspec.Struct):
     since: Time
     at: Time
     deliveries: list[DeliveryView]
-    """By channel; empty: nobody was to be told, or that is too long ago to be known."""
+    """By channel; empty: there was no channel to notify, or the notification is too old to be
+    remembered.
+    """
 
 
 class NoticePage(msgspec.Struct):
-    """What was told lately, newest first."""
+    """A page of recent notifications, newest first."""
 
     items: list[NoticeView]
     next_cursor: str | None
 
 
 class SilenceSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """For how long a rule tells nobody, and why."""
+    """Length of a silence, and the reason for it."""
 
     for_: SomeTime = msgspec.field(name="for")
     reason: Annotated[str, Meta(max_length=200)] = ""
 
 
 class ChannelSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Somebody who is told."""
+    """A channel to set: where notifications are sent."""
 
     url: Annotated[str, Meta(min_length=5, max_length=ALERT_URL_CHARS_MAX, pattern=ANY_URL)]
     """`https://…` gets a JSON document; `mailto://…`, `slack://…` and others a message."""
     secret: Secret | None = None
-    """Signs what goes to a webhook."""
+    """Signs the requests to a webhook."""
     severity: SeverityName = "info"
-    """What matters less is not told."""
+    """Less severe alerts are not sent."""
 
 
 class ChannelView(msgspec.Struct):
-    """Somebody who is told. The address, which is a secret of its own, is never shown whole."""
+    """A channel. Its URL may contain a secret, so it is never shown whole."""
 
     name: QueueName
     url: str
     signed: bool
     severity: SeverityName
     waiting: int
-    """Notices that were not taken yet."""
+    """Notifications that are not delivered yet."""
     last: DeliveryView | None
-    """How the newest try went, tests too; null: nothing was sent lately."""
+    """The newest delivery, tests included; null: none lately."""
 
 
 class ChannelPage(msgspec.Struct):
-    """All who are told, by name."""
+    """A page of channels, by name."""
 
     items: list[ChannelView]
     next_cursor: str | None
 
 
 class ChannelTrial(msgspec.Struct):
-    """What became of a notice that was sent to try an address."""
+    """Result of a test notification."""
 
     taken: bool
     message: str

@@ -1,4 +1,4 @@
-"""Bundles: files or archives of code and data that are uploaded for jobs; uploads and links to
+"""Bundles: files or archives of code and data that are uploaded for jobs; also uploads and links to
 files.
 """
 
@@ -28,7 +28,7 @@ FileName: TypeAlias = Annotated[
         extra_json_schema={"pattern": r"^[^.\x00-\x1f\x7f/\\][^\x00-\x1f\x7f/\\]*$"},
     ),
 ]
-"""A plain name that cannot lead elsewhere; who keeps the file sees to that, this only says so."""
+"""A plain file name. The pattern only documents it; the code that stores the file checks it."""
 Format: TypeAlias = Literal["file", "zip", "tar"]
 
 
@@ -41,10 +41,10 @@ class BundleView(msgspec.Struct):
     size: int
     sha256: str
     format: Format
-    """An archive is unpacked where a job runs; a file lies there under its name."""
+    """An archive is unpacked in the job's folder; a file is put there under its name."""
     created_at: Time
     used_at: Time
-    """When a job last named or fetched it, within the hour."""
+    """When a job last named or fetched it, to the hour."""
 
 
 class BundlePage(msgspec.Struct):
@@ -55,22 +55,22 @@ class BundlePage(msgspec.Struct):
 
 
 class UploadView(msgspec.Struct):
-    """How much of an upload has come."""
+    """Progress of an upload: the bytes that have arrived."""
 
     offset: int
 
 
 class BundleUploadView(UploadView):
-    """How much of a bundle has come, and the bundle if all of it has."""
+    """Progress of a bundle's upload, and the bundle once it is complete."""
 
     bundle: BundleView | None = None
 
 
 class LinkView(msgspec.Struct):
-    """Where a file can be fetched."""
+    """URL of a file."""
 
     url: str
-    """At the storage itself, for anybody who has it; or on this server, with a token."""
+    """At the storage itself, usable by anybody who has it; or on this server, with a token."""
     signed: bool
     expires_in: int | None
-    """Seconds; null: it does not expire."""
+    """Seconds; null: the URL does not expire."""

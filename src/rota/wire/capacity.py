@@ -1,5 +1,5 @@
-"""Capacity: how many workers would clear the backlog (for autoscalers), and what jobs requested and
-used.
+"""Records about capacity: how many workers would clear the backlog (for autoscalers), and how much
+jobs requested and used.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from rota.wire.jobs import RequirementsView, Time
 
 
 class InflowView(msgspec.Struct):
-    """What came in each second, over the last five minutes."""
+    """Arrival rate of jobs over the last five minutes."""
 
     jobs_per_second: float
     work_per_second: float
-    """Seconds of work: so many slots keep up with it."""
+    """Seconds of work that arrive each second: as many slots keep up with it."""
 
 
 class WorkerCountView(msgspec.Struct):
-    """How many workers there are, and how many there should be."""
+    """Number of workers now, and the number needed."""
 
     online: int
     idle: int
@@ -26,11 +26,11 @@ class WorkerCountView(msgspec.Struct):
     add: int
     """How many more are needed."""
     remove: int
-    """How many of the idle ones could go."""
+    """How many idle workers can be removed."""
 
 
 class SizeView(msgspec.Struct):
-    """What a worker has; memory and storage in bytes."""
+    """Capacity of a worker; memory and storage in bytes."""
 
     cpu: float | int
     memory: int
@@ -40,7 +40,7 @@ class SizeView(msgspec.Struct):
 
 
 class KindView(msgspec.Struct):
-    """Workers of about the same size that are good for the same."""
+    """Workers of about the same size that can run the same jobs."""
 
     size: SizeView
     capabilities: list[str]
@@ -50,24 +50,24 @@ class KindView(msgspec.Struct):
 
 
 class ShapeView(msgspec.Struct):
-    """Jobs of one queue that ask for the same."""
+    """Jobs of one queue with the same requirements."""
 
     requirements: RequirementsView
     jobs: int
     work: float
-    """How long they will run together, in seconds, as far as can be told."""
+    """Their expected total runtime in seconds, as far as it can be estimated."""
     running: int
     arrival: InflowView
     slots: float
     """How many of them should run at once."""
     per_worker: int | None
-    """How many fit on one worker; null: no worker is known that could run them."""
+    """How many fit on one worker; null: no known worker can run them."""
     kind: int | None
-    """The kind of worker they would go to first: its place in `kinds`."""
+    """Index in `kinds` of the kind of worker that they would go to first."""
 
 
 class QueueDemandView(msgspec.Struct):
-    """One queue by itself; its workers may serve others too."""
+    """Demand of one queue alone; its workers may serve other queues too."""
 
     jobs: int
     work: float
@@ -75,13 +75,13 @@ class QueueDemandView(msgspec.Struct):
     arrival: InflowView
     workers: WorkerCountView
     stranded: int
-    """Jobs that no known worker could run: more of them would not help."""
+    """Jobs that no known worker can run: more workers of the known kinds would not help."""
     paused: bool
     shapes: list[ShapeView]
 
 
 class AutoscaleView(msgspec.Struct):
-    """What would clear all that waits for a worker within `target` seconds."""
+    """Workers that would clear the backlog within `target` seconds."""
 
     at: Time
     target: float | int
@@ -96,7 +96,7 @@ class AutoscaleView(msgspec.Struct):
 
 
 class SpreadView(msgspec.Struct):
-    """Of the last few hundred runs: the middle one, one of twenty, and the most ever."""
+    """Median, 95th percentile and maximum of the last few hundred executions."""
 
     p50: float
     p95: float
@@ -111,7 +111,7 @@ class AmountsView(msgspec.Struct):
 
 
 class UsedView(msgspec.Struct):
-    """Cores on average over a run, bytes of memory at its peak, seconds."""
+    """Average cores of an execution, its peak memory in bytes, and its runtime in seconds."""
 
     cpu: SpreadView
     memory: SpreadView
@@ -119,7 +119,7 @@ class UsedView(msgspec.Struct):
 
 
 class WasteSums(msgspec.Struct):
-    """Over all runs since the day asked for."""
+    """Totals of all executions since the day asked for."""
 
     runs: int
     cpu_hours_asked: float
@@ -131,27 +131,27 @@ class WasteSums(msgspec.Struct):
 
 
 class WasteItem(msgspec.Struct):
-    """Jobs of one name."""
+    """Requested and used resources of the jobs of one name."""
 
     tenant: str
     name: str
     sums: WasteSums
     asked: AmountsView
-    """By the newest run."""
+    """Requested by the newest execution."""
     used: UsedView
     suggestion: AmountsView | None
-    """What to ask for instead; null: too few runs."""
+    """A better request; null: there are too few executions to tell."""
 
 
 class WasteTenant(msgspec.Struct):
-    """All jobs of a tenant."""
+    """Totals of all jobs of a tenant."""
 
     tenant: str
     sums: WasteSums
 
 
 class WasteView(msgspec.Struct):
-    """Who asks for more than it takes, the most wasteful first."""
+    """Jobs and tenants that request more than they use, the most wasteful first."""
 
     since: Time
     sums: WasteSums

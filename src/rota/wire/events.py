@@ -1,5 +1,5 @@
-"""Events (CloudEvents 1.0) and triggers: filters, debounce, batching, what triggers decided about
-events; webhook endpoints.
+"""Events (CloudEvents 1.0) and triggers: filters, debounce, batching, the decisions of triggers
+about events; webhook endpoints.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EventType: TypeAlias = Annotated[
         min_length=1,
         max_length=EVENT_TYPE_CHARS_MAX,
         pattern=EVENT_TYPE,
-        description="dotted words, such as object.uploaded; `rota.` at the front is the server's",
+        description="dotted words, such as object.uploaded; the prefix `rota.` is the server's",
         examples=["object.uploaded"],
     ),
 ]
@@ -72,25 +72,25 @@ class EventSpec(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class EventOutcome(msgspec.Struct):
-    """What one trigger made of an event."""
+    """Decision of one trigger about an event."""
 
     trigger_id: str
     name: str | None
-    """Of the trigger; null once it is deleted."""
+    """The name of the trigger; null if it was deleted."""
     outcome: Outcome
     message: str
     job_id: str | None
 
 
 class EventView(msgspec.Struct):
-    """An event that was accepted, and what the triggers of its type made of it when it came."""
+    """An accepted event, with the decisions of the triggers for its type."""
 
     id: str
     source: str
     type: str
     received_at: Time
     duplicate: bool
-    """It had been accepted before, and had no effect this time."""
+    """It was accepted before, and had no effect this time."""
     repeats: int
     job_ids: list[str]
     outcomes: list[EventOutcome]
@@ -110,7 +110,7 @@ class EventPage(msgspec.Struct):
 
 
 class ArrivalView(msgspec.Struct):
-    """What a trigger made of one event."""
+    """Decision of a trigger about one event."""
 
     event_id: str
     source: str
@@ -123,7 +123,7 @@ class ArrivalView(msgspec.Struct):
 
 
 class ArrivalPage(msgspec.Struct):
-    """A page of a trigger's ledger, newest first."""
+    """A page of a trigger's decisions, newest first."""
 
     items: list[ArrivalView]
     next_cursor: str | None
@@ -135,16 +135,17 @@ Secret: TypeAlias = Annotated[
 
 
 class HookSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Who may send webhooks to an endpoint, and how they sign."""
+    """A webhook endpoint to set: the scheme of its signatures and their secrets."""
 
     scheme: Scheme
     secrets: Annotated[list[Secret], Meta(max_length=SECRETS_PER_HOOK_MAX)] = []
-    """Any of them signs, so that one can be replaced. None given: the server makes one, and shows
-    it in this answer only."""
+    """Any of them may sign, so that a secret can be replaced. If none is given, the server creates
+    one and shows it in this answer only.
+    """
     type: EventType | None = None
-    """What the types of its events begin with; left out: the scheme's name."""
+    """Prefix of the types of its events; left out: the scheme's name."""
     tolerance: Duration = msgspec.field(default_factory=lambda: Duration(300_000))
-    """How old a signature may be, where the scheme says when it was made."""
+    """Maximum age of a signature, if the scheme has a time in it."""
 
 
 class HookView(msgspec.Struct, omit_defaults=True):
@@ -156,22 +157,22 @@ class HookView(msgspec.Struct, omit_defaults=True):
     tolerance: float | int
     path: str
     secrets: int
-    """How many there are."""
+    """How many secrets there are."""
     created_at: Time
     updated_at: Time
     secret: str = ""
-    """The one that the server made, this once."""
+    """The secret that the server created, shown only this once."""
 
 
 class HookPage(msgspec.Struct):
-    """All webhook endpoints, by name."""
+    """A page of webhook endpoints, by name."""
 
     items: list[HookView]
     next_cursor: str | None
 
 
 class HookAnswer(msgspec.Struct):
-    """What a sender of a webhook is told: no more than it needs."""
+    """Answer to the sender of a webhook, which needs to know no more."""
 
     status: Literal["accepted", "repeated"]
 
@@ -182,15 +183,15 @@ Pattern: TypeAlias = Annotated[
         min_length=1,
         max_length=EVENT_TYPE_CHARS_MAX,
         pattern=EVENT_TYPES,
-        description="a type of event, `prefix.*` for all that begin so, or `*`",
+        description="a type of event, `prefix.*` for all types with that prefix, or `*`",
         examples=["object.*"],
     ),
 ]
 Filter: TypeAlias = Annotated[
     Annotated[str, Meta(min_length=1, max_length=FILTER_CHARS_MAX)] | dict[str, Any],
     Meta(
-        description="an expression such as `data.size > 1000 and has(data.name)`, or an object of "
-        "what in the data must be equal",
+        description="an expression such as `data.size > 1000 and has(data.name)`, or an object "
+        "with the values that the data must have",
         examples=["data.size > 1000"],
     ),
 ]
@@ -200,19 +201,19 @@ Key: TypeAlias = Annotated[
         min_length=1,
         max_length=FILTER_CHARS_MAX,
         pattern=PLAIN,
-        description="a path into the event: each value gathers on its own",
+        description="a path into the event: events are collected separately for each value",
         examples=["data.customer"],
     ),
 ]
 
 
 class DebounceSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Waits until no event has come for a while; then one job."""
+    """Debounce: waits until no event has come for a while, then makes one job."""
 
     wait: SomeTime
     keep: Literal["last", "all"] = "last"
     max_wait: SomeTime | None = None
-    """No longer than this after the first, even if it never gets quiet."""
+    """The longest wait after the first event, if events keep coming."""
     key: Key | None = None
 
     def __post_init__(self) -> None:
@@ -223,7 +224,7 @@ class DebounceSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BatchingSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Gathers events; one job for so many of them, or for what came in a time."""
+    """Batching: collects events and makes one job when `size` have come or `wait` has passed."""
 
     size: Annotated[int, Meta(ge=1, le=BATCH_EVENTS_MAX)] = BATCH_EVENTS_MAX
     wait: SomeTime = msgspec.field(default_factory=lambda: Duration(10_000))
@@ -235,17 +236,19 @@ class BatchingSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 Debounce: TypeAlias = Annotated[
-    float | str | DebounceSpec, Meta(description='an object, or only how long to wait, as "5s"')
+    float | str | DebounceSpec,
+    Meta(description='an object, or only the time to wait, as "5s"'),
 ]
 Batch: TypeAlias = Annotated[
     Annotated[int, Meta(ge=1, le=BATCH_EVENTS_MAX)] | BatchingSpec,
-    Meta(description="an object, or only how many events make a job"),
+    Meta(description="an object, or only the number of events for a job"),
 ]
 
 
 class TriggerSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A trigger to make. Without a payload of its own the job gets the whole event; slots such as
-    `{{event.data.path}}` in its task and payload are filled in."""
+    """A trigger to create. Without a payload of its own the job gets the whole event; placeholders
+    such as `{{event.data.path}}` in its task and payload are filled in.
+    """
 
     name: Name
     event: Pattern
@@ -254,12 +257,12 @@ class TriggerSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     debounce: Debounce | None = None
     batch: Batch | None = None
     rate_limit: RateLimitSpec | None = None
-    """Jobs made at most; events beyond it make none, and that is on record."""
+    """Limit of the jobs made; an event beyond it makes no job and is recorded as `limited`."""
     paused: bool = False
 
 
 class DebounceView(msgspec.Struct):
-    """The debounce in force; durations in seconds."""
+    """Debounce in force; durations in seconds."""
 
     wait: float | int
     keep: Literal["last", "all"]
@@ -268,7 +271,7 @@ class DebounceView(msgspec.Struct):
 
 
 class BatchingView(msgspec.Struct):
-    """The batch in force; `wait` in seconds."""
+    """Batching in force; `wait` in seconds."""
 
     size: int
     wait: float | int
@@ -276,7 +279,7 @@ class BatchingView(msgspec.Struct):
 
 
 class TriggerView(msgspec.Struct):
-    """A trigger: all that was asked, and what waits in it."""
+    """A trigger: its definition, and the events that it holds."""
 
     trigger_id: str
     name: str
@@ -288,11 +291,11 @@ class TriggerView(msgspec.Struct):
     rate_limit: RateLimitView | None
     paused: bool
     waiting: int
-    """Events that wait for others."""
+    """Events that wait for others, because of debounce or batching."""
     closes_at: Time | None
-    """When the first of them make their job, if nothing else comes."""
+    """When the first of them make their job, if no other event comes."""
     owner: str | None
-    """The program that deployed it."""
+    """The app that deployed it."""
     revision: int
     created_at: Time
     updated_at: Time
@@ -306,7 +309,7 @@ class TriggerPage(msgspec.Struct):
 
 
 class TrialSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """An event to be tried out: against a trigger that is not made, one that is, or all."""
+    """An event to try out: against a trigger that does not exist yet, one that does, or all."""
 
     event: EventSpec
     trigger: TriggerSpec | None = None
@@ -314,7 +317,7 @@ class TrialSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TrialView(msgspec.Struct):
-    """What a trigger would make of the event, and the job it would be."""
+    """Decision that a trigger would make about the event, with the job."""
 
     trigger_id: str | None
     name: str
@@ -324,13 +327,13 @@ class TrialView(msgspec.Struct):
 
 
 class TrialAnswer(msgspec.Struct):
-    """What would happen; nothing has."""
+    """Decisions that would be made; nothing was stored."""
 
     items: list[TrialView]
 
 
 class DeployTriggersSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """All triggers that a program has; those it had before and are not here are retired."""
+    """All triggers of an app; those deployed before and not listed here are retired."""
 
     owner: OwnerName
     triggers: Annotated[list[TriggerSpec], Meta(max_length=DEPLOYED_TRIGGERS_MAX)]

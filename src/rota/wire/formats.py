@@ -1,6 +1,7 @@
 """Formats of values in the public contract: durations, byte sizes, times, cursors, cell tags.
 
-Also the patterns of texts with the sentence about each, and the hooks by which msgspec reads them.
+Also the patterns of texts with an error message for each, and the hooks through which msgspec reads
+the types.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ _IDENTIFIERS = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _TYPE = r"[^\s*\x00-\x1f\x7f-\x9f]+"
 
 PLAIN = r"^[^\x00-\x1f\x7f-\x9f]*(?!\n)$"
-"""Names are printed on terminals and pages."""
+"""Text without control characters: names are printed on terminals and pages."""
 WORD = r"^[A-Za-z0-9_][A-Za-z0-9_.:@-]*(?!\n)$"
-"""The name of a queue, tenant or calendar: it stands in paths."""
+"""The name of a queue, tenant or calendar: it is part of URL paths."""
 CELL_NAME = rf"^[a-z0-9][a-z0-9-]{{0,{CELL_NAME_CHARS_MAX - 1}}}(?!\n)$"
-"""As in a host name: it stands in headers, cookies and metrics."""
+"""The name of a cell, like a host name: it is part of headers, cookies and metrics."""
 UUID = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}(?!\n)$"
 BUNDLE_ID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?!\n)$"
 WORKER_ID = r"^[A-Za-z0-9_.:-]+(?!\n)$"
@@ -46,28 +47,28 @@ CONTAINER_VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*(?!\n)$"
 ONE_LINE = r"^[^\x00\r\n]*(?!\n)$"
 
 PATTERN_TEXTS = {
-    PLAIN: "must have no control characters",
-    WORD: "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _",
-    CELL_NAME: "takes small letters, digits and - only, and begins with a letter or digit",
+    PLAIN: "must not have control characters",
+    WORD: "may have letters, digits and _ . : @ - only, and must begin with a letter, digit or _",
+    CELL_NAME: "may have lower-case letters, digits and - only, and must not begin with -",
     UUID: "must be a UUID",
     BUNDLE_ID: "must be a bundle's id, a UUID",
-    WORKER_ID: "takes letters, digits and _ . : - only",
-    SHA256: "must be 64 hexadecimal digits, small letters",
-    EVENT_TYPE: "must have no spaces, no control characters and no *",
-    EVENT_TYPES: "must be a type of event, `prefix.*` for all that begin so, or `*`",
-    NO_NUL: "must have no NUL character",
-    VARIABLE: "must have no NUL character and no =",
+    WORKER_ID: "may have letters, digits and _ . : - only",
+    SHA256: "must be 64 hexadecimal digits in lower case",
+    EVENT_TYPE: "must not have spaces, control characters or *",
+    EVENT_TYPES: "must be a type of event, `prefix.*` for all types with that prefix, or `*`",
+    NO_NUL: "must not have a NUL character",
+    VARIABLE: "must not have a NUL character or =",
     ENTRY: "must name a function: package.module:function",
     HEADER_NAME: "must be the name of a header: letters, digits and hyphens",
-    HEADER_VALUE: "must have no control characters",
-    INPUT_NAME: "takes letters, digits and _ . - only, and begins with a letter, digit or _",
-    HTTP_URL: "must begin with http:// or https:// and have no spaces",
+    HEADER_VALUE: "must not have control characters",
+    INPUT_NAME: "may have letters, digits and _ . - only, and must begin with a letter, digit or _",
+    HTTP_URL: "must begin with http:// or https:// and not have spaces",
     ANY_URL: "must begin with a scheme, such as https://",
     IMAGE: "must be the name of an image, such as alpine:3.20",
-    CONTAINER_VARIABLE: "takes letters, digits and _ only, and begins with no digit",
+    CONTAINER_VARIABLE: "may have letters, digits and _ only, and must not begin with a digit",
     ONE_LINE: "must be one line without NUL characters",
 }
-"""What a text that does not match is told it must be."""
+"""The error message for text that does not match: `FIELD` followed by this."""
 
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
@@ -99,18 +100,17 @@ class Duration:
 
     @property
     def seconds(self) -> float:
-        """As a number of seconds."""
         return self.ms / 1000
 
 
 SomeTime: TypeAlias = Annotated[
     Duration, Meta(extra_json_schema={"exclusiveMinimum": 0, "pattern": "[1-9]"})
 ]
-"""One that is not nothing; the types that have it see to that, this only says so."""
+"""A duration above 0. The schema only documents it; the records that use it check it."""
 
 
 class ByteSize:
-    """An amount of bytes: a number, or text such as "512MiB", "2GB"."""
+    """A number of bytes: a number, or text such as "512MiB", "2GB"."""
 
     __slots__ = ("bytes",)
 
@@ -128,7 +128,7 @@ class ByteSize:
 
 
 class Deadline:
-    """A time, or how long after it is submitted: text such as "2h", or RFC 3339."""
+    """A deadline: RFC 3339, or how long after the submission, such as "2h"."""
 
     __slots__ = ("at", "within")
 
@@ -150,23 +150,23 @@ _NO_BYTES = ByteSize(0)
 
 
 def no_bytes() -> ByteSize:
-    """The default of an amount that is not given; one object for all."""
+    """Default of an amount that is left out: one shared object."""
     return _NO_BYTES
 
 
 def parse_duration(value: object) -> Duration:
-    """Raises ValueError with what would have been right."""
+    """Parses a duration; raises ValueError with what to write instead."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError('a duration is seconds as a number, or text such as "90s", "5m", "2h"')
     ms = _duration_text_ms(value) if isinstance(value, str) else value * 1000
     if not 0 <= ms <= DURATION_MS_MAX:
-        raise ValueError("a duration is between 0 and ten years")
+        raise ValueError("a duration must be between 0 and ten years")
     return Duration(round(ms))
 
 
 def _duration_text_ms(text: str) -> float:
     if len(text) > _TEXT_CHARS_MAX:
-        raise ValueError("that is too long for a duration")
+        raise ValueError("the text is too long for a duration")
     text = text.strip()
     if re.fullmatch(r"\d+(?:\.\d+)?", text, re.ASCII):
         return float(text) * 1000
@@ -177,12 +177,12 @@ def _duration_text_ms(text: str) -> float:
 
 
 def parse_size(value: object) -> ByteSize:
-    """Raises ValueError with what would have been right."""
+    """Parses a size; raises ValueError with what to write instead."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError('a size is bytes as a number, or text such as "512MiB", "2GB"')
     size = _size_text_bytes(value) if isinstance(value, str) else value
     if not 0 <= size <= BYTES_MAX:
-        raise ValueError("a size is between 0 and 1 EiB")
+        raise ValueError("a size must be between 0 and 1 EiB")
     return ByteSize(round(size))
 
 
@@ -198,17 +198,17 @@ def _size_text_bytes(text: str) -> float:
 
 
 def parse_deadline(value: object) -> Deadline:
-    """Raises ValueError with what would have been right."""
+    """Parses a deadline; raises ValueError with what to write instead."""
     if not (isinstance(value, str) and _DATED.match(value)):
         length = parse_duration(value)
         if not length.ms:
-            raise ValueError("a deadline is later than now")
+            raise ValueError("a deadline must be later than now")
         return Deadline(within=length)
     try:
         at = msgspec.convert(value, Annotated[datetime, Meta(tz=True)])
     except msgspec.ValidationError:
         raise ValueError(
-            f'{value[:40]!r} is no time: write "2026-01-31T09:00:00Z", or a duration like "2h"'
+            f'{value[:40]!r} is not a time: write "2026-01-31T09:00:00Z", or a duration like "2h"'
         ) from None
     return Deadline(at=at)
 
@@ -222,29 +222,28 @@ def to_instant(moment: datetime) -> int:
 def from_instant(instant: int) -> str:
     """RFC 3339 in UTC with milliseconds.
 
-    Those asked for last are remembered: jobs of a batch, and orders of a turn, share theirs.
+    Cached: the jobs of a batch, and the orders of a turn, share their times.
     """
     moment = _NAIVE_EPOCH + timedelta(milliseconds=instant)
     return moment.isoformat(timespec="milliseconds") + "Z"
 
 
 def from_instant_or_none(instant: int | None) -> str | None:
-    """The same, or None where there is none."""
     return None if instant is None else from_instant(instant)
 
 
 def number(milli: int) -> int | float:
-    """Thousandths as the number people wrote: 1500 is 1.5, 2000 is 2."""
+    """Thousandths as a number in the way people write it: 1500 is 1.5, 2000 is 2."""
     return milli // 1000 if milli % 1000 == 0 else milli / 1000
 
 
 def milli(amount: float) -> int:
-    """The nearest thousandth; what is more than nothing is not rounded to nothing."""
+    """Rounds to thousandths; an amount above 0 never becomes 0."""
     return round(amount * 1000) or int(amount > 0)
 
 
 def dec_hook(kind: type, value: object) -> Any:
-    """What msgspec asks for the types above."""
+    """Decodes the types above for msgspec."""
     if kind is Duration:
         return parse_duration(value)
     if kind is ByteSize:
@@ -255,7 +254,7 @@ def dec_hook(kind: type, value: object) -> Any:
 
 
 def enc_hook(value: object) -> Any:
-    """Durations leave as seconds, sizes as bytes."""
+    """Encodes the types above for msgspec: durations as seconds, sizes as bytes."""
     if isinstance(value, Duration):
         return number(value.ms)
     if isinstance(value, ByteSize):
@@ -266,7 +265,7 @@ def enc_hook(value: object) -> Any:
 
 
 def schema_hook(kind: type) -> dict[str, Any]:
-    """What the OpenAPI document says of the types above."""
+    """Describes the types above for the OpenAPI document."""
     if kind is Duration:
         part = r"\d+(\.\d+)?\s*(ms|s|m|h|d|w)"
         return {
@@ -289,7 +288,7 @@ def schema_hook(kind: type) -> dict[str, Any]:
     if kind is Deadline:
         seconds, text = schema_hook(Duration)["anyOf"]
         return {
-            "description": 'a time, or how long after it is submitted: "2h"',
+            "description": 'a time, or how long after the submission, such as "2h"',
             "examples": ["2h"],
             "anyOf": [
                 {"type": "string", "format": "date-time"},
@@ -308,17 +307,17 @@ ENCODER = msgspec.json.Encoder(enc_hook=enc_hook)
 
 
 def encode(value: object) -> bytes:
-    """A wire record as JSON."""
+    """Encodes a wire record as JSON."""
     return ENCODER.encode(value)
 
 
 def make_cursor(last: str) -> str:
-    """What leads on from the last item of a page."""
+    """Makes the cursor that continues after the last item of a page."""
     return base64.urlsafe_b64encode(last.encode()).decode().rstrip("=")
 
 
 def parse_cursor(cursor: str, chars_max: int) -> str:
-    """The last item seen; ValueError if it is not a cursor of ours."""
+    """Reads a cursor: the last item seen; raises ValueError if it is not one of ours."""
     if len(cursor) > chars_max:
         raise ValueError("longer than any cursor")
     try:
@@ -329,20 +328,21 @@ def parse_cursor(cursor: str, chars_max: int) -> str:
 
 
 NO_TAG = "000"
-"""What ids carry where the cell has no name."""
+"""The tag in ids if the cell has no name."""
 TAG_AT = slice(15, 18)
-"""The three digits after a UUIDv7's version: those that RFC 9562 leaves to the maker."""
+"""Where an id carries the tag: the three digits after a UUIDv7's version, which RFC 9562 leaves
+free.
+"""
 
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
 
 def is_cell_name(text: str) -> bool:
-    """Whether a cell can be called so."""
     return re.match(CELL_NAME, text) is not None
 
 
 def cell_tag(name: str) -> str:
-    """The three hex digits that stand for a cell: the first of its name's SHA-256.
+    """Three hex digits that stand for a cell: the first of its name's SHA-256.
 
     `rota.new_id()` of PostgreSQL's schema computes the same.
     """
@@ -350,6 +350,6 @@ def cell_tag(name: str) -> str:
 
 
 def tag_in(text: str) -> str | None:
-    """The tag that an id carries; None where it is no UUIDv7 and so cannot carry one."""
+    """The tag that an id carries; None for an id that is not a UUIDv7."""
     text = text.lower()
     return text[TAG_AT] if _UUID7.match(text) else None

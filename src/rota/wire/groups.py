@@ -1,4 +1,4 @@
-"""Arrays and gangs (job groups): one submission that stands for many jobs."""
+"""Job groups: arrays and gangs, one submission that stands for many jobs."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ Count: TypeAlias = Annotated[
     Meta(
         ge=1,
         le=ARRAY_COUNT_MAX,
-        description="An array of so many members, each run with its own ROTA_ARRAY_INDEX.",
+        description="Number of members of an array; each runs with its own ROTA_ARRAY_INDEX.",
     ),
 ]
 MaxParallel: TypeAlias = Annotated[
     int,
-    Meta(ge=1, le=ARRAY_COUNT_MAX, description="Members of an array under way at once."),
+    Meta(ge=1, le=ARRAY_COUNT_MAX, description="Members of an array that may be active at once."),
 ]
 
 
 class GangSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """So many copies that start all at once or not at all; one alone would be just a job."""
+    """Size of a gang: its copies all start at once or not at all; one alone would be just a job."""
 
     size: Annotated[int, Meta(ge=2, le=GANG_SIZE_MAX)]
 
 
 class ArrayView(msgspec.Struct):
-    """How many members of an array are where; those that wait for another try count as queued."""
+    """Members of an array by state; those that wait for another attempt count as queued."""
 
     count: int
     max_parallel: int | None
@@ -42,7 +42,7 @@ class ArrayView(msgspec.Struct):
 
 
 class GangView(msgspec.Struct):
-    """How many members of a gang are where, and on which machines it runs, by index."""
+    """Members of a gang by state, and the machines it runs on, by index."""
 
     size: int
     queued: int = 0
@@ -54,7 +54,7 @@ class GangView(msgspec.Struct):
 
 
 class PlaceView(msgspec.Struct):
-    """Of an array's member: of which array, and the index among so many."""
+    """Position of an array's member: its array, its index, and the number of members."""
 
     array_id: str
     index: int
@@ -62,7 +62,9 @@ class PlaceView(msgspec.Struct):
 
 
 class RankView(msgspec.Struct):
-    """Of a gang's member: of which gang, the index among so many, and the machines of all."""
+    """Position of a gang's member: its gang, its index, the number of members, and the machines of
+    all.
+    """
 
     gang_id: str
     index: int

@@ -1,4 +1,4 @@
-"""Jobs as they are submitted and answered: the job spec, its tasks by kind, affinity, dependencies,
+"""Records of jobs, submitted and answered: the job spec, its tasks by kind, affinity, dependencies,
 retry policy; filters, bulk actions and the dependency graph.
 """
 
@@ -62,8 +62,9 @@ _OneValue: TypeAlias = Annotated[
     str,
     Meta(min_length=1, max_length=NAME_CHARS_MAX, extra_json_schema={"pattern": PLAIN}),
 ]
-"""As LabelValue, but its pattern is looked at below: msgspec frees a text with a pattern badly
-where a list may stand in its place."""
+"""As LabelValue, but its pattern is checked in `__post_init__`: msgspec frees a text with a pattern
+wrongly where a list is allowed in its place (its issue 717, tests/wire/test_interpreter_exit.py).
+"""
 LabelValues: TypeAlias = (
     _OneValue | Annotated[list[LabelValue], Meta(min_length=1, max_length=AFFINITY_VALUES_MAX)]
 )
@@ -79,10 +80,10 @@ Taints: TypeAlias = Annotated[list[Taint], Meta(max_length=TAINTS_MAX)]
 
 
 class AffinitySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Which workers a job must, or would rather, run on: by their labels.
+    """Workers that a job requires or prefers, by their labels.
 
-    `host` is a label that every worker has. A preferred place is waited for while another is free,
-    `wait` at the longest; then the job runs where there is room.
+    Every worker has the label `host`. A job waits for a preferred worker for `wait` at most,
+    although another one is free; then it runs on any worker with enough capacity.
     """
 
     require: Annotated[dict[Label, LabelValues], Meta(max_length=AFFINITY_LABELS_MAX)] = {}
@@ -111,12 +112,12 @@ class AffinityView(msgspec.Struct):
 
 
 FUNCTION_CAPABILITY = "fn:"
-"""A worker that has the function `invoice` has the capability `fn:invoice`."""
+"""Prefix: a worker that has the function `invoice` has the capability `fn:invoice`."""
 BUNDLE_CAPABILITY = "bundle"
-"""A worker that can fetch bundles."""
+"""Capability of a worker that can fetch bundles."""
 CONTAINER_CAPABILITY = "container"
-"""A worker that has podman or docker."""
-_OUR_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
+"""Capability of a worker that has podman or docker."""
+_RESERVED_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
 
 EnvText: TypeAlias = Annotated[str, Meta(pattern=NO_NUL)]
 Entry: TypeAlias = Annotated[
@@ -155,7 +156,7 @@ PROGRAM = {"type": "string", "pattern": r"^[^\x00]+$"}
 
 
 class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="command"):
-    """Any program, in any language."""
+    """A program in any language."""
 
     argv: Annotated[
         list[EnvText],
@@ -176,7 +177,7 @@ class Command(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag=
 
 
 class PythonCall(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="python"):
-    """A Python function that the worker can import; what it returns is the job's result."""
+    """A Python function that the worker can import; its return value is the job's result."""
 
     entry: Entry
     args: list[Any] = []
@@ -184,7 +185,7 @@ class PythonCall(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", t
 
 
 class HttpCall(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="http"):
-    """One HTTP request; text goes out as it is, any other body as JSON. 2xx succeeds."""
+    """One HTTP request; a text body is sent as it is, any other as JSON. Status 2xx is success."""
 
     url: Annotated[
         str,
@@ -204,16 +205,16 @@ class HttpCall(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag
         try:
             host, _ = parts.hostname, parts.port
         except ValueError as error:
-            raise ValueError(f"the URL makes no sense: {error}") from None
+            raise ValueError(f"the URL is not valid: {error}") from None
         if not host:
             raise ValueError("the URL names no host")
         if parts.username is not None or parts.password is not None:
             raise ValueError(
-                "leave the user and password out of the URL, which everybody sees: "
+                "leave the user and password out of the URL, which everybody can read: "
                 "send an Authorization header"
             )
         for name in self.headers:
-            if name.lower() in _OUR_HEADERS:
+            if name.lower() in _RESERVED_HEADERS:
                 raise ValueError(f"the header {name} is set by the worker")
 
 
@@ -260,16 +261,16 @@ class Container(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", ta
 
 
 class Noop(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="noop"):
-    """Nothing: the worker acknowledges it."""
+    """A task that does nothing: the worker acknowledges it."""
 
 
 Task: TypeAlias = Command | PythonCall | HttpCall | BundleRun | Container | Noop
 _WITHOUT_BUNDLES = (PythonCall, HttpCall, Noop)
-"""Made once: `|` would make a new type for every job."""
+"""A constant, because `|` would make a new type for every job."""
 
 
 def bundles_of(task: Task | None) -> dict[str, str]:
-    """The bundles that a task needs, by the field that names each; ids in small letters."""
+    """The bundles that a task needs, by the field that names each; ids in lower case."""
     if task is None or isinstance(task, _WITHOUT_BUNDLES):
         return {}
     named = {"task.bundle_id": task.bundle_id.lower()} if isinstance(task, BundleRun) else {}
@@ -279,7 +280,7 @@ def bundles_of(task: Task | None) -> dict[str, str]:
 
 
 def implied_capabilities(task: Task | None) -> tuple[str, ...]:
-    """What a worker must be able to do for this kind of task, said or not."""
+    """Capabilities that this kind of task requires, whether the job names them or not."""
     found = [BUNDLE_CAPABILITY] if bundles_of(task) else []
     if isinstance(task, Container):
         found.append(CONTAINER_CAPABILITY)
@@ -319,7 +320,7 @@ When: TypeAlias = Literal["succeeded", "finished", "failed"]
 
 
 class Requirements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a job needs of its worker."""
+    """Resources and capabilities that a job needs."""
 
     cpu: Amount = 1.0
     memory: ByteSize = msgspec.field(default_factory=no_bytes)
@@ -330,7 +331,7 @@ class Requirements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DependencySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Waits for another job; `ref:NAME` names one of the same batch."""
+    """A dependency on another job; `ref:NAME` names one of the same batch."""
 
     job_id: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX + 4)]
     when: When = "succeeded"
@@ -338,15 +339,15 @@ class DependencySpec(msgspec.Struct, forbid_unknown_fields=True):
 
 _SECOND = Duration(1000)
 _FIVE_MINUTES = Duration(300_000)
-"""One object for all who do not say: two that are the same are known to be equal at once."""
+"""Default values: shared, so that comparing two of them is a check of identity."""
 
 
 class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How often and how soon to try again.
+    """Retry policy: how many attempts, and the backoff between them.
 
-    Unless said `max_delay` is five minutes, or the `delay` itself where that is longer. After a try
-    that ran out of memory the next asks for `memory_factor` times as much, but for no more than
-    `memory_max`, nor than the largest worker has that could run it.
+    `max_delay` defaults to five minutes, or to `delay` if that is longer. After an attempt that ran
+    out of memory the next one requests `memory_factor` times as much, up to `memory_max` and up to
+    the memory of the largest worker that could run it.
     """
 
     max_attempts: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] = 1
@@ -360,14 +361,14 @@ class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def longest_delay(self) -> Duration:
-        """No delay is longer; whoever asks for a long one and says no more gets it."""
+        """The upper bound of all delays: `max_delay`, or its default where it is left out."""
         if self.max_delay is not UNSET:
             return self.max_delay
         return self.delay if self.delay.ms > _FIVE_MINUTES.ms else _FIVE_MINUTES
 
 
 class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """At most `limit` jobs of this key at once."""
+    """Concurrency key: at most `limit` jobs of this key run at once."""
 
     key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX, pattern=PLAIN)]
     limit: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
@@ -376,16 +377,16 @@ class ConcurrencySpec(msgspec.Struct, forbid_unknown_fields=True):
 PLAIN_REQUIREMENTS = Requirements()
 PLAIN_RETRY = RetrySpec()
 EMPTY_PAYLOAD = msgspec.Raw(b"{}")
-"""What a job has that says nothing of it: one object for all of them, which is known by itself."""
+"""Default payload: one object for all jobs, so that it can be recognised by identity."""
 
 
 class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A job to submit. Only `name` is required, and `task` unless the job runs a function.
+    """A job to submit. `name` is required, and `task` unless the job runs a function.
 
     Without a task the job runs the function that an app registered as `name`, on a worker that has
-    it (the capability `fn:NAME`); until there is one, it waits. `payload` then holds the arguments:
-    `{"args": […], "kwargs": {…}}`, or a list of the positional ones, or an object with the named
-    ones. An object counts as the first form if it has no other names than those two.
+    it (the capability `fn:NAME`); until such a worker comes, the job waits. `payload` then holds
+    the arguments: `{"args": […], "kwargs": {…}}`, or a list of the positional ones, or an object
+    with the named ones. An object counts as the first form if it has no other names than those two.
     """
 
     name: Name
@@ -427,7 +428,7 @@ class JobSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BatchJobSpec(JobSpec, kw_only=True, forbid_unknown_fields=True):
-    """A job of a batch; `ref` lets the others name it."""
+    """A job of a batch; others can refer to it by its `ref`."""
 
     ref: Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=PLAIN)] | None = None
 
@@ -438,23 +439,25 @@ _NO_GANG = {"properties": {"gang": {"type": "null"}}}
 _AN_ARRAY = {"properties": {"count": {"type": "integer"}}, "required": ["count"]}
 _GROUP_RULES = {"allOf": [{"anyOf": [_NOT_AT_ONCE, _AN_ARRAY]}, {"anyOf": [_NO_ARRAY, _NO_GANG]}]}
 GROUP_RULES = {"JobSpec": _GROUP_RULES, "BatchJobSpec": _GROUP_RULES}
-"""How `JobSpec.__post_init__` reads in the document, by type; null counts as not given."""
+"""The checks of `JobSpec.__post_init__` for the OpenAPI document, by type; null counts as not
+given.
+"""
 
 
 class BatchSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Jobs submitted together: all or none."""
+    """Jobs that are submitted together: all or none."""
 
     jobs: Annotated[list[BatchJobSpec], Meta(min_length=1, max_length=BATCH_JOBS_MAX)]
 
 
 class BatchAnswer(msgspec.Struct):
-    """The ids, in the order of the jobs given."""
+    """Ids of the submitted jobs, in the order given."""
 
     job_ids: list[str]
 
 
 class RequirementsView(msgspec.Struct):
-    """What a job needs, in plain numbers."""
+    """Requirements of a job, as plain numbers."""
 
     cpu: float | int
     memory: int
@@ -465,14 +468,14 @@ class RequirementsView(msgspec.Struct):
 
 
 class DependencyView(msgspec.Struct):
-    """What a job waits for."""
+    """A dependency of a job."""
 
     job_id: str
     when: When
 
 
 class RetryView(msgspec.Struct):
-    """The retry policy in force; durations in seconds."""
+    """Retry policy in force; durations in seconds."""
 
     max_attempts: int
     backoff: str
@@ -485,26 +488,26 @@ class RetryView(msgspec.Struct):
 
 
 class ConcurrencyView(msgspec.Struct):
-    """The concurrency key in force."""
+    """Concurrency key in force."""
 
     key: str
     limit: int
 
 
 class DeadlineView(msgspec.Struct):
-    """How a job stands to its deadline."""
+    """A job's deadline, and whether the job meets it."""
 
     finish_by: Time
     verdict: Literal["on_time", "at_risk", "late", "met", "missed"]
-    """`on_time`, `at_risk` or `late` as long as it has not ended, then `met` or `missed`."""
+    """`on_time`, `at_risk` or `late` until the job has ended, then `met` or `missed`."""
     slack: float | int
-    """Seconds by which it could end later; below zero: by which it will be late, or was."""
+    """Seconds left between the expected finish and the deadline; negative: seconds late."""
     expected_finish: Time | None = None
-    """When it will probably end, where that is known."""
+    """When it will probably end, if that is known."""
 
 
 class JobView(msgspec.Struct):
-    """A job: all that was submitted, and where it is."""
+    """A job: what was submitted, and its current state."""
 
     job_id: str
     name: str
@@ -560,7 +563,7 @@ class JobPage(msgspec.Struct):
 
 
 class GraphNode(msgspec.Struct):
-    """A job in the graph."""
+    """A job in the dependency graph."""
 
     job_id: str
     name: str
@@ -568,7 +571,7 @@ class GraphNode(msgspec.Struct):
 
 
 class GraphEdge(msgspec.Struct):
-    """`to` waits for `from`."""
+    """A dependency: `to` waits for `from`."""
 
     source: str = msgspec.field(name="from")
     target: str = msgspec.field(name="to")
@@ -576,7 +579,7 @@ class GraphEdge(msgspec.Struct):
 
 
 class GraphView(msgspec.Struct):
-    """The connected dependency graph of a job."""
+    """Connected dependency graph of a job."""
 
     nodes: list[GraphNode]
     edges: list[GraphEdge]
@@ -597,7 +600,7 @@ LabelText: TypeAlias = Annotated[str, Meta(extra_json_schema={"pattern": r"^[^:\
 
 
 class JobFilter(msgspec.Struct, forbid_unknown_fields=True):
-    """Which jobs a bulk action is for: those that match all that is given."""
+    """Selects the jobs of a bulk action: those that match all given fields."""
 
     job_ids: Annotated[list[JobIdText], Meta(min_length=1, max_length=BATCH_JOBS_MAX)] | None = None
     status: list[Status] | StatusWords | None = None
@@ -608,11 +611,11 @@ class JobFilter(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     labels: dict[str, str] | None = None
     label: list[LabelText] | LabelText | None = None
-    """The same as `labels`, as a list of jobs is asked for them."""
+    """Same as `labels`, in the form in which `GET /jobs` takes them."""
     created_after: Moment | None = None
     created_before: Moment | None = None
     fingerprint: Annotated[str, Meta(max_length=64)] | None = None
-    """Of their error, as `GET /dead-letters/groups` tells it."""
+    """Fingerprint of their error, from `GET /dead-letters/groups`."""
 
 
 class BulkSpec(msgspec.Struct, forbid_unknown_fields=True):
@@ -623,24 +626,26 @@ class BulkSpec(msgspec.Struct, forbid_unknown_fields=True):
     priority: Priority | None = None
     """For `reprioritise`."""
     dry_run: bool = False
-    """Counts what would be touched and touches nothing."""
+    """Counts the jobs that would change, and changes none."""
     limit: Annotated[int, Meta(ge=1, le=BATCH_JOBS_MAX)] | None = None
-    """Touches so many at most; those refused do not count. Ask again while there are `more`."""
+    """Changes this many jobs at most, refused ones not counted. Repeat the call while the answer
+    has `more`.
+    """
 
 
 class BulkAnswer(msgspec.Struct):
-    """How many jobs were touched, and how many matched but could not be."""
+    """How many jobs were changed, and how many matched but were refused."""
 
     count: int
     refused: int = 0
     dry_run: bool = False
     more: bool = False
-    """The limit was reached before the end; of a preview: there may be more than were counted."""
+    """The limit was reached before the end; in a dry run: there may be more than were counted."""
     reasons: dict[str, int] = {}
-    """Why they were refused, in words, and how many for each reason."""
+    """Reasons for the refusals as text, with the number of jobs for each."""
 
 
 class ExecuteSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Run this job on that worker."""
+    """The worker to run this job on."""
 
     worker_id: str

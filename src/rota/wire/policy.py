@@ -1,5 +1,5 @@
-"""The scheduling policy of a cell, and simulations of recorded jobs or of a trace under other
-policies.
+"""Scheduling policy of a cell, and simulations of recorded jobs or of a trace under
+other policies.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000_000)]
 
 
 class PolicySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A policy; what is left out is as in the preset."""
+    """A policy to set; fields that are left out have the value of the preset."""
 
     preset: PresetName = "default"
     order: OrderName | UnsetType = UNSET
@@ -40,11 +40,11 @@ class PolicySpec(msgspec.Struct, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.half_life, UnsetType) and self.half_life.ms < HALF_LIFE_MIN_MS:
-            raise ValueError("half_life is at least one minute")
+            raise ValueError("half_life must be at least one minute")
 
 
 class PolicyView(msgspec.Struct):
-    """The policy in force; times in seconds."""
+    """Policy in force; times in seconds."""
 
     order: OrderName
     backfill: BackfillName
@@ -74,38 +74,43 @@ Cpu: TypeAlias = Annotated[float, Meta(ge=0.001, le=SIMULATION_CPUS_MAX)]
 
 
 class SimulationSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Which past, on how many workers, under which policies."""
+    """A simulation of recorded jobs: the period, the number of workers, the policies."""
 
     start: Moment = msgspec.field(name="from")
-    """Jobs that were submitted after this."""
+    """Jobs submitted after this."""
     end: Moment | None = msgspec.field(name="to", default=None)
-    """And before this; left out: until now."""
+    """Jobs submitted before this; left out: until now."""
     workers: Workers | None = None
-    """So many workers, like those of now in turn; left out: those of now."""
+    """Number of workers, shaped like the present ones in turn; left out: the present workers."""
     policies: ReplayNames = msgspec.field(default_factory=lambda: ["recorded", "current"])
-    """Presets; `current` is the policy in force, `recorded` what happened in truth."""
+    """Presets; `current` is the policy in force, `recorded` what really happened."""
 
 
 class TraceQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """On which machines a trace runs, and under which policies."""
+    """A simulation of a trace: the machines and the policies."""
 
     name: Annotated[
         str,
-        Meta(min_length=1, max_length=255, pattern=PLAIN, description="What an error calls it."),
+        Meta(
+            min_length=1,
+            max_length=255,
+            pattern=PLAIN,
+            description="The trace's name in errors.",
+        ),
     ] = "trace"
     cpus: Annotated[
-        Cpus | None, Meta(description="On one pool of so many processors.", examples=[128])
+        Cpus | None, Meta(description="Run on one pool of this many processors.", examples=[128])
     ] = None
     workers: Annotated[
         Workers | None,
         Meta(
-            description="On so many workers: of `cpu` and `memory` each, or without these like "
-            "those that the trace names, else those of now, in turn.",
+            description="Run on this many workers, with `cpu` and `memory` each. Without these: "
+            "like the workers in the trace, else like the present ones, in turn.",
             examples=[12],
         ),
     ] = None
-    cpu: Annotated[Cpu | None, Meta(description="Of each worker.", examples=[16])] = None
-    memory: Annotated[ByteSize | None, Meta(description="Of each machine.", examples=["64GiB"])] = (
+    cpu: Annotated[Cpu | None, Meta(description="Cores of each worker.", examples=[16])] = None
+    memory: Annotated[ByteSize | None, Meta(description="Of each worker.", examples=["64GiB"])] = (
         None
     )
     policies: Annotated[ReplayNames, Meta(examples=[["current", "easy"]])] = msgspec.field(
@@ -114,7 +119,7 @@ class TraceQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ReplayView(msgspec.Struct):
-    """What a policy would have made of it; times in seconds."""
+    """Result of a simulation under one policy; times in seconds."""
 
     policy: ReplayName
     avg_wait: float
@@ -122,35 +127,38 @@ class ReplayView(msgspec.Struct):
     p95_wait: float
     max_wait: float
     slowdown: float
-    """The mean of (wait + run) / run, where a run shorter than 10 s counts as 10 s."""
+    """Mean of (wait + run) / run, where a run shorter than 10 s counts as 10 s."""
     utilisation: float
-    """Of the processors, between the first and the last arrival."""
+    """Used share of the processors, between the first and the last arrival."""
     makespan: float
-    """From the first arrival to the last end."""
+    """Seconds from the first arrival to the last end."""
     preemptions: int
     peak_waiting: int | None
-    """The most that waited at once; null: of what was recorded nobody counted it."""
+    """The most jobs that waited at once; null: the recording does not have it."""
     waits: list[float | None]
-    """The mean wait of the jobs that came in each slice of the time shown; null: none came."""
+    """Mean wait of the jobs that arrived in each slice of the period; null: none arrived."""
     uses: list[float]
-    """The part of the processors in use in each slice."""
+    """Share of the processors in use in each slice."""
 
 
 class SimulationView(msgspec.Struct):
-    """The same jobs under each policy, side by side."""
+    """Results of the same jobs under each policy."""
 
     start: Time | None = msgspec.field(name="from")
-    """When the first of the jobs came; null: a trace that does not say."""
+    """When the first job arrived; null: the trace does not say."""
     jobs: int
     left_out: int
-    """Jobs that none of the workers could run."""
+    """Jobs that no worker could run."""
     is_cut: bool
-    """There were more jobs than one simulation takes: these are the newest of the past, or the
-    first of a trace."""
+    """There were more jobs than one simulation takes: these are the newest recorded jobs, or the
+    first of a trace.
+    """
     workers: int
     cpus: float
     load: float | None
-    """Work that arrives against what the workers can do in that time; null: it came at once."""
+    """Arriving work divided by the capacity of the workers in that time; null: all work arrived at
+    once.
+    """
     span: float
-    """Seconds that the slices cover, from the first arrival on."""
+    """Seconds that the slices cover, from the first arrival."""
     policies: list[ReplayView]

@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457): errors as the API answers them, and exceptions that carry them."""
+"""Problem details (RFC 9457): the error answers of the API, and exceptions that carry them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 
 class FieldError(msgspec.Struct):
-    """What is wrong with one field, by its path such as `retry.max_attempts`."""
+    """Error in one field, with its path, such as `retry.max_attempts`."""
 
     field: str
     message: str
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """What went wrong, for people and programs."""
+    """An error, for people and programs."""
 
     type: str
     title: str
@@ -28,23 +28,23 @@ MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:rota:problem:"
 
 TITLES: Mapping[int, str] = {
-    400: "The request cannot be read",
-    401: "Who are you?",
+    400: "Unreadable request",
+    401: "Token required",
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
-    408: "Too slow",
+    408: "Request too slow",
     409: "Conflict",
     410: "Gone",
     413: "Too large",
-    415: "Not this kind of body",
-    416: "No such part",
+    415: "Unsupported type of body",
+    416: "No such range",
     421: "Wrong host",
-    422: "The request makes no sense",
-    429: "Too much at once",
-    431: "Head too large",
-    500: "A fault of ours",
-    503: "Not now",
+    422: "Invalid request",
+    429: "Too many requests",
+    431: "Headers too large",
+    500: "Internal error",
+    503: "Not available now",
     507: "No space left",
 }
 
@@ -52,7 +52,7 @@ NO_HEADERS: Mapping[str, str] = {}
 
 
 class ProblemError(Exception):
-    """An answer other than the one asked for, found out by a server or a gateway itself."""
+    """An error answer that a server or a gateway decided on itself."""
 
     def __init__(
         self,
@@ -72,4 +72,4 @@ class ProblemError(Exception):
 
 
 class ClientDisconnectedError(Exception):
-    """The client left before the answer was ready, so there is nobody to answer."""
+    """The client disconnected before the answer was ready, so nothing is sent."""

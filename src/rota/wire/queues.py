@@ -1,5 +1,5 @@
-"""Queues and tenants: priorities, weights, rate limits, limits of jobs, quotas, and how many jobs
-are in which state.
+"""Queues and tenants: priorities, weights, rate limits, limits of jobs, quotas, and the number of
+jobs by state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rota.wire.limits import (
 
 
 class RateLimitSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """At most `count` starts in each `per`."""
+    """Rate limit: at most `count` starts in each `per`."""
 
     count: Annotated[int, Meta(ge=1, le=1_000_000)]
     per: SomeTime
@@ -37,7 +37,9 @@ class RateLimitSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LimitsSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """What each job of the queue is held to; what is left out stays, null restores the default."""
+    """Limits of each job of the queue; a field that is left out stays, null restores
+    its default.
+    """
 
     processes: Annotated[int, Meta(ge=1, le=JOB_PROCESSES_MAX)] | UnsetType | None = UNSET
     open_files: (
@@ -56,7 +58,7 @@ class LimitsSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LimitsView(msgspec.Struct):
-    """What each job of the queue is held to by its worker; sizes in bytes."""
+    """Limits of each job of the queue, which its worker enforces; sizes in bytes."""
 
     processes: int = JOB_PROCESSES
     open_files: int = JOB_OPEN_FILES
@@ -66,7 +68,9 @@ class LimitsView(msgspec.Struct):
 
 
 class QueueSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A queue's settings. PUT resets what is left out, PATCH keeps it; null restores a default."""
+    """Settings of a queue. PUT resets fields that are left out, PATCH keeps them; null restores a
+    default.
+    """
 
     priority: Annotated[int, Meta(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] | UnsetType | None = UNSET
     weight: Annotated[float, Meta(gt=0, le=1000000)] | UnsetType | None = UNSET
@@ -77,14 +81,14 @@ class QueueSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RateLimitView(msgspec.Struct):
-    """The rate limit in force; `per` in seconds."""
+    """Rate limit in force; `per` in seconds."""
 
     count: int
     per: float | int
 
 
 class DepthView(msgspec.Struct):
-    """How many jobs of the queue are where."""
+    """Jobs of the queue by state."""
 
     pending: int
     queued: int
@@ -93,7 +97,7 @@ class DepthView(msgspec.Struct):
 
 
 class QueueView(msgspec.Struct):
-    """A queue's settings and depth."""
+    """Settings and depth of a queue."""
 
     name: str
     priority: int
@@ -105,18 +109,18 @@ class QueueView(msgspec.Struct):
     created_at: Time
     limits: LimitsView = msgspec.field(default_factory=LimitsView)
     rate: float | None = None
-    """Jobs that ended, a second, in the last minute; null: not known yet, or not asked for."""
+    """Jobs that ended per second in the last minute; null: not known yet, or not asked for."""
 
 
 class QueuePage(msgspec.Struct):
-    """All queues, by name."""
+    """A page of queues, by name."""
 
     items: list[QueueView]
     next_cursor: str | None
 
 
 class CountAnswer(msgspec.Struct):
-    """How many jobs were touched."""
+    """How many jobs were changed."""
 
     count: int
 
@@ -125,7 +129,7 @@ COUNT_MAX = 1_000_000_000
 
 
 class QuotaSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """How much a tenant may have at once; left out or null: as much as there is."""
+    """Quota: the most that a tenant may have at once; left out or null: no limit."""
 
     running: Annotated[int, Meta(ge=0, le=COUNT_MAX)] | None = None
     queued: Annotated[int, Meta(ge=0, le=COUNT_MAX)] | None = None
@@ -134,14 +138,14 @@ class QuotaSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TenantSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A tenant's settings; what is left out goes to its default."""
+    """Settings of a tenant; a field that is left out returns to its default."""
 
     weight: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
     quota: QuotaSpec | None = None
 
 
 class QuotaView(msgspec.Struct):
-    """The quota in force; memory in bytes."""
+    """Quota in force; memory in bytes."""
 
     running: int | None
     queued: int | None
@@ -150,25 +154,25 @@ class QuotaView(msgspec.Struct):
 
 
 class TenantView(msgspec.Struct):
-    """A tenant's settings, what it has, and how it stands with the others."""
+    """A tenant's settings, its jobs, and its share."""
 
     name: str
     weight: float
     quota: QuotaView
     depth: DepthView
     cpu: float
-    """Cores that its executions hold."""
+    """Cores that its executions use."""
     memory: int
     share: float
-    """The part of the fleet that it holds now, of the resource of which it holds the most."""
+    """Share of the fleet that it uses now, of its dominant resource."""
     entitlement: float
-    """The part that its weight gives it among those with live jobs."""
+    """Share that its weight gives it among the tenants with live jobs."""
     usage: float
-    """What it has used, old use counting less: hours of the whole fleet."""
+    """Past use in hours of the whole fleet; older use counts less."""
 
 
 class TenantPage(msgspec.Struct):
-    """All tenants with jobs or settings, by name."""
+    """A page of the tenants with jobs or settings, by name."""
 
     items: list[TenantView]
     next_cursor: str | None

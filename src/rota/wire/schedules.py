@@ -58,21 +58,23 @@ OwnerName: TypeAlias = Annotated[
 
 
 class DstSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """What becomes of local times that a clock change leaves out, or repeats."""
+    """Daylight saving: the rule for local times that a clock change leaves out (`gap`) or repeats
+    (`overlap`).
+    """
 
     gap: Literal["jump", "skip", "shift"] = "jump"
     overlap: Literal["first", "second", "both"] = "first"
 
 
 class ScheduleFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """When, and under which rules; exactly one of `cron`, `interval` and `at`."""
+    """Times and rules of a schedule; exactly one of `cron`, `interval` and `at`."""
 
     cron: CronText | None = None
     interval: SomeTime | None = None
     at: Moment | None = None
     timezone: ZoneName = "UTC"
     origin: From = msgspec.field(name="from", default="start")
-    """What an interval counts from: `starts_at`, or the finish of the last run."""
+    """Start of an interval: `starts_at`, or the finish of the last job."""
     starts_at: Moment | None = None
     ends_at: Moment | None = None
     dst: DstSpec = msgspec.field(default_factory=DstSpec)
@@ -91,37 +93,39 @@ class ScheduleFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScheduleSpec(ScheduleFields, kw_only=True, forbid_unknown_fields=True):
-    """A schedule to make; slots such as `{{scheduled_at}}` in its job are filled in each run."""
+    """A schedule to create; placeholders such as `{{scheduled_at}}` in its job are filled in each
+    time.
+    """
 
     name: Name
     job: JobSpec
 
 
 class PreviewSpec(ScheduleFields, kw_only=True, forbid_unknown_fields=True):
-    """A schedule that is only to be looked at: name and job may be left out."""
+    """A schedule to preview only: name and job may be left out."""
 
     name: Name | None = None
     job: JobSpec | None = None
 
 
 class LastView(msgspec.Struct):
-    """The newest instant that was decided."""
+    """The newest occurrence that was decided."""
 
     at: Time
     outcome: Outcome
     job_id: str | None
-    """The newest job, of this instant or an earlier one."""
+    """The newest job, of this occurrence or an earlier one."""
 
 
 class DstView(msgspec.Struct):
-    """The rules for clock changes in force."""
+    """Rules for clock changes in force."""
 
     gap: Literal["jump", "skip", "shift"]
     overlap: Literal["first", "second", "both"]
 
 
 class ScheduleView(msgspec.Struct):
-    """A schedule: all that was asked, and how far it has come. Durations in seconds."""
+    """A schedule: its definition and its state. Durations in seconds."""
 
     schedule_id: str
     name: str
@@ -144,14 +148,14 @@ class ScheduleView(msgspec.Struct):
     job: dict[str, Any]
     status: Literal["active", "paused", "ended"]
     next_at: Time | None
-    """The next instant; null while it is paused, over, or waits for a run to finish."""
+    """The next time; null: it is paused, has ended, or waits for a job to finish."""
     last: LastView | None
     running: list[str]
     """Its jobs that have not ended, the oldest first, a hundred at most."""
     owner: str | None
-    """The program that deployed it."""
+    """The app that deployed it."""
     trouble: str | None
-    """Why it cannot run, though it is neither paused nor over."""
+    """Why it cannot run, although it is neither paused nor ended."""
     revision: int
     created_at: Time
     updated_at: Time
@@ -165,81 +169,83 @@ class SchedulePage(msgspec.Struct):
 
 
 class ForeseenView(msgspec.Struct):
-    """One instant to come."""
+    """One future occurrence."""
 
     at: Time
     local: str
     note: str | None = None
-    """What a clock change or a holiday has to do with it."""
+    """The effect of a clock change or a holiday on it."""
 
 
 class PreviewAnswer(msgspec.Struct):
-    """The next instants, in order."""
+    """Next occurrences, in order."""
 
     items: list[ForeseenView]
 
 
 class OccurrenceView(msgspec.Struct):
-    """What became of one instant of a schedule."""
+    """One occurrence of a schedule, and its outcome."""
 
     schedule_id: str
     at: Time
     outcome: Outcome
     reason: str | None
-    """Why it was skipped, in a word."""
+    """Why it was skipped, as a code."""
     message: str | None
-    """The same in a sentence."""
+    """Why it was skipped, as a sentence."""
     job_id: str | None
     cause: Literal["schedule", "trigger", "backfill"]
     decided_at: Time
     late: float | int
-    """Seconds after it was due that it was decided."""
+    """Seconds between the due time and the decision."""
     until: Time | None
-    """The record stands for all instants up to this one."""
+    """The record stands for all occurrences up to this time."""
     revision: int
 
 
 class OccurrencePage(msgspec.Struct):
-    """A page of a schedule's ledger, newest instant first."""
+    """A page of a schedule's occurrences, newest first."""
 
     items: list[OccurrenceView]
     next_cursor: str | None
 
 
 class BackfillSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """Runs for a past range, both ends included; instants that have a job already are left out."""
+    """A backfill: jobs for a past range, both ends included; occurrences that have a job already
+    are left out.
+    """
 
     start: Moment = msgspec.field(name="from")
     end: Moment = msgspec.field(name="to")
     max_parallel: Annotated[int, Meta(ge=1, le=BACKFILL_PARALLEL_MAX)] = 1
     priority: Priority | None = None
-    """Left out: 100 below the schedule's own runs."""
+    """Left out: 100 below the schedule's own jobs."""
     dry_run: bool = False
-    """Says what would be run, and runs nothing."""
+    """Lists the jobs that would be made, and makes none."""
 
 
 class BackfillAnswer(msgspec.Struct):
-    """What is run, or would be."""
+    """Jobs that the backfill makes, or would make."""
 
     backfill_id: str | None
     count: int
     already: int
-    """Instants of the range that have a job already."""
+    """Occurrences of the range that have a job already."""
     job_ids: list[str]
     items: list[ForeseenView]
-    """The instants, in order, a hundred at most."""
+    """The occurrences, in order, a hundred at most."""
     dry_run: bool = False
 
 
 class DeploySpec(msgspec.Struct, forbid_unknown_fields=True):
-    """All schedules that a program has; those it had before and are not here are retired."""
+    """All schedules of an app; those deployed before and not listed here are retired."""
 
     owner: OwnerName
     schedules: Annotated[list[ScheduleSpec], Meta(max_length=DEPLOYED_SCHEDULES_MAX)]
 
 
 class DeployAnswer(msgspec.Struct):
-    """Names of schedules, by what was done to them."""
+    """Names of the schedules or triggers, by what was done to them."""
 
     created: list[str]
     changed: list[str]
@@ -254,7 +260,7 @@ class CalendarSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CalendarView(msgspec.Struct):
-    """A calendar; dates rising."""
+    """A calendar; dates in ascending order."""
 
     name: str
     dates: list[date]
@@ -264,12 +270,12 @@ class CalendarView(msgspec.Struct):
 
 
 class CalendarPage(msgspec.Struct):
-    """All calendars, by name."""
+    """A page of calendars, by name."""
 
     items: list[CalendarView]
     next_cursor: str | None
 
 
 Count: TypeAlias = Annotated[
-    int, Meta(ge=1, le=PREVIEW_ITEMS_MAX, description="How many instants at most.")
+    int, Meta(ge=1, le=PREVIEW_ITEMS_MAX, description="The number of times at most.")
 ]

@@ -1,5 +1,8 @@
-"""The service itself: health, statistics, servers of the cell, the stream of changes; and the
-overview: history of metrics, what needs attention, error groups, the timeline, the session.
+"""Records about the service: health, statistics, servers of the cell, the stream of changes, the
+overview.
+
+The overview has the history of metrics, items that need attention, error groups, the timeline and
+the session.
 """
 
 from __future__ import annotations
@@ -12,21 +15,21 @@ from rota.wire.jobs import Status, Time
 
 
 class Health(msgspec.Struct, omit_defaults=True):
-    """Whether the server is alive, or ready, and if not why."""
+    """Whether the server is alive or ready, and if not, why."""
 
     status: str
     detail: str = ""
     cell: str = ""
-    """The name of the cell that this server is of."""
+    """The name of the server's cell."""
     role: str = ""
-    """`leader` decides, `follower` stands by, reads and forwards."""
+    """`leader` schedules; `follower` is a standby that answers reads and forwards writes."""
 
 
 class StatsView(msgspec.Struct):
-    """What an overview shows."""
+    """Totals for an overview."""
 
     jobs: dict[str, int]
-    """Jobs by status: live ones as they are, ended ones since the beginning."""
+    """Jobs by status: current counts of live jobs, ended jobs since the beginning."""
     queues: int
     workers: dict[str, int]
     resources: dict[str, dict[str, float | int]]
@@ -36,21 +39,21 @@ class StatsView(msgspec.Struct):
 
 
 class LagView(msgspec.Struct):
-    """How far a follower is behind the journal."""
+    """Replication lag: how far a follower is behind the journal."""
 
     records: int
     seconds: float
 
 
 class NodeView(msgspec.Struct):
-    """One server of the cell, as it told of itself."""
+    """One server of the cell, as it last reported itself."""
 
     node: str
     address: str
     role: str
     """`leader` or `follower`."""
     status: str
-    """`up`, or `silent` if it has said nothing for seconds."""
+    """`up`, or `silent` if it has not reported for some seconds."""
     version: str
     lag: LagView
     last_seen: Time
@@ -58,21 +61,21 @@ class NodeView(msgspec.Struct):
 
 
 class ClusterView(msgspec.Struct):
-    """Who leads, who is there, and how durable an answer is."""
+    """Leader, servers and durability of the cell."""
 
     leader: str | None
-    """The leader's name; null: nobody leads just now."""
+    """The leader's name; null: there is no leader at the moment."""
     epoch: int
-    """One more with each change of the leader."""
+    """Increases by one with each change of the leader."""
     nodes: list[NodeView]
     durability: str
-    """`single`, `async-ha` or `sync-ha`: what an accepted job survives."""
+    """`single`, `async-ha` or `sync-ha`: the failures that an accepted job survives."""
     warnings: list[str] = []
-    """What should worry an operator."""
+    """Problems that an operator should look at."""
 
 
 class ChangeView(msgspec.Struct, omit_defaults=True):
-    """One state change, as sent by the stream."""
+    """One state change, as the stream sends it."""
 
     kind: str
     """job, execution, worker, queue, schedule, occurrence, trigger or arrival."""
@@ -87,17 +90,17 @@ class ChangeView(msgspec.Struct, omit_defaults=True):
     schedule_id: str = ""
     trigger_id: str = ""
     deadline: str = ""
-    """Of a job: `at_risk`, `missed` or `met`, once that is known."""
+    """For a job: `at_risk`, `missed` or `met`, once that is known."""
 
 
 Concern: TypeAlias = Literal["cluster", "alert", "worker", "failing", "queue", "schedule"]
 
 
 class SampleView(msgspec.Struct):
-    """A stretch of time: what was at its end, and what happened in it."""
+    """One interval of the metrics history: gauges at its end, and counts within it."""
 
     at: Time
-    """The end of the stretch."""
+    """The end of the interval."""
     span: float
     """Its length in seconds."""
     waiting: int
@@ -107,38 +110,38 @@ class SampleView(msgspec.Struct):
     succeeded: int
     failed: int
     other: int
-    """Ended neither way: cancelled, skipped, expired."""
+    """Jobs that ended otherwise: cancelled, skipped, expired."""
     wait_p50: float | None
-    """Seconds from ready to claimed, of the jobs that started in it; null: none did."""
+    """Seconds from ready to claimed, of the jobs that started in the interval; null: none did."""
     wait_p95: float | None
     resources: dict[str, dict[str, float | int]]
     """By kind: `capacity` and `used` at the end."""
 
 
 class HistoryView(msgspec.Struct):
-    """How the figures moved, oldest first; as far back as this leader has been counting."""
+    """History of the metrics, oldest first, since this leader started to count."""
 
     step: float
-    """Seconds that one item stands for."""
+    """Length of one item in seconds."""
     items: list[SampleView]
 
 
 class DigestView(msgspec.Struct):
-    """What a digest of the stream carries. Where it has no figures, ask for them."""
+    """A digest of the stream. Where figures are missing, request them."""
 
     seq: int
-    """How far the journal is."""
+    """The newest position of the journal."""
     stats: StatsView | None = None
     sample: SampleView | None = None
-    """The newest stretch of the history."""
+    """The newest interval of the history."""
 
 
 class ConcernView(msgspec.Struct):
-    """One thing that needs a person."""
+    """One item that needs a person's attention."""
 
     kind: Concern
     about: str
-    """The id or name of what it is about."""
+    """The id or name of its subject."""
     name: str
     message: str
     count: int = 1
@@ -148,39 +151,39 @@ class ConcernView(msgspec.Struct):
 
 
 class AttentionView(msgspec.Struct):
-    """What needs a person now, the gravest first."""
+    """Items that need a person's attention now, the most serious first."""
 
     items: list[ConcernView]
 
 
 class ErrorGroupView(msgspec.Struct):
-    """Dead letters of one name that failed alike."""
+    """Dead letters of one name that failed in the same way."""
 
     fingerprint: str
     name: str
     message: str
-    """Of the newest one."""
+    """The message of the newest one."""
     reason: str
     count: int
     queues: list[str]
     first_at: Time
     last_at: Time
     job_ids: list[str]
-    """The newest of them: those to try first."""
+    """The newest of them: retry these first."""
 
 
 class ErrorGroupPage(msgspec.Struct):
-    """Groups among the newest dead letters, the largest first."""
+    """Groups of the newest dead letters, the largest first."""
 
     items: list[ErrorGroupView]
     examined: int
-    """How many dead letters were looked at."""
+    """How many dead letters were examined."""
     more: bool
-    """There are older ones that were not."""
+    """There are older dead letters that were not examined."""
 
 
 class BarView(msgspec.Struct):
-    """One execution on a timeline."""
+    """One execution on the timeline."""
 
     execution_id: str
     job_id: str
@@ -193,62 +196,64 @@ class BarView(msgspec.Struct):
 
 
 class ReservedView(msgspec.Struct):
-    """A place on a worker that is kept for a job that waits."""
+    """A reservation: capacity of a worker that is kept for a waiting job."""
 
     job_id: str
     name: str
     worker_id: str
     start: Time
-    """When it will probably come free."""
+    """When the capacity will probably be free."""
     end: Time
-    """When the job will probably have ended."""
+    """When the job will probably end."""
 
 
 class WorkerBucketsView(msgspec.Struct):
-    """How many executions began on a worker, stretch by stretch."""
+    """Counts of executions that began on a worker, by interval."""
 
     worker_id: str
     began: list[int]
-    """One figure for each stretch, from the beginning of the window."""
+    """One count for each interval, from the beginning of the window."""
     failed: list[int]
-    """Of those the ones that failed, timed out or were lost."""
+    """How many of those failed, timed out or were lost."""
 
 
 class TimelineBucketsView(msgspec.Struct):
-    """A window in which more ran than can be drawn one by one, as counts."""
+    """Counts by interval, for a window with too many executions to draw each of them."""
 
     step: float
-    """Seconds that a stretch is long; the last one may be shorter."""
+    """Length of an interval in seconds; the last one may be shorter."""
     total: int
     estimated: bool
-    """In some parts of stretches more began than is looked at: theirs are counted from the first
-    ones, by the time these took."""
+    """Some parts had more executions than are examined: their counts are extrapolated from the
+    first ones.
+    """
     lanes: list[WorkerBucketsView]
-    """By worker."""
+    """One item for each worker."""
 
 
 class TimelineView(msgspec.Struct):
-    """What ran when and where within a window, newest first."""
+    """Executions of a window by worker and time, newest first."""
 
     start: Time
     end: Time
     items: list[BarView]
     more: bool
-    """More began than is drawn one by one: `items` has what runs, `crowd` counts everything; for
-    a tenant's token both are of that tenant alone."""
+    """There are more executions than are listed: `items` has those that are running, `crowd` counts
+    all. For a tenant's token both show that tenant only.
+    """
     reserved: list[ReservedView] = []
-    """What is kept free from now on, if the window reaches until now."""
+    """Reservations from now on, if the window includes the present."""
     running: int = 0
-    """Executions that run now; `items` has the first thousand of them."""
+    """Executions that are running now; `items` has the first thousand of them."""
     crowd: TimelineBucketsView | None = None
-    """Set where there was more."""
+    """Set if `more` is true."""
 
 
 class SessionView(msgspec.Struct):
-    """Who is signed in, and to what."""
+    """The signed-in token, and the server it is signed in to."""
 
     name: str
-    """Of the token."""
+    """The name of the token."""
     role: str
     tenant: str | None
     node: str

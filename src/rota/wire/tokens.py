@@ -16,13 +16,13 @@ TokenName: TypeAlias = Annotated[str, Meta(max_length=NAME_CHARS_MAX, pattern=PL
 
 
 class TokenSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A token to make. A tenant goes with the roles `submitter` and `viewer` only."""
+    """A token to create. Only the roles `submitter` and `viewer` can have a tenant."""
 
     role: RoleName
     name: TokenName = ""
     tenant: QueueName | None = None
     expires_in: SomeTime | None = None
-    """Left out: it lasts until it is revoked."""
+    """Left out: it is valid until it is revoked."""
 
     def __post_init__(self) -> None:
         if self.expires_in is not None and not self.expires_in.ms:
@@ -30,7 +30,7 @@ class TokenSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class TokenView(msgspec.Struct):
-    """What is known of a token; the token itself is kept nowhere."""
+    """A token's name, role and state; the token itself is stored nowhere."""
 
     token_id: str
     name: str
@@ -44,13 +44,13 @@ class TokenView(msgspec.Struct):
 
 
 class NewTokenView(TokenView, kw_only=True):
-    """The same, with the token: shown this once."""
+    """A new token with its secret text, which is shown only this once."""
 
     token: str
 
 
 class TokenPage(msgspec.Struct):
-    """Tokens, newest first."""
+    """A page of tokens, newest first."""
 
     items: list[TokenView]
     next_cursor: str | None
@@ -62,21 +62,21 @@ class AuditView(msgspec.Struct):
     at: Time
     token_id: str
     token: str
-    """The name of the token that asked."""
+    """The name of the token that made the call."""
     method: str
     route: str
-    """The path as the document declares it."""
+    """The path as the OpenAPI document declares it."""
     target: str
-    """The id or name the call was about."""
+    """The id or name that the call was about."""
     status: int
     remote: str
-    """The address it came from."""
+    """The address that the call came from."""
     node: str
     """The server that answered."""
 
 
 class AuditPage(msgspec.Struct):
-    """The audit trail, newest first."""
+    """A page of the audit log, newest first."""
 
     items: list[AuditView]
     next_cursor: str | None

@@ -1,7 +1,7 @@
-"""W3C trace context: the trace of a job, and the spans it is made of.
+"""Traces: the W3C trace context of a job, and the ids of its spans.
 
-Span ids are digests of what they are about, so that a server, a worker and a program in another
-language name the same span without having to ask each other.
+Span ids are digests of their subject, so that a server, a worker and a program in another language
+give a span the same id without exchanging it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SAMPLED = 1
 
 
 class TraceParent(NamedTuple):
-    """A span that others hang below."""
+    """A parent span: the `traceparent` that a call carries."""
 
     trace_id: str
     span_id: str
@@ -27,7 +27,7 @@ class TraceParent(NamedTuple):
 
 
 def parse_traceparent(text: str) -> TraceParent | None:
-    """None: it is none, and is to be passed over (the standard says so)."""
+    """Parses a `traceparent`; None if it is not valid, which is ignored as the standard demands."""
     found = _TRACEPARENT.match(text.strip()[:256])
     if found is None:
         return None
@@ -40,24 +40,25 @@ def parse_traceparent(text: str) -> TraceParent | None:
 
 
 def trace_id_of(job_id: str) -> str:
-    """The trace that a job begins which nobody's trace led to."""
+    """Id of the trace of a job that was submitted without one."""
     return _digest(f"trace/{job_id}", 16)
 
 
 def job_span_id(job_id: str) -> str:
-    """The span of a job from its submission to its end."""
+    """Id of a job's span, from its submission to its end."""
     return _digest(f"job/{job_id}", 8)
 
 
 def part_span_id(job_id: str, part: str, fence: int = 0) -> str:
-    """The span of a part of it: `submit`, or `wait` and `run` of one of its executions."""
+    """Id of the span of a part of a job: `submit`, or `wait` and `run` of one of its executions."""
     return _digest(f"{part}/{job_id}/{fence}", 8)
 
 
 def run_traceparent(job_id: str, fence: int) -> str:
-    """The span of a run in the trace that its job begins.
+    """Parent span for the spans of one execution, in the trace that its job began.
 
-    Sampled: nobody has decided against it, and what the program records would be dropped otherwise.
+    It is sampled: nobody has decided against it, and the spans of the program would be dropped
+    otherwise.
     """
     return str(TraceParent(trace_id_of(job_id), part_span_id(job_id, "run", fence), sampled=True))
 

@@ -1,5 +1,5 @@
-"""Explanations: why a job waits, what would help, when it will start; and what a submission would
-come to.
+"""Explanations: why a job waits, what would help, when it will start; and the result of a dry run
+of a submission.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rota.wire.jobs import DeadlineView, Status, Time
 
 
 class CauseView(msgspec.Struct):
-    """One thing that keeps a job from running."""
+    """One reason why a job does not run."""
 
     code: str
     message: str
@@ -20,70 +20,73 @@ class CauseView(msgspec.Struct):
 
 
 class ReliefView(msgspec.Struct):
-    """Something that would help."""
+    """A remedy: something that would help a waiting job."""
 
     code: str
-    """The code of the cause that it lifts."""
+    """The code of the cause that it removes."""
     message: str
     figures: dict[str, Any]
     enough: bool | None
-    """Whether it would then start as soon as the workers ask, by the real rules on a copy; null:
-    that was not tried."""
+    """Whether the job would then start at the next poll of a worker, tried out with the real rules
+    on a copy; null: not tried.
+    """
 
 
 class AccuracyView(msgspec.Struct):
-    """How estimates have turned out."""
+    """Accuracy of earlier estimates."""
 
     inside: float
-    """The share of the last starts that fell into the interval that was told; meant to be 0.8."""
+    """Share of the last starts that fell into their estimated interval; the aim is 0.8."""
     starts: int
-    """Jobs that were told a start and have started, since the server came to lead."""
+    """Jobs with an estimate that have started since this server became leader."""
 
 
 class EstimateView(msgspec.Struct):
-    """When it may start, and how that was found."""
+    """Estimated start of a job, and how it was computed."""
 
     at: Time | None
     method: str
     """`started`, `known_times`, `reservation`, `forward_run`, `fluid`, `never` or `unknown`."""
     low: Time | None = None
     high: Time | None = None
-    """Four of five starts fall between the two."""
+    """Four of five jobs start between `low` and `high`."""
     computed_at: Time | None = None
     worker_id: str | None = None
-    """Where, if all goes as expected."""
+    """The worker it would run on."""
     accuracy: AccuracyView | None = None
 
 
 class PositionView(msgspec.Struct):
-    """Where it stands among those that wait."""
+    """Position of a job among the waiting jobs."""
 
     ahead: int
-    """Jobs of its own line that go before it: same queue, same needs and, if fair, same tenant."""
+    """Jobs of its own line that go first: same queue, same requirements and, if the policy is fair,
+    same tenant.
+    """
     waiting: int
-    """Jobs in that line."""
+    """Jobs that wait in that line."""
     exact: bool
     starts_before: int | None = None
-    """Jobs of all lines that start before it, if all goes as expected."""
+    """Jobs of all lines that are expected to start before it."""
     tenants_ahead: int = 0
-    """Tenants whose turn is before its own, by what they have had."""
+    """Tenants that are served first because they have used less."""
 
 
 class PhaseView(msgspec.Struct):
-    """A stretch of a job's life."""
+    """A period in the history of a job."""
 
     what: Literal["pending", "queued", "running"]
     since: Time
     until: Time | None
-    """None: it lasts."""
+    """Null: it has not ended."""
     seconds: float | int
     reason: str | None = None
-    """What it waited for, or how the try ended."""
+    """The reason why it waited, or how the execution ended."""
     worker_id: str | None = None
 
 
 class WhyView(msgspec.Struct):
-    """Why a job is not running yet: the one blocking cause first, the others after it."""
+    """Explanation of why a job is not running yet: the blocking cause first, then the others."""
 
     job_id: str
     status: Status
@@ -93,24 +96,24 @@ class WhyView(msgspec.Struct):
     would_help: list[ReliefView] = []
     position: PositionView | None = None
     history: list[PhaseView] = []
-    """The newest last; the beginning of a long one is left out."""
+    """The newest last; the beginning of a long history is left out."""
     deadline: DeadlineView | None = None
 
 
 class DryRunView(msgspec.Struct):
-    """What would become of a job. Nothing was submitted."""
+    """Result of a dry run: nothing was submitted."""
 
     verdict: Literal["now", "later", "never", "unknown"]
     message: str
     estimated_start: EstimateView
     causes: list[CauseView] = []
-    """Why it would not start at once."""
+    """Why the job would not start at once."""
     deadline: DeadlineView | None = None
     ref: str | None = None
-    """Its name in the batch."""
+    """Its `ref` in the batch."""
 
 
 class DryRunBatchView(msgspec.Struct):
-    """What would become of each job, in the order given."""
+    """Results of a dry run, one for each job in the order given."""
 
     jobs: list[DryRunView]

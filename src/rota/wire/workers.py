@@ -1,5 +1,5 @@
-"""The worker protocol: registration, heartbeat, lease, orders, and reports about executions;
-workers and executions as they are answered. A worker in another language needs only this.
+"""The worker protocol: registration, heartbeat, lease, orders, and reports about executions; and
+views of workers and executions. A worker in another language needs only this module.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ from rota.wire.limits import (
 from rota.wire.queues import LimitsView
 
 NOTHING = msgspec.Raw(b"null")
-"""What an execution leaves that says nothing: one object, which is known by itself."""
+"""Default result and error: one object for all executions, so that it can be recognised by
+identity.
+"""
 
 
 class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """How an execution ended."""
+    """Report of how an execution ended."""
 
     status: Literal["succeeded", "failed", "timed_out", "cancelled", "returned"]
-    """`returned`: it has not begun, and will not on this worker; the try does not count."""
+    """`returned`: it was not started and will not be on this worker; the attempt does not count."""
     fence: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     result: msgspec.Raw = msgspec.field(default_factory=lambda: NOTHING)
     error: msgspec.Raw = msgspec.field(default_factory=lambda: NOTHING)
@@ -47,17 +49,18 @@ class CompletionSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     usage: dict[str, Any] | None = None
     retryable: bool = True
     retry_after: Duration | None = None
-    """When to try again, instead of the job's own delay; of use where there is another try."""
+    """Delay before the next attempt, in place of the job's own backoff, if there is a next attempt.
+    """
 
 
 class CompletedReport(CompletionSpec, kw_only=True, forbid_unknown_fields=True):
-    """The same, carried by a `lease` call."""
+    """Report of how an execution ended, as part of a `lease` call."""
 
     execution_id: str
 
 
 class ProgressSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """How far an execution is."""
+    """Progress of an execution."""
 
     progress: Annotated[float, Meta(ge=0, le=1)] | None = None
     message: Annotated[str, Meta(max_length=MESSAGE_CHARS_MAX)] | None = None
@@ -65,7 +68,7 @@ class ProgressSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ExecutionView(msgspec.Struct):
-    """One try of a job."""
+    """An execution: one attempt of a job."""
 
     execution_id: str
     job_id: str
@@ -92,9 +95,9 @@ class ExecutionView(msgspec.Struct):
     usage: Any
     artifacts: list[dict[str, Any]]
     memory: int = 0
-    """Bytes of memory that the job asked for when this try began."""
+    """Bytes of memory that the job requested for this attempt."""
     behind: str | None = None
-    """The execution on the same worker whose place it waited for, prefetched."""
+    """For a prefetched execution: the execution on the same worker that had to end first."""
 
 
 class ExecutionPage(msgspec.Struct):
@@ -110,17 +113,17 @@ class ArtifactView(msgspec.Struct):
     name: str
     size: int
     sha256: str | None = None
-    """Null: it is small, and told when the file is fetched."""
+    """Null: the file is small, and its checksum comes with its content."""
 
 
 LEADER_HEADER = "Rota-Leader"
-"""In an answer to a worker: the leader's URL, where another server was asked."""
+"""Header of an answer to a worker: the leader's URL, if another server was asked."""
 
 WorkerIdText: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64, pattern=WORKER_ID)]
 
 
 class ResourcesSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """What a worker has to give; left out means 0."""
+    """Resources of a worker; a kind that is left out is 0."""
 
     cpu: Amount = 0.0
     memory: ByteSize = msgspec.field(default_factory=no_bytes)
@@ -130,7 +133,7 @@ class ResourcesSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RegisterSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A worker says what it is and has."""
+    """Registration of a worker."""
 
     name: Name
     worker_id: WorkerIdText | None = None
@@ -139,11 +142,13 @@ class RegisterSpec(msgspec.Struct, forbid_unknown_fields=True):
     queues: Annotated[list[QueueName], Meta(max_length=QUEUES_PER_WORKER_MAX)] | None = None
     labels: WorkerLabels = {}
     only: Taints = []
-    """Takes only jobs that ask for one of these resources or capabilities, or tolerate it."""
+    """Taints: the worker accepts only jobs that request one of these resources or capabilities, or
+    tolerate it.
+    """
 
 
 class RegisterAnswer(msgspec.Struct):
-    """The worker's id and the lengths of time (seconds) it must keep to."""
+    """The worker's id, and the intervals (in seconds) that it must keep to."""
 
     worker_id: str
     session: str
@@ -151,13 +156,13 @@ class RegisterAnswer(msgspec.Struct):
     lease_ttl: float
     poll_wait_max: float
     spare_max: int = 0
-    """Orders that a worker may prefetch; 0: this server gives none."""
+    """Orders that a worker may prefetch; 0: this server does not prefetch."""
     patient: bool = False
-    """Whether this server holds a call that says so, though it carries reports."""
+    """Whether this server holds a `patient` call that carries reports."""
 
 
 class RunningReport(msgspec.Struct, forbid_unknown_fields=True):
-    """A worker names an execution that it has; progress may come with it."""
+    """A running execution that the worker names, perhaps with its progress."""
 
     execution_id: str
     fence: int | None = None
@@ -166,7 +171,7 @@ class RunningReport(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HeartbeatSpec(msgspec.Struct, forbid_unknown_fields=True):
-    """A worker is alive. `executions` left out renews what it has named before."""
+    """A heartbeat: renews the worker's leases. Without `executions`: those named before."""
 
     usage: dict[str, Any] = {}
     executions: Annotated[list[str | RunningReport], Meta(max_length=LEASE_REPORTS_MAX)] | None = (
@@ -176,16 +181,17 @@ class HeartbeatSpec(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HeartbeatAnswer(msgspec.Struct):
-    """What to stop, and what is no longer this worker's."""
+    """Executions to cancel, and executions that this worker has lost."""
 
     cancel: list[str]
     lost: list[str]
 
 
 class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A worker reports what ended, names what it runs, and waits for more.
+    """A `lease` call: reports ended executions, renews the lease of running ones, and waits for
+    orders.
 
-    What is as usual is left out: an older server refuses what it does not know.
+    Fields with their default are left out: an older server refuses fields it does not know.
     """
 
     max: Annotated[int, Meta(ge=0, le=LEASE_ORDERS_MAX)] = 1
@@ -197,13 +203,15 @@ class LeaseSpec(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     usage: dict[str, Any] = {}
     session: str | None = None
     spare: Annotated[int, Meta(ge=0, le=LEASE_ORDERS_MAX)] = 0
-    """Orders it can hold beside, each to begin when one that it runs has ended."""
+    """Orders to prefetch: each starts when a running execution has ended."""
     patient: bool = False
-    """Nobody waits to hear that the reports came: the call may be held for work, as one without."""
+    """Nobody waits for the receipt of the reports: the call may be held until there is work, like
+    one without reports.
+    """
 
 
 class OrderView(msgspec.Struct):
-    """One execution to run; `task` null: the registered function `name`, on `payload`."""
+    """An order: one execution to run; `task` null: the registered function `name`, on `payload`."""
 
     execution_id: str
     job_id: str
@@ -219,15 +227,19 @@ class OrderView(msgspec.Struct):
     scheduled_at: Time
     traceparent: str | None = None
     limits: LimitsView | None = None
-    """What the job is held to, where its queue says otherwise than everybody's."""
+    """Limits of the job, if its queue differs from the defaults."""
     array: PlaceView | None = None
     gang: RankView | None = None
     behind: str | None = None
-    """Prefetched: it must not begin before this execution, on the same worker, has ended."""
+    """For a prefetched order: it must not start before this execution, on the same worker, has
+    ended.
+    """
 
 
 class LeaseAnswer(msgspec.Struct):
-    """Work, and what to stop. Count leases from sending the poll plus `held_for` seconds."""
+    """Orders, and executions to stop. Count each lease from the moment the call was sent, plus
+    `held_for` seconds.
+    """
 
     executions: list[OrderView]
     held_for: float
@@ -236,14 +248,14 @@ class LeaseAnswer(msgspec.Struct):
 
 
 class AmountView(msgspec.Struct):
-    """One kind of resource on a worker."""
+    """Capacity and use of one kind of resource on a worker."""
 
     capacity: float | int
     used: float | int
 
 
 class WorkerResources(msgspec.Struct):
-    """Everything a worker has, and how much of it is in use."""
+    """Capacity and use of all resources of a worker."""
 
     cpu: AmountView
     memory: AmountView
@@ -253,7 +265,7 @@ class WorkerResources(msgspec.Struct):
 
 
 class WorkerView(msgspec.Struct):
-    """A worker and what it is doing."""
+    """A worker and its current executions."""
 
     worker_id: str
     name: str

@@ -36,7 +36,7 @@ def write_token(data: Path, token: str) -> None:
 
 
 def announce(url: str, token: str | None, data: Path) -> None:
-    """Lets the command line, the SDK and workers of this user find the server by themselves."""
+    """Announces the server to the command line, the SDK and workers of this user."""
     known = {"url": url, "token": token, "data": str(data.resolve()), "pid": os.getpid()}
     text = json.dumps(known) + "\n"
     for path in _announcement_files(data):
@@ -69,7 +69,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 LOCAL = "local"
-"""The name of the token that a start makes."""
+"""Name of the local token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,13 @@ async def open_access(
     options: UpOptions | ServerOptions, store: Store, clock: Clock
 ) -> AccessSetup:
     """Sets up what the options ask for, and makes the first token where there is to be one."""
-    roster = TokenCache(store.access, clock)
-    await roster.refresh()
+    tokens = TokenCache(store.access, clock)
+    await tokens.refresh()
     token = None
     if options.auth and makes_token(options):
-        token = await local_token(roster, options.data, _token_creator(options), clock)
+        token = await local_token(tokens, options.data, _token_creator(options), clock)
     access = Access(
-        tokens=roster,
+        tokens=tokens,
         no_auth=not options.auth,
         hosts=tuple(
             dict.fromkeys((*LOOPBACK_HOSTS, options.host, *options.names, *_own_host(options)))
@@ -126,22 +126,22 @@ def makes_token(options: UpOptions | ServerOptions) -> bool:
     return options.store is None or isinstance(options, UpOptions)
 
 
-async def local_token(roster: TokenCache, data: Path, maker: str, clock: Clock) -> str:
+async def local_token(tokens: TokenCache, data: Path, maker: str, clock: Clock) -> str:
     """Returns the admin token of a data folder: an ordinary one, whose text is in a file there.
 
     A file that is gone, or whose token ended, gets a new one, and the maker's old one is revoked.
     """
     text, now = read_token(data), clock.now()
-    known = roster.find(text) if text else None
+    known = tokens.find(text) if text else None
     if known is not None and known.is_live(now):
         return text
-    for old in roster.all_tokens():
+    for old in tokens.all_tokens():
         if old.created_by == maker and old.is_live(now):
-            await roster.revoke(old.id, now)
+            await tokens.revoke(old.id, now)
     if known is not None or not text:
         text = mint_token()
     spec = TokenSpec(role="admin", name=LOCAL)
-    await roster.add(new_token(spec, IdMint().mint(now), text, now, maker))
+    await tokens.add(new_token(spec, IdMint().mint(now), text, now, maker))
     write_token(data, text)
     return text
 

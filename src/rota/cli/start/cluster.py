@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rota.api.cluster.reach import Reach
 
 NODES_POLL_S = 0.3
-"""Between two looks whether a server of the same name speaks."""
+"""Interval of checking whether a server of the same name reports."""
 GONE_MS = 3_500
-"""One that speaks every second and has been silent for so long is gone."""
+"""A server that reports every second and has been silent for this long has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ClusterMembership:
     reach: Reach | None = None
 
     async def stop(self) -> None:
-        """Says goodbye; the store must still be there."""
+        """Leaves the cell; the store must still be open."""
         if self.reach is not None:
             await self.reach.stop()
         if self.forwarder is not None:
@@ -53,9 +53,9 @@ class ClusterMembership:
 
 async def open_durability(options: UpOptions | ServerOptions, store: Store) -> DurabilityMonitor:
     """Asks what the store's commits are worth, and goes on asking."""
-    assurance = DurabilityMonitor(store, DurabilityLevel(options.require_durability))
-    await assurance.start()
-    return assurance
+    monitor = DurabilityMonitor(store, DurabilityLevel(options.require_durability))
+    await monitor.start()
+    return monitor
 
 
 async def join_cluster(
@@ -70,18 +70,18 @@ async def join_cluster(
         version=__version__,
         started_at=parts.started_at,
     )
-    presence = Membership(store, parts.brain, me, member.limits)
-    await presence.start()
+    membership = Membership(store, parts.brain, me, member.limits)
+    await membership.start()
     # Its HTTP client is slow to load, and a server that is alone never needs one.
     from rota.api.cluster.forward import Forwarder, open_http
     from rota.api.cluster.reach import Reach
 
     http = open_http(tls)
     forwarder = Forwarder(parts.brain, parts.access.tokens, member.node, parts.closing, http)
-    mailbox = LeaderlessInbox(store, parts.brain.clock)
-    joined = replace(parts, forwarder=forwarder, leaderless_inbox=mailbox, membership=presence)
-    reach = Reach(parts.brain, presence, http)
-    return joined, ClusterMembership(parts.durability, forwarder, presence, reach)
+    inbox = LeaderlessInbox(store, parts.brain.clock)
+    joined = replace(parts, forwarder=forwarder, leaderless_inbox=inbox, membership=membership)
+    reach = Reach(parts.brain, membership, http)
+    return joined, ClusterMembership(parts.durability, forwarder, membership, reach)
 
 
 async def refuse_duplicate_name(store: Store, me: CellMember, *, gone_ms: int = GONE_MS) -> None:

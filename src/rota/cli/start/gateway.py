@@ -31,29 +31,29 @@ class GatewayOptions(HttpOptions):
 @click.command()
 @click.option(
     "--cell", "cells", multiple=True, required=True, type=pair, metavar="NAME=URL",
-    help="A cell and a server of it; may repeat, also for more servers of one cell.",
+    help="Cell and one of its servers; may repeat, also for the same cell.",
 )  # fmt: skip
 @click.option(
     "--weight", "weights", multiple=True, type=pair, metavar="NAME=NUMBER",
-    help="A cell's share of tenants, 1 unless said; 0: nothing new goes there.",
+    help="A cell's share of tenants; default: 1; 0: no new tenants.",
 )  # fmt: skip
 @click.option(
     "--pin", "pins", multiple=True, type=pair, metavar="TENANT=NAME",
-    help="Keep a tenant in a cell, whatever the others win.",
+    help="Assign a tenant to a cell permanently.",
 )  # fmt: skip
 @click.option(
     "--port", "-p", type=click.IntRange(0, 65535), default=PORT_DEFAULT, show_default=True,
-    help="0 takes a free one.",
+    help="Port; 0 takes a free one.",
 )  # fmt: skip
 @HOST
 @log_option
 @http_options
-@click.option("--where", metavar="TENANT", help="Only say which cell a tenant's jobs go to.")
+@click.option("--where", metavar="TENANT", help="Only print the cell of this tenant.")
 @click.pass_context
 def gateway(ctx: click.Context, /, *, where: str | None, **given: Any) -> None:
-    """Spread tenants over several cells, and show them as one.
+    """Start a gateway that spreads tenants over several cells and shows them as one.
 
-    Every gateway of a fleet must be given the same cells, weights and pins.
+    Give all gateways the same cells, weights and pins.
     """
     cells, weights, pins = (given.pop(name) for name in ("cells", "weights", "pins"))
     try:
@@ -89,14 +89,14 @@ async def _serve(options: GatewayOptions) -> int:
     try:
         await fleet.start()
         refuse_misplaced(fleet)
-        desk = GatewayContext(fleet, secure=options.tls_cert is not None)
-        app = create_app(desk, [*LOOPBACK_HOSTS, options.host, *options.names])
+        context = GatewayContext(fleet, secure=options.tls_cert is not None)
+        app = create_app(context, [*LOOPBACK_HOSTS, options.host, *options.names])
         server = EmbeddedServer(app, options, open_connection_limit(options))
         serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
         stop = on_signal()
         _greet(url_of(options, listening), fleet)
         await until_signal(stop, serving)
-        desk.closing.set()
+        context.closing.set()
         server.should_exit = True
         await serving
     finally:

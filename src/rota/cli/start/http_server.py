@@ -145,9 +145,11 @@ class Certificate:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self._cert, self._key)
             context.load_cert_chain(self._cert, self._key)
         except (OSError, ssl.SSLError) as error:
-            log.warning("the new certificate cannot be used; the old one stays", cause=str(error))
+            log.warning(
+                "cannot load the new certificate; the old one stays in use", cause=str(error)
+            )
             return
-        log.info("took a new certificate into use", certificate=str(self._cert))
+        log.info("loaded a new certificate", certificate=str(self._cert))
 
     def _look(self) -> tuple[int | None, ...]:
         files = [file for file in (self._cert, self._key) if file is not None]
@@ -193,12 +195,12 @@ class EmbeddedServer(uvicorn.Server):
         self,
         app: object,
         options: HttpOptions,
-        lobby: ConnectionLimit | None = None,
+        limit: ConnectionLimit | None = None,
         *,
         ticks: Ticks | None = None,
     ) -> None:
         self._ticks = Ticks() if ticks is None else ticks
-        self._connection_limit = ConnectionLimit() if lobby is None else lobby
+        self._connection_limit = ConnectionLimit() if limit is None else limit
         self._closed_count = 0
         self._stopping = asyncio.Event()
         super().__init__(
@@ -252,18 +254,18 @@ class EmbeddedServer(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _check_connections(self) -> None:
-        lobby = self._connection_limit
-        lobby.close_stalled()
-        turned_away = lobby.evicted + lobby.refused
+        limit = self._connection_limit
+        limit.close_stalled()
+        closed = limit.evicted + limit.refused
         # Logged a few times a minute at most, however many are closed.
-        if turned_away > self._closed_count:
+        if closed > self._closed_count:
             log.warning(
-                "connections at their limit: raise --connections-max, or see who holds them",
-                limit=lobby.limit,
-                closed_while_idle=lobby.evicted,
-                refused=lobby.refused,
+                "connections at their limit: raise --connections-max, or find the clients",
+                limit=limit.limit,
+                closed_while_idle=limit.evicted,
+                refused=limit.refused,
             )
-        self._closed_count = turned_away
+        self._closed_count = closed
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -272,7 +274,7 @@ class EmbeddedServer(uvicorn.Server):
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
-    """Runs a command that serves, to its end; its trouble is one line."""
+    """Runs a command that serves, to its end; its errors are one line."""
     # The store's threads must get their turn soon although the loop is busy; the interpreter's
     # default of 5 ms makes a page of rows take tens of milliseconds under load.
     sys.setswitchinterval(SWITCH_S)

@@ -20,20 +20,20 @@ from rota.store.sqlite.store import DATABASES, migrate_directory
 
 
 @click.command()
-@click.option("--store", metavar="DSN", help="A PostgreSQL: postgresql://user@host/database.")
+@click.option("--store", metavar="DSN", help="PostgreSQL store: postgresql://user@host/database.")
 @click.option(
     "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-    help="A data directory; no server may be using it.",
+    help="Data folder; no server may be using it.",
 )  # fmt: skip
-@click.option("--check", is_flag=True, help="Change nothing; exit 1 if something is missing.")
+@click.option("--check", is_flag=True, help="Change nothing; exit 1 if steps are missing.")
 @json_option
 @click.pass_context
 def migrate(
     ctx: click.Context, *, store: str | None, data: Path | None, check: bool, as_json: bool
 ) -> None:
-    """Bring a store's schema up to date. Servers do the same when they start, if they may.
+    """Update the schema of a store. Servers do this when they start, if they are allowed to.
 
-    A store of Rota 0.1 is brought over by this command alone: stop its servers first.
+    Only this command updates a store of Rota 0.1: stop its servers first.
     """
     if (store is None) == (data is None):
         raise click.UsageError("name one of --store DSN and --data DIR")

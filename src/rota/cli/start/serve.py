@@ -309,20 +309,20 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
     access = await open_access(options, store, clock)
     await access.start()
     recorder = MetricsHistory(engine, figures)
-    assurance = await open_durability(options, store)
-    lobby = open_connection_limit(options)
+    durability = await open_durability(options, store)
+    limit = open_connection_limit(options)
     alone = replace(
-        _parts(storage, figures, access, assurance), metrics_history=recorder, connections=lobby
+        _parts(storage, figures, access, durability), metrics_history=recorder, connections=limit
     )
     parts, membership = await join_cluster(alone, store, member, await trust_of(options))
     parts, tracing = trace(parts, engine, os.environ)
-    upkeep = _cleaners(storage, engine)
-    beside: list[BackgroundService] = [*upkeep, recorder, parts.alerts, *tracing]
+    cleaners = _cleaners(storage, engine)
+    background: list[BackgroundService] = [*cleaners, recorder, parts.alerts, *tracing]
     app = create_app(parts)
-    server = EmbeddedServer(app, options, lobby)
+    server = EmbeddedServer(app, options, limit)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="rota-http")
     announce(url, access.token, options.data)
-    for one in beside:
+    for one in background:
         one.start()
     return Service(
         url=url,
@@ -334,7 +334,7 @@ async def _start(options: UpOptions | ServerOptions, listening: socket.socket) -
         closing=parts.closing,
         serving=serving,
         pulse=asyncio.create_task(_pulse(engine), name="rota-pulse"),
-        background=beside,
+        background=background,
         files=storage.files,
     )
 
@@ -394,7 +394,7 @@ def _disk_free(data: Path) -> int:
 
 
 def _parts(
-    storage: Storage, figures: LiveEngineMetrics, access: AccessSetup, assurance: DurabilityMonitor
+    storage: Storage, figures: LiveEngineMetrics, access: AccessSetup, durability: DurabilityMonitor
 ) -> AppDeps:
     engine, store = figures.engine, storage.store
     disk_free = partial(_disk_free, storage.options.data)
@@ -411,7 +411,7 @@ def _parts(
         metrics=figures,
         alerts=AlertEvaluator(engine, watcher, store.notes, Notifier(storage.cell)),
         node=engine.node,
-        durability=assurance,
+        durability=durability,
         version=__version__,
         started_at=engine.clock.now(),
         disk_free=disk_free,
@@ -439,7 +439,7 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
         click.echo("  try      rota submit --follow -- echo hello")
         click.echo("Ctrl-C drains and stops.")
         if hasattr(os, "geteuid") and os.geteuid() == 0:
-            click.echo("note: running as root, and so will the jobs", err=True)
+            click.echo("note: jobs will run as root, like this server", err=True)
     else:
         click.echo(f"  workers  rota worker --server {service.url}")
         click.echo("Ctrl-C stops.")
@@ -449,5 +449,5 @@ def _greet(options: UpOptions | ServerOptions, service: Service) -> None:
 def _role_text(engine: Engine) -> str:
     standing = engine.standing()
     if standing.leads:
-        return "leads"
-    return f"stands by: {standing.leader} leads" if standing.leader else "nobody leads yet"
+        return "leader"
+    return f"standby: {standing.leader} leads" if standing.leader else "no leader yet"

@@ -27,7 +27,7 @@ def log_option(command: F) -> F:
     return click.option(
         "--log-format", type=click.Choice(FORMATS), default="auto", show_default=True,
         envvar=VARIABLE, callback=_set_format, expose_value=False,
-        help="Of the log on stderr; auto: text on a terminal, JSON elsewhere.",
+        help="Format of the log on stderr; auto: text on a terminal, JSON elsewhere.",
     )(command)  # fmt: skip
 
 

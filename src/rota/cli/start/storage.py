@@ -52,8 +52,8 @@ def shown(store: str) -> str:
 
 def check_reachable(options: UpOptions | ServerOptions) -> None:
     """Refuses to share a store without an address at which other servers reach this one."""
-    said = options.address is not None or bool(options.names)
-    if options.store is not None and not said and is_everywhere(options.host):
+    has_address = options.address is not None or bool(options.names)
+    if options.store is not None and not has_address and is_everywhere(options.host):
         raise click.ClickException(
             f"{options.host} is no address that other servers could go to: say where they reach"
             " this one with --public-name HOST, or --address URL"

@@ -84,13 +84,13 @@ class ServerOptions(ListenOptions):
 
 def _store_address(_ctx: click.Context, _given: click.Parameter, store: str | None) -> str | None:
     if store is not None and not store.startswith(("postgres://", "postgresql://")):
-        raise click.BadParameter("a store is a postgresql:// address; leave it out for SQLite")
+        raise click.BadParameter("a store is a postgresql:// URL; leave it out for SQLite")
     return store
 
 
 def _server_url(_ctx: click.Context, _given: click.Parameter, url: str | None) -> str | None:
     if url is not None and not (url.startswith(("http://", "https://")) and urlsplit(url).hostname):
-        raise click.BadParameter("the address of a server is like https://a.example:7070")
+        raise click.BadParameter("write the URL of a server like https://a.example:7070")
     return url
 
 
@@ -103,8 +103,8 @@ def _retention_ms(_ctx: click.Context, _given: click.Parameter, age: str) -> int
         return None
     length = duration(age)
     if length.ms < DAY_MS:
-        # As long as an idempotency key is honoured: what it answers should still be there.
-        raise click.BadParameter("at least 1d; forever keeps everything")
+        # As long as an idempotency key is valid: the job it answers with must still exist.
+        raise click.BadParameter("must be at least 1d; forever keeps everything")
     return length.ms
 
 
@@ -121,27 +121,29 @@ def _objects_address(
 
 def _leader_ms(_ctx: click.Context, _given: click.Parameter, ttl: Duration) -> int:
     if not 500 <= ttl.ms <= 60_000:
-        raise click.BadParameter("between 500ms and 1m")
+        raise click.BadParameter("must be between 500ms and 1m")
     return ttl.ms
 
 
 HOST = click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 _PORT = click.option(
     "--port", "-p", type=click.IntRange(0, 65535), default=PORT_DEFAULT, show_default=True,
-    help="0 takes a free one.",
+    help="Port; 0 takes a free one.",
 )  # fmt: skip
 _DATA = click.option(
     "--data", type=click.Path(file_okay=False, path_type=Path), default=".rota",
-    show_default=True, help="Where everything is kept.",
+    show_default=True, help="Data folder.",
 )  # fmt: skip
 _LEASE = click.option(
     "--lease-ttl", type=duration, default="15s", show_default=True, metavar="DURATION",
-    help="A worker silent for so long has lost its work.",
+    help="Time after which a silent worker loses its executions.",
 )  # fmt: skip
-_AUTH = click.option("--no-auth", is_flag=True, help="Let everybody in; on loopback only.")
+_AUTH = click.option(
+    "--no-auth", is_flag=True, help="Allow all calls without a token; on loopback only."
+)
 _NAMES = click.option(
     "--public-name", "names", multiple=True, metavar="HOST",
-    help="Another name this server is reached by.",
+    help="Another host name of this server; may repeat.",
 )  # fmt: skip
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _CERT = click.option("--tls-cert", type=_FILE, help="Certificate chain in PEM, to serve HTTPS.")
@@ -149,15 +151,15 @@ _KEY = click.option("--tls-key", type=_FILE, help="The certificate's private key
 _INSECURE = click.option(
     "--insecure",
     is_flag=True,
-    help="Listen beyond loopback without TLS: something in front does it.",
+    help="Listen beyond loopback without TLS, behind a proxy that does TLS.",
 )
 _PROXIES = click.option(
     "--trust-proxy", "proxies", multiple=True, metavar="ADDRESS",
-    help="Take callers' addresses from this proxy; loopback is trusted without.",
+    help="Trust the client addresses from this proxy; loopback always is.",
 )  # fmt: skip
 _CONNECTIONS = click.option(
     "--connections-max", type=click.IntRange(16, 1_000_000), metavar="N",
-    help=f"Connections at once; else {CONNECTIONS_MAX}, or what the limit of open files allows.",
+    help=f"Maximum connections; default: {CONNECTIONS_MAX}, or fewer if open files are limited.",
 )  # fmt: skip
 
 
@@ -165,29 +167,29 @@ http_options = combined(_NAMES, _CERT, _KEY, _INSECURE, _PROXIES, _CONNECTIONS)
 """Say how a server is reached, with or without TLS, and limit its connections."""
 _CELL = click.option(
     "--cell", type=cell_name, default="", metavar="NAME",
-    help="The cell's name behind a gateway: given once, kept for good.",
+    help="Name of the cell behind a gateway; it cannot be changed later.",
 )  # fmt: skip
 _STORE = click.option(
     "--store", metavar="DSN", callback=_store_address,
-    help="A PostgreSQL to keep everything in: postgresql://user@host/database.",
+    help="PostgreSQL store: postgresql://user@host/database; default: SQLite.",
 )  # fmt: skip
 _LEADER = click.option(
     "--leader-ttl", "leader_ttl_ms", type=duration, default="3s", show_default=True,
     metavar="DURATION", callback=_leader_ms,
-    help="A leader silent for so long is replaced; the same on all servers.",
+    help="Time after which a silent leader is replaced; equal on all servers.",
 )  # fmt: skip
 _ADDRESS = click.option(
     "--address", metavar="URL", callback=_server_url,
-    help="Where the other servers reach this one; else its name and port.",
+    help="URL of this server for the other servers; default: its name and port.",
 )  # fmt: skip
 _PEER_CA = click.option(
     "--peer-ca", type=_FILE, metavar="FILE",
-    help="Certificates in PEM by which other servers are known; else the system's.",
+    help="CA certificates (PEM) of the other servers; default: the system's.",
 )  # fmt: skip
 _DURABILITY = click.option(
     "--require-durability", type=click.Choice(["single", "async-ha", "sync-ha"]),
     default="single", show_default=True,
-    help="Accept no jobs while the database gives less than this.",
+    help="Accept no jobs while the store's durability is lower.",
 )  # fmt: skip
 _RETENTION = click.option(
     "--retention", "retention_ms", default="30d", show_default=True, metavar="DURATION|forever",
@@ -196,22 +198,22 @@ _RETENTION = click.option(
 )  # fmt: skip
 _MIGRATE = click.option(
     "--no-migrate", "migrate", is_flag=True, flag_value=False, default=True,
-    help="Leave the schema as it is, and do without what is newer than it.",
+    help="Do not update the schema; newer features stay off.",
 )  # fmt: skip
 
 
 _OBJECTS = click.option(
     "--objects", metavar="URL|DIR", callback=_objects_address, envvar="ROTA_OBJECTS",
-    help="Where large files and bundles go: s3://, gs:// or az:// BUCKET/PREFIX, or a folder.",
+    help="Object storage for large files: s3://, gs:// or az:// BUCKET/PREFIX, or a folder.",
 )  # fmt: skip
 _ADOPT = click.option(
     "--adopt-storage", is_flag=True,
-    help="This storage is the cell's from now on: all objects were moved to it.",
+    help="Accept a new object storage, after all objects were moved to it.",
 )  # fmt: skip
 _BUNDLES = click.option(
     "--bundle-retention", "bundle_retention_ms", default="forever", show_default=True,
     metavar="DURATION|forever", callback=_retention_ms,
-    help="How long a bundle is kept that no job uses.",
+    help="How long unused bundles are kept.",
 )  # fmt: skip
 
 
@@ -226,7 +228,7 @@ _access_options = combined(
         default=f"{AUDIT_AGE_MS // 86_400_000}d",
         show_default=True,
         metavar="DURATION",
-        help="How long the audit trail is kept; 0: none is.",
+        help="How long the audit log is kept; 0: no audit log.",
     ),
     click.option(
         "--address-limit",
@@ -234,7 +236,7 @@ _access_options = combined(
         default=f"{ADDRESS_REQUESTS_PER_S}/1s",
         show_default=True,
         metavar="COUNT/PER|none",
-        help="Requests of one address, this machine's own excepted.",
+        help="Rate limit of requests from one address; this machine is exempt.",
     ),
     click.option(
         "--rate-limit",
@@ -242,7 +244,7 @@ _access_options = combined(
         default=f"{TOKEN_REQUESTS_PER_S}/1s",
         show_default=True,
         metavar="COUNT/PER|none",
-        help="Requests of one token; more get 429.",
+        help="Rate limit of requests with one token; more get 429.",
     ),
 )
 """Limit requests, and the age of the audit log."""
@@ -254,16 +256,16 @@ _basic_options = combined(_PORT, HOST, log_option, _DATA)
 @_keeping_options
 @click.option(
     "--workers", type=click.IntRange(0, 64), default=1, show_default=True,
-    help="How many; they share this machine evenly.",
+    help="Number of workers; they share this machine evenly.",
 )  # fmt: skip
-@click.option("--app", metavar="PACKAGE.MODULE:APP", help="Its workers run these functions.")
+@click.option("--app", metavar="PACKAGE.MODULE:APP", help="App whose functions the workers run.")
 @click.option(
     "--env", "-e", multiple=True, type=name_only, metavar="NAME",
-    help="Let jobs see this variable.",
+    help="Pass this environment variable to jobs; may repeat.",
 )  # fmt: skip
 @click.option(
     "--http-allow", multiple=True, metavar="HOST|CIDR",
-    help="Let http tasks reach this though it is private.",
+    help="Let http tasks reach this private address; may repeat.",
 )  # fmt: skip
 @_CELL
 @_LEASE
@@ -272,7 +274,7 @@ _basic_options = combined(_PORT, HOST, log_option, _DATA)
 @_access_options
 @click.pass_context
 def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: object) -> None:
-    """Start everything on this machine: server, page and workers. Ctrl-C drains and stops."""
+    """Start server, dashboard and workers on this machine. Ctrl-C drains and stops."""
     from rota.cli.start.serve import run_up
 
     options = UpOptions(lease_ttl_ms=_lease_ms(lease_ttl), auth=not no_auth, **given)  # type: ignore[arg-type]  # click's names and types
@@ -284,7 +286,7 @@ def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: ob
 @click.command()
 @_keeping_options
 @_basic_options
-@click.option("--node", metavar="NAME", help="Its name among the others; else the host's.")
+@click.option("--node", metavar="NAME", help="Name of this server in the cell; default: host name.")
 @_CELL
 @_LEASE
 @_LEADER
@@ -296,9 +298,9 @@ def up(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: ob
 @_access_options
 @click.pass_context
 def server(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given: object) -> None:
-    """Start a server only; workers join it with: rota worker --server URL.
+    """Start a server without workers; start them with: rota worker --server URL.
 
-    Start as many as wanted on one PostgreSQL: one leads, the others stand by.
+    Start several on one PostgreSQL for high availability: one leads, the others stand by.
     """
     from rota.cli.start.serve import run_server
 
@@ -308,5 +310,5 @@ def server(ctx: click.Context, /, *, lease_ttl: Duration, no_auth: bool, **given
 
 def _lease_ms(ttl: Duration) -> int:
     if ttl.ms < 1000:
-        raise click.BadParameter("at least 1s", param_hint="'--lease-ttl'")
+        raise click.BadParameter("must be at least 1s", param_hint="'--lease-ttl'")
     return ttl.ms

@@ -31,7 +31,7 @@ def _address(value: Any) -> tuple[str, int]:
     """Reads `9464`, or `0.0.0.0:9464`."""
     host, _, port = str(value).rpartition(":")
     if not port.isdecimal() or int(port) > PORT_MAX:
-        raise click.BadParameter(f"{value!r} is no address: write 9464, or 10.0.0.5:9464")
+        raise click.BadParameter(f"{value!r} is not an address: write 9464, or 10.0.0.5:9464")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -40,73 +40,75 @@ def _address(value: Any) -> tuple[str, int]:
     "--server",
     multiple=True,
     metavar="URL",
-    help="A server of the cell; may repeat. Else ROTA_URL.",
+    help="Server of the cell; may repeat; default: ROTA_URL.",
 )
 @click.option(
-    "--no-follow", is_flag=True, help="Ask these servers only, wherever they say the leader is."
+    "--no-follow", is_flag=True, help="Use only these servers, even if they name another leader."
 )
 @click.option(
     "--silence", type=duration, default="3s", show_default=True, metavar="DURATION",
-    help="Ask another server when one says nothing for so long past its time.",
+    help="Ask another server when an answer is this late.",
 )  # fmt: skip
-@click.option("--name", help="What to call it; else the host's name and the process's number.")
-@click.option("--cpu", type=NumberRange(0), help="Cpus to give; else what is found.")
-@click.option("--memory", type=size, metavar="SIZE", help="Memory to give.")
-@click.option("--storage", type=size, metavar="SIZE", help="Disk to give.")
-@click.option("--gpu", type=NumberRange(0), help="Gpus to give.")
+@click.option("--name", help="Name of the worker; default: host name and process id.")
+@click.option("--cpu", type=NumberRange(0), help="Cores to offer; default: all that are found.")
+@click.option("--memory", type=size, metavar="SIZE", help="Memory to offer.")
+@click.option("--storage", type=size, metavar="SIZE", help="Disk space to offer.")
+@click.option("--gpu", type=NumberRange(0), help="GPUs to offer.")
 @click.option(
     "--custom",
     multiple=True,
     type=pair,
     metavar="KEY=VALUE",
-    help="Anything else to give: licence=1.",
+    help="Custom resource to offer, such as licence=1.",
 )
-@click.option("--capability", "-c", multiple=True, help="Something it can do.")
-@click.option("--queue", "-q", multiple=True, help="Queues it works for; else all.")
+@click.option("--capability", "-c", multiple=True, help="Capability of the worker; may repeat.")
+@click.option("--queue", "-q", multiple=True, help="Queue to serve; may repeat; default: all.")
 @click.option(
     "--label", "-l", multiple=True, type=pair, metavar="KEY=VALUE",
-    help="What jobs may ask for or prefer; host is this machine's name unless said.",
+    help="Label that jobs can require or prefer; host defaults to this machine's name.",
 )  # fmt: skip
 @click.option(
     "--only", multiple=True, metavar="WORD",
-    help="Take only jobs that ask for this resource or capability, or tolerate it.",
+    help="Taint: accept only jobs that request this resource or capability, or tolerate it.",
 )  # fmt: skip
-@click.option("--concurrency", type=click.IntRange(1), help="So many executions at once.")
+@click.option("--concurrency", type=click.IntRange(1), help="Maximum number of executions at once.")
 @click.option(
     "--spare", type=click.IntRange(0), metavar="COUNT",
-    help="Short jobs to prefetch for places about to be free; 0: none. As a rule 32 for each core.",
+    help="Short jobs to prefetch; 0: none; default: 32 for each core.",
 )  # fmt: skip
 @click.option(
-    "--work-dir", type=click.Path(file_okay=False, path_type=Path), help="Where jobs get folders."
+    "--work-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the jobs' working directories.",
 )
 @click.option(
     "--grace", type=duration, default="5s", show_default=True, metavar="DURATION",
-    help="Between asking a job to stop and making it.",
+    help="Time between asking a job to stop and killing it.",
 )  # fmt: skip
 @click.option(
     "--isolation", type=click.Choice(("auto", "subreaper")), default="auto", show_default=True,
-    help="Jobs in PID namespaces where permitted, or without.",
+    help="Isolate jobs in PID namespaces if permitted (auto), or never.",
 )  # fmt: skip
 @click.option("--app", metavar="PACKAGE.MODULE:APP", help="Run the functions of this rota.App.")
 @click.option(
     "--http-allow", multiple=True, metavar="HOST|CIDR",
-    help="Let http tasks reach this though it is private.",
+    help="Let http tasks reach this private address; may repeat.",
 )  # fmt: skip
 @click.option(
     "--mask", multiple=True, metavar="ENVNAME",
-    help="Hide this variable's value in logs; those of jobs that look secret are hidden anyway.",
+    help="Hide this variable's value in logs; values that look secret are always hidden.",
 )  # fmt: skip
 @click.option(
     "--env", "-e", multiple=True, type=name_only, metavar="NAME",
-    help="Let jobs see this variable of the worker.",
+    help="Pass this environment variable to jobs; may repeat.",
 )  # fmt: skip
 @click.option(
     "--bundle-cache", type=size, metavar="SIZE", default="10GiB", show_default=True,
-    help="Disk for bundles that were fetched.",
+    help="Disk space for the cache of bundles.",
 )  # fmt: skip
 @click.option(
     "--containers", type=click.Choice(["auto", "podman", "docker", "none"]), default="auto",
-    show_default=True, help="What runs containers.",
+    show_default=True, help="Container engine.",
 )  # fmt: skip
 @click.option(
     "--container-option", multiple=True, metavar="OPTION",
@@ -115,15 +117,17 @@ def _address(value: Any) -> tuple[str, int]:
 @log_option
 @click.option(
     "--metrics", type=_address, metavar="[HOST:]PORT",
-    help="Let Prometheus ask for this worker's own figures here; loopback unless a host is named.",
+    help="Serve this worker's metrics for Prometheus here; default host: loopback.",
 )  # fmt: skip
-@click.option("--with-parent", is_flag=True, hidden=True, help="Drain when the parent has died.")
+@click.option(
+    "--with-parent", is_flag=True, hidden=True, help="Drain when the parent process has died."
+)
 @click.pass_context
 def worker(ctx: click.Context, /, **given: Any) -> None:
     """Start a worker that runs jobs for a server. SIGTERM or Ctrl-C drains it.
 
-    ROTA_TOKEN says who it is; on the server's own machine the token is found. It asks the leader of
-    the cell, and another server whenever one is away.
+    ROTA_TOKEN is its token; on the server's own machine the token is found. It asks the leader of
+    the cell, and another server if one is away.
     """
     refuse_all_but_linux(sys.platform)
     from rota.worker.agent import ResourceOverrides, WorkerConfig
@@ -167,7 +171,7 @@ def worker(ctx: click.Context, /, **given: Any) -> None:
 
 def _silence_s(given: Duration) -> float:
     if given.ms < SILENCE_MS_MIN:
-        raise click.BadParameter("at least 1s", param_hint="'--silence'")
+        raise click.BadParameter("must be at least 1s", param_hint="'--silence'")
     return given.seconds
 
 

@@ -1,3 +1,3 @@
-"""Declares what a program has: functions as jobs, their options, schedules and triggers; and runs
-them inline, without a server, for tests.
+"""Declarations of a program: functions as jobs, their options, schedules and triggers; and inline
+runs of them without a server, for tests.
 """

@@ -1,8 +1,8 @@
-"""Functions as jobs: the object that `@app.job` makes of a function, typed so that a type checker
-finds wrong calls.
+"""Job functions: the object that `@app.job` makes of a function, typed so that a type checker finds
+wrong calls.
 
-ParamSpec cannot add keywords to a function's own, so `submit` is overloaded: exactly the
-function's parameters; or its positional ones with options after them. What else was tried is in
+ParamSpec cannot add keywords to a function's own, so `submit` is overloaded: exactly the function's
+parameters; or its positional ones with options after them. The alternatives are in
 docs/decisions/0030-overloads-for-typed-submit.md.
 """
 
@@ -41,19 +41,17 @@ from rota.wire.limits import PAYLOAD_BYTES_MAX
 
 
 class NullTransport:
-    """The transport of a call that no worker made: nobody listens."""
+    """Transport that drops all reports, for a call without a worker."""
 
-    def report_progress(self, fraction: float, message: str) -> None:
-        """To nobody."""
+    def report_progress(self, fraction: float, message: str) -> None: ...
 
-    def write_log(self, text: str) -> None:
-        """To nobody."""
+    def write_log(self, text: str) -> None: ...
 
 
 def run_once(
     function: Callable[..., Any], signature: FunctionSignature, payload: bytes, context: Context
 ) -> bytes:
-    """One try; what it returned, as JSON. Raises what the function raises."""
+    """Runs one attempt and returns the result as JSON. Raises what the function raises."""
     args, kwargs = signature.decode(payload, context)
     with context.active():
         returned = run_to_end(function, args, kwargs)
@@ -61,7 +59,9 @@ def run_once(
 
 
 def run_to_end(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Calls a function, and waits for it if it is asynchronous, whether a loop runs here or not."""
+    """Calls a function, and waits for it if it is asynchronous, whether or not an event loop is
+    running.
+    """
     if not inspect.iscoroutinefunction(function):
         return function(*args, **kwargs)
     try:
@@ -72,17 +72,19 @@ def run_to_end(function: Callable[..., Any], args: list[Any], kwargs: dict[str, 
 
 
 def _run_in_thread(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """In a loop of its own: the one here cannot be entered twice."""
+    """Runs a coroutine in an event loop of its own, because the current one cannot be entered
+    twice.
+    """
     done: Future[Any] = Future()
     here = contextvars.copy_context()
 
-    def run() -> None:
+    def run_loop() -> None:
         try:
             done.set_result(here.run(asyncio.run, function(*args, **kwargs)))
         except BaseException as error:  # noqa: BLE001 - handed to the caller, who waits for it
             done.set_exception(error)
 
-    thread = threading.Thread(target=run, name="rota-inline")
+    thread = threading.Thread(target=run_loop, name="rota-inline")
     thread.start()
     thread.join()
     return done.result()
@@ -100,29 +102,25 @@ OnProgress = Callable[[int], None]
 
 
 class FunctionRegistry(Protocol):
-    """Where functions hand in their jobs: the app."""
+    """Registry of functions that submits their jobs: the app."""
 
     clock: Clock
 
-    def port(self) -> Port:
-        """To submit, and to ask."""
-        ...
+    def port(self) -> Port: ...
 
-    def async_port(self) -> AsyncPort:
-        """The same for asyncio."""
-        ...
+    def async_port(self) -> AsyncPort: ...
 
 
 class Takes(Protocol[P, R_co]):
-    """A function of these parameters: how an overload names the parameters it is for."""
+    """Function with these parameters: used by overloads to name the parameters they are for."""
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Any method that has the function's own signature would do."""
+        """Any method with the function's own signature would do."""
         ...
 
 
 class _Submission(NamedTuple):
-    """One submission: the job, and the options that are not part of it."""
+    """Job of one submission, and the options that are not part of it."""
 
     body: dict[str, Any]
     key: str | None
@@ -152,18 +150,19 @@ class JobFunction(Generic[P, R]):
 
     @property
     def wants_ctx(self) -> bool:
-        """Whether its first parameter is for the context."""
         return self.signature.wants_context
 
     def options(self, **options: Unpack[CallOptions]) -> Self:
-        """The same function with other options; `.submit` of it is type-checked in full."""
+        """Returns the same function with other options; its `.submit` is fully type-checked."""
         check_names(options, CALL_OPTIONS, self.name)
         return type(self)(
             self._registry, self.signature, self.function, merged(self._options, options)
         )
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Runs it here and now as a worker would, arguments and result through JSON and back."""
+        """Runs the function here as a worker would, with arguments and result through JSON and
+        back.
+        """
         payload = self.payload(args, kwargs)
         returned = run_once(self.function, self.signature, payload, self._context())
         result: R = self.signature.result(msgspec.json.decode(returned))
@@ -186,9 +185,9 @@ class JobFunction(Generic[P, R]):
         self: Takes[[A, B, C, D], R], a: A, b: B, c: C, d: D, /, **options: Unpack[CallOptions]
     ) -> Job[R]: ...
     def submit(self, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Submits a call of it; the job is durable when this returns.
+        """Submits a call as a job; the job is durable when this returns.
 
-        Keywords that are no parameters of the function are options.
+        Keywords that are not parameters of the function are options.
         """
         port = self._registry.port()
         job = self._job(args, kwargs)
@@ -199,7 +198,7 @@ class JobFunction(Generic[P, R]):
         )
 
     async def submit_async(self, *args: P.args, **kwargs: P.kwargs) -> AsyncJob[R]:
-        """The same for asyncio; options by `.options(…)`."""
+        """Submits a call as a job, for asyncio; set options by `.options(…)`."""
         port = self._registry.async_port()
         job = self._job(args, kwargs)
         if job.conn is not None:
@@ -248,19 +247,19 @@ class JobFunction(Generic[P, R]):
         return jobs
 
     def payload(self, args: Iterable[Any], kwargs: dict[str, Any]) -> bytes:
-        """The arguments as they travel; raises ArgumentError where they do not fit."""
+        """Encodes the arguments; raises ArgumentError if they do not fit."""
         args = tuple(args)
         self.signature.bind(args, kwargs)
         payload = encode_arguments(self.name, args, kwargs)
         if len(payload) > PAYLOAD_BYTES_MAX:
             text = f"the arguments of {self.name} are {len(payload)} bytes as JSON"
             raise ArgumentError(
-                f"{text}, {PAYLOAD_BYTES_MAX} at most: put large input where the job can read it"
+                f"{text}, {PAYLOAD_BYTES_MAX} at most: put large input into a bundle"
             )
         return payload
 
     def template(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The job of a call with these arguments, for somebody else to submit."""
+        """Builds the job of a call with these arguments, for a schedule or trigger to submit."""
         return self._job(args, kwargs)[0]
 
     def _submit_all(
@@ -276,8 +275,8 @@ class JobFunction(Generic[P, R]):
         return [Job(job_id, port, self.signature.result) for job_id in ids]
 
     def _job(self, args: Any, kwargs: Any) -> _Submission:
-        own, said = self.signature.split(kwargs, CALL_OPTIONS)
-        options = merged(self._options, said)
+        own, chosen = self.signature.split(kwargs, CALL_OPTIONS)
+        options = merged(self._options, chosen)
         payload = self.payload(args, own)
         key = options.get("concurrency_key")
         if callable(key):
@@ -297,25 +296,23 @@ class JobFunction(Generic[P, R]):
         return Context(ContextInfo(job_id=made, execution_id=made, name=self.name), NullTransport())
 
     def _call(self, args: Any, kwargs: Any) -> Any:
-        """The plain function; what a worker would fill in comes from the job around it, if any."""
+        """Calls the plain function, with the context of the surrounding job if there is one."""
         if not self.wants_ctx:
             return self.function(*args, **kwargs)
         return self.function(self._context(), *args, **kwargs)
 
 
 class SyncFunction(JobFunction[P, R]):
-    """What `@app.job` makes of `def`."""
+    """Job function made of a `def`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Just calls the function."""
         returned: R = self._call(args, kwargs)
         return returned
 
 
 class AsyncFunction(JobFunction[P, R]):
-    """What `@app.job` makes of `async def`."""
+    """Job function made of an `async def`."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """Just calls the function."""
         coroutine: Coroutine[Any, Any, R] = self._call(args, kwargs)
         return coroutine

@@ -1,8 +1,8 @@
 """Runs jobs inline, in this process and without a server: for the tests of programs that use Rota.
 
-What a test could get wrong is kept as it is in production: arguments and results go through
-JSON, attempts are counted, dependencies hold, a failed job raises `JobFailed`. What a test
-should not wait for is left out: backoff, `run_at` and limits are recorded but not waited for.
+It keeps what a test could get wrong as in production: arguments and results go through JSON,
+attempts are counted, dependencies hold, a failed job raises `JobFailed`. It does not wait: backoff,
+`run_at` and limits are recorded only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from rota.wire.problems import Problem
 
 @dataclass(frozen=True, slots=True)
 class InlineAttempt:
-    """A call to be made."""
+    """Call to make: one attempt of a job."""
 
     function: Callable[..., Any]
     args: list[Any]
@@ -59,12 +59,12 @@ class InlineAttempt:
 
 
 def problem(status: int, title: str, detail: str) -> Problem:
-    """What a server would answer."""
+    """Builds the problem document that a server would answer with."""
     return Problem("about:blank", title, status, detail)
 
 
 def read_spec(job: JobLike) -> JobSpec:
-    """A job as a server would read it; raises InvalidError as it would refuse it."""
+    """Parses a job as a server does; raises InvalidError where a server would refuse it."""
     try:
         return msgspec.json.decode(encode(job), type=BatchJobSpec, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
@@ -72,19 +72,19 @@ def read_spec(job: JobLike) -> JobSpec:
 
 
 class InlineRun:
-    """A job submitted inline, and all that came of it."""
+    """A job that was submitted inline, and its outcome."""
 
     def __init__(self, spec: JobSpec, *, number: int, now_ms: int) -> None:
-        # The number in place of chance: ids of one test run are the same every time.
+        # A number instead of random bytes: the ids are the same in every test run.
         self.id = uuid7(now_ms, number.to_bytes(10, "big"))
         self.spec = spec
         self.view = _view(spec, self.id, now_ms)
         self.errors: list[BaseException] = []
-        """What each failed try raised."""
+        """Exception of each failed attempt."""
         self.progress: list[tuple[float, str]] = []
-        """What it said by `ctx.progress`."""
+        """Reports by `ctx.progress`."""
         self.log = ""
-        """What it said by `ctx.log`, all tries."""
+        """Lines by `ctx.log`, of all attempts."""
         self._fence = 0
         self._context: Context | None = None
         self._array: PlaceView | None = None
@@ -95,13 +95,13 @@ class InlineRun:
 
     @property
     def size(self) -> int:
-        """How many members it stands for; 0: it is a job, or a member itself."""
+        """Number of members; 0 for a job or a member."""
         if self._array is not None or self._gang is not None:
             return 0
         return self.spec.count or (self.spec.gang.size if self.spec.gang is not None else 0)
 
     def join(self, group: InlineRun, index: int) -> None:
-        """It is a member of this array or gang."""
+        """Makes this run a member of an array or gang."""
         if group.spec.gang is not None:
             self._gang = RankView(group.id, index, group.size, ["inline"] * group.size)
             self.view.gang_id, self.view.gang_index = group.id, index
@@ -110,7 +110,7 @@ class InlineRun:
             self.view.array_id, self.view.array_index = group.id, index
 
     def gather(self, members: Sequence[InlineRun]) -> None:
-        """Its members have ended, and it with them; a gang returns what the first returned."""
+        """Ends an array or gang after its members; a gang returns the result of the first one."""
         self.errors = [error for member in members for error in member.errors]
         counts = Counter(str(member.status) for member in members)
         ended = (counts["succeeded"], counts["failed"], counts["cancelled"])
@@ -125,42 +125,40 @@ class InlineRun:
 
     @property
     def name(self) -> str:
-        """The function's name."""
         return self.spec.name
 
     @property
     def status(self) -> Status:
-        """Where it is."""
         return self.view.status
 
     @property
     def attempts(self) -> int:
-        """How often it was tried."""
+        """Number of attempts."""
         return self.view.attempt
 
     @property
     def args(self) -> list[Any]:
-        """The positional arguments, as they were in JSON."""
+        """Positional arguments, as in JSON."""
         return list(msgspec.json.decode(self.spec.payload).get("args", []))
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The named arguments, as they were in JSON."""
+        """Named arguments, as in JSON."""
         return dict(msgspec.json.decode(self.spec.payload).get("kwargs", {}))
 
     @property
     def result(self) -> Any:
-        """What it returned, as it was in JSON."""
+        """Result, as in JSON."""
         return self.view.result
 
     @property
     def may_retry(self) -> bool:
-        """Whether there are tries left."""
+        """Whether attempts are left."""
         once = self.spec.semantics == "at_most_once"
         return not once and self.view.attempt < self.spec.retry.max_attempts
 
     def start(self) -> Context:
-        """Another try begins; its context."""
+        """Starts another attempt and returns its context."""
         self._fence += 1
         self.view.status, self.view.reason = "running", None
         self.view.attempt, self.view.fence = self.view.attempt + 1, self._fence
@@ -181,16 +179,18 @@ class InlineRun:
         return self._context
 
     def report_progress(self, fraction: float, message: str) -> None:
-        """Its context says so."""
+        """Records a report of the context."""
         self.progress.append((fraction, message))
         self.view.progress, self.view.message = fraction, message or None
 
     def write_log(self, text: str) -> None:
-        """Its context says so."""
+        """Appends to the log."""
         self.log += text
 
     def succeed(self, returned: Any) -> None:
-        """It returned; raises ArgumentError if that is not JSON, which is a failure of the try."""
+        """Ends the job with a result; raises ArgumentError if that has no form in JSON, which fails
+        the attempt.
+        """
         whole = document(f"the result of {self.name}", returned)
         self.view.result = msgspec.json.decode(whole)
         self.end("succeeded")
@@ -198,18 +198,17 @@ class InlineRun:
     def end(
         self, status: Status, *, error: BaseException | None = None, reason: str | None = None
     ) -> None:
-        """It has ended."""
         self.view.status, self.view.reason = status, reason
         self.view.finished_at = self.view.created_at
         if error is not None:
             self.view.error = error_record(error)
 
     def park(self) -> None:
-        """No function has its name: it waits, as it would on a server."""
+        """Keeps the job waiting, as on a server, because no function has its name."""
         self.view.reason = "no_function"
 
     def cancel(self) -> None:
-        """Stops it, or keeps it from starting."""
+        """Stops the job, or prevents its start."""
         if self._context is None or self.view.status == "pending":
             self.end("cancelled", reason="cancelled")
         else:
@@ -264,18 +263,18 @@ def _time(moment: datetime | None) -> str | None:
 
 
 InlineWork: TypeAlias = Generator[InlineAttempt, Any, None]
-"""Yields each call to be made and is sent what it returned, or thrown what it raised."""
+"""Yields each call to make, and is sent its result or thrown its exception."""
 
 
 class FunctionTable(Protocol):
-    """Who knows the functions: the app."""
+    """Table of functions: the app."""
 
     functions: dict[str, JobFunction[..., Any]]
     clock: Clock
 
 
 class Runs:
-    """The jobs that were submitted inline, in order, and how each ended."""
+    """Inline jobs in the order of submission, with their outcomes."""
 
     def __init__(self, app: FunctionTable, *, eager: bool = True) -> None:
         self._app = app
@@ -293,25 +292,25 @@ class Runs:
         return list(self._runs.values())[place]
 
     def of(self, function: JobFunction[..., Any] | str) -> list[InlineRun]:
-        """The runs of one function."""
+        """Returns the runs of one function."""
         name = function if isinstance(function, str) else function.name
         return [run for run in self if run.name == name]
 
     def run_all(self) -> None:
-        """Runs all that waits, and what that submits, until nothing is left that can run."""
+        """Runs all waiting jobs, and the jobs that they submit, until none can run."""
         _drive(self.work())
 
-    # What a server's client has, too
+    # The methods of a client (`Port`)
 
     def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
-        """Submits a job, and runs it unless it is to wait for `run_all`."""
+        """Submits a job, and runs it at once unless the runs are not eager."""
         job_id = self.put(job, idempotency_key)
         if self._eager:
             self.run_all()
         return self.job(job_id)
 
     def submit_in(self, conn: Any, job: JobLike) -> str:
-        """The same: no database is asked, and nothing waits for a commit."""
+        """Submits a job; no database is used, and nothing waits for a commit."""
         return self.submit(job).job_id
 
     def submit_many(
@@ -321,7 +320,7 @@ class Runs:
         on_progress: Callable[[int], None] | None = None,
         idempotency_key: str | None = None,
     ) -> list[str]:
-        """Submits jobs, which may name earlier ones by `ref:`, and runs them in their order."""
+        """Submits jobs, which may refer to earlier ones by `ref:`, and runs them in order."""
         ids: list[str] = []
         known: dict[str, str] = {}
         for place, job in enumerate(jobs):
@@ -336,22 +335,21 @@ class Runs:
         return ids
 
     def job(self, job_id: str) -> JobView:
-        """One job."""
         return self._find(job_id).view
 
     def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
-        """Runs what waits, if this job does; raises WaitTimeoutError if that does not end it."""
+        """Runs waiting jobs if this one waits; raises WaitTimeoutError if that does not end it."""
         if self.job(job_id).status not in FINAL:
             self.run_all()
         return self.ended(job_id)
 
     def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
-        """What a job returned; raises JobFailed if it ended otherwise."""
+        """Returns the result of a job; raises JobFailed if there is none."""
         self.wait(job_id, timeout_s=timeout_s)
         return self.returned(job_id)
 
     def cancel(self, job_id: str) -> JobView:
-        """Keeps a job from running; one that runs is told."""
+        """Cancels a waiting job; a running one is told to stop."""
         run = self._find(job_id)
         if run.view.status in FINAL:
             detail = f"job {job_id} has ended: it cannot be cancelled"
@@ -360,17 +358,17 @@ class Runs:
         return run.view
 
     def logs(self, job_id: str) -> bytes:
-        """What a job printed by `ctx.log`."""
+        """Returns the lines by `ctx.log`."""
         return self._find(job_id).log.encode()
 
     def follow_logs(self, job_id: str) -> Iterator[bytes]:
-        """The same: it has ended."""
+        """Yields the log; the job has ended already."""
         return iter((self.logs(job_id),))
 
-    # For those above, and for AsyncRuns
+    # Shared with AsyncRuns
 
     def put(self, job: JobLike, key: str | None) -> str:
-        """Takes a job, and does not run it yet."""
+        """Accepts a job without running it."""
         if key is not None and key in self._keys:
             return self._keys[key]
         spec = read_spec(job)
@@ -383,13 +381,13 @@ class Runs:
         return run.id
 
     def work(self) -> InlineWork:
-        """All that can run now, one try after the other."""
+        """Yields the attempts that can run now, one after the other."""
         while (run := self._next()) is not None:
             function = self._app.functions[run.name]
             yield from self._members(run, function) if run.size else _run(run, function)
 
     def _members(self, group: InlineRun, function: JobFunction[..., Any]) -> InlineWork:
-        """The members of an array or gang, one after the other; each is a run of its own."""
+        """Runs the members of an array or gang, one after the other."""
         members: list[InlineRun] = []
         for index in range(group.size):
             number, now_ms = len(self._runs) + 1, self._app.clock.now_ms()
@@ -401,14 +399,14 @@ class Runs:
         group.gather(members)
 
     def ended(self, job_id: str) -> JobView:
-        """A job that must have ended by now."""
+        """Returns a job that must have ended; raises WaitTimeoutError."""
         view = self.job(job_id)
         if view.status not in FINAL:
             raise WaitTimeoutError((job_id,))
         return view
 
     def returned(self, job_id: str) -> Any:
-        """What it returned; raises JobFailed."""
+        """Returns the result of an ended job; raises JobFailed."""
         run = self._find(job_id)
         if run.view.status == "succeeded":
             return run.view.result
@@ -417,7 +415,7 @@ class Runs:
 
     @property
     def eager(self) -> bool:
-        """Whether jobs run as they are submitted."""
+        """Whether jobs run when they are submitted."""
         return self._eager
 
     def _find(self, job_id: str) -> InlineRun:
@@ -426,7 +424,7 @@ class Runs:
         return self._runs[job_id]
 
     def _next(self) -> InlineRun | None:
-        """The first that waits and may go; what may never go is skipped."""
+        """Selects the first waiting job that can run; skips jobs whose dependencies failed."""
         for run in self:
             if run.view.status != "pending":
                 continue
@@ -447,7 +445,7 @@ def _is_satisfied(status: str, when: str) -> bool:
 
 
 def _run(run: InlineRun, function: JobFunction[..., Any]) -> InlineWork:
-    """The tries of one job."""
+    """Runs the attempts of one job."""
     while True:
         context = run.start()
         try:
@@ -477,14 +475,14 @@ def _drive(work: InlineWork) -> None:
     while step is not None:
         try:
             returned = make(step)
-        except BaseException as error:  # noqa: BLE001 - the work knows which ones end a job
+        except BaseException as error:  # noqa: BLE001 - the generator decides which ones end a job
             step = _throw(work, error)
         else:
             step = _resume(work, returned)
 
 
 async def _drive_async(work: InlineWork) -> None:
-    """The same, awaiting asynchronous functions in the caller's own event loop."""
+    """Makes the calls, awaiting asynchronous functions in the caller's own event loop."""
     step = next(work, None)
     while step is not None:
         try:
@@ -513,45 +511,44 @@ def _throw(work: InlineWork, error: BaseException) -> InlineAttempt | None:
 
 
 class AsyncRuns:
-    """The same for asyncio."""
+    """Inline jobs, for asyncio."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
 
     async def submit(self, job: JobLike, *, idempotency_key: str | None = None) -> JobView:
-        """Submits a job, and runs it unless it is to wait for `run_all`."""
+        """Submits a job, and runs it at once unless the runs are not eager."""
         job_id = self._runs.put(job, idempotency_key)
         if self._runs.eager:
             await _drive_async(self._runs.work())
         return self._runs.job(job_id)
 
     async def submit_in(self, conn: Any, job: JobLike) -> str:
-        """The same: no database is asked, and nothing waits for a commit."""
+        """Submits a job; no database is used, and nothing waits for a commit."""
         return (await self.submit(job)).job_id
 
     async def job(self, job_id: str) -> JobView:
-        """One job."""
         return self._runs.job(job_id)
 
     async def wait(self, job_id: str, *, timeout_s: float | None = None) -> JobView:
-        """Runs what waits, if this job does."""
+        """Runs waiting jobs if this one waits; raises WaitTimeoutError if that does not end it."""
         if self._runs.job(job_id).status not in FINAL:
             await _drive_async(self._runs.work())
         return self._runs.ended(job_id)
 
     async def result(self, job_id: str, *, timeout_s: float | None = None) -> Any:
-        """What a job returned; raises JobFailed if it ended otherwise."""
+        """Returns the result of a job; raises JobFailed if there is none."""
         await self.wait(job_id, timeout_s=timeout_s)
         return self._runs.returned(job_id)
 
     async def cancel(self, job_id: str) -> JobView:
-        """Keeps a job from running."""
+        """Cancels a waiting job."""
         return self._runs.cancel(job_id)
 
     async def logs(self, job_id: str) -> bytes:
-        """What a job printed by `ctx.log`."""
+        """Returns the lines by `ctx.log`."""
         return self._runs.logs(job_id)
 
     async def follow_logs(self, job_id: str) -> AsyncIterator[bytes]:
-        """The same: it has ended."""
+        """Yields the log; the job has ended already."""
         yield self._runs.logs(job_id)

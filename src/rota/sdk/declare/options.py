@@ -1,4 +1,4 @@
-"""Options of a function's jobs, and the job that a submission makes of them."""
+"""Options of job functions, and the job that a submission makes of them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ Moment: TypeAlias = datetime | str
 
 
 class HasId(Protocol):
-    """A job's handle."""
+    """Handle of a job."""
 
     @property
-    def id(self) -> str:
-        """The job's id."""
-        ...
+    def id(self) -> str: ...
 
 
 Dependency: TypeAlias = HasId | str | Mapping[str, str]
@@ -34,13 +32,13 @@ Dependency: TypeAlias = HasId | str | Mapping[str, str]
 
 
 class JobOptions(TypedDict, total=False):
-    """What holds for all jobs of an app or a function, unless one says otherwise."""
+    """Options of all jobs of an app or a function, unless a call overrides them."""
 
     queue: str
     tenant: str
     priority: int
     retries: int
-    """Tries after the first one."""
+    """Attempts after the first one."""
     backoff: Literal["exponential", "linear", "fixed"]
     retry_delay: Length
     """Before the first retry."""
@@ -55,48 +53,48 @@ class JobOptions(TypedDict, total=False):
     """Custom resources, such as licences."""
     capabilities: Sequence[str]
     affinity: Mapping[str, Any]
-    """Where to run, as the API takes it: `{"require": {"zone": "a"}, "spread": "host"}`."""
+    """Affinity, as the API takes it: `{"require": {"zone": "a"}, "spread": "host"}`."""
     memory_factor: float
-    """After running out of memory, ask for so many times as much."""
+    """After running out of memory, request this many times as much."""
     memory_max: Size
-    """But for no more than this."""
+    """Upper bound of the memory that `memory_factor` leads to."""
     timeout: Length | None
     expected_runtime: Length | None
     semantics: Literal["at_least_once", "at_most_once"]
     preemptible: bool
     labels: Mapping[str, str]
     finish_by: Moment | Length
-    """When it should have ended, or how long after it is submitted; it orders and warns only."""
+    """Deadline, as a time or a duration after the submission; it only orders jobs and warns."""
     concurrency_key: str | Callable[..., str]
     """Jobs of one key run at most `concurrency_limit` at once; a callable gets the arguments."""
     concurrency_limit: int
 
 
 class Declaration(JobOptions, total=False):
-    """What `@app.job(…)` takes."""
+    """Options of `@app.job(…)`."""
 
     name: str
-    """The function's name for workers and people; unset: its own."""
+    """The function's name for workers and people; default: its own."""
 
 
 class CallOptions(JobOptions, total=False):
-    """What one submission takes."""
+    """Options of one submission."""
 
     run_at: Moment
     delay: Length
-    """Starts that much later than now."""
+    """Starts this much later than now."""
     expires_at: Moment
     dependencies: Sequence[Dependency]
     count: int
-    """An array: the call runs so many times, each with its own `ctx.array.index`."""
+    """Size of an array: the call runs this many times, each with its own `ctx.array.index`."""
     max_parallel: int
-    """Members of the array under way at once."""
+    """Members of the array that may be active at once."""
     gang: int
-    """So many copies that start all at once or not at all; see `ctx.gang`."""
+    """Size of a gang: copies that all start at once or not at all; see `ctx.gang`."""
     idempotency_key: str
-    """The same key again answers with the same job."""
+    """A repetition with the same key returns the same job."""
     conn: Any
-    """A PostgreSQL connection: the job exists once its transaction has been committed."""
+    """A PostgreSQL connection: the job exists once its transaction is committed."""
 
 
 _RETRY = {
@@ -122,12 +120,12 @@ def check_names(given: Mapping[str, object], known: Sequence[str], where: str) -
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            hint = f", did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
+            hint = f", did you mean {near[0]!r}?" if near else f"; options: {', '.join(known)}"
             raise TypeError(f"{where}: there is no option {name!r}{hint}")
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Later layers win; labels add up."""
+    """Merges layers of options: later layers override earlier ones, but labels add up."""
     whole: dict[str, Any] = {}
     for layer in layers:
         labels = {**whole.get("labels", {}), **layer.get("labels", {})}
@@ -138,7 +136,9 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_values(name: str, options: Mapping[str, Any]) -> None:
-    """Raises ValueError for a value that the server would refuse: at import, not at midnight."""
+    """Raises ValueError for a value that the server would refuse: when the module is imported, not
+    when a job is submitted.
+    """
     try:
         body = job_body(name, {**options, "concurrency_key": "x"})
         msgspec.convert(body, JobSpec, dec_hook=dec_hook)
@@ -147,7 +147,9 @@ def check_values(name: str, options: Mapping[str, Any]) -> None:
 
 
 def job_body(name: str, options: Mapping[str, Any], now_ms: int = 0) -> dict[str, Any]:
-    """The job as the API takes it, but for its payload; `concurrency_key` is text by now."""
+    """Builds the job as the API takes it, without its payload; `concurrency_key` must be text by
+    now.
+    """
     body: dict[str, Any] = {"name": name}
     body |= {key: _wire(options[key]) for key in _PLAIN if key in options}
     if needs := {key: _wire(options[key]) for key in _NEEDS if key in options}:

@@ -1,4 +1,4 @@
-"""Schedules that a program declares beside its functions: `@app.cron` and `@app.every`."""
+"""Schedules that a program declares with its functions: `@app.cron` and `@app.every`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ J = TypeVar("J", bound=JobFunction[..., Any])
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What `@app.cron(…)` and `@app.every(…)` take beside the time."""
+    """Options of `@app.cron(…)` and `@app.every(…)` beside the time."""
 
     name: str
-    """The schedule's name; unset: the function's."""
+    """The schedule's name; default: the function's."""
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
-    """What the function is called with; text may hold slots such as `{{scheduled_at}}`."""
+    """Arguments of the function; text may have placeholders such as `{{scheduled_at}}`."""
     catch_up: Literal["none", "latest", "all"]
     catch_up_window: Length
     overlap: Literal["allow", "skip", "queue", "replace"]
     max_concurrency: int
     gap: Literal["jump", "skip", "shift"]
-    """For a local time that a clock change leaves out."""
+    """Rule for a local time that a clock change leaves out."""
     fold: Literal["first", "second", "both"]
-    """For a local time that a clock change repeats."""
+    """Rule for a local time that a clock change repeats."""
     jitter: Length
     starts_at: Moment
     ends_at: Moment
@@ -50,17 +50,15 @@ _PLAIN = (
 
 
 class ScheduleRegistry(Protocol):
-    """Where functions become jobs: the app."""
+    """Registry of functions and declarations: the app."""
 
     declared: dict[str, dict[str, Any]]
 
-    def register(self, function: Callable[..., Any], options: dict[str, Any]) -> Any:
-        """Makes a function a job."""
-        ...
+    def register(self, function: Callable[..., Any], options: dict[str, Any]) -> Any: ...
 
 
 class ScheduleDecorator:
-    """Takes a function, or a job function, and declares when it runs."""
+    """Decorator that declares a schedule of a function or job function."""
 
     def __init__(
         self, app: ScheduleRegistry, when: dict[str, Any], options: Mapping[str, Any]
@@ -78,16 +76,13 @@ class ScheduleDecorator:
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncFunction[P, R]: ...
     def __call__(self, function: Any, /) -> Any:
-        """The job function, which now has a schedule."""
         job = function if isinstance(function, JobFunction) else self._app.register(function, {})
         body = schedule_body(job, self._when, self._options)
-        there = self._app.declared.get(body["name"])
-        if there is not None and there["job"]["name"] != job.name:
-            raise ValueError(f"two schedules are named {body['name']!r}: give one another name")
-        if there is not None and _when(there) != _when(body):
-            raise ValueError(
-                f"{job.name} has a schedule of that name already: give the other a name"
-            )
+        known = self._app.declared.get(body["name"])
+        if known is not None and known["job"]["name"] != job.name:
+            raise ValueError(f"two schedules are named {body['name']!r}: rename one")
+        if known is not None and _when(known) != _when(body):
+            raise ValueError(f"{job.name} already has a schedule of that name: name the second one")
         self._app.declared[body["name"]] = body
         return job
 
@@ -99,7 +94,9 @@ def _when(body: Mapping[str, Any]) -> tuple[Any, ...]:
 def schedule_body(
     job: JobFunction[..., Any], when: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The schedule as the API takes it; raises ValueError for what the server would refuse."""
+    """Builds the schedule as the API takes it; raises ValueError for what the server
+    would refuse.
+    """
     body: dict[str, Any] = {"name": options.get("name") or job.name, **when}
     body |= {name: _wire(options[name]) for name in _PLAIN if name in options}
     dst = {"gap": options.get("gap"), "overlap": options.get("fold")}

@@ -1,4 +1,4 @@
-"""Triggers that a program declares beside its functions: `@app.on`."""
+"""Triggers that a program declares with its functions: `@app.on`."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ J = TypeVar("J", bound=JobFunction[..., Any])
 
 
 class TriggerOptions(TypedDict, total=False):
-    """What `@app.on(…)` takes beside the type of event."""
+    """Options of `@app.on(…)` beside the type of event."""
 
     name: str
-    """The trigger's name; unset: the function's."""
+    """The trigger's name; default: the function's."""
     where: str | Mapping[str, Any]
-    """Only events that this filter lets pass."""
+    """Filter: only events that match it."""
     debounce: Length | Mapping[str, Any]
     batch: int | Mapping[str, Any]
     rate_limit: Mapping[str, Any]
     kwargs: Mapping[str, Any]
-    """Named arguments beside the event; text may hold slots such as `{{event.data.size}}`."""
+    """Named arguments beside the event; text may have placeholders such as
+    `{{event.data.size}}`.
+    """
     paused: bool
 
 
@@ -38,17 +40,15 @@ TRIGGER_OPTIONS = tuple(TriggerOptions.__annotations__)
 
 
 class TriggerRegistry(Protocol):
-    """Where functions become jobs: the app."""
+    """Registry of functions and declarations: the app."""
 
     reactions: dict[str, dict[str, Any]]
 
-    def register(self, function: Callable[..., Any], options: dict[str, Any]) -> Any:
-        """Makes a function a job."""
-        ...
+    def register(self, function: Callable[..., Any], options: dict[str, Any]) -> Any: ...
 
 
 class TriggerDecorator:
-    """Takes a function, or a job function, and declares what sets it off."""
+    """Decorator that declares a trigger of a function or job function."""
 
     def __init__(self, app: TriggerRegistry, event: str, options: Mapping[str, Any]) -> None:
         self._app = app
@@ -64,12 +64,11 @@ class TriggerDecorator:
     @overload
     def __call__(self, function: Callable[P, R], /) -> SyncFunction[P, R]: ...
     def __call__(self, function: Any, /) -> Any:
-        """The job function, which now has a trigger."""
         job = function if isinstance(function, JobFunction) else self._app.register(function, {})
         body = trigger_body(job, self._event, self._options)
-        there = self._app.reactions.get(body["name"])
-        if there is not None and (there["job"]["name"], there["event"]) != (job.name, self._event):
-            raise ValueError(f"two triggers are named {body['name']!r}: give one another name")
+        known = self._app.reactions.get(body["name"])
+        if known is not None and (known["job"]["name"], known["event"]) != (job.name, self._event):
+            raise ValueError(f"two triggers are named {body['name']!r}: rename one")
         self._app.reactions[body["name"]] = body
         return job
 
@@ -77,7 +76,9 @@ class TriggerDecorator:
 def trigger_body(
     job: JobFunction[..., Any], event: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The trigger as the API takes it; raises ValueError for what the server would refuse."""
+    """Builds the trigger as the API takes it; raises ValueError for what the server
+    would refuse.
+    """
     body: dict[str, Any] = {"name": options.get("name") or job.name, "event": event}
     if "where" in options:
         body["filter"] = options["where"]
@@ -97,7 +98,9 @@ def trigger_body(
 def _call(
     job: JobFunction[..., Any], body: Mapping[str, Any], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """The function gets the event, or the events, as its first argument, if it takes one."""
+    """Builds the job: the function gets the event or events as its first argument, if
+    it takes one.
+    """
     debounce = body.get("debounce")
     several = "batch" in body or (isinstance(debounce, Mapping) and debounce.get("keep") == "all")
     try:

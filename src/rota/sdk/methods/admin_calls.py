@@ -24,119 +24,112 @@ from rota.wire.tokens import AuditPage, NewTokenView, TokenPage, TokenSpec
 
 
 def list_tokens(*, limit: int | None = None, cursor: str | None = None) -> Call[TokenPage]:
-    """A page of tokens, newest first."""
     return Call("GET", "/tokens", TokenPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def create_token(spec: TokenSpec) -> Call[NewTokenView]:
-    """Makes a token."""
     return Call("POST", "/tokens", NewTokenView, body=encode(spec), keyed=True)
 
 
 def revoke_token(token_id: str) -> Call[None]:
-    """Ends a token."""
     return Call("DELETE", path_of("tokens", token_id), type(None))
 
 
 def list_audit(**filters: str | int | None) -> Call[AuditPage]:
-    """A page of the audit trail, newest first: token_id, target, after, before, limit, cursor."""
+    """Lists the audit log, newest first; one page. Filters: token_id, target, after, before, limit,
+    cursor.
+    """
     return Call("GET", "/audit", AuditPage, params=params_of(**filters))
 
 
 def get_policy() -> Call[PolicyView]:
-    """The policy in force."""
     return Call("GET", "/policy", PolicyView)
 
 
 def set_policy(settings: Mapping[str, Any]) -> Call[PolicyView]:
-    """Another policy; what is not given is as in its preset."""
+    """Sets the policy; settings that are not given have the value of the preset."""
     return Call("PUT", "/policy", PolicyView, body=encode(settings), keyed=True)
 
 
 def list_tenants(*, limit: int | None = None, cursor: str | None = None) -> Call[TenantPage]:
-    """A page of tenants, by name."""
     return Call("GET", "/tenants", TenantPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def get_tenant(name: str) -> Call[TenantView]:
-    """One tenant."""
     return Call("GET", path_of("tenants", name), TenantView)
 
 
 def set_tenant(name: str, settings: Mapping[str, Any]) -> Call[TenantView]:
-    """A tenant's weight and quota; what is not given goes back to its default."""
+    """Sets a tenant's weight and quota; settings that are not given return to their defaults."""
     return Call("PUT", path_of("tenants", name), TenantView, body=encode(settings), keyed=True)
 
 
 def get_autoscale(asked: Mapping[str, str]) -> Call[AutoscaleView]:
-    """How many workers would clear what waits; `target`, `queue`, and the size of a worker."""
+    """Asks how many workers would clear the backlog; `target`, `queue`, and the size of
+    a worker.
+    """
     return Call("GET", "/autoscale", AutoscaleView, params=tuple(asked.items()))
 
 
 def get_waste(asked: Mapping[str, str]) -> Call[WasteView]:
-    """What jobs asked for and took; of a `tenant` or `name`, `since` a time."""
+    """Asks how much jobs requested and used; by `tenant` or `name`, `since` a time."""
     return Call("GET", "/reports/waste", WasteView, params=tuple(asked.items()))
 
 
 _ALL = (("limit", str(PAGE_ITEMS_MAX)),)
-"""There are fewer rules and addresses than a page holds."""
+"""One page holds all rules and channels."""
 
 
 def list_alerts() -> Call[AlertPage]:
-    """All rules, and how they stand."""
     return Call("GET", "/alerts", AlertPage, params=_ALL)
 
 
 def get_alert(name: str) -> Call[AlertView]:
-    """One of them."""
     return Call("GET", path_of("alerts", name), AlertView)
 
 
 def set_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertView]:
-    """A rule; what is not given is as its condition has it."""
+    """Sets an alert rule; settings that are not given have the condition's defaults."""
     return Call("PUT", path_of("alerts", name), AlertView, body=encode(spec))
 
 
 def try_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertTrial]:
-    """What a rule would find now, if it were set."""
+    """Evaluates a rule now, without setting it."""
     return Call("POST", path_of("alerts", name, "test"), AlertTrial, body=encode(spec), keyed=True)
 
 
 def delete_alert(name: str) -> Call[None]:
-    """A rule is gone, or as it was at first."""
+    """Deletes a rule, or resets a built-in one."""
     return Call("DELETE", path_of("alerts", name), type(None))
 
 
 def silence_alert(name: str, spec: Mapping[str, Any]) -> Call[AlertView]:
-    """It tells nobody for a while."""
+    """Silences a rule for a while."""
     return Call("PUT", path_of("alerts", name, "silence"), AlertView, body=encode(spec))
 
 
 def unsilence_alert(name: str) -> Call[AlertView]:
-    """It may tell again."""
+    """Ends the silence of a rule."""
     return Call("DELETE", path_of("alerts", name, "silence"), AlertView)
 
 
 def list_notices() -> Call[NoticePage]:
-    """What was told lately."""
+    """Lists recent notifications."""
     return Call("GET", "/alert-notices", NoticePage, params=_ALL)
 
 
 def list_channels() -> Call[ChannelPage]:
-    """All who are told."""
     return Call("GET", "/alert-channels", ChannelPage, params=_ALL)
 
 
 def set_channel(name: str, spec: Mapping[str, Any]) -> Call[ChannelView]:
-    """Somebody to tell."""
     return Call("PUT", path_of("alert-channels", name), ChannelView, body=encode(spec))
 
 
 def delete_channel(name: str) -> Call[None]:
-    """Told no longer."""
     return Call("DELETE", path_of("alert-channels", name), type(None))
 
 
 def try_channel(name: str) -> Call[ChannelTrial]:
-    """A notice that says it is a test."""
+    """Sends a test notification."""
     return Call("POST", path_of("alert-channels", name, "test"), ChannelTrial, keyed=True)

@@ -26,20 +26,19 @@ from rota.wire.formats import encode
 from rota.wire.schedules import DeployAnswer
 
 TriggerLike: TypeAlias = TriggerSpec | Mapping[str, Any]
-"""A trigger to make: the typed record, or just a mapping with the API's fields."""
+"""A trigger to create: the typed record, or a mapping with the API's fields."""
 EventLike: TypeAlias = EventSpec | Mapping[str, Any]
 """An event: the typed record, or a mapping with CloudEvents' names."""
 
 
 def with_id(event: EventLike, mint: Callable[[], str]) -> EventLike:
-    """The event with an id: whoever gives none says that no two of them are the same."""
+    """Adds an id to an event without one: such an event is never a duplicate."""
     if isinstance(event, EventSpec) or "id" in event:
         return event
     return {**event, "id": mint()}
 
 
 def create_trigger(trigger: TriggerLike) -> Call[TriggerView]:
-    """Makes a trigger."""
     return Call("POST", "/triggers", TriggerView, body=encode(trigger), keyed=True)
 
 
@@ -50,13 +49,11 @@ def list_triggers(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[TriggerPage]:
-    """A page of triggers, newest first."""
     params = params_of(name=name, owner=owner, limit=limit, cursor=cursor)
     return Call("GET", "/triggers", TriggerPage, params=params)
 
 
 def get_trigger(trigger_id: str) -> Call[TriggerView]:
-    """One trigger."""
     return Call("GET", path_of("triggers", trigger_id), TriggerView)
 
 
@@ -72,12 +69,11 @@ def delete_trigger(trigger_id: str) -> Call[None]:
 
 
 def pause_trigger(trigger_id: str) -> Call[TriggerView]:
-    """Lets it make no jobs."""
+    """Pauses a trigger: it makes no jobs."""
     return Call("POST", path_of("triggers", trigger_id, "pause"), TriggerView, keyed=True)
 
 
 def resume_trigger(trigger_id: str) -> Call[TriggerView]:
-    """Lets it go on."""
     return Call("POST", path_of("triggers", trigger_id, "resume"), TriggerView, keyed=True)
 
 
@@ -88,7 +84,7 @@ def trigger_events(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[ArrivalPage]:
-    """What it made of events, newest first."""
+    """Lists a trigger's decisions about events, newest first; one page."""
     params = params_of(outcome=",".join(outcome) or None, limit=limit, cursor=cursor)
     return Call("GET", path_of("triggers", trigger_id, "events"), ArrivalPage, params=params)
 
@@ -96,7 +92,7 @@ def trigger_events(
 def try_event(
     event: EventLike, *, trigger: TriggerLike | None = None, trigger_id: str | None = None
 ) -> Call[TrialAnswer]:
-    """What triggers would make of an event; nothing is stored."""
+    """Asks how triggers would decide about an event; nothing is stored."""
     body: dict[str, Any] = {"event": event}
     if trigger is not None:
         body["trigger"] = trigger
@@ -106,18 +102,18 @@ def try_event(
 
 
 def deploy_triggers(owner: str, triggers: Sequence[TriggerLike]) -> Call[DeployAnswer]:
-    """Sets all triggers of a program."""
+    """Replaces all triggers of an app."""
     body = encode({"owner": owner, "triggers": triggers})
     return Call("POST", "/triggers/deploy", DeployAnswer, body=body, keyed=True)
 
 
 def send_event(event: EventLike) -> Call[EventView]:
-    """Tells that something happened; its source and id make a repeat safe."""
+    """Sends an event; its source and id make a repetition safe."""
     return Call("POST", "/events", EventView, body=encode(event), media=STRUCTURED)
 
 
 def send_events(events: Sequence[EventLike]) -> Call[EventsAnswer]:
-    """The same of many at once."""
+    """Sends many events at once."""
     body = encode(list(events))
     return Call("POST", "/events", EventsAnswer, body=body, media=BATCHED)
 
@@ -125,22 +121,19 @@ def send_events(events: Sequence[EventLike]) -> Call[EventsAnswer]:
 def list_events(
     *, type: str | None = None, limit: int | None = None, cursor: str | None = None
 ) -> Call[EventPage]:
-    """A page of events that came, newest first."""
+    """Lists received events, newest first; one page."""
     return Call(
         "GET", "/events", EventPage, params=params_of(type=type, limit=limit, cursor=cursor)
     )
 
 
 def list_hooks(*, limit: int | None = None, cursor: str | None = None) -> Call[HookPage]:
-    """A page of webhook endpoints, by name."""
     return Call("GET", "/hooks", HookPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def set_hook(name: str, hook: HookSpec | Mapping[str, Any]) -> Call[HookView]:
-    """Sets up a webhook endpoint."""
     return Call("PUT", path_of("hooks", name), HookView, body=encode(hook))
 
 
 def delete_hook(name: str) -> Call[None]:
-    """Removes a webhook endpoint."""
     return Call("DELETE", path_of("hooks", name), type(None))

@@ -1,7 +1,7 @@
 """Uploads and downloads of bundles and artifacts, in pieces that are resumed after a lost
 connection.
 
-The content that arrived is compared with what was sent.
+The checksum of the content is compared after every transfer.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ OCTETS = "application/octet-stream"
 
 
 class UploadPiece(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a bundle on its way up."""
+    """Part of a bundle that is being uploaded."""
 
     name: str
     tenant: str | None
     format: str | None
     sha256: str
     size: int
-    """Of the whole."""
+    """Size of the whole bundle."""
     offset: int
     data: bytes
 
 
 class ArtifactPage(msgspec.Struct):
-    """All output files of an execution."""
+    """Output files of an execution."""
 
     items: list[ArtifactView]
 
 
 def upload_piece(piece: UploadPiece) -> Call[bytes]:
-    """Uploads a part of a bundle: answers how much is there (202), or the bundle."""
+    """Uploads a part of a bundle; the answer is the progress (202), or the bundle."""
     params = params_of(
         name=piece.name,
         tenant=piece.tenant,
@@ -74,7 +74,7 @@ def upload_piece(piece: UploadPiece) -> Call[bytes]:
 
 
 def bundle_upload(sha256: str, tenant: str | None) -> Call[BundleUploadView]:
-    """How much of a bundle is there."""
+    """Asks how much of a bundle has been uploaded."""
     path = path_of("bundles", "uploads", sha256)
     return Call("GET", path, BundleUploadView, params_of(tenant=tenant))
 
@@ -86,50 +86,46 @@ def list_bundles(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[BundlePage]:
-    """A page of bundles, newest first."""
     params = params_of(tenant=tenant, unused_for=unused_for, limit=limit, cursor=cursor)
     return Call("GET", "/bundles", BundlePage, params)
 
 
 def get_bundle(bundle_id: str) -> Call[BundleView]:
-    """One bundle."""
     return Call("GET", path_of("bundles", bundle_id), BundleView)
 
 
 def delete_bundle(bundle_id: str) -> Call[None]:
-    """Removes a bundle."""
     return Call("DELETE", path_of("bundles", bundle_id), type(None), keyed=True)
 
 
 def bundle_content(bundle_id: str) -> Call[bytes]:
-    """What is in it."""
     return Call("GET", path_of("bundles", bundle_id, "content"), bytes)
 
 
 def list_artifacts(execution_id: str) -> Call[ArtifactPage]:
-    """An execution's output files."""
     return Call("GET", path_of("executions", execution_id, "artifacts"), ArtifactPage)
 
 
 def get_artifact(execution_id: str, name: str) -> Call[bytes]:
-    """What is in one of them."""
     return Call("GET", path_of("executions", execution_id, "artifacts", name), bytes)
 
 
 def artifact_link(execution_id: str, name: str) -> Call[LinkView]:
-    """Where one of them can be fetched."""
+    """Asks for a URL of an output file."""
     return Call("GET", path_of("executions", execution_id, "artifacts", name, "link"), LinkView)
 
 
 PIECE_BYTES = 4 * 1024 * 1024
-"""Sent at once: what a broken line costs, and what is in memory."""
+"""Size of one piece: it is in memory, and sent again after a lost connection."""
 CONFLICTS_MAX = 10
-"""How often to ask anew where an upload stands: others may be sending the same."""
+"""How often to ask again for the progress of an upload, because others may be sending the same
+content.
+"""
 QUIET_S = 30.0
 
 
 class UploadSource:
-    """A file to upload."""
+    """File to upload."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,7 +134,6 @@ class UploadSource:
             self.size = file.tell()
 
     def read(self, offset: int) -> bytes:
-        """The next piece."""
         with self.path.open("rb") as file:
             file.seek(offset)
             return file.read(PIECE_BYTES)
@@ -147,7 +142,7 @@ class UploadSource:
 def push(
     state: ClientState, source: UploadSource, name: str, tenant: str | None, format: str | None
 ) -> RequestPlan[BundleView]:
-    """Uploads what the server does not have yet; answers the bundle."""
+    """Uploads the missing part of a bundle, and returns the bundle."""
     there = yield from fetch(state, bundle_upload(source.sha256, tenant))
     if there.bundle is not None:
         return there.bundle
@@ -165,7 +160,7 @@ def push(
         try:
             answer = yield from ask(state, upload_piece(piece))
         except (ConflictError, InvalidError) as error:
-            # Another one is sending the same, or what lay there from before was damaged.
+            # Another client is sending the same content, or an earlier part was damaged.
             conflicts += 1
             if conflicts > CONFLICTS_MAX or not _is_resumable(error):
                 raise
@@ -185,7 +180,7 @@ def _is_resumable(error: ApiError) -> bool:
 def download_artifact(
     state: ClientState, execution_id: str, file: str | ArtifactView
 ) -> RequestPlan[None]:
-    """Emits the content of an output file; one that is named is looked up first."""
+    """Emits the content of an output file; one given by its name is looked up first."""
     if isinstance(file, str):
         name = file
         page = yield from fetch(state, list_artifacts(execution_id))
@@ -194,18 +189,17 @@ def download_artifact(
         name, found = file.name, file
     call = get_artifact(execution_id, name)
     if found is None or found.sha256 is None:
-        # A small file, or none at all: then the server says so.
+        # A small file, or a missing one, which the server then reports.
         answer = yield from ask(state, call)
         known = answer.headers.get("etag", "").strip('"')
         if known and hashlib.sha256(answer.body).hexdigest() != known:
-            raise AnswerError(f"{name} was damaged on its way: fetch it again")
+            raise AnswerError(f"{name} was damaged during the download: fetch it again")
         yield EmitItem(answer.body)
         return
     yield from _download(state, call, found.size, found.sha256)
 
 
 def download_bundle(state: ClientState, bundle_id: str) -> RequestPlan[None]:
-    """Emits the content of a bundle."""
     bundle = yield from fetch(state, get_bundle(bundle_id))
     yield from _download(state, bundle_content(bundle_id), bundle.size, bundle.sha256)
 
@@ -230,12 +224,12 @@ def _download(state: ClientState, call: Call[bytes], size: int, sha256: str) -> 
         if offset == before:
             break  # it ends there, whatever the server believes
     if offset != size or hasher.hexdigest() != sha256:
-        raise AnswerError("the file was damaged on its way or where it was kept: fetch it again")
+        raise AnswerError("the file was damaged during the download or in storage: fetch it again")
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that has its name when all of it is there; in folders that are made if need be."""
+    """Opens a file that gets its name once it is complete; creates missing folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     try:

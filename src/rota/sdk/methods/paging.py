@@ -1,4 +1,4 @@
-"""Walks lists page by page."""
+"""Pages through lists."""
 
 from __future__ import annotations
 
@@ -21,23 +21,21 @@ T = TypeVar("T")
 
 
 class Page(Protocol):
-    """Part of a list."""
+    """Page of a list."""
 
     @property
-    def items(self) -> list[Any]:
-        """What is on it."""
-        ...
+    def items(self) -> list[Any]: ...
 
     @property
     def next_cursor(self) -> str | None:
-        """Where the next one begins; None: this is the last."""
+        """Cursor of the next page; None: this is the last one."""
         ...
 
 
 def all_jobs(
     state: ClientState, search: JobSearch, keep: Callable[[JobView], bool] | None = None
 ) -> RequestPlan[None]:
-    """Emits all jobs that match, newest first; or shows them to `keep` until that has enough."""
+    """Emits all jobs that match, newest first; or passes them to `keep` until it returns False."""
     while True:
         page = yield from fetch(state, calls.list_jobs(search))
         for job in page.items:
@@ -53,7 +51,7 @@ def all_jobs(
 def all_workers(
     state: ClientState, status: Sequence[str], capabilities: Sequence[str]
 ) -> RequestPlan[list[WorkerView]]:
-    """Workers that are in one of the statuses and have all the capabilities."""
+    """Lists workers that are in one of the statuses and have all the capabilities."""
     return _gather(
         state,
         lambda cursor: calls.list_workers(
@@ -63,14 +61,12 @@ def all_workers(
 
 
 def all_queues(state: ClientState) -> RequestPlan[list[QueueView]]:
-    """All queues, by name."""
     return _gather(state, lambda cursor: calls.list_queues(limit=PAGE_ITEMS_MAX, cursor=cursor))
 
 
 def all_schedules(
     state: ClientState, *, name: str | None, tenant: str | None, owner: str | None
 ) -> RequestPlan[list[ScheduleView]]:
-    """Schedules that match, newest first."""
     return _gather(
         state,
         lambda cursor: schedule_calls.list_schedules(
@@ -80,7 +76,6 @@ def all_schedules(
 
 
 def all_calendars(state: ClientState) -> RequestPlan[list[CalendarView]]:
-    """All calendars, by name."""
     return _gather(
         state,
         lambda cursor: schedule_calls.list_calendars(limit=PAGE_ITEMS_MAX, cursor=cursor),
@@ -90,7 +85,6 @@ def all_calendars(state: ClientState) -> RequestPlan[list[CalendarView]]:
 def all_triggers(
     state: ClientState, *, name: str | None, owner: str | None
 ) -> RequestPlan[list[TriggerView]]:
-    """Triggers that match, newest first."""
     return _gather(
         state,
         lambda cursor: event_calls.list_triggers(
@@ -100,7 +94,6 @@ def all_triggers(
 
 
 def all_hooks(state: ClientState) -> RequestPlan[list[HookView]]:
-    """All webhook endpoints, by name."""
     return _gather(
         state, lambda cursor: event_calls.list_hooks(limit=PAGE_ITEMS_MAX, cursor=cursor)
     )

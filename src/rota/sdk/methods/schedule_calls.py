@@ -25,12 +25,14 @@ from rota.wire.schedules import (
 )
 
 ScheduleLike: TypeAlias = ScheduleSpec | Mapping[str, Any]
-"""A schedule to make: the typed record, or just a mapping with the API's fields."""
+"""A schedule to create: the typed record, or a mapping with the API's fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSearch:
-    """Which part of a schedule's ledger; what is left out matches all. Times are RFC 3339."""
+    """Filter of a schedule's occurrences; fields that are left out match all. Times are
+    RFC 3339.
+    """
 
     outcome: Sequence[str] = ()
     after: str | None = None
@@ -39,7 +41,6 @@ class LedgerSearch:
     cursor: str | None = None
 
     def params(self) -> Params:
-        """As a query string's pairs."""
         return params_of(
             outcome=",".join(self.outcome) or None,
             after=self.after,
@@ -54,7 +55,6 @@ def _path(schedule_id: str, *rest: str) -> str:
 
 
 def create_schedule(schedule: ScheduleLike) -> Call[ScheduleView]:
-    """Makes a schedule."""
     return Call("POST", "/schedules", ScheduleView, body=encode(schedule), keyed=True)
 
 
@@ -66,13 +66,11 @@ def list_schedules(
     limit: int | None = None,
     cursor: str | None = None,
 ) -> Call[SchedulePage]:
-    """A page of schedules, newest first."""
     params = params_of(name=name, tenant=tenant, owner=owner, limit=limit, cursor=cursor)
     return Call("GET", "/schedules", SchedulePage, params=params)
 
 
 def get_schedule(schedule_id: str) -> Call[ScheduleView]:
-    """One schedule."""
     return Call("GET", _path(schedule_id), ScheduleView)
 
 
@@ -89,24 +87,23 @@ def delete_schedule(schedule_id: str) -> Call[None]:
 
 
 def pause_schedule(schedule_id: str) -> Call[ScheduleView]:
-    """Lets it make no jobs."""
+    """Pauses a schedule: it makes no jobs."""
     return Call("POST", _path(schedule_id, "pause"), ScheduleView, keyed=True)
 
 
 def resume_schedule(schedule_id: str) -> Call[ScheduleView]:
-    """Lets it go on."""
     return Call("POST", _path(schedule_id, "resume"), ScheduleView, keyed=True)
 
 
 def trigger_schedule(schedule_id: str) -> Call[OccurrenceView]:
-    """Runs its job now."""
+    """Runs a schedule's job now."""
     return Call("POST", _path(schedule_id, "trigger"), OccurrenceView, keyed=True)
 
 
 def preview(
     schedule: PreviewSpec | ScheduleLike, *, count: int | None = None, after: str | None = None
 ) -> Call[PreviewAnswer]:
-    """The next instants of a schedule that is not made."""
+    """Asks for the next times of a schedule that does not exist yet."""
     params = params_of(count=count, after=after)
     return Call("POST", "/schedules/preview", PreviewAnswer, params, encode(schedule))
 
@@ -114,13 +111,13 @@ def preview(
 def preview_schedule(
     schedule_id: str, *, count: int | None = None, after: str | None = None
 ) -> Call[PreviewAnswer]:
-    """The next instants of a schedule."""
+    """Asks for the next times of a schedule."""
     params = params_of(count=count, after=after)
     return Call("GET", _path(schedule_id, "preview"), PreviewAnswer, params=params)
 
 
 def occurrences(schedule_id: str, search: LedgerSearch) -> Call[OccurrencePage]:
-    """What became of its instants, newest first."""
+    """Lists a schedule's occurrences with their outcomes, newest first; one page."""
     path = _path(schedule_id, "occurrences")
     return Call("GET", path, OccurrencePage, params=search.params())
 
@@ -132,24 +129,22 @@ def backfill(schedule_id: str, spec: BackfillSpec | Mapping[str, Any]) -> Call[B
 
 
 def cancel_backfill(schedule_id: str, backfill_id: str) -> Call[CountAnswer]:
-    """Calls off what is left of a backfill."""
+    """Cancels the remaining jobs of a backfill."""
     path = _path(schedule_id, "backfills", backfill_id, "cancel")
     return Call("POST", path, CountAnswer, keyed=True)
 
 
 def deploy(owner: str, schedules: Sequence[ScheduleLike]) -> Call[DeployAnswer]:
-    """Sets all schedules of a program."""
+    """Replaces all schedules of an app."""
     body = encode({"owner": owner, "schedules": schedules})
     return Call("POST", "/schedules/deploy", DeployAnswer, body=body, keyed=True)
 
 
 def list_calendars(*, limit: int | None = None, cursor: str | None = None) -> Call[CalendarPage]:
-    """A page of calendars, by name."""
     return Call("GET", "/calendars", CalendarPage, params=params_of(limit=limit, cursor=cursor))
 
 
 def get_calendar(name: str) -> Call[CalendarView]:
-    """One calendar."""
     return Call("GET", path_of("calendars", name), CalendarView)
 
 
