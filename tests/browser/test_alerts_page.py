@@ -54,12 +54,12 @@ def set_up_channel(page: Page, receiver: str) -> None:
     page.get_by_role("button", name="New channel", exact=True).click()
     page.get_by_label("Name", exact=True).fill("pager")
     page.get_by_label("Address: https://").fill(receiver)
-    page.get_by_role("button", name="Set up channel").click()
+    page.get_by_role("button", name="Create channel").click()
     channel = page.get_by_role("table", name="Channels").locator("tr", has_text="pager")
-    expect(channel.get_by_text("nothing yet")).to_be_visible()
+    expect(channel.get_by_text("never")).to_be_visible()
     Receiver.status = 503
     channel.get_by_role("button", name="Test", exact=True).click()
-    expect(page.get_by_text("pager did not take it: it answered 503")).to_be_visible()
+    expect(page.get_by_text("Sending to pager failed: it answered 503")).to_be_visible()
     expect(channel.get_by_text("it answered 503")).to_be_visible()
 
 
@@ -69,7 +69,7 @@ def make_rule(page: Page) -> None:
     page.get_by_label("Name", exact=True).fill("tiny-disk")
     page.get_by_label("Condition").select_option("disk_low")
     page.get_by_label("From, in bytes").fill("1e17")
-    expect(page.get_by_text("Now: it holds.")).to_be_visible()
+    expect(page.get_by_text("Now: the condition is true.")).to_be_visible()
     expect(page.get_by_text("It would notify pager.")).to_be_visible()
     page.get_by_role("button", name="Create rule").click()
     expect(page.get_by_role("heading", name="tiny-disk")).to_be_visible()
@@ -78,8 +78,8 @@ def make_rule(page: Page) -> None:
 def silence_for_a_moment(page: Page) -> None:
     """With a reason, and not for long."""
     page.get_by_role("button", name="Silence", exact=True).click()
-    page.get_by_label("For, as in").fill("30m")
-    page.get_by_label("Why, for others").fill("known")
+    page.get_by_label("Duration, such as").fill("30m")
+    page.get_by_label("Reason").fill("known")
     page.get_by_role("button", name="Silence alert").click()
     expect(page.get_by_text("tiny-disk is silenced for 30m.")).to_be_visible()
     expect(page.locator("h1").get_by_text("silenced")).to_be_visible()
@@ -108,7 +108,7 @@ def test_a_rule_is_made_fires_is_silenced_and_told(
     page.get_by_role("button", name="Edit", exact=True).click()
     page.get_by_label("From, in bytes").fill("1")
     page.get_by_role("button", name="Save rule").click()
-    expect(page.get_by_text("The rule is changed.")).to_be_visible()
+    expect(page.get_by_text("Rule changed.")).to_be_visible()
     page.get_by_role("button", name="Delete", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("heading", name="Alerts")).to_be_visible()

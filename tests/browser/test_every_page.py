@@ -238,7 +238,7 @@ def test_every_page_can_be_reloaded_where_it_is(site: Site, open_page: Open, job
 
 def test_an_address_of_no_page_and_a_job_of_no_id_are_said_kindly(open_page: Open) -> None:
     page = open_page("/ui/nonsense")
-    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    expect(page.get_by_text("Page not found.")).to_be_visible()
     page.goto("/ui/jobs/019a85c2-0000-7000-8000-000000000000")
     expect(page.get_by_role("alert")).to_contain_text("Not found.")
 
@@ -266,7 +266,7 @@ def test_the_page_catches_up_after_the_line_was_cut(
         assert context.request.post("/session", headers=headers).ok
         page = context.new_page()
         page.goto("/ui/jobs?name=slept")
-        expect(page.get_by_text("No job matches.")).to_be_visible()
+        expect(page.get_by_text("No matching jobs.")).to_be_visible()
         expect(page.locator(".live")).to_contain_text("live")
         proxy.become(Mode.CUT)
         expect(page.locator(".live")).to_contain_text("reconnecting")

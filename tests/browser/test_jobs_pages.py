@@ -149,7 +149,7 @@ def test_a_job_that_cannot_run_says_why(site: Site, open_page: Open) -> None:
     job_id = site.shell("true", name="huge", requirements={"cpu": 512})
     page = open_page(f"/ui/jobs/{job_id}")
     expect(page.get_by_text("no worker could ever run this")).to_be_visible()
-    expect(page.get_by_text("Never, as things are.")).to_be_visible()
+    expect(page.get_by_text("Never, unless something changes.")).to_be_visible()
     page.get_by_text("As a command").click()
     expect(page.get_by_text(f"rota why {job_id}")).to_be_visible()
     site.ask("PUT", f"/jobs/{job_id}/cancel")

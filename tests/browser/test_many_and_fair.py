@@ -53,7 +53,7 @@ def test_an_array_under_way_is_cancelled_as_one_and_says_what_holds_the_rest(
     page = open_page(f"/ui/jobs/{array}")
     expect(page.get_by_role("img", name="2 running, 48 queued")).to_be_visible()
     expect(page.get_by_text("at most 2 at once")).to_be_visible()
-    expect(page.get_by_role("heading", name="Why not all of it runs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Why not all members run")).to_be_visible()
     expect(page.get_by_text("2 of its members are under way")).to_be_visible()
     expect(page.get_by_role("button", name="Run on a worker")).to_have_count(0)
     page.get_by_role("button", name="Cancel", exact=True).click()
@@ -142,7 +142,7 @@ def test_the_bundles_of_a_job_are_named_and_a_removed_one_is_said_to_be_gone(
     expect(panel).to_contain_text("input again:")
     site.ask("DELETE", f"/bundles/{bundle}")
     page.reload()
-    expect(panel.get_by_text("is not there any more").first).to_be_visible()
+    expect(panel.get_by_text("was deleted: executions that need it").first).to_be_visible()
 
 
 def test_a_tenant_is_given_a_weight_and_quotas_and_a_wrong_one_is_refused_in_words(
@@ -152,7 +152,7 @@ def test_a_tenant_is_given_a_weight_and_quotas_and_a_wrong_one_is_refused_in_wor
     site.until_status(job_id, "running")
     page = open_page("/ui/queues")
     row = page.locator("tr[data-id='acme']")
-    expect(row.get_by_role("img", name=re.compile("holds .* its part is"))).to_be_visible()
+    expect(row.get_by_role("img", name=re.compile("uses .* its fair share is"))).to_be_visible()
     row.get_by_role("button", name="Quotas").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Weight").fill("2.5")
@@ -207,7 +207,7 @@ def test_who_may_only_look_sees_shares_and_policy_and_changes_neither(
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     page.goto("/ui/simulate")
     expect(page.get_by_role("button", name="Simulate", exact=True)).to_be_disabled()
-    expect(page.get_by_text("It takes the role operator")).to_be_visible()
+    expect(page.get_by_text("This needs the role operator")).to_be_visible()
 
 
 def test_the_past_is_run_again_under_other_policies_and_shown_side_by_side(
@@ -227,8 +227,8 @@ def test_the_past_is_run_again_under_other_policies_and_shown_side_by_side(
     page.get_by_role("button", name="Simulate", exact=True).click()
     expect(page.get_by_text("on 3 workers")).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(4)
-    expect(page.get_by_role("img", name=re.compile("^Mean wait: as it was"))).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("^In use: as it was"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Mean wait: recorded"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^In use: recorded"))).to_be_visible()
     page.goto("/ui/simulate?from=2020-01-01T00:00&to=2020-01-02T00:00")
     page.get_by_role("button", name="Simulate", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("no job that was submitted in this time")
@@ -242,7 +242,7 @@ def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refus
     (tmp_path / "cluster.swf").write_text(log, encoding="utf-8")
     (tmp_path / "jobs.csv").write_text("name,cpu\nbackup,2\n", encoding="utf-8")
     page = open_page("/ui/simulate")
-    page.get_by_role("button", name="A trace").click()
+    page.get_by_role("button", name="Trace").click()
     expect(page.get_by_role("button", name="Simulate", exact=True)).to_be_disabled()
     chosen = page.get_by_label("Trace: a log in SWF")
     chosen.set_input_files(tmp_path / "jobs.csv")
@@ -254,7 +254,7 @@ def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refus
     expect(page.get_by_text("4 jobs of cluster.swf, on 1 worker with 4 cpus")).to_be_visible()
     recorded = page.locator("tr[data-id='recorded']")
     expect(recorded).to_contain_text("2 min 30 s")
-    page.get_by_label("On which machines").select_option("alike")
+    page.get_by_label("Machines").select_option("alike")
     page.get_by_label("Workers", exact=True).fill("4")
     page.get_by_label("Processors of each").fill("3")
     page.get_by_text("As a command").click()
@@ -263,7 +263,7 @@ def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refus
     page.get_by_role("button", name="Simulate", exact=True).click()
     expect(page.get_by_text("on 4 workers with 12 cpus")).to_be_visible()
     expect(page.locator("tr[data-id='easy']")).to_contain_text("0 s")
-    expect(page.get_by_role("img", name=re.compile("^Mean wait: as it was"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Mean wait: recorded"))).to_be_visible()
 
 
 def test_a_place_that_is_kept_for_a_job_lies_ahead_on_the_timeline(
