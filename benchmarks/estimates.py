@@ -1,4 +1,4 @@
-"""How often jobs start within the interval that they were told, replaying logs.
+"""How often jobs start within their estimated interval, in replays of logs.
 
 ROTA_TRACES names the folder that has the logs (docs/guide/simulate.md says where they come from).
 Every so many arrivals the newest job, if it has to wait, is told an estimated start by the same
@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-from benchmarks.aside import aside
+from benchmarks.new_process import in_new_process
 from benchmarks.policies import LOGS
 from benchmarks.table import Row, Scale
 from rota.core.commands import AnyInput, SetPolicy
@@ -33,7 +33,7 @@ EVERY = 20
 
 
 class AskedWorld(Simulation):
-    """A replay in which somebody asks when jobs will start."""
+    """A replay that estimates starts of waiting jobs."""
 
     def __init__(self, processors: int, policy: str, every: int) -> None:
         self.calibration = Calibration()
@@ -76,13 +76,15 @@ class AskedWorld(Simulation):
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """The share of starts inside the interval, on each log."""
+    """Measures the share of starts inside their interval, on each log."""
     folder = os.environ.get("ROTA_TRACES")
     if folder is None:
         raise SystemExit("ROTA_TRACES must name the folder with the logs")
     for name in scale.of(("KTH-SP2-1996-2", "HPC2N-2002-head"), ("HPC2N-2002-head",)):
         for policy in POLICIES:
-            found = aside(asked, Path(folder) / f"{name}.swf.gz", policy, scale.of(EVERY, 5))
+            found = in_new_process(
+                asked, Path(folder) / f"{name}.swf.gz", policy, scale.of(EVERY, 5)
+            )
             yield from _rows(name, policy, found)
 
 
@@ -99,7 +101,6 @@ def _rows(name: str, policy: str, found: dict[str, float]) -> Iterator[Row]:
 
 
 def asked(path: Path, policy: str, every: int) -> dict[str, float]:
-    """What came of the estimates on one log."""
     name = path.name.removesuffix(".swf.gz")
     world = AskedWorld(LOGS[name], policy, every)
     world.run(read_swf(path, cpus=LOGS[name]))

@@ -30,31 +30,27 @@ IGNORED = ("node_modules", "dist")
 
 
 class BuildError(Exception):
-    """It could not be built; the text says what to do."""
+    """The build failed; the text says what to do."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A Node.js, and how its npm is called."""
-
     program: Path
     npm: tuple[str, ...]
 
     def environment(self) -> Mapping[str, str]:
-        """What npm and its scripts call must be this Node.js too."""
+        """The environment in which npm and its scripts use this Node.js."""
         path = f"{self.program.parent}{os.pathsep}{os.environ.get('PATH', '')}"
         return {**os.environ, "PATH": path, "npm_config_update_notifier": "false"}
 
 
 def sources() -> Iterator[Path]:
-    """Every file that has a part in the build."""
     for path in sorted(SOURCES.rglob("*")):
         if path.is_file() and not any(part in IGNORED for part in path.relative_to(SOURCES).parts):
             yield path
 
 
 def fingerprint() -> str:
-    """Changes with every source; tests beside them have no part in what is built."""
     digest = hashlib.sha256()
     for path in sources():
         if ".test." in path.name:
@@ -65,12 +61,11 @@ def fingerprint() -> str:
 
 
 def is_built() -> bool:
-    """Whether there is a page at all."""
     return (TARGET / "index.html").is_file()
 
 
 def is_fresh() -> bool:
-    """Whether the page is that of the sources; without sources (in an sdist) any page is."""
+    """Whether the build is that of the sources; without sources (in an sdist) any build is."""
     if not is_built():
         return False
     if not SOURCES.is_dir():
@@ -79,7 +74,6 @@ def is_fresh() -> bool:
 
 
 def find_node() -> Node | None:
-    """A Node.js that is new enough, with its npm."""
     return _node_on_path() or _node_in_wheel()
 
 
@@ -107,7 +101,7 @@ def _node_in_wheel() -> Node | None:
 
 
 def build() -> None:
-    """Installs what package-lock.json names, checks the types, and builds."""
+    """Installs the packages of package-lock.json, checks the types, and builds."""
     node = find_node()
     if node is None:
         raise BuildError(
@@ -125,7 +119,7 @@ def build() -> None:
 
 
 def run_script(name: str) -> int:
-    """One of package.json's scripts, with its output shown; its exit code."""
+    """Runs a script of package.json; returns its exit code."""
     node = find_node()
     if node is None:
         print(f"No Node.js: pip install '{NODE_WHEEL}'", file=sys.stderr)
@@ -150,7 +144,7 @@ def _run(node: Node, command: Sequence[str], why: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Builds if needed. With --lenient, what is there already is good enough when it fails."""
+    """Builds if needed. With --lenient an existing build is enough if the build fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lenient", action="store_true", help="go on without, and say so")
     parser.add_argument("--force", action="store_true", help="build even if nothing changed")

@@ -1,7 +1,7 @@
-"""A cell on this machine to look at and to break: PostgreSQL, three servers, workers, a balancer.
+"""Runs a cell on this machine to try failures: PostgreSQL, three servers, workers, a load balancer.
 
-Everything listens on loopback and lives in a temporary folder. What is killed comes back after some
-seconds, as a service supervisor would have it; Ctrl-C stops all of it and removes the folder.
+Everything listens on loopback and is in a temporary folder. Processes that are killed are started
+again after some seconds, as by a service manager. Ctrl-C stops everything and removes the folder.
 """
 
 from __future__ import annotations
@@ -53,8 +53,6 @@ backend servers
 
 
 class Part:
-    """One process of the demonstration, started again when it ends."""
-
     def __init__(self, name: str, args: Sequence[str], stage: Stage) -> None:
         self.name = name
         self.args = args
@@ -66,7 +64,7 @@ class Part:
         return Daemon(self.args, self._stage.env, self._stage.folder / f"{self.name}.log")
 
     def tend(self) -> None:
-        """Says when it is gone, and brings it back."""
+        """Starts the process again some seconds after its end."""
         if not self.daemon.ended():
             return
         now = time.monotonic()
@@ -80,8 +78,6 @@ class Part:
 
 
 class Stage:
-    """All that runs."""
-
     def __init__(self, port: int) -> None:
         self.port = port
         self.folder = Path(tempfile.mkdtemp(prefix="rota-cluster-"))
@@ -95,11 +91,9 @@ class Stage:
 
     @property
     def ports(self) -> list[int]:
-        """Of the servers."""
         return [self.port + number for number in range(1, SERVERS + 1)]
 
     def raise_curtain(self) -> None:
-        """Starts everything, in the order in which an operator would."""
         self.token = self._first_token()
         self.env["ROTA_TOKEN"] = self.token
         say(f"starting {SERVERS} servers ...")
@@ -149,7 +143,6 @@ class Stage:
             )
 
     def show(self) -> None:
-        """What a newcomer needs."""
         url = f"http://127.0.0.1:{self.port}"
         lines = [
             "",
@@ -177,7 +170,7 @@ class Stage:
         return "worker"
 
     def run(self) -> None:
-        """Tends everything, and tells who leads, until interrupted."""
+        """Restarts processes and prints the leader, until interrupted."""
         led = ""
         while True:
             for part in self.parts:
@@ -211,7 +204,7 @@ class Stage:
         return "nobody"
 
     def close(self) -> None:
-        """Workers first, so that nothing is cut short; then what they talked to."""
+        """Stops workers first, then servers, load balancer and database."""
         for kind in ("w", "n"):
             for part in self.parts:
                 if part.name.startswith(kind) and not part.daemon.ended():
@@ -231,12 +224,10 @@ class Stage:
 
 
 def say(line: str) -> None:
-    """One line, with the time."""
     print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
 
 
 def main() -> int:
-    """Until Ctrl-C or SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     options = argparse.ArgumentParser(description=__doc__)

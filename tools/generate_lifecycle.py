@@ -17,7 +17,7 @@ Verb = TypeVar("Verb", bound=StrEnum)
 
 
 class Machine(NamedTuple, Generic[State, Verb]):
-    """One state machine and what its words mean."""
+    """One state machine with descriptions of its states and verbs."""
 
     transitions: Mapping[tuple[State, Verb], State]
     states: Mapping[State, str]
@@ -38,7 +38,6 @@ life. The pictures leave out moves that end where they began.
 
 
 def render() -> str:
-    """The whole document."""
     jobs = Machine(
         lifecycle.JOB_TRANSITIONS,
         lifecycle.JOB_STATE_MEANING,
@@ -103,7 +102,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the file, or says whether it is fresh."""
+    """Writes the file; with `--check` exits with 1 if it is stale."""
     text = render()
     fresh = TARGET.exists() and TARGET.read_text(encoding="utf-8") == text
     if "--check" in arguments:

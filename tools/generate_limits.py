@@ -1,4 +1,4 @@
-"""Writes docs/reference/limits.md from every room's limits.py; `--check` only compares."""
+"""Writes docs/reference/limits.md from every package's limits.py; `--check` only compares."""
 
 from __future__ import annotations
 
@@ -42,15 +42,13 @@ TIMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 class Limit(NamedTuple):
-    """One bound."""
-
     name: str
     value: float
     reason: str
 
 
 def limits_in(source: str) -> Iterator[Limit]:
-    """Every named number of a module, with the text below it."""
+    """Every named number of a module, with its docstring."""
     body = ast.parse(source).body
     for statement, following in pairwise(body):
         if not isinstance(statement, ast.Assign) or not isinstance(following, ast.Expr):
@@ -61,7 +59,7 @@ def limits_in(source: str) -> Iterator[Limit]:
 
 
 def _number(node: ast.expr) -> float:
-    """The value of an expression of numbers: products and shifts are easier to read in code."""
+    """Evaluates an expression of numbers with products and shifts."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return value
@@ -74,7 +72,7 @@ def _number(node: ast.expr) -> float:
 
 
 def shown(limit: Limit) -> str:
-    """The value in units that people use; the name says which kind it is."""
+    """The value with its unit, which the name tells."""
     if "BYTES" in limit.name:
         return _in_units(limit.value, SIZES, "bytes")
     if limit.name.endswith("_KIB"):
@@ -94,7 +92,6 @@ def _in_units(value: float, units: Sequence[tuple[str, int]], smallest: str) -> 
 
 
 def render() -> str:
-    """The whole document."""
     parts = [OPENING]
     for room, title in ROOMS.items():
         path = SOURCE / room / "limits.py"
@@ -108,7 +105,7 @@ def render() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the file, or says whether it is fresh."""
+    """Writes the file; with `--check` exits with 1 if it is stale."""
     text = render()
     fresh = TARGET.exists() and TARGET.read_text(encoding="utf-8") == text
     if "--check" in arguments:

@@ -19,11 +19,11 @@ INSTALL_S_MAX = 600
 
 
 class UnavailableError(Exception):
-    """It cannot be measured here, and why."""
+    """A peer cannot be measured on this machine."""
 
 
 def python_environment(pins: Sequence[str]) -> Path:
-    """The folder of the programs of these packages, installed there at the first run."""
+    """Installs packages at the first run; returns the folder of their programs."""
     place = _place("python", (*pins, sys.version))
     if not (place / "complete").exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -35,7 +35,7 @@ def python_environment(pins: Sequence[str]) -> Path:
 
 
 def node_environment(pins: Sequence[str]) -> Path:
-    """The folder with `node_modules` of these packages, installed there at the first run."""
+    """Installs packages at the first run; returns the folder with `node_modules`."""
     program("node", "nodejs")
     npm = program("npm", "npm")
     place = _place("node", pins)
@@ -49,7 +49,7 @@ def node_environment(pins: Sequence[str]) -> Path:
 
 
 def program(name: str, package: str) -> str:
-    """Its path, installed from the distribution's package where that is possible."""
+    """The path of a program, installed from the distribution's package if possible."""
     if found := shutil.which(name):
         return found
     if os.geteuid() != 0 or shutil.which("apt-get") is None:

@@ -22,7 +22,7 @@ STOP_S_MAX = 20
 def running(
     argv: Sequence[str], place: Path, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, ended with those it started when the block is left."""
+    """Runs a process in its own process group while the block runs, and ends the group."""
     with (place / "said").open("ab") as said:
         process = subprocess.Popen(
             argv,
@@ -55,14 +55,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def until_listening(port: int) -> None:
-    """Returns when somebody does."""
     deadline = time.perf_counter() + START_S_MAX
     while True:
         try:

@@ -51,7 +51,6 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
 
 @contextmanager
 def slurm(place: Path) -> Iterator[dict[str, str]]:
-    """What its commands find in their environment."""
     if os.geteuid() != 0:
         raise UnavailableError("slurmctld and slurmd are started as root only")
     programs = {

@@ -1,4 +1,4 @@
-"""The page of alerts: rules, what fires, silences, who is told and what became of it."""
+"""Alerts page: rules, firing alerts, silences, channels and deliveries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ FIRES_MS = 40_000
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Takes what it is told, or not."""
-
     status = 200
 
     def do_POST(self) -> None:
@@ -27,7 +25,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing to read here."""
+        """Keeps the test's output free of log lines."""
 
 
 @pytest.fixture
@@ -50,7 +48,6 @@ def clean(site: Site) -> Iterator[None]:
 
 
 def set_up_channel(page: Page, receiver: str) -> None:
-    """One whose test nobody takes."""
     page.get_by_role("button", name="New channel", exact=True).click()
     page.get_by_label("Name", exact=True).fill("pager")
     page.get_by_label("Address: https://").fill(receiver)
@@ -64,7 +61,6 @@ def set_up_channel(page: Page, receiver: str) -> None:
 
 
 def make_rule(page: Page) -> None:
-    """One that holds already, as the form says."""
     page.get_by_role("button", name="New rule").click()
     page.get_by_label("Name", exact=True).fill("tiny-disk")
     page.get_by_label("Condition").select_option("disk_low")
@@ -76,7 +72,6 @@ def make_rule(page: Page) -> None:
 
 
 def silence_for_a_moment(page: Page) -> None:
-    """With a reason, and not for long."""
     page.get_by_role("button", name="Silence", exact=True).click()
     page.get_by_label("Duration, such as").fill("30m")
     page.get_by_label("Reason").fill("known")
@@ -88,7 +83,7 @@ def silence_for_a_moment(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("clean")
-def test_a_rule_is_made_fires_is_silenced_and_told(
+def test_a_rule_is_created_fires_is_silenced_and_notifies(
     site: Site, open_page: Open, receiver: str
 ) -> None:
     page = open_page("/ui/alerts")
@@ -116,7 +111,7 @@ def test_a_rule_is_made_fires_is_silenced_and_told(
     expect(page.get_by_role("table", name="Notifications")).to_contain_text("tiny-disk")
 
 
-def test_who_may_only_look_sees_rules_and_no_buttons(site: Site, open_page: Open) -> None:
+def test_a_viewer_sees_alert_rules_and_no_buttons(site: Site, open_page: Open) -> None:
     token = site.ask("POST", "/tokens", {"role": "viewer", "name": "alert looker"})["token"]
     page = open_page("/ui/alerts", token=token)
     expect(page.get_by_role("link", name="disk_low", exact=True)).to_be_visible()

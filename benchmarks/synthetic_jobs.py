@@ -1,7 +1,7 @@
-"""Invents jobs as a company might have them: many names, few of them frequent, and some failures.
+"""Synthetic jobs as a company might have them: many names, few of them frequent, some failures.
 
-The shares are natural ones: names, tenants and customers fall off as one over their rank, most
-jobs succeed at the first try, a few fail with errors that differ in numbers only, a few were tried
+The shares are natural ones: names, tenants and customers fall off as one over their rank, most jobs
+succeed at the first try, a few fail with errors that differ in numbers only, a few were tried
 again, some wait for another one. From one seed comes the same past.
 """
 
@@ -63,8 +63,6 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Trade:
-    """What jobs of one name are like."""
-
     LONGEST_MS: ClassVar[int] = 40 * 60_000
     """From submission to end; the day's last jobs come this long before midnight."""
     terms: Terms
@@ -75,8 +73,6 @@ class Trade:
 
 @dataclass(slots=True)
 class Tables:
-    """Rows, as the store writes them."""
-
     jobs: list[Any] = field(default_factory=list)
     executions: list[Any] = field(default_factory=list)
     labels: list[Any] = field(default_factory=list)
@@ -84,13 +80,10 @@ class Tables:
 
 
 def by_rank(count: int) -> list[float]:
-    """Running sums of one over the rank."""
     return list(accumulate(1 / rank for rank in range(1, count + 1)))
 
 
-class Invented:
-    """A stream of jobs from a seed."""
-
+class SyntheticJobs:
     def __init__(self, seed: int) -> None:
         self.trades = [_trade(number) for number in range(NAMES)]
         self._dice = random.Random(seed)
@@ -102,7 +95,6 @@ class Invented:
         self._widest: JobId | None = None
 
     def ended(self, times: Sequence[int]) -> Tables:
-        """Finished jobs, submitted at these times."""
         tables, dice = Tables(), self._dice
         count = len(times)
         trades = dice.choices(self.trades, cum_weights=self._by_name, k=count)
@@ -121,7 +113,6 @@ class Invented:
         return tables
 
     def waiting(self, now: int, count: int) -> Tables:
-        """Queued jobs of the last hour."""
         tables, dice = Tables(), self._dice
         trades = dice.choices(self.trades, cum_weights=self._by_name, k=count)
         for number, trade in enumerate(trades):
@@ -135,7 +126,6 @@ class Invented:
         return tables
 
     def workers(self, now: int) -> list[Worker]:
-        """Those who ran it all."""
         capacity = Resources(cpu_milli=32_000, memory=128 << 30)
         return [
             Worker(worker_id(number), f"node-{number:03}", "gone", capacity, registered_at=now)
@@ -143,13 +133,11 @@ class Invented:
         ]
 
     def new_id(self, at: int) -> JobId:
-        """A UUIDv7 of that time."""
         dice = self._dice.getrandbits(74)
         text = f"{at:012x}7{dice >> 62:03x}{0x8000000000000000 | dice & (1 << 62) - 1:016x}"
         return JobId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
 
     def _needed(self) -> tuple[Dependency, ...]:
-        """Two behind every so manieth job wait for the one before; many for the first of all."""
         if self._widest is not None and 0 < self._made <= WIDE_GRAPH:
             return (Dependency(self._widest),)
         if self._upstream is not None and self._made % CHAIN_EVERY in (1, 2):
@@ -242,7 +230,6 @@ class Invented:
 
 
 def worker_id(number: int) -> WorkerId:
-    """Of one of those who ran it all."""
     return WorkerId(f"018f0000-0000-7000-8000-{number:012x}")
 
 
