@@ -88,7 +88,7 @@ def main() -> None:
         postponed = Connection.postponed
         taken += MEASUREMENTS[name](scale)
         postponed = Connection.postponed - postponed
-        late = f", {postponed} requests put off by the server" if postponed else ""
+        late = f", {postponed} requests postponed by the server" if postponed else ""
         print(f"{time.perf_counter() - began:.0f} s{late}", file=sys.stderr)
     print(markdown(taken))
     if scale.keep:
@@ -102,11 +102,11 @@ def _asked() -> tuple[list[str], Scale]:
     known = ", ".join(MEASUREMENTS)
     apart = ", ".join(ONLY_WHEN_NAMED)
     parser.add_argument("names", nargs="*", help=f"some of: {known}; else all but {apart}")
-    parser.add_argument("--quick", action="store_true", help="small: does everything still run?")
+    parser.add_argument("--quick", action="store_true", help="small: checks that everything runs")
     parser.add_argument(
-        "--store", choices=("sqlite", "postgres"), default="sqlite", help="what servers keep it in"
+        "--store", choices=("sqlite", "postgres"), default="sqlite", help="the store of servers"
     )
-    parser.add_argument("--keep", action="store_true", help="smoke: keep these ratios")
+    parser.add_argument("--keep", action="store_true", help="smoke: store these ratios")
     parser.add_argument("--rounds", type=int, help="how often each figure is taken; else 3, or 1")
     given = parser.parse_intermixed_args()
     names, systems = given.names or (["smoke"] if given.keep else []), ()

@@ -109,7 +109,7 @@ async def _fill_and_drain(
         accepted = waiting / (time.perf_counter() - began)
         filled = _memory()
         worker = Worker(engine, store)
-        await worker.rate(large.window)  # what was in memory when the shelf began to fill
+        await worker.rate(large.window)  # what was in memory when jobs began to be spilled
         drained = _memory()
         async with serving(small) as (other, other_store):
             rates = []

@@ -94,8 +94,8 @@ class Cell:
         self.ready_s = time.perf_counter() - began
         url = urlsplit(line.split()[-1]) if " at http" in line else None
         if url is None or url.port is None:
-            said = (self.data / "said").read_text("utf-8")
-            raise RuntimeError(f"the server did not start: {line}{said}")
+            output = (self.data / "output").read_text("utf-8")
+            raise RuntimeError(f"the server did not start: {line}{output}")
         self.port = url.port
 
     def start_worker(self, *options: str) -> int:
@@ -125,13 +125,13 @@ class Cell:
         environment["XDG_STATE_HOME"] = str(self.data / "state")
         if words[0] == "worker":
             environment["ROTA_TOKEN"] = self.token
-        with (self.data / "said").open("a", encoding="utf-8") as said:
+        with (self.data / "output").open("a", encoding="utf-8") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "rota", *words],
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if words[0] == "server" else said,
-                stderr=said,
+                stdout=subprocess.PIPE if words[0] == "server" else output,
+                stderr=output,
                 text=True,
                 start_new_session=words[0] == "worker",
             )

@@ -1,7 +1,7 @@
 """`command` jobs a second, compared with a loop that starts the same program and waits for it.
 
-Both run `true`, two at a time, taking turns. A job has a folder, a guard that ends its whole tree,
-limits and a log; the bare loop has none of it.
+Both run `true`, two at a time, taking turns. A job has a folder, limits, a log, and a
+supervisor that ends its whole process tree; the bare loop has none of these.
 """
 
 from __future__ import annotations

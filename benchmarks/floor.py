@@ -2,7 +2,7 @@
 
 The same whole lives in batches of 1,000 as in living.py: decided by the scheduler alone; their
 journal records inserted by the database alone; the same records appended and projected by our store
-alone. And how often the disk can be told to keep something for good.
+alone. And syncs of the disk a second.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def measure(scale: Scale) -> Iterator[Row]:
     database = scale.store.replace("sqlite", "SQLite").replace("postgres", "PostgreSQL")
     raw = f"{database} {alone}"
     yield Row("floor", f"{raw}: journal inserts", rates.appended, "jobs/s", note)
-    yield Row("floor", f"{raw}: journal and fold by hand", rates.projected, "jobs/s")
+    yield Row("floor", f"{raw}: journal and projection by hand", rates.projected, "jobs/s")
     if rates.in_place:
         yield Row("floor", f"{raw}: tables updated in place", rates.in_place, "jobs/s")
-    yield Row("floor", f"store {alone}: append and fold", rates.stored, "jobs/s")
+    yield Row("floor", f"store {alone}: append and project", rates.stored, "jobs/s")
     yield Row("floor", f"scheduler {alone}", rates.decided, "jobs/s")
 
 

@@ -31,10 +31,10 @@ def header(work: Path) -> str:
 
 
 def _commit() -> str:
-    told = _git("rev-parse", "--short", "HEAD")
-    if not told:
+    commit = _git("rev-parse", "--short", "HEAD")
+    if not commit:
         return "unknown"
-    return told + (" and changes" if _git("status", "--porcelain", "--", "../src") else "")
+    return commit + (" and changes" if _git("status", "--porcelain", "--", "../src") else "")
 
 
 def _git(*args: str) -> str:

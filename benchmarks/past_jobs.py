@@ -49,7 +49,7 @@ class Day:
 
 def fill(dsn: str, now: int, done: int, live: int) -> None:
     """Writes finished jobs over thirty days up to `now`, and waiting jobs."""
-    # Just after midnight the day has no room yet for a job that has ended.
+    # Just after midnight the day has no finished jobs yet.
     today = (now - Trade.LONGEST_MS) // DAY_MS
     each = done // DAYS
     days = [Day(dsn, today - back, each, now) for back in range(DAYS - 1, 0, -1)]
@@ -160,7 +160,7 @@ def _gone_workers(invented: SyntheticJobs, now: int) -> list[tuple[str, bytes]]:
 def _learned(trades: Sequence[Trade], now: int) -> list[tuple[str, str, bytes]]:
     """Writes run times and usage of each job name, for `rota report waste`."""
     sketch = tuple((step, 8) for step in range(60, 120, 4))
-    # Just after midnight the day has no room yet for a job that has ended.
+    # Just after midnight the day has no finished jobs yet.
     today = (now - Trade.LONGEST_MS) // DAY_MS
     days = tuple(UsageDay(today - back, 1000, 10**9, 10**8, 10**12, 10**11) for back in range(14))
     usage = UsageStats(1000, sketch, sketch, sketch, 10**4, 10**9, 10**6, 1000, 1 << 30, days)

@@ -90,8 +90,8 @@ async def _pickups(
 
 async def _started_at(signal: socket.socket) -> tuple[int, int]:
     """When a function started, and when its signal was received."""
-    said = await asyncio.get_running_loop().sock_recv(signal, SIGNAL_BYTES_MAX)
-    return int(said), time.monotonic_ns()
+    datagram = await asyncio.get_running_loop().sock_recv(signal, SIGNAL_BYTES_MAX)
+    return int(datagram), time.monotonic_ns()
 
 
 @asynccontextmanager

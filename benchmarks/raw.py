@@ -2,8 +2,8 @@
 
 First the product's own store writes some lives, so that the rows, their bytes and the indexes are
 exactly those that it keeps. Then the same are written again by the bare driver, in batches of
-1,000, one connection, two ways: *journal and fold* appends the same journal records, each durable,
-and puts each job and execution into its table once, in its final state; *in place* inserts a job,
+1,000, one connection, two ways: *journal and projection* appends the same journal records, each
+durable, and puts each job and execution into its table once, in its final state; *in place* inserts a job,
 updates it when it starts and when it ends, and does the same with its execution, each step durable.
 """
 

@@ -66,9 +66,9 @@ async def ask_all(
         await _hold_jobs(connection)
         asked = list(questions(await _known(connection)))
         taken: dict[str, list[float]] = {question.name: [] for question in asked}
-        dice = random.Random(1)
+        rng = random.Random(1)
         for turn in range(-1, repeats):
-            dice.shuffle(asked)
+            rng.shuffle(asked)
             for question in asked:
                 request = question.requests[turn % len(question.requests)]
                 took = await _timed(own if question.of_tenant else connection, request)

@@ -82,12 +82,12 @@ def with_backlog(waiting: int, decisions: int) -> tuple[float, float]:
     world.expect(SyntheticWorkload(recipe))
     at = 2 * recipe.jobs // ARRIVALS_A_MS
     world.run_until(at)
-    diary = world.job_history
-    decided, spent = diary.decisions, diary.engine_s
-    while diary.decisions < decided + decisions and world.is_busy:
+    job_history = world.job_history
+    decided, spent = job_history.decisions, job_history.engine_s
+    while job_history.decisions < decided + decisions and world.is_busy:
         at += SLICE_MS
         world.run_until(at)
-    return (diary.decisions - decided) / (diary.engine_s - spent), _peak_mib()
+    return (job_history.decisions - decided) / (job_history.engine_s - spent), _peak_mib()
 
 
 class Processor:

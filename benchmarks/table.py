@@ -22,7 +22,7 @@ class Scale:
     names: tuple[str, ...] = ()
     """`peers`: only these of them."""
     rounds: int | None = None
-    """How often each figure is taken, if somebody said it."""
+    """Repeats of each figure, if given."""
     keep: bool = False
     """`smoke`: these ratios are what later runs are compared with."""
 

@@ -26,7 +26,7 @@ _RETRY_AFTER = re.compile(rb"retry-after: *(\d+)", re.IGNORECASE)
 _CLOSES = re.compile(rb"connection: *close", re.IGNORECASE)
 _LATER = (b"429", b"503")
 PATIENCE_S = 60
-"""For so long a request that is put off is sent again."""
+"""For so long a postponed request is repeated."""
 SETTLE_S_MAX = 120
 LOOK_S = 0.01
 """Between two looks at whether all is done; the figure is this much too low at most."""
@@ -44,8 +44,8 @@ class Connection:
     """One kept-alive connection, one request at a time."""
 
     postponed: ClassVar[int] = 0
-    """How often any of them was told to come again later: the server had too much to do, or nobody
-    led. The wait is part of what is measured."""
+    """How often a request was postponed: the server had too much to do, or there was no
+    leader. The wait is part of what is measured."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cell: Address, token: str

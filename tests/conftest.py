@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.memory_disk import memory_disk
 
-# Here and not beside them: other rooms' tests import some of these first.
+# Here and not beside them: tests of other packages import some of these first.
 pytest.register_assert_rewrite(
     "tests.store.conformance",
     "tests.store.conformance_access",

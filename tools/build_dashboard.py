@@ -81,8 +81,10 @@ def _node_on_path() -> Node | None:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         return None
-    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.match(r"v(\d+)\.(\d+)", told)
+    version = subprocess.run(
+        [node, "--version"], capture_output=True, text=True, check=False
+    ).stdout
+    found = re.match(r"v(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < NODE_LEAST:
         return None
     return Node(Path(node), (npm,))
@@ -139,16 +141,20 @@ def _run(node: Node, command: Sequence[str], why: str) -> None:
         check=False,
     )
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()[-2000:]
-        raise BuildError(f"{why} (`{' '.join(command[:3])}` ended with {done.returncode}):\n{said}")
+        output = (done.stderr or done.stdout).strip()[-2000:]
+        raise BuildError(
+            f"{why} (`{' '.join(command[:3])}` ended with {done.returncode}):\n{output}"
+        )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Builds if needed. With --lenient an existing build is enough if the build fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lenient", action="store_true", help="go on without, and say so")
+    parser.add_argument(
+        "--lenient", action="store_true", help="succeed with a warning if the build fails"
+    )
     parser.add_argument("--force", action="store_true", help="build even if nothing changed")
-    parser.add_argument("--node", action="store_true", help="only say whether there is a Node.js")
+    parser.add_argument("--node", action="store_true", help="only check whether there is a Node.js")
     parser.add_argument("--run", metavar="SCRIPT", help="run a script of package.json instead")
     chosen = parser.parse_args(arguments)
     if chosen.run:
@@ -164,7 +170,7 @@ def main(arguments: Sequence[str]) -> int:
         instead = "the page built before is served" if is_built() else "the server runs without it"
         print(f"The dashboard was not built: {error}", file=sys.stderr)
         if chosen.lenient:
-            print(f"Going on: {instead}. `make dashboard` tries again.", file=sys.stderr)
+            print(f"Continuing: {instead}. `make dashboard` tries again.", file=sys.stderr)
         return 0 if chosen.lenient else 1
     return 0
 

@@ -53,15 +53,15 @@ backend servers
 
 
 class Part:
-    def __init__(self, name: str, args: Sequence[str], stage: Stage) -> None:
+    def __init__(self, name: str, args: Sequence[str], cell: LocalCell) -> None:
         self.name = name
         self.args = args
-        self._stage = stage
+        self._cell = cell
         self._gone_at: float | None = None
         self.daemon = self._start()
 
     def _start(self) -> Daemon:
-        return Daemon(self.args, self._stage.env, self._stage.folder / f"{self.name}.log")
+        return Daemon(self.args, self._cell.env, self._cell.folder / f"{self.name}.log")
 
     def tend(self) -> None:
         """Starts the process again some seconds after its end."""
@@ -70,14 +70,14 @@ class Part:
         now = time.monotonic()
         if self._gone_at is None:
             self._gone_at = now
-            say(f"{self.name} ({self.daemon.pid}) is gone; back in {BACK_AFTER_S:g} s")
+            say(f"{self.name} ({self.daemon.pid}) ended; starting again in {BACK_AFTER_S:g} s")
         elif now > self._gone_at + BACK_AFTER_S:
             self._gone_at = None
             self.daemon = self._start()
-            say(f"{self.name} is back as {self.daemon.pid}")
+            say(f"{self.name} runs again as {self.daemon.pid}")
 
 
-class Stage:
+class LocalCell:
     def __init__(self, port: int) -> None:
         self.port = port
         self.folder = Path(tempfile.mkdtemp(prefix="rota-cluster-"))
@@ -93,7 +93,7 @@ class Stage:
     def ports(self) -> list[int]:
         return [self.port + number for number in range(1, SERVERS + 1)]
 
-    def raise_curtain(self) -> None:
+    def start(self) -> None:
         self.token = self._first_token()
         self.env["ROTA_TOKEN"] = self.token
         say(f"starting {SERVERS} servers ...")
@@ -103,7 +103,7 @@ class Stage:
             self.parts.append(Part(f"n{number}", ("server", *args, "--data", data), self))
         for part in self.parts:
             self._until_up(part)
-        self._balance()
+        self._start_balancer()
         urls = [word for port in self.ports for word in ("--server", f"http://127.0.0.1:{port}")]
         for number in range(1, WORKERS + 1):
             place = str(self.folder / "work")
@@ -125,10 +125,10 @@ class Stage:
         if part.daemon.ended():
             raise SystemExit(part.daemon.text())
 
-    def _balance(self) -> None:
+    def _start_balancer(self) -> None:
         haproxy = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if haproxy is None:
-            say("no haproxy here (apt install haproxy): a plain TCP balancer of ours stands in")
+            say("no haproxy here (apt install haproxy): using a simple TCP load balancer instead")
             self._balancer = Proxy(*self.ports, port=self.port)
             return
         servers = "\n".join(
@@ -137,9 +137,9 @@ class Stage:
         )
         config = self.folder / "haproxy.cfg"
         config.write_text(HAPROXY.format(port=self.port, servers=servers))
-        with (self.folder / "haproxy.log").open("wb") as said:
+        with (self.folder / "haproxy.log").open("wb") as output:
             self._balancer = subprocess.Popen(
-                [haproxy, "-db", "-f", str(config)], stdout=said, stderr=said
+                [haproxy, "-db", "-f", str(config)], stdout=output, stderr=output
             )
 
     def show(self) -> None:
@@ -151,7 +151,7 @@ class Stage:
             f"  export ROTA_URL={url} ROTA_TOKEN={self.token}",
             "  rota cluster                                who leads",
             "  rota submit --follow -- echo hello          a job",
-            "  rota submit -- sleep 60                     one to watch while you break things",
+            "  rota submit -- sleep 60                     a job to watch during failures",
             "  rota top                                    everything, live",
             "",
             *(f"  {part.name:3} {part.daemon.pid:7}  {self._place(part)}" for part in self.parts),
@@ -185,10 +185,10 @@ class Stage:
     def _tend_database(self) -> None:
         if psutil.pid_exists(self.postgres.pid):
             return
-        say(f"the database is gone; back in {BACK_AFTER_S:g} s")
+        say(f"the database ended; starting again in {BACK_AFTER_S:g} s")
         time.sleep(BACK_AFTER_S)
         self.postgres.start()
-        say(f"the database is back as {self.postgres.pid}")
+        say(f"the database runs again as {self.postgres.pid}")
 
     def _leader(self) -> str:
         headers = {"Authorization": f"Bearer {self.token}"}
@@ -201,7 +201,7 @@ class Stage:
                 continue
             if view.get("leader"):
                 return f"{view['leader']}, epoch {view['epoch']}"
-        return "nobody"
+        return "none"
 
     def close(self) -> None:
         """Stops workers first, then servers, load balancer and database."""
@@ -232,16 +232,16 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--port", type=int, default=7070, help="the balancer's; servers follow")
-    stage = Stage(options.parse_args().port)
+    cell = LocalCell(options.parse_args().port)
     try:
-        stage.raise_curtain()
-        stage.show()
-        stage.run()
+        cell.start()
+        cell.show()
+        cell.run()
     except KeyboardInterrupt:
         say("stopping ...")
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: it is stopping
-        stage.close()
+        cell.close()
     return 0
 
 

@@ -55,7 +55,7 @@ class Demo:
     def __init__(self, url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         self._http = httpx2.Client(base_url=url, headers=headers, timeout=30)
-        self._dice = random.Random(7)
+        self._rng = random.Random(7)
         self.stopping = threading.Event()
         """Ends a trickle before its time."""
 
@@ -82,9 +82,9 @@ class Demo:
         """Submits jobs for a while, so that charts have data."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.stopping.wait(1):
-            self._quick(self._dice.randint(2, 9))
-            if self._dice.random() < 0.25:
-                self._fail(*self._dice.choice(FAILURES)[:3], count=1)
+            self._quick(self._rng.randint(2, 9))
+            if self._rng.random() < 0.25:
+                self._fail(*self._rng.choice(FAILURES)[:3], count=1)
 
     def _submit(self, jobs: Sequence[Mapping[str, Any]]) -> list[str]:
         answer = self.ask("POST", "/jobs/batch", {"jobs": list(jobs)})
@@ -116,11 +116,11 @@ class Demo:
         teams = ("billing", "growth", "platform")
         jobs = []
         for _ in range(count):
-            name, pause = self._dice.choice(names), self._dice.choice((0.02, 0.05, 0.1, 0.4))
-            labels = {"team": self._dice.choice(teams), "env": "prod"}
+            name, pause = self._rng.choice(names), self._rng.choice((0.02, 0.05, 0.1, 0.4))
+            labels = {"team": self._rng.choice(teams), "env": "prod"}
             queue = {"send-mail": "mail", "resize-image": "media"}.get(name, "default")
             script = f"echo {name} done in {pause}; sleep {pause}"
-            more = {"queue": queue, "labels": labels, "tenant": self._dice.choice([*TENANTS])}
+            more = {"queue": queue, "labels": labels, "tenant": self._rng.choice([*TENANTS])}
             jobs.append(_shell(name, script, requirements=_cpu(0.2), **more))
         self._submit(jobs)
 

@@ -78,11 +78,11 @@ def open_page(browser: Browser, url: str, token: str, theme: str, size: dict[str
     assert context.request.post("/session", headers=headers).ok
     page = context.new_page()
     page.on("pageerror", lambda error: print(f"page error: {error}", file=sys.stderr))
-    page.on("console", _told)
+    page.on("console", _print_error)
     return page
 
 
-def _told(message: ConsoleMessage) -> None:
+def _print_error(message: ConsoleMessage) -> None:
     if message.type == "error":
         print(message.text, file=sys.stderr)
 

@@ -63,8 +63,8 @@ def versions(names: Iterable[str]) -> list[str]:
         ("node", "--version"),
         ("slurmd", "-V"),
     )
-    told = [_first_line(argv) for argv in programs if which(argv[0])]
-    return list(dict.fromkeys([*told, *pins]))
+    programs_found = [_first_line(argv) for argv in programs if which(argv[0])]
+    return list(dict.fromkeys([*programs_found, *pins]))
 
 
 def _first_line(argv: Sequence[str]) -> str:

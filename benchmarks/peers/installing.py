@@ -70,7 +70,7 @@ def _run(*argv: str) -> None:
     try:
         subprocess.run(argv, check=True, capture_output=True, text=True, timeout=INSTALL_S_MAX)
     except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UnavailableError(f"{' '.join(argv[:4])} … failed: {said}") from error
+        message = (error.stderr.strip().splitlines() or ["no output"])[-1]
+        raise UnavailableError(f"{' '.join(argv[:4])} … failed: {message}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{argv[0]}: {error}") from error

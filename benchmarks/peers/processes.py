@@ -23,14 +23,14 @@ def running(
     argv: Sequence[str], place: Path, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a process in its own process group while the block runs, and ends the group."""
-    with (place / "said").open("ab") as said:
+    with (place / "output").open("ab") as output:
         process = subprocess.Popen(
             argv,
             cwd=SIDES,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment},
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     try:

@@ -134,8 +134,8 @@ def _command(peer: Peer, home: Path, words: Sequence[str]) -> list[str]:
 
 
 def _drive(argv: Sequence[str], load: Load, environment: Mapping[str, str]) -> Figures:
-    told = _checked(argv, {**environment, "PEERS_LOAD": json.dumps(asdict(load))})
-    return Figures(**json.loads(told.splitlines()[-1]))
+    output = _checked(argv, {**environment, "PEERS_LOAD": json.dumps(asdict(load))})
+    return Figures(**json.loads(output.splitlines()[-1]))
 
 
 def _checked(argv: Sequence[str], environment: Mapping[str, str]) -> str:

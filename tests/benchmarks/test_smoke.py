@@ -20,8 +20,8 @@ def row(percent: float) -> Row:
 
 
 def test_a_ratio_that_fell_by_more_than_a_third_is_reported() -> None:
-    (said,) = fallen([row(19.9)], {"scheduler alone": 0.3})
-    assert said.startswith("scheduler alone: 19.9 % of the raw limit, 30.0% was kept")
+    (message,) = fallen([row(19.9)], {"scheduler alone": 0.3})
+    assert message.startswith("scheduler alone: 19.9 % of the raw limit, 30.0% was kept")
 
 
 def test_a_ratio_that_fell_by_less_or_rose_passes() -> None:

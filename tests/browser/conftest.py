@@ -90,7 +90,7 @@ class Watch:
     def on(self, page: Page, url: str) -> None:
         """Collects console messages, errors and failed requests of a page."""
 
-        def told(message: ConsoleMessage) -> None:
+        def on_console(message: ConsoleMessage) -> None:
             if message.type == "error" and "status of" not in message.text:
                 self.wrong.append(f"console: {message.text}")
 
@@ -98,7 +98,7 @@ class Watch:
             if not request.url.startswith((url, "data:", "blob:")):
                 self.wrong.append(f"asked elsewhere: {request.url}")
 
-        page.on("console", told)
+        page.on("console", on_console)
         page.on("request", asked)
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))

@@ -34,7 +34,7 @@ def receiver() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/told"
+    yield f"http://127.0.0.1:{server.server_port}/alerts"
     server.shutdown()
     thread.join()
     server.server_close()
@@ -93,8 +93,8 @@ def test_a_rule_is_created_fires_is_silenced_and_notifies(
 
     # It fires at the next look, and the address does not take it.
     expect(page.locator("h1").get_by_text("firing")).to_be_visible(timeout=FIRES_MS)
-    told = page.get_by_role("table", name="Notifications").locator("tbody tr").first
-    expect(told).to_contain_text(re.compile(r"pager not taken yet.*: it answered 503, again in"))
+    row = page.get_by_role("table", name="Notifications").locator("tbody tr").first
+    expect(row).to_contain_text(re.compile(r"pager not delivered yet.*: it answered 503, again in"))
 
     page.goto("/")
     page.get_by_label("Needs attention").get_by_role("link", name="tiny-disk").click()

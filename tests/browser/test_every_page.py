@@ -164,7 +164,7 @@ def test_every_command_shown_on_a_page_is_valid(site: Site, open_page: Open, job
         expect(page.get_by_role("dialog")).to_be_visible()
         found += shown_commands(page)
     assert len(found) > 20
-    refused = [said for line in found if (said := taken(line)) is not None]
+    refused = [error for line in found if (error := taken(line)) is not None]
     assert not refused, "\n".join(["", *refused])
 
 
@@ -203,8 +203,8 @@ def long_name(site: Site) -> Iterator[str]:
 @pytest.mark.slow
 def test_long_names_fit_a_phone(site: Site, open_page: Open, long_name: str) -> None:
     page = open_page("/", viewport=PHONE)
-    told = f"a notice of {long_name}"
-    until(lambda: long_name in str(site.ask("GET", "/alert-notices")), told, FIRES_S)
+    what = f"a notice of {long_name}"
+    until(lambda: long_name in str(site.ask("GET", "/alert-notices")), what, FIRES_S)
     wide = []
     for path in (*PATHS, f"/ui/alerts/{long_name}"):
         page.goto(path)

@@ -110,26 +110,26 @@ class Faults:
         with self._servers:
             node, epoch = self._leading()
             assert node.daemon is not None
-            said = freeze(node.daemon, LEADER_TTL_S * self._rng.uniform(1.5, 2.5))
+            effect = freeze(node.daemon, LEADER_TTL_S * self._rng.uniform(1.5, 2.5))
             new_leader, newer = self._cluster.leader(after_epoch=epoch)
-            return f"{node.name}: {said}; {new_leader.name} led with epoch {newer}"
+            return f"{node.name}: {effect}; {new_leader.name} led with epoch {newer}"
 
     def _kill_follower(self) -> str:
         with self._servers:
             node, _ = self._leading()
             others = [one for one in self._cluster.nodes if one is not node]
             follower = self._rng.choice(others)
-            said = self._end(follower, signal.SIGKILL)
+            effect = self._end(follower, signal.SIGKILL)
             self._cluster.start(follower)
-            return said
+            return effect
 
     def _kill_all(self) -> str:
         with self._servers:
-            said = [self._end(node, signal.SIGKILL) for node in self._cluster.nodes]
+            effect = [self._end(node, signal.SIGKILL) for node in self._cluster.nodes]
             time.sleep(self._rng.uniform(0.0, LEASE_S))
             self._cluster.start(*self._cluster.nodes)
             new_leader, epoch = self._cluster.leader()
-            return f"{'; '.join(said)}; {new_leader.name} led with epoch {epoch}"
+            return f"{'; '.join(effect)}; {new_leader.name} led with epoch {epoch}"
 
     def _front(self, mode: Mode) -> str:
         node, _ = self._leading()

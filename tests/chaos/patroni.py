@@ -151,11 +151,11 @@ class Pair:
 
     def spawn(self, command: Sequence[str], name: str) -> subprocess.Popen[bytes]:
         """Starts a program as the database's user, with its output in a file."""
-        with (self.folder / f"{name}.log").open("ab") as said:
+        with (self.folder / f"{name}.log").open("ab") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
                 env={"PATH": os.environ["PATH"], "PYTHONPATH": str(self._site), "LC_ALL": "C"},

@@ -88,7 +88,7 @@ class Report:
         moments = [*_logged(folder, log_of), *self._told()]
         path = folder / "timeline.txt"
         path.write_text(
-            "\n".join(f"{_clock(at)} {who:>12} {said}" for at, who, said in sorted(moments))
+            "\n".join(f"{_clock(at)} {who:>12} {text}" for at, who, text in sorted(moments))
         )
         return path
 
@@ -127,8 +127,8 @@ def _json_line(line: str) -> tuple[int, str] | None:
         at = datetime.fromisoformat(entry.pop("timestamp"))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    said = " ".join(f"{name}={value}" for name, value in entry.items())
-    return int(at.timestamp() * 1000), said
+    text = " ".join(f"{name}={value}" for name, value in entry.items())
+    return int(at.timestamp() * 1000), text
 
 
 def journal_of(dsn: str) -> list[JournalRecord]:

@@ -19,8 +19,8 @@ def all_but(*lost: int) -> dict[int, None]:
 def test_a_lost_second_is_counted_for_the_fault_that_lasted_or_was_just_repaired() -> None:
     faults = [a_fault("leader killed", 2.5, 3.0), a_fault("database frozen", 9.5, 11.5)]
     good = {"balanced": all_but(3, 10, 19), START: all_but(2, 3, 4, 10, 11, 12)}
-    said = Availability(BEGAN, 20, good, faults).text()
-    lines = [" ".join(line.split()) for line in said.splitlines()]
+    text = Availability(BEGAN, 20, good, faults).text()
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "85.00 % a submit was accepted, balanced (88.24 % of the 17 s" in lines[1]
     assert "70.00 % a job started (76.47 % of the 17 s" in lines[2]
     assert "1 (1.0 each) 3 (3.0 each) 1 leader killed" in lines
@@ -30,6 +30,6 @@ def test_a_lost_second_is_counted_for_the_fault_that_lasted_or_was_just_repaired
 
 
 def test_a_soak_without_faults_counts_no_lost_second_for_a_fault() -> None:
-    said = Availability(BEGAN, 20, {START: all_but(7)}).text()
-    assert "95.00 % a job started" in said
-    assert "nobody's doing" in said
+    text = Availability(BEGAN, 20, {START: all_but(7)}).text()
+    assert "95.00 % a job started" in text
+    assert "nobody's doing" in text

@@ -51,23 +51,23 @@ def kill(cluster: Cluster, pair: Pair) -> str:
     """Kills the primary, which returns later as a standby."""
     old = pair.primary()
     assert old is not None
-    said = old.kill()
+    effect = old.kill()
     new = pair.until_primary_is_not(old)
     led = _led(cluster)
     old.start()
     pair.until_paired()
-    return f"{said}; {new.name} is the primary; {led}"
+    return f"{effect}; {new.name} is the primary; {led}"
 
 
 def freeze(cluster: Cluster, pair: Pair) -> str:
     """Freezes the primary, which wakes as a former primary."""
     old = pair.primary()
     assert old is not None
-    said = old.freeze(1.75 * TTL_S)
+    effect = old.freeze(1.75 * TTL_S)
     new = pair.until_primary_is_not(old)
     led = _led(cluster)
     pair.until_paired()
-    return f"{said}; {new.name} is the primary; {led}"
+    return f"{effect}; {new.name} is the primary; {led}"
 
 
 def _led(cluster: Cluster) -> str:

@@ -15,7 +15,7 @@ from tests.chaos.proxy import Mode, Proxy
 @pytest.fixture
 def echo() -> Iterator[int]:
     """Starts an echo server; yields its port."""
-    door = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))
 
     def answer(line: socket.socket) -> None:
         with line:
@@ -28,16 +28,16 @@ def echo() -> Iterator[int]:
     def serve() -> None:
         while True:
             try:
-                line, _ = door.accept()
+                line, _ = listener.accept()
             except OSError:
                 return
             threading.Thread(target=answer, args=(line,), daemon=True).start()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    yield int(door.getsockname()[1])
-    door.shutdown(socket.SHUT_RDWR)
-    door.close()
+    yield int(listener.getsockname()[1])
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
     thread.join()
 
 
@@ -113,8 +113,8 @@ def test_the_end_of_a_stream_is_forwarded(proxy: Proxy, line: socket.socket) -> 
 
 
 def test_a_target_that_refuses_connections_is_skipped(echo: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        gone = int(door.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = int(listener.getsockname()[1])
     with closing(Proxy(gone, echo)) as proxy:
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as line:

@@ -83,7 +83,7 @@ BEYOND_THE_SCHEMA = re.compile(
             "the job of a trigger waits",
             "the event says when",
             "two triggers are named",
-            # Nor know every service that can be told, or what goes with what is watched for.
+            # Nor know every notification service, or which settings fit which condition.
             "no address that can be told",
             "the address (names no host|makes no sense)",
             "is watched for all queues together",

@@ -48,13 +48,13 @@ def test_others_are_served_while_somebody_does_their_worst(
     cell, before = attacked_cell
     if name == "idle connections" and resource.getrlimit(resource.RLIMIT_NOFILE)[1] < MANY_FILES:
         pytest.skip("this machine allows a process fewer files than the abuse takes")
-    said = len(cell.server.text())
+    logged = len(cell.server.text())
     with abused(cell, name):
         fared = measure_client(cell)
         assert set(fared.statuses) == {200, 201}
         assert memory(cell) - before < GROWTH_MAX
     until(lambda: connections(cell) <= OURS, "connections that are released")
-    log = cell.server.text()[said:]
+    log = cell.server.text()[logged:]
     assert "Traceback" not in log
     assert '"error"' not in log
     assert len(log) < LOG_MAX

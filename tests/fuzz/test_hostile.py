@@ -149,10 +149,10 @@ def test_trailers_without_end_are_cut_off(cell: Cell) -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("said", [b"", b"GET /jobs HTTP/1.1\r\nHost: 127"])
-def test_a_client_that_does_not_finish_its_head_is_dropped(cell: Cell, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET /jobs HTTP/1.1\r\nHost: 127"])
+def test_a_client_that_does_not_finish_its_head_is_dropped(cell: Cell, sent: bytes) -> None:
     with Raw(cell) as raw:
-        raw.send(said)
+        raw.send(sent)
         raw.socket.settimeout(HEAD_S_MAX + 20)
         assert raw.status() is None
 

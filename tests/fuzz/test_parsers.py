@@ -178,16 +178,16 @@ def encodable(value: Any) -> bool:
 
 def held(parser: Parser, given: Any) -> None:
     """Runs the parser; any error but its own is a failure."""
-    before, said = time.process_time(), "a value"
+    before, message = time.process_time(), "a value"
     try:
         parser.read(given)
     except parser.refusal as refusal:
-        said = str(refusal)
-    assert said.strip(), "a refusal without a word"
+        message = str(refusal)
+    assert message.strip(), "a refusal without a message"
     assert time.process_time() - before < PROCESSOR_S_MAX
 
 
-# A library that knows how services are told asks for a module that Python is about to drop.
+# The notification library imports a module that Python is about to drop.
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.name)
 def test_a_parser_returns_a_value_or_raises_its_own_error(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""Airflow's workflows: a task for each number up to what the run asks for; and one that rings."""
+"""Airflow's workflows: one with many mapped tasks, and one with a single start signal."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def spins() -> None:
 
 
 @dag("pickup", schedule=None, max_active_runs=AT_ONCE)
-def rings() -> None:
+def single() -> None:
     pickup()
 
 
 noops()
 spins()
-rings()
+single()

@@ -1,4 +1,4 @@
-"""Slurm's side: arrays of batch jobs, and single ones that ring; by its own commands."""
+"""Slurm's side: arrays of batch jobs, and single ones with a start signal, by its own commands."""
 
 from __future__ import annotations
 
