@@ -3,8 +3,9 @@
 First the product's own store writes some lives, so that the rows, their bytes and the indexes are
 exactly those that it keeps. Then the same are written again by the bare driver, in batches of
 1,000, one connection, two ways: *journal and projection* appends the same journal records, each
-durable, and puts each job and execution into its table once, in its final state; *in place* inserts a job,
-updates it when it starts and when it ends, and does the same with its execution, each step durable.
+durable, and puts each job and execution into its table once, in its final state; *in place* inserts
+a job, updates it when it starts and when it ends, and does the same with its execution, each step
+durable.
 """
 
 from __future__ import annotations

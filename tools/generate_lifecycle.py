@@ -32,8 +32,8 @@ OPENING = """\
 A **job** is what was asked for. Each attempt to run it is an **execution** on one worker. The
 scheduler looks every move up in these tables and refuses others (`IllegalTransition`, answered as
 409). A new job is `pending`, and becomes `queued` in the same step if it waits only for a worker.
-Only a retry leaves a final state; it starts a new life of the job. The pictures leave out moves that
-do not change the state.
+Only a retry leaves a final state; it starts a new life of the job. The pictures leave out moves
+that do not change the state.
 """
 
 
