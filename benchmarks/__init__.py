@@ -1,1 +1,1 @@
-"""Measurements: ratios within one run, kept in RESULTS.md with their commit."""
+"""Benchmarks: ratios within one run; results with their commit are in RESULTS.md."""

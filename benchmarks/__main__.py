@@ -1,6 +1,6 @@
 """Measures Rota on this machine: `python -m benchmarks [names…] [--quick] [--store postgres]`.
 
-`python -m benchmarks peers [names…]` puts it beside those peers whose names have one of the words.
+`python -m benchmarks peers [names…]` also measures the peers whose names contain one of the words.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from benchmarks import (
     commands,
     decisions,
     draining,
+    due_schedules,
     estimates,
     flood,
     floor,
@@ -23,42 +24,41 @@ from benchmarks import (
     graphs,
     hostile,
     idle,
-    living,
-    loaded,
     memory,
+    open_dashboards,
     pickup,
+    pickup_under_load,
     policies,
     restart,
     rows,
     simulating,
     smoke,
     submitting,
-    timetable,
-    watched,
+    throughput,
     workflows,
 )
 from benchmarks.cell import workplace
 from benchmarks.machine import header
 from benchmarks.peers import compare
 from benchmarks.table import Row, Scale, markdown
-from benchmarks.traffic import Lane
+from benchmarks.traffic import Connection
 
 MEASUREMENTS: Mapping[str, Callable[[Scale], Iterator[Row]]] = {
     "smoke": smoke.measure,
     "floor": floor.measure,
     "submit": submitting.measure,
-    "life": living.measure,
+    "life": throughput.measure,
     "flood": flood.measure,
     "pickup": pickup.measure,
-    "loaded": loaded.measure,
+    "loaded": pickup_under_load.measure,
     "command": commands.measure,
     "graph": graphs.measure,
-    "schedules": timetable.measure,
+    "schedules": due_schedules.measure,
     "idle": idle.measure,
     "decisions": decisions.measure,
     "memory": memory.measure,
     "restart": restart.measure,
-    "watched": watched.measure,
+    "watched": open_dashboards.measure,
     "drain": draining.measure,
     "footprint": footprint.measure,
     "backlog": backlog.measure,
@@ -78,7 +78,6 @@ ONLY_WHEN_NAMED = (
 
 
 def main() -> None:
-    """Prints one table; what it is at goes to stderr."""
     names, scale = _asked()
     with workplace() as place:
         _print_header(place)
@@ -86,10 +85,10 @@ def main() -> None:
     for name in names:
         began = time.perf_counter()
         print(f"{name} …", end=" ", file=sys.stderr, flush=True)
-        put_off = Lane.put_off
+        postponed = Connection.postponed
         taken += MEASUREMENTS[name](scale)
-        put_off = Lane.put_off - put_off
-        late = f", {put_off} requests put off by the server" if put_off else ""
+        postponed = Connection.postponed - postponed
+        late = f", {postponed} requests postponed by the server" if postponed else ""
         print(f"{time.perf_counter() - began:.0f} s{late}", file=sys.stderr)
     print(markdown(taken))
     if scale.keep:
@@ -103,11 +102,11 @@ def _asked() -> tuple[list[str], Scale]:
     known = ", ".join(MEASUREMENTS)
     apart = ", ".join(ONLY_WHEN_NAMED)
     parser.add_argument("names", nargs="*", help=f"some of: {known}; else all but {apart}")
-    parser.add_argument("--quick", action="store_true", help="small: does everything still run?")
+    parser.add_argument("--quick", action="store_true", help="small: checks that everything runs")
     parser.add_argument(
-        "--store", choices=("sqlite", "postgres"), default="sqlite", help="what servers keep it in"
+        "--store", choices=("sqlite", "postgres"), default="sqlite", help="the store of servers"
     )
-    parser.add_argument("--keep", action="store_true", help="smoke: keep these ratios")
+    parser.add_argument("--keep", action="store_true", help="smoke: store these ratios")
     parser.add_argument("--rounds", type=int, help="how often each figure is taken; else 3, or 1")
     given = parser.parse_intermixed_args()
     names, systems = given.names or (["smoke"] if given.keep else []), ()

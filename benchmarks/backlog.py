@@ -1,4 +1,4 @@
-"""A backlog far larger than memory's window: taken in, drained, and found again after a restart.
+"""A backlog far larger than the scheduler keeps in memory: submitted, drained, loaded at a restart.
 
 Engine and store as in a server, without HTTP: jobs come in batches, and one worker takes and
 completes a thousand at a time. The clock of each stage stops when the tables have caught up, so
@@ -18,9 +18,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.aside import aside
 from benchmarks.cell import workplace
 from benchmarks.fleet import HOUR_MS, completion
+from benchmarks.new_process import in_new_process
 from benchmarks.table import Row, Scale, count
 from rota.api.ids import IdMint
 from rota.core.commands import Completion, MemoryWindow, NewJob, Poll, Register, Submit, Timing
@@ -44,7 +44,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the store is, how much of what waits is kept in memory, and how often to measure."""
+    """Settings: the store, the number of waiting jobs in memory, the number of repeats."""
 
     address: str
     window: int
@@ -52,7 +52,8 @@ class Place:
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Ten million jobs on SQLite and on PostgreSQL; a hundred thousand in a small window."""
+    """Measures ten million jobs on SQLite and PostgreSQL, and a hundred thousand with little
+    memory."""
     waiting, window = scale.of((10_000_000, WINDOW_JOBS), (100_000, 10_000))
     with workplace() as folder:
         places = [Place(str(folder / name), window, scale.repeats) for name in ("small", "large")]
@@ -65,7 +66,6 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 @contextmanager
 def postgres() -> Iterator[PostgresServer]:
-    """One that waits for the disk."""
     server = PostgresServer({"shared_buffers": "512MB", "max_wal_size": "8GB"}, quick=False)
     try:
         yield server
@@ -74,10 +74,10 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 def figures(store: str, places: Sequence[Place], waiting: int) -> Iterator[Row]:
-    """Fills the large backlog, drains it beside a small one, then starts on what is left of it."""
+    """Fills the large backlog, drains it and a small one, then restarts with the rest."""
     large = places[1]
-    accepted, memory, rates = aside(fill_and_drain, *places, waiting)
-    ready_s, ready_memory = aside(restart, large)
+    accepted, memory, rates = in_new_process(fill_and_drain, *places, waiting)
+    ready_s, ready_memory = in_new_process(restart, large)
     name = f"{store}, {count(waiting)} waiting, window {count(large.window)}"
     few = f"{count(large.window // 2)} waiting"
     yield Row("backlog", f"{name}: accepted, {count(BATCH)} a batch", [accepted], "jobs/s")
@@ -94,7 +94,7 @@ def figures(store: str, places: Sequence[Place], waiting: int) -> Iterator[Row]:
 def fill_and_drain(
     small: Place, large: Place, waiting: int
 ) -> tuple[float, tuple[int, int, int], list[tuple[float, float]]]:
-    """(jobs accepted a second, memory by stage, jobs run a second of the small and the large)."""
+    """Returns (jobs accepted a second, memory by stage, jobs run a second of both backlogs)."""
     return asyncio.run(_fill_and_drain(small, large, waiting))
 
 
@@ -105,11 +105,11 @@ async def _fill_and_drain(
         empty = _memory()
         began = time.perf_counter()
         await fill(engine, waiting)
-        await folded(store)
+        await tables_caught_up(store)
         accepted = waiting / (time.perf_counter() - began)
         filled = _memory()
         worker = Worker(engine, store)
-        await worker.rate(large.window)  # what was in memory when the shelf began to fill
+        await worker.rate(large.window)  # what was in memory when jobs began to be spilled
         drained = _memory()
         async with serving(small) as (other, other_store):
             rates = []
@@ -123,7 +123,7 @@ async def _fill_and_drain(
 
 
 def restart(place: Place) -> tuple[float, int]:
-    """(seconds until the engine decides again, memory then)."""
+    """Returns (seconds until the engine decides again, memory then)."""
     return asyncio.run(_restart(place))
 
 
@@ -135,7 +135,6 @@ async def _restart(place: Place) -> tuple[float, int]:
 
 @asynccontextmanager
 async def serving(place: Place) -> AsyncIterator[tuple[Engine, Store]]:
-    """An engine that decides on a store."""
     store: Store
     if place.address.startswith("postgresql:"):
         store = await open_postgres(place.address)
@@ -151,13 +150,12 @@ async def serving(place: Place) -> AsyncIterator[tuple[Engine, Store]]:
         await store.close()
 
 
-async def folded(store: Store) -> None:
-    """A read waits until the tables have it all."""
+async def tables_caught_up(store: Store) -> None:
     await store.catalog.jobs([JobId("none")])
 
 
 async def fill(engine: Engine, total: int) -> None:
-    """Two callers at once, as a server's group commit is made for."""
+    """Submits from two callers at once, so that they share commits."""
     mint, left = IdMint(), iter(range(0, total, BATCH))
 
     async def submit() -> None:
@@ -171,7 +169,7 @@ async def fill(engine: Engine, total: int) -> None:
 
 
 class Worker:
-    """Takes a thousand jobs at a time; what it reports comes with its next question."""
+    """Takes a thousand jobs at a time, and reports them with its next poll."""
 
     def __init__(self, engine: Engine, store: Store) -> None:
         self._engine = engine
@@ -179,10 +177,9 @@ class Worker:
         self._done: tuple[Completion, ...] | None = None
 
     async def rate(self, total: int) -> float:
-        """Runs so many; answers how many a second."""
         if self._done is None:
             await self._register()
-        await folded(self._store)
+        await tables_caught_up(self._store)
         began = time.perf_counter()
         ran = 0
         while ran < total:
@@ -196,11 +193,10 @@ class Worker:
             answer = await self._engine.poll(poll, asyncio.Event())
             self._done = tuple(completion(order.execution) for order in answer.orders)
             ran += len(self._done)
-        await folded(self._store)
+        await tables_caught_up(self._store)
         return ran / (time.perf_counter() - began)
 
     async def _register(self) -> None:
-        """Room for twice what it takes at once."""
         capacity = Resources(cpu_milli=2_000 * IN_HAND)
         register = Register(worker_id=WORKER, session="s", name="w", capacity=capacity)
         await self._engine.post(register)

@@ -1,4 +1,4 @@
-"""Starts a real server and real workers in a directory of their own, and ends them again."""
+"""Starts a real server and real workers in a directory of their own, and stops them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from benchmarks.backing import Backing
+from benchmarks.database_server import DatabaseServer
 
 START_S_MAX = 300
 STOP_S_MAX = 60
@@ -28,7 +28,7 @@ jobs at once, so that the figures are the scheduler's and not those of the machi
 
 @contextmanager
 def workplace() -> Iterator[Path]:
-    """A directory on the disk that is measured: TMPDIR chooses another one."""
+    """A directory on the measured disk, which TMPDIR chooses."""
     with tempfile.TemporaryDirectory(prefix="rota-bench-") as path:
         yield Path(path)
 
@@ -37,13 +37,13 @@ class Cell:
     """One server process on one data directory, and its workers."""
 
     def __init__(
-        self, data: Path, store: str | Backing = "sqlite", options: Sequence[str] = ()
+        self, data: Path, store: str | DatabaseServer = "sqlite", options: Sequence[str] = ()
     ) -> None:
-        """On a database of its own, or on one that somebody has prepared."""
+        """Uses a database of its own, or one that was prepared."""
         self.data = data
-        self.backing = store if isinstance(store, Backing) else None
+        self.database_server = store if isinstance(store, DatabaseServer) else None
         if store == "postgres":
-            self.backing = Backing(data.parent)
+            self.database_server = DatabaseServer(data.parent)
         self._options = options
         self.ready_s = 0.0
         """How long the last start took, from the process's start to its first line."""
@@ -63,33 +63,30 @@ class Cell:
         at: TracebackType | None,
     ) -> None:
         self.stop()
-        if self.backing is not None:
-            self.backing.remove()
+        if self.database_server is not None:
+            self.database_server.remove()
 
     @property
     def token(self) -> str:
-        """What the server wrote at its first start."""
         return (self.data / "token").read_text("utf-8").strip()
 
     @property
     def server(self) -> subprocess.Popen[str]:
-        """The running server."""
         assert self._server is not None, "not started"
         return self._server
 
     @property
     def rss(self) -> int:
-        """Bytes of memory the server has."""
         return psutil.Process(self.server.pid).memory_info().rss
 
     def start(self) -> None:
-        """Returns when the server has said where it listens."""
+        """Starts the server and waits until it listens."""
         self.data.mkdir(parents=True, exist_ok=True)
         where = ["--data", str(self.data)]
-        if self.backing is not None:
-            where += ["--store", self.backing.dsn]
+        if self.database_server is not None:
+            where += ["--store", self.database_server.dsn]
             if not (self.data / "token").exists():
-                (self.data / "token").write_text(self.backing.new_token(), "utf-8")
+                (self.data / "token").write_text(self.database_server.new_token(), "utf-8")
         began = time.perf_counter()
         self._server = self._spawn("server", "--port", "0", *where, *self._options)
         assert self._server.stdout is not None
@@ -97,12 +94,12 @@ class Cell:
         self.ready_s = time.perf_counter() - began
         url = urlsplit(line.split()[-1]) if " at http" in line else None
         if url is None or url.port is None:
-            said = (self.data / "said").read_text("utf-8")
-            raise RuntimeError(f"the server did not start: {line}{said}")
+            output = (self.data / "output").read_text("utf-8")
+            raise RuntimeError(f"the server did not start: {line}{output}")
         self.port = url.port
 
-    def hire(self, *options: str) -> int:
-        """One more worker process, in a group of its own; answers its id."""
+    def start_worker(self, *options: str) -> int:
+        """Starts one more worker process, in a process group of its own; returns its id."""
         url = f"http://{self.host}:{self.port}"
         folder = self.data / "work"
         folder.mkdir(exist_ok=True)
@@ -111,7 +108,7 @@ class Cell:
         return worker.pid
 
     def stop(self) -> None:
-        """Workers first, so that they can say goodbye."""
+        """Stops workers first, so that they can deregister."""
         _end(self._workers, signal.SIGTERM)
         self._workers = []
         if self._server is not None:
@@ -119,7 +116,6 @@ class Cell:
             self._server = None
 
     def kill(self) -> None:
-        """The server is gone between two instructions."""
         _end([self.server], signal.SIGKILL)
         self._server = None
 
@@ -129,13 +125,13 @@ class Cell:
         environment["XDG_STATE_HOME"] = str(self.data / "state")
         if words[0] == "worker":
             environment["ROTA_TOKEN"] = self.token
-        with (self.data / "said").open("a", encoding="utf-8") as said:
+        with (self.data / "output").open("a", encoding="utf-8") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "rota", *words],
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE if words[0] == "server" else said,
-                stderr=said,
+                stdout=subprocess.PIPE if words[0] == "server" else output,
+                stderr=output,
                 text=True,
                 start_new_session=words[0] == "worker",
             )

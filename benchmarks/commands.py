@@ -1,7 +1,7 @@
-"""`command` jobs a second, against a bare loop that starts the same program and waits for it.
+"""`command` jobs a second, compared with a loop that starts the same program and waits for it.
 
-Both run `true`, two at a time, taking turns. A job has a folder, a guard that ends its whole tree,
-limits and a log; the bare loop has none of it.
+Both run `true`, two at a time, taking turns. A job has a folder, limits, a log, and a
+supervisor that ends its whole process tree; the bare loop has none of these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.cell import Cell, workplace
 from benchmarks.table import Row, Scale
-from benchmarks.traffic import finished, folded, lanes, pour, run, staffed
+from benchmarks.traffic import (
+    finished,
+    open_connections,
+    run,
+    submit_jobs,
+    tables_caught_up,
+    workers_registered,
+)
 
 ARGV = ["true"]
 JOB = {"name": "true", "task": {"kind": "command", "argv": ARGV}}
@@ -25,10 +32,9 @@ part of the server's work."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """The two rates and their ratio, turn by turn."""
     total = scale.of(3_000, 200)
     with workplace() as place, Cell(place / "data", scale.store) as cell:
-        cell.hire("--cpu", str(AT_ONCE))
+        cell.start_worker("--cpu", str(AT_ONCE))
         ours, bare = run(_in_turns(cell, total, scale.repeats))
     yield Row("command", f"`true`, {AT_ONCE} at a time", ours, "jobs/s")
     yield Row("command", f"bare spawn and wait, {AT_ONCE} at a time", bare, "1/s")
@@ -38,16 +44,16 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 async def _in_turns(cell: Cell, total: int, repeats: int) -> tuple[list[float], list[float]]:
     ours, bare = [], []
-    async with lanes(cell, 1) as opened:
-        lane, done = opened[0], 0
-        await staffed(lane)
+    async with open_connections(cell, 1) as opened:
+        connection, done = opened[0], 0
+        await workers_registered(connection)
         for turn in range(repeats + 1):
             count = total if turn else 20  # the first warms up
             began = time.perf_counter()
-            await pour(opened, JOB, count, min(count, 1_000))
+            await submit_jobs(opened, JOB, count, min(count, 1_000))
             done += count
-            await finished(lane, done, look_s=LOOK_S)
-            await folded(lane)
+            await finished(connection, done, look_s=LOOK_S)
+            await tables_caught_up(connection)
             if turn:
                 ours.append(count / (time.perf_counter() - began))
                 bare.append(count / await asyncio.to_thread(_bare_seconds, count))

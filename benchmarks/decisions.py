@@ -1,4 +1,4 @@
-"""Decisions a processor second of the scheduler alone: no journal, no HTTP, no clock.
+"""Decisions for each processor second of the scheduler alone: no journal, no HTTP, no clock.
 
 One decision is a completion, the release of what it held, the choice of the next job, its
 placement, and the arrival of another job, so that the backlog stays as long as it was. Each is a
@@ -11,8 +11,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 
-from benchmarks.aside import aside
 from benchmarks.fleet import Fleet
+from benchmarks.new_process import in_new_process
 from benchmarks.table import Row, Scale, count
 from rota.cli.start.event_loop import YOUNG_MAX, use_large_pages
 
@@ -31,10 +31,10 @@ CROWDS = {
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Every size of fleet with every backlog, and how flat it is in the backlog."""
+    """Measures every fleet size with every backlog, and the ratio between backlogs."""
     for workers in WORKERS:
         backlogs = scale.of(WAITING, WAITING[:2])
-        rates = {n: aside(rates_of, (workers, n, 1), scale) for n in backlogs}
+        rates = {n: in_new_process(rates_of, (workers, n, 1), scale) for n in backlogs}
         for waiting, values in rates.items():
             setting = f"{count(workers)} workers, {count(waiting)} waiting"
             aim = "aim: 20,000" if (workers, waiting) == (WORKERS[-1], WAITING[-1]) else ""
@@ -45,30 +45,28 @@ def measure(scale: Scale) -> Iterator[Row]:
         yield Row("decisions", setting, [ratio], "ratio", "1: flat in the backlog")
     workers, waiting = WORKERS[-1], scale.of(WAITING[-1], WAITING[0])
     setting = f"{count(workers)} workers, {count(waiting)} waiting, {IN_A_TURN} in a turn"
-    values = aside(rates_of, (workers, waiting, IN_A_TURN), scale)
+    values = in_new_process(rates_of, (workers, waiting, IN_A_TURN), scale)
     yield Row("decisions", setting, values, "1/s")
-    yield from _crowded(scale)
+    yield from _many_kinds(scale)
 
 
-def _crowded(scale: Scale) -> Iterator[Row]:
-    """What a decision costs where much differs, and how that grows."""
-    usual = aside(crowded_rates, scale.of(CROWD, (100, 2_000, 50, 32)), scale)
+def _many_kinds(scale: Scale) -> Iterator[Row]:
+    """Measures decisions with many shapes and tenants."""
+    usual = in_new_process(rates_of_many_kinds, scale.of(CROWD, (100, 2_000, 50, 32)), scale)
     costs = [1e6 / rate for rate in usual]
     setting = "10,000 workers, 100,000 waiting, 50 tenants, 32 shapes"
     yield Row("decisions", setting, costs, "us", "aim: 50", less_is_better=True)
     for name, crowd in CROWDS.items() if not scale.quick else ():
-        rates = aside(crowded_rates, crowd, scale)
+        rates = in_new_process(rates_of_many_kinds, crowd, scale)
         ratio = max(usual) / max(rates)
         yield Row("decisions", f"the same with {name}", [ratio], "ratio", less_is_better=True)
 
 
-def crowded_rates(crowd: tuple[int, int, int, int], scale: Scale) -> list[float]:
-    """Decisions a second, many in a turn."""
+def rates_of_many_kinds(crowd: tuple[int, int, int, int], scale: Scale) -> list[float]:
     return _rates(Fleet(*crowd), IN_A_TURN, scale)
 
 
 def rates_of(setting: tuple[int, int, int], scale: Scale) -> list[float]:
-    """Fills a fleet of so many workers and waiting jobs, then keeps it busy."""
     workers, waiting, in_a_turn = setting
     return _rates(Fleet(workers, waiting), in_a_turn, scale)
 

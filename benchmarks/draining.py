@@ -1,4 +1,4 @@
-"""Is draining flat? Backlogs of three sizes, drained over HTTP until the tables have it all.
+"""Draining rates of backlogs of three sizes, over HTTP, until the tables are complete.
 
 The figures are jobs a second over the whole backlog. The largest takes minutes and the smallest
 less than a second, on a machine that changes its speed in between: so the smallest is drained many
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.backing import WORN_SEGMENTS, Backing
 from benchmarks.cell import MANY_CPUS, Cell, workplace
-from benchmarks.living import drained, together
+from benchmarks.database_server import WORN_SEGMENTS, DatabaseServer
 from benchmarks.table import Row, Scale, count
+from benchmarks.throughput import drained, together
 from benchmarks.traffic import run
 
 BATCH = 1_000
@@ -24,8 +24,8 @@ OFTEN = 8
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Few, some, many, some, few: each in a server of its own, so that none drains from tables
-    that a larger one has filled."""
+    """Drains few, some, many, some, few jobs, each in a server of its own, so that none drains from
+    tables that a larger backlog has filled."""
     few, some, many = scale.of((20_000, 200_000, 2_000_000), (1_000, 2_000, 6_000))
     rates: dict[int, list[float]] = {few: [], some: [], many: []}
     flat = []
@@ -44,18 +44,17 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 def _drain(scale: Scale, size: int, times: int) -> list[float]:
     with workplace() as place, Cell(place / "data", _store(scale, place, size)) as cell:
-        cell.hire(*MANY_CPUS)
+        cell.start_worker(*MANY_CPUS)
         run(together(cell, (4, BATCH, BATCH), 1))
         return run(drained(cell, size, times))
 
 
 def _together(rates: list[float]) -> float:
-    """All jobs by all seconds: backlogs of one size, one after the other."""
     return len(rates) / sum(1 / rate for rate in rates)
 
 
-def _store(scale: Scale, place: Path, size: int) -> str | Backing:
-    """A database that has as many files of its log as the backlog takes, coming and going."""
+def _store(scale: Scale, place: Path, size: int) -> str | DatabaseServer:
+    """Starts a database with enough files of the write-ahead log for the backlog."""
     if scale.store != "postgres":
         return scale.store
-    return Backing(place, worn_segments=max(WORN_SEGMENTS, size // JOBS_PER_SEGMENT))
+    return DatabaseServer(place, worn_segments=max(WORN_SEGMENTS, size // JOBS_PER_SEGMENT))

@@ -1,7 +1,7 @@
-"""How often jobs start within the interval that they were told, replaying logs.
+"""How often jobs start within their estimated interval, in replays of logs.
 
 ROTA_TRACES names the folder that has the logs (docs/guide/simulate.md says where they come from).
-Every so many arrivals the newest job, if it has to wait, is told an estimated start by the same
+Every so many arrivals the newest job, if it has to wait, gets an estimated start from the same
 forward run and the same calibration that `rota why` uses; then the replay goes on as it would have.
 """
 
@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from statistics import median
 
-from benchmarks.aside import aside
+from benchmarks.new_process import in_new_process
 from benchmarks.policies import LOGS
 from benchmarks.table import Row, Scale
 from rota.core.commands import AnyInput, SetPolicy
@@ -33,15 +33,15 @@ EVERY = 20
 
 
 class AskedWorld(Simulation):
-    """A replay in which somebody asks when jobs will start."""
+    """A replay that estimates starts of waiting jobs."""
 
     def __init__(self, processors: int, policy: str, every: int) -> None:
         self.calibration = Calibration()
         self.waits: list[tuple[int, int]] = []
-        """(expected, real) of every job that was told."""
+        """(expected, real) of every job with an estimate."""
         self.widths: list[float] = []
         """Of each interval, against the wait that was expected."""
-        self._told: dict[JobId, GivenEstimate] = {}
+        self._estimates: dict[JobId, GivenEstimate] = {}
         self._every = every
         self._asked = 0
         self._clock = SystemClock()
@@ -51,11 +51,11 @@ class AskedWorld(Simulation):
     def _begin(self, execution: Execution, now: Instant) -> None:
         super()._begin(execution, now)
         self.calibration.started([execution.job_id], now)
-        told = self._told.pop(execution.job_id, None)
-        if told is not None:
-            expected = told.at - told.made_at
-            self.waits.append((expected, now - told.made_at))
-            self.widths.append((told.high - told.low) / expected)
+        estimate = self._estimates.pop(execution.job_id, None)
+        if estimate is not None:
+            expected = estimate.at - estimate.made_at
+            self.waits.append((expected, now - estimate.made_at))
+            self.widths.append((estimate.high - estimate.low) / expected)
 
     def _decide(self, events: Sequence[AnyInput], now: Instant) -> None:
         super()._decide(events, now)
@@ -70,25 +70,27 @@ class AskedWorld(Simulation):
         course = ForwardRun(picture, Budget(self._clock, inf)).play([newest])
         start = course.starts.get(newest)
         if start is not None and start[0] > now:
-            told = with_interval(self.calibration, FORWARD_RUN, start[0], now)
-            self._told[newest] = told
-            self.calibration.note_estimate(newest, told)
+            estimate = with_interval(self.calibration, FORWARD_RUN, start[0], now)
+            self._estimates[newest] = estimate
+            self.calibration.note_estimate(newest, estimate)
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """The share of starts inside the interval, on each log."""
+    """Measures the share of starts inside their interval, on each log."""
     folder = os.environ.get("ROTA_TRACES")
     if folder is None:
         raise SystemExit("ROTA_TRACES must name the folder with the logs")
     for name in scale.of(("KTH-SP2-1996-2", "HPC2N-2002-head"), ("HPC2N-2002-head",)):
         for policy in POLICIES:
-            found = aside(asked, Path(folder) / f"{name}.swf.gz", policy, scale.of(EVERY, 5))
+            found = in_new_process(
+                asked, Path(folder) / f"{name}.swf.gz", policy, scale.of(EVERY, 5)
+            )
             yield from _rows(name, policy, found)
 
 
 def _rows(name: str, policy: str, found: dict[str, float]) -> Iterator[Row]:
-    told = f"of {found['starts']:.0f} that were told"
-    yield Row("estimated start", f"{name}, {policy}: inside", [found["inside"]], "share", told)
+    estimate = f"of {found['starts']:.0f} with an estimate"
+    yield Row("estimated start", f"{name}, {policy}: inside", [found["inside"]], "share", estimate)
     yield Row(
         "estimated start",
         f"{name}, {policy}: real wait / expected",
@@ -99,7 +101,6 @@ def _rows(name: str, policy: str, found: dict[str, float]) -> Iterator[Row]:
 
 
 def asked(path: Path, policy: str, every: int) -> dict[str, float]:
-    """What came of the estimates on one log."""
     name = path.name.removesuffix(".swf.gz")
     world = AskedWorld(LOGS[name], policy, every)
     world.run(read_swf(path, cpus=LOGS[name]))

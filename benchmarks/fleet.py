@@ -1,4 +1,4 @@
-"""A scheduler by itself, with workers that never rest and a backlog that never shrinks."""
+"""A scheduler alone, with workers that are always busy and a backlog of constant size."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ TASK = '{"kind":"noop"}'
 
 
 class Fleet:
-    """Jobs of many shapes and tenants in 5 priorities, on workers of 8 cpus and 16 GiB."""
+    """A fleet of workers with 8 cpus and 16 GiB, and jobs of many shapes and tenants in 5
+    priorities."""
 
     def __init__(self, workers: int, waiting: int, tenants: int = 1, shapes: int = SHAPES) -> None:
         everything = MemoryWindow(jobs=waiting + BUSY_MAX)
@@ -67,16 +68,15 @@ class Fleet:
             self.turn([_registration(name)])
 
     def turn(self, events: Sequence[AnyInput]) -> Outcome:
-        """What the engine does in a turn, without the journal."""
+        """Does what the engine does in a turn, without the journal."""
         return self.scheduler.turn(events, self.now)
 
     def fill(self) -> None:
-        """Every worker gets as much as it can hold."""
         for name in self._names:
             self._take(self.turn([self._poll(name, ())]).answers)
 
     def decide(self, decisions: int, in_a_turn: int = 1) -> int:
-        """Goes on until so many jobs have been placed; answers how many."""
+        """Runs until `count` jobs have been placed; returns how many."""
         made = 0
         while made < decisions:
             self.now += 1
@@ -94,7 +94,6 @@ class Fleet:
         return made
 
     def submit(self, count: int) -> Submit:
-        """New jobs, shapes and priorities mixed."""
         return Submit(jobs=tuple(self._new_job() for _ in range(count)))
 
     def _new_job(self) -> NewJob:
@@ -123,7 +122,6 @@ class Fleet:
 
 
 def completion(execution: Execution) -> Completion:
-    """It went well."""
     return Completion(
         execution_id=execution.id, fence=execution.fence, state=ExecutionState.SUCCEEDED
     )

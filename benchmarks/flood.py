@@ -1,4 +1,4 @@
-"""What a flood of output costs the scheduler: whole lives of no-op jobs beside it, in one run.
+"""Effect of a flood of output on the scheduler: rate of no-op jobs beside it, in one run.
 
 On a small machine the flood's own programs take cores from the server, whatever becomes of their
 output. So there are three states, in turn: quiet, the same programs printing into nowhere, and
@@ -13,7 +13,16 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.cell import MANY_CPUS, Cell, workplace
 from benchmarks.table import Row, Scale
-from benchmarks.traffic import NOOP, Lane, folded, lanes, pour, run, staffed, until
+from benchmarks.traffic import (
+    NOOP,
+    Connection,
+    open_connections,
+    run,
+    submit_jobs,
+    tables_caught_up,
+    until,
+    workers_registered,
+)
 
 BATCH = 1_000
 QUEUE = "flood"
@@ -24,10 +33,9 @@ STATES = (None, NOWHERE, LOGGED)
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Rates in the three states, and their ratios."""
     with workplace() as place, Cell(place / "flood", scale.store) as cell:
-        cell.hire(*MANY_CPUS, "--queue", "default")
-        cell.hire("--cpu", str(AT_ONCE), "--queue", QUEUE)
+        cell.start_worker(*MANY_CPUS, "--queue", "default")
+        cell.start_worker("--cpu", str(AT_ONCE), "--queue", QUEUE)
         total = scale.of(20_000, 3_000)
         rates = run(_rates(cell, total, max(scale.repeats, 3)))
     quiet, nowhere, logged = (rates[state] for state in STATES)
@@ -44,13 +52,13 @@ def _ratio(ones: Sequence[float], others: Sequence[float]) -> list[float]:
 
 async def _rates(cell: Cell, total: int, rounds: int) -> dict[str | None, list[float]]:
     rates: dict[str | None, list[float]] = {state: [] for state in STATES}
-    async with lanes(cell, 4) as opened:
-        await staffed(opened[0], 2)
+    async with open_connections(cell, 4) as opened:
+        await workers_registered(opened[0], 2)
         await opened[0].ask("PUT", f"/queues/{QUEUE}", {})
         await _rate(opened, total)
         for _ in range(rounds):
             for state in STATES:
-                pressing = asyncio.create_task(_press(cell, state))
+                pressing = asyncio.create_task(_print_flood(cell, state))
                 rates[state].append(await _rate(opened, total))
                 pressing.cancel()
                 await asyncio.gather(pressing, return_exceptions=True)
@@ -58,35 +66,37 @@ async def _rates(cell: Cell, total: int, rounds: int) -> dict[str | None, list[f
     return rates
 
 
-async def _rate(opened: Sequence[Lane], total: int) -> float:
+async def _rate(opened: Sequence[Connection], total: int) -> float:
     began = time.perf_counter()
-    await pour(opened, NOOP, total, BATCH)
+    await submit_jobs(opened, NOOP, total, BATCH)
     await _empty(opened[0], "default")
-    await folded(opened[0])
+    await tables_caught_up(opened[0])
     return total / (time.perf_counter() - began)
 
 
-async def _press(cell: Cell, script: str | None) -> None:
-    """Keeps programs printing until it is cancelled."""
+async def _print_flood(cell: Cell, script: str | None) -> None:
+    """Runs programs that print, until it is cancelled."""
     if script is None:
         return
     task = {"kind": "command", "argv": ["sh", "-c", script]}
-    async with lanes(cell, 1) as (lane,):
+    async with open_connections(cell, 1) as (connection,):
         while True:
-            depth = (await lane.ask("GET", f"/queues/{QUEUE}"))["depth"]
+            depth = (await connection.ask("GET", f"/queues/{QUEUE}"))["depth"]
             if depth["queued"] < AT_ONCE:
-                await lane.ask("POST", "/jobs", {"name": "flood", "queue": QUEUE, "task": task})
+                await connection.ask(
+                    "POST", "/jobs", {"name": "flood", "queue": QUEUE, "task": task}
+                )
             await asyncio.sleep(0.05)
 
 
-async def _stopped(lane: Lane) -> None:
-    await lane.ask("POST", "/jobs/bulk", {"action": "cancel", "filter": {"queue": QUEUE}})
-    await _empty(lane, QUEUE)
+async def _stopped(connection: Connection) -> None:
+    await connection.ask("POST", "/jobs/bulk", {"action": "cancel", "filter": {"queue": QUEUE}})
+    await _empty(connection, QUEUE)
 
 
-async def _empty(lane: Lane, queue: str) -> None:
+async def _empty(connection: Connection, queue: str) -> None:
     async def none_live() -> bool:
-        depth = (await lane.ask("GET", f"/queues/{queue}"))["depth"]
+        depth = (await connection.ask("GET", f"/queues/{queue}"))["depth"]
         return not any(depth.values())
 
     await until(none_live)

@@ -1,8 +1,8 @@
-"""What each part takes by itself, in the same run: the floor under the other figures.
+"""Lower bounds for the other figures: what each part takes by itself, in the same run.
 
 The same whole lives in batches of 1,000 as in living.py: decided by the scheduler alone; their
-journal records inserted by the database alone; the same records appended and folded by our store
-alone. And how often the disk can be told to keep something for good.
+journal records inserted by the database alone; the same records appended and projected by our store
+alone. And syncs of the disk a second.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 import apsw
 import asyncpg
 
-from benchmarks.backing import Backing
 from benchmarks.cell import workplace
+from benchmarks.database_server import DatabaseServer
 from benchmarks.lives import store_lives, whole_lives
 from benchmarks.raw import (
     Material,
     Taken,
-    postgres_folded,
     postgres_in_place,
     postgres_material,
-    sqlite_folded,
+    postgres_projected,
     sqlite_material,
+    sqlite_projected,
 )
 from benchmarks.table import Row, Scale
 from rota.core.outcome import AnyWrite
@@ -38,19 +38,17 @@ SYNC_BYTES = 4096
 
 @dataclass(slots=True)
 class Rates:
-    """Lives a second of each way, round by round."""
-
     decided: list[float] = field(default_factory=list)
     synced: list[float] = field(default_factory=list)
     appended: list[float] = field(default_factory=list)
-    folded: list[float] = field(default_factory=list)
+    projected: list[float] = field(default_factory=list)
     in_place: list[float] = field(default_factory=list)
     stored: list[float] = field(default_factory=list)
     journal_bytes: float = 0.0
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """The disk, the database by hand, the store, the scheduler."""
+    """Measures the disk, the database by hand, the store, the scheduler."""
     rates = Rates()
     for _ in range(scale.repeats):
         _round(rates, scale)
@@ -60,10 +58,10 @@ def measure(scale: Scale) -> Iterator[Row]:
     database = scale.store.replace("sqlite", "SQLite").replace("postgres", "PostgreSQL")
     raw = f"{database} {alone}"
     yield Row("floor", f"{raw}: journal inserts", rates.appended, "jobs/s", note)
-    yield Row("floor", f"{raw}: journal and fold by hand", rates.folded, "jobs/s")
+    yield Row("floor", f"{raw}: journal and projection by hand", rates.projected, "jobs/s")
     if rates.in_place:
         yield Row("floor", f"{raw}: tables updated in place", rates.in_place, "jobs/s")
-    yield Row("floor", f"store {alone}: append and fold", rates.stored, "jobs/s")
+    yield Row("floor", f"store {alone}: append and project", rates.stored, "jobs/s")
     yield Row("floor", f"scheduler {alone}", rates.decided, "jobs/s")
 
 
@@ -77,12 +75,12 @@ def _round(rates: Rates, scale: Scale) -> None:
         if dsn is None:
             material = sqlite_material(place / "made", turns)
             appended = insert_seconds(place, material.bodies)
-            folded = sqlite_folded(place, material)
+            projected = sqlite_projected(place, material)
         else:
-            material, appended, folded = asyncio.run(_by_postgres(dsn, turns, rates))
+            material, appended, projected = asyncio.run(_by_postgres(dsn, turns, rates))
         rates.journal_bytes = material.journal_bytes
         rates.appended.append(lives / appended)
-        rates.folded.append(lives / folded.seconds)
+        rates.projected.append(lives / projected.seconds)
     with workplace() as place, _database(place, scale) as dsn:
         rates.stored.append(
             lives / asyncio.run(store_lives(None if dsn else place / "data", dsn, turns))
@@ -94,27 +92,26 @@ async def _by_postgres(
 ) -> tuple[Material, float, Taken]:
     material = await postgres_material(dsn, turns)
     appended = await insert_seconds_postgres(dsn, material.bodies)
-    folded = await postgres_folded(dsn, material)
+    projected = await postgres_projected(dsn, material)
     in_place = await postgres_in_place(dsn, material)
     rates.in_place.append(len(material.jobs) / in_place.seconds)
-    return material, appended, folded
+    return material, appended, projected
 
 
 @contextmanager
 def _database(place: Path, scale: Scale) -> Iterator[str | None]:
-    """The address of a PostgreSQL, if that is what is measured."""
     if scale.store == "sqlite":
         yield None
         return
-    backing = Backing(place)
+    database_server = DatabaseServer(place)
     try:
-        yield backing.dsn
+        yield database_server.dsn
     finally:
-        backing.remove()
+        database_server.remove()
 
 
 def sync_rate(place: Path, times: int) -> float:
-    """How often a second something can be made durable."""
+    """Syncs a second."""
     page = os.urandom(SYNC_BYTES)
     file = os.open(place / "synced", os.O_WRONLY | os.O_CREAT)
     try:
@@ -128,7 +125,7 @@ def sync_rate(place: Path, times: int) -> float:
 
 
 def insert_seconds(place: Path, bodies: Sequence[bytes]) -> float:
-    """One durable transaction a record, and nothing else."""
+    """Inserts each record in a durable transaction; returns the seconds."""
     connection = apsw.Connection(str(place / "journal.db"))
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")
@@ -142,7 +139,6 @@ def insert_seconds(place: Path, bodies: Sequence[bytes]) -> float:
 
 
 async def insert_seconds_postgres(dsn: str, bodies: Sequence[bytes]) -> float:
-    """The same by PostgreSQL."""
     connection = await asyncpg.connect(dsn)
     await connection.execute("CREATE TABLE raw.alone (seq bigint PRIMARY KEY, body bytea NOT NULL)")
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Bytes for each job: of the write-ahead log and of disk; and how much the tables grow for nothing.
+"""Bytes for each job, of the write-ahead log and of disk, and bloat of the tables.
 
 Whole lives over HTTP. *Kept* is what remains on disk for a finished job, with its execution, its
 indexes and its part of the journal; *live tables* is what those tables have on disk that hold
@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator
 
 from benchmarks.cell import MANY_CPUS, Cell, workplace
-from benchmarks.living import together
 from benchmarks.table import Row, Scale, count
+from benchmarks.throughput import together
 from benchmarks.traffic import run
 
 BATCH = 1_000
@@ -28,17 +28,17 @@ WHERE nspname = 'rota' AND relname IN ('jobs_live', 'jobs_shelved', 'executions_
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """The first lives fill what is made anyway; those after them are counted."""
+    """Fills tables and files with a first load, then measures a second one."""
     lives = scale.of(int(os.environ.get("ROTA_LIVES", "1000000")), 4_000)
     with workplace() as place, Cell(place / "data", scale.store) as cell:
-        cell.hire(*MANY_CPUS)
+        cell.start_worker(*MANY_CPUS)
         run(together(cell, (4, BATCH, BATCH), 1))
         logged, kept = _logged(cell), _kept(cell)
         portion = min(lives, PORTION)
         run(together(cell, (4, portion, BATCH), lives // portion))
         made = lives + 4 * BATCH  # one of each connection comes first, to warm up
         logged, kept = _logged(cell) - logged, _kept(cell) - kept
-        live = int(cell.backing.sql(_LIVE)) if cell.backing is not None else None
+        live = int(cell.database_server.sql(_LIVE)) if cell.database_server is not None else None
     name = f"{count(lives)} whole lives"
     if live is not None:
         yield Row("footprint", f"{name}: write-ahead log", [logged / made], "bytes/job")
@@ -47,12 +47,12 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def _logged(cell: Cell) -> int:
-    if cell.backing is None:
+    if cell.database_server is None:
         return 0
-    return int(cell.backing.sql("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn"))
+    return int(cell.database_server.sql("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn"))
 
 
 def _kept(cell: Cell) -> int:
-    if cell.backing is not None:
-        return int(cell.backing.sql("SELECT pg_database_size(current_database())"))
+    if cell.database_server is not None:
+        return int(cell.database_server.sql("SELECT pg_database_size(current_database())"))
     return sum(path.stat().st_size for path in cell.data.glob("*.db*"))

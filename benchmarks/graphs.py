@@ -12,7 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from benchmarks.cell import MANY_CPUS, Cell, workplace
 from benchmarks.table import Row, Scale, count
-from benchmarks.traffic import NOOP, Lane, finished, folded, lanes, run, staffed
+from benchmarks.traffic import (
+    NOOP,
+    Connection,
+    finished,
+    open_connections,
+    run,
+    tables_caught_up,
+    workers_registered,
+)
 from rota.core.ids import fraction
 
 BATCH = 5_000
@@ -38,7 +46,6 @@ def _fan_in(number: int) -> Sequence[int]:
 
 
 def _random(number: int) -> Sequence[int]:
-    """Up to three, most of them near."""
     wanted = int(fraction("parents", number) * (PARENTS_MAX + 1)) if number else 0
     near = [
         int(fraction("way", number, which) ** 3 * min(number, BATCH)) for which in range(wanted)
@@ -55,14 +62,14 @@ SHAPES: Mapping[str, Parents] = {
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Each shape once a round, in a server of its own."""
+    """Measures each shape once a round, in a server of its own."""
     sizes = {shape: scale.of(100_000, 2_000) for shape in SHAPES}
     sizes["chain"] = scale.of(10_000, 200)
     rates: dict[str, list[float]] = {shape: [] for shape in SHAPES}
     for _ in range(scale.rounds or 1):
         for shape, parents in SHAPES.items():
             with workplace() as place, Cell(place / "data", scale.store) as cell:
-                cell.hire(*MANY_CPUS)
+                cell.start_worker(*MANY_CPUS)
                 rates[shape].append(run(_rate(cell, parents, sizes[shape])))
     for shape, taken in rates.items():
         yield Row("graph", f"{shape} of {count(sizes[shape])}", taken, "jobs/s")
@@ -71,16 +78,16 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 async def _rate(cell: Cell, parents: Parents, total: int) -> float:
-    async with lanes(cell, 1) as (lane,):
-        await staffed(lane)
+    async with open_connections(cell, 1) as (connection,):
+        await workers_registered(connection)
         began = time.perf_counter()
-        await _submit(lane, parents, total)
-        await finished(lane, total, total / 20)
-        await folded(lane)
+        await _submit(connection, parents, total)
+        await finished(connection, total, total / 20)
+        await tables_caught_up(connection)
         return total / (time.perf_counter() - began)
 
 
-async def _submit(lane: Lane, parents: Parents, total: int) -> None:
+async def _submit(connection: Connection, parents: Parents, total: int) -> None:
     ids: list[str] = []
     for first in range(0, total, BATCH):
         jobs = [
@@ -92,4 +99,6 @@ async def _submit(lane: Lane, parents: Parents, total: int) -> None:
             for number in range(first, min(total, first + BATCH))
         ]
         body = json.dumps({"jobs": jobs}).encode()
-        ids += json.loads(await lane.send(lane.request("POST", "/jobs/batch", body)))["job_ids"]
+        ids += json.loads(await connection.send(connection.request("POST", "/jobs/batch", body)))[
+            "job_ids"
+        ]

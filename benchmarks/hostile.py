@@ -1,9 +1,9 @@
-"""How a decent client fares while another does its worst, and what memory the server takes by it.
+"""Latency of a normal client beside a hostile one, and the server's memory.
 
 Each abuse of tests/fuzz/abuse.py in its turn, from a process of its own. The client submits and
 reads one job after the other, just before and then during the abuse: a machine that is busy
-otherwise slows both alike. Those who send as fast as they can also take a processor for
-themselves; on few cores that is part of what the client notices.
+otherwise slows both alike. Those who send as fast as they can also take a processor for themselves;
+on few cores that is part of what the client notices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from benchmarks.cell import workplace
 from benchmarks.table import Row, Scale
 from tests.fuzz.abuse import ABUSES
-from tests.fuzz.siege import NOOP, abused, fare, memory
+from tests.fuzz.attack import NOOP, abused, measure_client, memory
 from tests.process.cell import Cell
 
 MIB = 1024 * 1024
@@ -23,18 +23,18 @@ LONG = {**NOOP, "payload": {"text": "x" * 10_000}}
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Of each abuse: times as long for half and for nearly all of the calls, and the memory."""
+    """Measures, for each attack, median and p99 of a client's calls, and the server's memory."""
     visits = scale.of(40, 4)
     with workplace() as place, Cell(place) as cell:
         cell.up()
         for _ in range(BATCHES):
             cell.client().submit_batch([LONG] * 500)
-        fare(cell, visits)
+        measure_client(cell, visits)
         first = memory(cell)
         for name in ABUSES:
-            alone = fare(cell, visits)
+            alone = measure_client(cell, visits)
             with abused(cell, name):
-                beside = fare(cell, visits)
+                beside = measure_client(cell, visits)
                 grown = (memory(cell) - first) / MIB
             answered = sum(status in (200, 201) for status in beside.statuses)
             note = f"{answered} of {len(beside.statuses)} answered"

@@ -1,4 +1,4 @@
-"""What an idle system costs: processor time and memory of server and worker, and queries."""
+"""Cost of an idle system: processor time and memory of server and worker, and queries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import psutil
 
 from benchmarks.cell import Cell, workplace
 from benchmarks.table import Row, Scale
-from benchmarks.traffic import NOOP, finished, lanes, pour, run, staffed
+from benchmarks.traffic import (
+    NOOP,
+    finished,
+    open_connections,
+    run,
+    submit_jobs,
+    workers_registered,
+)
 
 SETTLE_S = 8
 """After the last job: what was put off until later is done by then."""
@@ -20,10 +27,10 @@ SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """One server, one worker, nothing to do, after a thousand jobs."""
+    """Measures one server and one worker without jobs, after a thousand jobs."""
     seconds = scale.of(60, 5)
     with workplace() as place, Cell(place / "data", scale.store) as cell:
-        worker = psutil.Process(cell.hire())
+        worker = psutil.Process(cell.start_worker())
         server = psutil.Process(cell.server.pid)
         run(_used(cell))
         time.sleep(SETTLE_S if not scale.quick else 1)
@@ -40,19 +47,19 @@ def measure(scale: Scale) -> Iterator[Row]:
     for name, rss in memory.items():
         note = "aim: 100, its processes together"
         yield Row("idle", f"{name}: memory", [rss / MIB], "MiB", note)
-    if cell.backing is not None:
+    if cell.database_server is not None:
         yield Row("idle", "transactions of the database", [max(0, asked) / took], "1/s")
 
 
 async def _used(cell: Cell) -> None:
-    async with lanes(cell, 1) as opened:
-        await staffed(opened[0])
-        await pour(opened, NOOP, 1_000, 1_000)
+    async with open_connections(cell, 1) as opened:
+        await workers_registered(opened[0])
+        await submit_jobs(opened, NOOP, 1_000, 1_000)
         await finished(opened[0], 1_000)
 
 
 def _cpu(process: psutil.Process) -> float:
-    """With its children, the worker's guard among them."""
+    """Processor time with child processes, such as the worker's supervisor."""
     family = [process, *process.children(recursive=True)]
     return sum(times.user + times.system for times in (one.cpu_times() for one in family))
 
@@ -62,5 +69,5 @@ def _family_rss(process: psutil.Process) -> int:
 
 
 def _transactions(cell: Cell) -> int:
-    """Since the beginning, as far as its statistics have come."""
-    return int(cell.backing.sql(_COMMITS)) if cell.backing is not None else 0
+    """Transactions so far, by the database's statistics."""
+    return int(cell.database_server.sql(_COMMITS)) if cell.database_server is not None else 0

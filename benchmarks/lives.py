@@ -1,4 +1,4 @@
-"""Whole lives in batches of 1,000: the writes that the scheduler makes of them, and a store."""
+"""Whole lives of jobs in batches of 1,000: the writes of the scheduler, appended to a store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TERMS = Terms("noop", "default", "default", 0, Needs(Resources(cpu_milli=1000)),
 
 
 def whole_lives(total: int, made: type[Scheduler] = Scheduler) -> list[list[AnyWrite]]:
-    """The writes of each turn: submitted, claimed, and completed with the next ones claimed."""
+    """Returns the writes of each turn: submitted, claimed, and completed with the next claims."""
     scheduler = made(Timing(), START)
     capacity = Resources(cpu_milli=1000 * BATCH)
     turns = [
@@ -70,7 +70,7 @@ def _poll(number: int, completed: Sequence[Completion]) -> Poll:
 async def store_lives(
     data: Path | None, dsn: str | None, turns: Sequence[Sequence[AnyWrite]]
 ) -> float:
-    """Encoded, appended and folded into the tables, as the server does it."""
+    """Encodes, appends and projects lives as the server does; returns the rate."""
     assert (data is None) != (dsn is None), "a folder or an address"
     store = open_sqlite(data) if data is not None else await open_postgres(dsn or "")
     try:

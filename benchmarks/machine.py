@@ -1,4 +1,4 @@
-"""Says on what the figures were taken: machine, versions, commit, and how busy it was."""
+"""Describes the machine, versions, commit and load of a measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ PACKAGES = ("uvicorn", "httptools", "uvloop", "aiohttp", "msgspec", "apsw")
 
 
 def header(work: Path) -> str:
-    """A few lines to stand above a table."""
     memory = psutil.virtual_memory().total / (1 << 30)
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
@@ -32,10 +31,10 @@ def header(work: Path) -> str:
 
 
 def _commit() -> str:
-    told = _git("rev-parse", "--short", "HEAD")
-    if not told:
+    commit = _git("rev-parse", "--short", "HEAD")
+    if not commit:
         return "unknown"
-    return told + (" and changes" if _git("status", "--porcelain", "--", "../src") else "")
+    return commit + (" and changes" if _git("status", "--porcelain", "--", "../src") else "")
 
 
 def _git(*args: str) -> str:

@@ -12,23 +12,21 @@ from collections.abc import Iterator
 
 import psutil
 
-from benchmarks.aside import aside
 from benchmarks.fleet import Fleet
+from benchmarks.new_process import in_new_process
 from benchmarks.table import Row, Scale, count
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """A process that holds a million waiting jobs."""
     waiting = scale.of(1_000_000, 20_000)
     setting = f"scheduler alone, {count(waiting)} waiting"
-    resident = [aside(resident_bytes, waiting) / waiting]
-    traced = [aside(traced_bytes, waiting) / waiting]
+    resident = [in_new_process(resident_bytes, waiting) / waiting]
+    traced = [in_new_process(traced_bytes, waiting) / waiting]
     yield Row("memory", f"{setting}, by RSS", resident, "bytes/job", "aim: 500")
     yield Row("memory", f"{setting}, by tracemalloc", traced, "bytes/job")
 
 
 def resident_bytes(waiting: int) -> int:
-    """By how much this process grows."""
     Fleet(1, 1_000)
     before = psutil.Process().memory_info().rss
     fleet = Fleet(0, waiting)
@@ -39,7 +37,6 @@ def resident_bytes(waiting: int) -> int:
 
 
 def traced_bytes(waiting: int) -> int:
-    """What Python's allocator counts."""
     tracemalloc.start()
     fleet = Fleet(0, waiting)
     gc.collect()

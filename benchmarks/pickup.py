@@ -1,4 +1,4 @@
-"""From the sending of a submission to the start of the job's process, on an idle system.
+"""Pickup time from sending a submission to the start of the job's process, on an idle system.
 
 The job is `date`, which prints the time at which it runs: the same machine, so the same clock. The
 time that exec and the dynamic linker take is in the figure, and a bare start of the same program
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.cell import Cell, workplace
 from benchmarks.table import Row, Scale
-from benchmarks.traffic import Lane, lanes, run, staffed, until
+from benchmarks.traffic import Connection, open_connections, run, until, workers_registered
 
 ARGV = ["date", "+%s%N"]
 JOB = {"name": "when", "task": {"kind": "command", "argv": ARGV}}
@@ -25,10 +25,9 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Percentiles over some hundreds of jobs, one after the other."""
     tries = scale.of(300, 40)
     with workplace() as place, Cell(place / "data", scale.store) as cell:
-        cell.hire()
+        cell.start_worker()
         pickups, answers = run(_pickups(cell, tries))
     bare = [_bare_start() for _ in range(tries)]
     for share, aim in ((50, "aim: 15"), (99, "")):
@@ -40,27 +39,27 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 async def _pickups(cell: Cell, tries: int) -> tuple[list[float], list[float]]:
     pickups, answers = [], []
-    async with lanes(cell, 1) as (lane,):
-        await staffed(lane)
-        request = lane.request("POST", "/jobs", json.dumps(JOB).encode())
+    async with open_connections(cell, 1) as (connection,):
+        await workers_registered(connection)
+        request = connection.request("POST", "/jobs", json.dumps(JOB).encode())
         for number in range(tries + 3):
             await asyncio.sleep(IDLE_S)
             sent = time.time_ns()
-            job_id = json.loads(await lane.send(request))["job_id"]
+            job_id = json.loads(await connection.send(request))["job_id"]
             answered = time.time_ns()
-            started = await _start_of(lane, job_id)
+            started = await _start_of(connection, job_id)
             if number >= 3:  # the first ones warm up the worker
                 pickups.append((started - sent) / 1e6)
                 answers.append((answered - sent) / 1e6)
     return pickups, answers
 
 
-async def _start_of(lane: Lane, job_id: str) -> int:
+async def _start_of(connection: Connection, job_id: str) -> int:
     async def over() -> bool:
-        return (await lane.ask("GET", f"/jobs/{job_id}"))["status"] in FINAL
+        return (await connection.ask("GET", f"/jobs/{job_id}"))["status"] in FINAL
 
     await until(over)
-    return int(await lane.send(lane.request("GET", f"/jobs/{job_id}/logs")))
+    return int(await connection.send(connection.request("GET", f"/jobs/{job_id}/logs")))
 
 
 def _bare_start() -> float:
@@ -69,6 +68,5 @@ def _bare_start() -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that so many per cent are not above."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share / 100))]

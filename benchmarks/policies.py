@@ -1,4 +1,4 @@
-"""How good the default policy is on known logs, against EASY: one setting for all of them.
+"""Quality of the default policy on known logs, compared with EASY, with one setting for all.
 
 ROTA_TRACES names the folder that has the logs (docs/guide/simulate.md says where they come from).
 Every figure is a mean over shaken runs, for one replay of one log proves nothing.
@@ -12,7 +12,7 @@ from math import exp, log
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.aside import aside
+from benchmarks.new_process import in_new_process
 from benchmarks.table import Row, Scale
 from rota.core.policy import PRESETS
 from rota.engine.clock import SystemClock
@@ -37,7 +37,7 @@ POLICIES = ("easy", "easy-sjf", "default")
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Each log as it was recorded, then at full load."""
+    """Measures each log as recorded, then at full load."""
     folder = os.environ.get("ROTA_TRACES")
     if folder is None:
         raise SystemExit("ROTA_TRACES must name the folder with the logs")
@@ -46,7 +46,7 @@ def measure(scale: Scale) -> Iterator[Row]:
         ratios: dict[str, list[float]] = {}
         names = list(scale.of(LOGS, {"HPC2N-2002-head": 240}))
         for name in names:
-            found = aside(figures_of, Path(folder) / f"{name}.swf.gz", wanted, runs)
+            found = in_new_process(figures_of, Path(folder) / f"{name}.swf.gz", wanted, runs)
             yield from _rows(name, wanted, found)
             for policy in POLICIES[1:]:
                 ratio = (
@@ -80,7 +80,6 @@ def _rows(
 
 
 def figures_of(path: Path, wanted: float | None, runs: int) -> dict[str, dict[str, float]]:
-    """The mean figures of each policy on a log."""
     name = path.name.removesuffix(".swf.gz")
     fleet = single_machine_fleet(LOGS[name])
     workload: Workload = read_swf(path, cpus=LOGS[name])

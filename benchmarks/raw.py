@@ -1,10 +1,11 @@
-"""The raw limit: the rows of whole lives written by hand, with no scheduler and no HTTP.
+"""Raw limit: the rows of whole lives written by hand, with no scheduler and no HTTP.
 
 First the product's own store writes some lives, so that the rows, their bytes and the indexes are
 exactly those that it keeps. Then the same are written again by the bare driver, in batches of
-1,000, one connection, two ways: *journal and fold* appends the same journal records, each durable,
-and puts each job and execution into its table once, in its final state; *in place* inserts a job,
-updates it when it starts and when it ends, and does the same with its execution, each step durable.
+1,000, one connection, two ways: *journal and projection* appends the same journal records, each
+durable, and puts each job and execution into its table once, in its final state; *in place* inserts
+a job, updates it when it starts and when it ends, and does the same with its execution, each step
+durable.
 """
 
 from __future__ import annotations
@@ -33,8 +34,6 @@ Cells = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What whole lives leave behind."""
-
     bodies: Sequence[bytes]
     jobs: Sequence[Cells]
     executions: Sequence[Cells]
@@ -43,11 +42,10 @@ class Material:
 
     @property
     def journal_bytes(self) -> float:
-        """For each life."""
         return sum(map(len, self.bodies)) / len(self.jobs)
 
     def ended_by(self, seq: int) -> int | None:
-        """The first job of the batch that has ended with this record; None: none has."""
+        """The first job of the batch that ended with this record, or None."""
         if seq == len(self.bodies) - 1:
             return len(self.jobs) - BATCH
         batch = seq // RECORDS - 2
@@ -56,7 +54,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What it took: by the clock, and of the processors, the database's and the driver's."""
+    """Elapsed time, and processor time of the database and of the driver."""
 
     seconds: float
     cpu_s: float
@@ -66,7 +64,6 @@ class Taken:
 
 
 async def postgres_material(dsn: str, turns: Sequence[Sequence[AnyWrite]]) -> Material:
-    """Written by the store, and read back."""
     await store_lives(None, dsn, turns)
     connection = await asyncpg.connect(dsn)
     try:
@@ -81,7 +78,7 @@ async def postgres_material(dsn: str, turns: Sequence[Sequence[AnyWrite]]) -> Ma
 
 @asynccontextmanager
 async def _timed(dsn: str) -> AsyncIterator[tuple[asyncpg.Connection, Callable[[], Taken]]]:
-    """A connection, and what was taken since it was opened, by its backend and by us."""
+    """Opens a connection, and measures the time since, of its backend and of this process."""
     connection = await asyncpg.connect(dsn)
     try:
         backend = psutil.Process(await connection.fetchval("SELECT pg_backend_pid()"))
@@ -117,8 +114,7 @@ async def _fresh_tables(dsn: str) -> None:
         await connection.close()
 
 
-async def postgres_folded(dsn: str, material: Material) -> Taken:
-    """Journal and fold."""
+async def postgres_projected(dsn: str, material: Material) -> Taken:
     await _fresh_tables(dsn)
     async with _timed(dsn) as (connection, taken):
         insert = await connection.prepare("INSERT INTO raw.journal VALUES ($1, 1, 0, $2)")
@@ -130,7 +126,6 @@ async def postgres_folded(dsn: str, material: Material) -> Taken:
 
 
 async def _copy(connection: asyncpg.Connection, material: Material, first: int) -> None:
-    """Not waited for: the journal has it already."""
     async with connection.transaction():
         await connection.execute("SET LOCAL synchronous_commit = off")
         for table in ("jobs", "executions"):
@@ -154,7 +149,6 @@ FROM unnest($1::text[], $2::text[], $3::bytea[]) v (id, state, body) WHERE x.id 
 
 
 async def postgres_in_place(dsn: str, material: Material) -> Taken:
-    """Tables updated at each step."""
     await _fresh_tables(dsn)
     async with _timed(dsn) as (connection, taken):
         for first in range(0, len(material.jobs), BATCH):
@@ -185,7 +179,6 @@ async def _live(
 
 
 def sqlite_material(place: Path, turns: Sequence[Sequence[AnyWrite]]) -> Material:
-    """Written by the store, and read back."""
     asyncio.run(store_lives(place, None, turns))
     file = place / "rota.db"
     connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
@@ -202,8 +195,9 @@ def sqlite_material(place: Path, turns: Sequence[Sequence[AnyWrite]]) -> Materia
     return Material([encode_record(writes) for writes in turns], jobs, executions, tables)
 
 
-def sqlite_folded(place: Path, material: Material) -> Taken:
-    """Journal and fold; the fold's commits are durable, too: one connection has one setting."""
+def sqlite_projected(place: Path, material: Material) -> Taken:
+    """Writes journal and projection. Commits of the projection are durable, too, because one
+    connection has one setting."""
     connection = apsw.Connection(str(place / "raw.db"))
     connection.pragma("journal_mode", "wal")
     connection.pragma("synchronous", "full")

@@ -1,4 +1,4 @@
-"""How long a server takes to be ready again with many jobs waiting, and the memory it then has.
+"""Restart time of a server with many waiting jobs, and its memory afterwards.
 
 The jobs come in over HTTP. Ready is: from the start of the process until `/readyz` says ok. The
 system's file cache is warm, as it is after a crash of the process but not of the machine.
@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 from benchmarks.cell import Cell, workplace
 from benchmarks.table import Row, Scale, count
-from benchmarks.traffic import NOOP, folded, lanes, pour, run, until
+from benchmarks.traffic import NOOP, open_connections, run, submit_jobs, tables_caught_up, until
 
 BATCH = 10_000
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Empty, after an orderly stop, and after a kill in the middle of writing."""
+    """Measures an empty server, one after a clean stop, and one that was killed while writing."""
     waiting = scale.of(1_000_000, 20_000)
     with workplace() as place:
         cell = Cell(place / "data", scale.store)
@@ -41,7 +41,6 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def _ready(cell: Cell) -> float:
-    """Stops what runs, then starts it again."""
     cell.stop()
     began = time.perf_counter()
     cell.start()
@@ -50,19 +49,19 @@ def _ready(cell: Cell) -> float:
 
 
 async def _answering(cell: Cell) -> None:
-    async with lanes(cell, 1) as (lane,):
+    async with open_connections(cell, 1) as (connection,):
 
         async def ready() -> bool:
-            return bool((await lane.ask("GET", "/readyz"))["status"] == "ok")
+            return bool((await connection.ask("GET", "/readyz"))["status"] == "ok")
 
         await until(ready)
 
 
 async def _fill(cell: Cell, total: int) -> float:
-    async with lanes(cell, 2) as opened:
-        return total / await pour(opened, NOOP, total, BATCH)
+    async with open_connections(cell, 2) as opened:
+        return total / await submit_jobs(opened, NOOP, total, BATCH)
 
 
 async def _settled(cell: Cell) -> None:
-    async with lanes(cell, 1) as (lane,):
-        await folded(lane)
+    async with open_connections(cell, 1) as (connection,):
+        await tables_caught_up(connection)

@@ -1,4 +1,4 @@
-"""How fast a cell with ten million finished jobs answers what people look at.
+"""Latency of reads in a cell with ten million finished jobs.
 
 PostgreSQL with a past (past.py), a real server, workers that hold jobs, and every read that the
 dashboard and the command line make, shuffled, one after the other over one connection. ROTA_ROWS
@@ -13,33 +13,33 @@ import time
 from collections.abc import Iterator, Sequence
 from statistics import quantiles
 
-from benchmarks.asked import Known, Question, Request, cursor_at, get, moment, questions
-from benchmarks.backing import Backing
 from benchmarks.cell import Cell, workplace
-from benchmarks.invented import DAY_MS, DAYS
-from benchmarks.past import fill
+from benchmarks.database_server import DatabaseServer
+from benchmarks.past_jobs import fill
+from benchmarks.read_requests import Known, Question, Request, cursor_at, get, moment, questions
+from benchmarks.synthetic_jobs import DAY_MS, DAYS
 from benchmarks.table import Row, Scale, count, number
-from benchmarks.traffic import Lane, lanes, run
+from benchmarks.traffic import Connection, open_connections, run
 
 AIM_MS = 200
 LIVE = 100_000
 WORKERS, HELD = 20, 50
 TENANT = "tenant-00"
 LEASE = ("--lease-ttl", "1h")
-"""The workers here take jobs and are not heard of again."""
+"""The workers here take jobs and are not received of again."""
 UNWRITTEN = {"wal_level": "minimal", "max_wal_senders": "0", "shared_buffers": "1GB"}
 """A new partition is not in the write-ahead log then: the filling takes half as long. A quarter of
 memory is what PostgreSQL's own manual begins with; this is far less."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """One row a question, and how many of them miss the aim."""
+    """Measures one row for each kind of request, and how many miss the aim."""
     done = int(os.environ.get("ROTA_ROWS", scale.of(10_000_000, 30_000)))
     with workplace() as place:
-        backing = Backing(place, UNWRITTEN)
-        tenants_token = backing.new_token(TENANT)
-        fill(backing.dsn, int(time.time() * 1000), done, min(done // 10, LIVE))
-        with Cell(place / "rows", backing, LEASE) as cell:
+        database_server = DatabaseServer(place, UNWRITTEN)
+        tenants_token = database_server.new_token(TENANT)
+        fill(database_server.dsn, int(time.time() * 1000), done, min(done // 10, LIVE))
+        with Cell(place / "rows", database_server, LEASE) as cell:
             taken = run(ask_all(cell, tenants_token, scale.of(60, 3)))
     yield from _table(f"{count(done)} jobs", taken)
 
@@ -61,17 +61,17 @@ def _p95(times: Sequence[float]) -> float:
 async def ask_all(
     cell: Cell, tenants_token: str, repeats: int
 ) -> list[tuple[Question, list[float]]]:
-    async with lanes(cell, 1) as (lane,):
-        own = await Lane.open(cell, tenants_token)
-        await _hold_jobs(lane)
-        asked = list(questions(await _known(lane)))
+    async with open_connections(cell, 1) as (connection,):
+        own = await Connection.open(cell, tenants_token)
+        await _hold_jobs(connection)
+        asked = list(questions(await _known(connection)))
         taken: dict[str, list[float]] = {question.name: [] for question in asked}
-        dice = random.Random(1)
+        rng = random.Random(1)
         for turn in range(-1, repeats):
-            dice.shuffle(asked)
+            rng.shuffle(asked)
             for question in asked:
                 request = question.requests[turn % len(question.requests)]
-                took = await _timed(own if question.of_tenant else lane, request)
+                took = await _timed(own if question.of_tenant else connection, request)
                 # The first time opens connections and plans statements.
                 if turn >= 0:
                     taken[question.name].append(took)
@@ -80,38 +80,39 @@ async def ask_all(
     return [(question, taken[question.name]) for question in by_name]
 
 
-async def _timed(lane: Lane, request: Request) -> float:
-    raw = lane.request(request.method, request.path, request.body)
+async def _timed(connection: Connection, request: Request) -> float:
+    raw = connection.request(request.method, request.path, request.body)
     began = time.perf_counter()
-    await lane.send(raw)
+    await connection.send(raw)
     return (time.perf_counter() - began) * 1000
 
 
-async def _hold_jobs(lane: Lane) -> None:
-    """Some jobs run."""
+async def _hold_jobs(connection: Connection) -> None:
     for number_ in range(WORKERS):
         spec = {"name": f"busy-{number_}", "resources": {"cpu": HELD, "memory": "1TiB"}}
-        worker = await lane.ask("POST", "/workers/register", spec)
-        await lane.ask("POST", f"/workers/{worker['worker_id']}/lease", {"max": HELD, "wait": 0})
+        worker = await connection.ask("POST", "/workers/register", spec)
+        await connection.ask(
+            "POST", f"/workers/{worker['worker_id']}/lease", {"max": HELD, "wait": 0}
+        )
 
 
-async def _known(lane: Lane) -> Known:
+async def _known(connection: Connection) -> Known:
     now = int(time.time() * 1000)
     jobs, executions, wide = [], [], []
     for back in range(1, DAYS - 1, 3):
         cursor = cursor_at(now - back * DAY_MS)
         for query in ({}, {"status": "failed"}):
-            page = await lane.ask("GET", get("/jobs", cursor=cursor, limit=3, **query).path)
+            page = await connection.ask("GET", get("/jobs", cursor=cursor, limit=3, **query).path)
             jobs += [job["job_id"] for job in page["items"]]
-        page = await lane.ask("GET", get("/executions", cursor=cursor, limit=2).path)
+        page = await connection.ask("GET", get("/executions", cursor=cursor, limit=2).path)
         executions += [one["execution_id"] for one in page["items"]]
-    page = await lane.ask("GET", get("/jobs", status="queued", limit=5).path)
+    page = await connection.ask("GET", get("/jobs", status="queued", limit=5).path)
     waiting = [job["job_id"] for job in page["items"]]
     # The first job of a day has the widest graph.
     for back in (1, DAYS // 2):
         start = moment((now // DAY_MS - back) * DAY_MS + 1000)
-        page = await lane.ask("GET", get("/jobs", created_before=start, limit=5).path)
+        page = await connection.ask("GET", get("/jobs", created_before=start, limit=5).path)
         wide += [job["job_id"] for job in page["items"]]
-    groups = await lane.ask("GET", "/dead-letters/groups")
+    groups = await connection.ask("GET", "/dead-letters/groups")
     marks = [group["fingerprint"] for group in groups["items"][:3]]
     return Known(now, jobs, waiting, wide, executions, marks)

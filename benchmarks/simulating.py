@@ -1,4 +1,5 @@
-"""The simulator: an hour of a hundred million jobs a day, and decisions with ever longer backlogs.
+"""Speed of the simulator: an hour of a hundred million jobs a day, and decisions with long
+backlogs.
 
 All of it is the product's scheduler under its default policy, driven as `rota simulate` does.
 """
@@ -9,7 +10,7 @@ import resource
 import time
 from collections.abc import Iterator
 
-from benchmarks.aside import aside
+from benchmarks.new_process import in_new_process
 from benchmarks.table import Row, Scale, count
 from rota.core.commands import SetPolicy
 from rota.core.policy import DEFAULT
@@ -29,9 +30,8 @@ SLICE_MS = 1_000
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """The hour, then the backlogs."""
     span_s = scale.of(HOUR_S, 60)
-    spent_s, rate, mib = aside(an_hour, span_s)
+    spent_s, rate, mib = in_new_process(an_hour, span_s)
     setting = f"{count(WORKERS)} workers, {span_s:,} s of 100 M jobs a day"
     yield Row(
         "simulate", setting, [span_s / spent_s], "ratio", "real time against processor time; aim: 1"
@@ -41,7 +41,7 @@ def measure(scale: Scale) -> Iterator[Row]:
     backlogs = scale.of(WAITING, WAITING[:2])
     rates: list[float] = []
     for waiting in backlogs:
-        rate, mib = aside(with_backlog, waiting, scale.of(20_000, 2_000))
+        rate, mib = in_new_process(with_backlog, waiting, scale.of(20_000, 2_000))
         rates.append(rate)
         setting = f"{count(BACKLOG_WORKERS)} workers, {count(waiting)} waiting"
         yield Row("simulate", setting, [rate], "1/s", "decisions")
@@ -51,7 +51,7 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def an_hour(span_s: int) -> tuple[float, float, float]:
-    """(processor seconds, decisions a second of the scheduler, MiB) of so long a simulation."""
+    """Simulates an hour; returns (processor seconds, decisions a second, MiB)."""
     recipe = SyntheticSpec(
         jobs=round(span_s * JOBS_A_SECOND),
         rate=JOBS_A_SECOND,
@@ -69,7 +69,7 @@ def an_hour(span_s: int) -> tuple[float, float, float]:
 
 
 def with_backlog(waiting: int, decisions: int) -> tuple[float, float]:
-    """(decisions a second of the scheduler, MiB) while so many jobs wait."""
+    """Simulates a backlog; returns (decisions a second, MiB)."""
     recipe = SyntheticSpec(
         jobs=waiting + 8 * BACKLOG_WORKERS,
         rate=1000.0 * ARRIVALS_A_MS,
@@ -82,19 +82,16 @@ def with_backlog(waiting: int, decisions: int) -> tuple[float, float]:
     world.expect(SyntheticWorkload(recipe))
     at = 2 * recipe.jobs // ARRIVALS_A_MS
     world.run_until(at)
-    diary = world.job_history
-    decided, spent = diary.decisions, diary.engine_s
-    while diary.decisions < decided + decisions and world.is_busy:
+    job_history = world.job_history
+    decided, spent = job_history.decisions, job_history.engine_s
+    while job_history.decisions < decided + decisions and world.is_busy:
         at += SLICE_MS
         world.run_until(at)
-    return (diary.decisions - decided) / (diary.engine_s - spent), _peak_mib()
+    return (job_history.decisions - decided) / (job_history.engine_s - spent), _peak_mib()
 
 
 class Processor:
-    """A stopwatch of processor time: one thread that waits for nothing, whatever else runs."""
-
     def fine_s(self) -> float:
-        """Seconds that this process has had."""
         return time.process_time()
 
 

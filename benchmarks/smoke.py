@@ -1,4 +1,4 @@
-"""Has it become slower? Ratios to the raw limit of the same run, against those that were kept.
+"""Regression check: ratios to the raw limit of the same run, compared with committed ones.
 
 Each ratio is processor time of the same lives written by hand divided by processor time of Rota, so
 that neither a faster machine nor a busy one changes it much: 0.1 says that Rota takes ten times the
@@ -21,14 +21,14 @@ import psutil
 
 from benchmarks.cell import MANY_CPUS, Cell, workplace
 from benchmarks.lives import store_lives, whole_lives
-from benchmarks.living import together
 from benchmarks.raw import (
-    postgres_folded,
     postgres_material,
-    sqlite_folded,
+    postgres_projected,
     sqlite_material,
+    sqlite_projected,
 )
 from benchmarks.table import Row, Scale
+from benchmarks.throughput import together
 from benchmarks.traffic import run
 from rota.core.scheduler import Scheduler
 
@@ -43,7 +43,7 @@ BATCH = 1_000
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """A ratio for each part, as often as it takes to be good enough, or to keep."""
+    """Measures a ratio for each part, up to a few times until it is good enough."""
     kept = kept_ratios()
     for setting, take in RATIOS.items():
         before = kept.get(setting)
@@ -53,19 +53,18 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def kept_ratios() -> dict[str, float]:
-    """What was measured once, and is committed."""
     ratios: dict[str, float] = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     return ratios
 
 
 def keep(rows: Iterable[Row]) -> None:
-    """The medians of this run are what later runs are compared with."""
+    """Stores the medians of this run for later comparisons."""
     ratios = {row.setting: round(median(row.values) / 100, 4) for row in rows if row.name == NAME}
     KEPT.write_text(json.dumps(ratios, indent=2) + "\n", "utf-8")
 
 
 def fallen(rows: Iterable[Row], kept: Mapping[str, float]) -> list[str]:
-    """What to say of each ratio that is too far below what was kept."""
+    """Messages for ratios that are too far below the stored ones."""
     return [
         f"{row.setting}: {row.best:.1f} % of the raw limit, {kept[row.setting]:.1%} was kept: this"
         f" change costs more than a third ({KEPT.name} says what is expected; if it is meant,"
@@ -95,43 +94,41 @@ def _enough(take: Callable[[], float], before: float | None) -> Sequence[float]:
 
 
 def scheduler_ratio(lives: int = LIVES, made: type[Scheduler] = Scheduler) -> float:
-    """Decided by the scheduler alone."""
     began = time.process_time()
     turns = whole_lives(lives, made)
     spent = time.process_time() - began
     with workplace() as place:
-        return sqlite_folded(place, sqlite_material(place / "made", turns)).cpu_s / spent
+        return sqlite_projected(place, sqlite_material(place / "made", turns)).cpu_s / spent
 
 
 def store_ratio() -> float:
-    """Appended and folded by the store alone."""
     turns = whole_lives(LIVES)
     with workplace() as place:
-        raw = sqlite_folded(place, sqlite_material(place / "made", turns)).cpu_s
+        raw = sqlite_projected(place, sqlite_material(place / "made", turns)).cpu_s
         began = time.process_time()
         asyncio.run(store_lives(place / "data", None, turns))
         return raw / (time.process_time() - began)
 
 
 def sqlite_ratio() -> float:
-    """Whole lives over HTTP: server and worker together."""
+    """The ratio of whole lives over HTTP, with server and worker."""
     with workplace() as place:
-        raw = sqlite_folded(place, sqlite_material(place / "made", whole_lives(LIVES))).cpu_s
+        raw = sqlite_projected(place, sqlite_material(place / "made", whole_lives(LIVES))).cpu_s
         with Cell(place / "cell") as cell:
-            return raw / _lived(cell, cell.hire(*MANY_CPUS))
+            return raw / _lived(cell, cell.start_worker(*MANY_CPUS))
 
 
 def postgres_ratio() -> float:
-    """The same on PostgreSQL, with what the database itself spends."""
+    """The same on PostgreSQL, with the database's processor time."""
     turns = whole_lives(LIVES)
 
     async def by_hand(dsn: str) -> float:
-        return (await postgres_folded(dsn, await postgres_material(dsn, turns))).cpu_s
+        return (await postgres_projected(dsn, await postgres_material(dsn, turns))).cpu_s
 
     with workplace() as place, Cell(place / "cell", "postgres") as cell:
-        assert cell.backing is not None
-        raw = asyncio.run(by_hand(cell.backing.new_dsn()))
-        return raw / _lived(cell, cell.hire(*MANY_CPUS), cell.backing.processes)
+        assert cell.database_server is not None
+        raw = asyncio.run(by_hand(cell.database_server.new_dsn()))
+        return raw / _lived(cell, cell.start_worker(*MANY_CPUS), cell.database_server.processes)
 
 
 RATIOS: Mapping[str, Callable[[], float]] = {
@@ -145,7 +142,7 @@ RATIOS: Mapping[str, Callable[[], float]] = {
 def _lived(
     cell: Cell, worker: int, others: Callable[[], Sequence[psutil.Process]] = lambda: ()
 ) -> float:
-    """Processor seconds of whole lives, of all who take part."""
+    """Processor seconds of whole lives, of all processes."""
     ours = [psutil.Process(cell.server.pid), psutil.Process(worker)]
     run(together(cell, (1, BATCH, BATCH), 1))
     before = _spent([*ours, *others()])
@@ -156,7 +153,7 @@ def _lived(
 
 
 def _spent(part: Iterable[psutil.Process]) -> dict[int, float]:
-    """By process; a database's helpers come and go, and one that is gone is left out."""
+    """Processor seconds by process; processes of the database that have ended are left out."""
     found = {}
     for one in part:
         with suppress(psutil.NoSuchProcess):

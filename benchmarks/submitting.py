@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 from benchmarks.cell import Cell, workplace
 from benchmarks.table import Row, Scale
-from benchmarks.traffic import NOOP, folded, lanes, pour, pour_once, run
+from benchmarks.traffic import (
+    NOOP,
+    open_connections,
+    run,
+    submit_jobs,
+    submit_keyed,
+    tables_caught_up,
+)
 
 CONNECTIONS = 64
 BATCH = 1_000
@@ -14,7 +21,7 @@ BATCH_CONNECTIONS = 4
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Single calls from many connections, and batches from a few."""
+    """Measures single calls from many connections, and batches from a few."""
     with workplace() as place, Cell(place / "data", scale.store) as cell:
         singles = run(_rates(cell, (CONNECTIONS, scale.of(10_000, 2_000), 1), scale))
         keyed = run(_keyed(cell, scale.of(10_000, 2_000), scale))
@@ -29,20 +36,20 @@ def measure(scale: Scale) -> Iterator[Row]:
 async def _rates(cell: Cell, load: tuple[int, int, int], scale: Scale) -> list[float]:
     connections, total, batch = load
     rates = []
-    async with lanes(cell, connections) as opened:
-        await pour(opened, NOOP, batch * connections, batch)
+    async with open_connections(cell, connections) as opened:
+        await submit_jobs(opened, NOOP, batch * connections, batch)
         for _ in range(scale.repeats):
-            await folded(opened[0])
-            rates.append(total / await pour(opened, NOOP, total, batch))
+            await tables_caught_up(opened[0])
+            rates.append(total / await submit_jobs(opened, NOOP, total, batch))
     return rates
 
 
 async def _keyed(cell: Cell, total: int, scale: Scale) -> list[float]:
-    """Every call with a key of its own, as the SDK sends them."""
+    """Submits every call with its own key, as the SDK does."""
     rates = []
-    async with lanes(cell, CONNECTIONS) as opened:
+    async with open_connections(cell, CONNECTIONS) as opened:
         for round_ in range(scale.repeats):
-            await folded(opened[0])
+            await tables_caught_up(opened[0])
             keys = [f"round-{round_}-{number}" for number in range(total)]
-            rates.append(total / await pour_once(opened, NOOP, keys))
+            rates.append(total / await submit_keyed(opened, NOOP, keys))
     return rates

@@ -1,4 +1,4 @@
-"""What a measurement answers: rows, and how a table of them looks."""
+"""Rows of a measurement, and their table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADINGS = ("measurement", "setting", "best", "median", "unit", "note")
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured: all of it, or just enough to see that everything still runs."""
+    """Size of the measurements: all, or just enough to see that everything runs."""
 
     quick: bool = False
     store: str = "sqlite"
@@ -22,24 +22,21 @@ class Scale:
     names: tuple[str, ...] = ()
     """`peers`: only these of them."""
     rounds: int | None = None
-    """How often each figure is taken, if somebody said it."""
+    """Repeats of each figure, if given."""
     keep: bool = False
     """`smoke`: these ratios are what later runs are compared with."""
 
     def of(self, full: T, quick: T) -> T:
-        """One of the two."""
         return quick if self.quick else full
 
     @property
     def repeats(self) -> int:
-        """How often each figure is taken; the best and the median are shown."""
+        """Repeats of each figure; the table shows the best and the median."""
         return self.rounds or self.of(3, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure, as often as it was taken."""
-
     name: str
     setting: str
     values: Sequence[float]
@@ -49,26 +46,22 @@ class Row:
 
     @property
     def best(self) -> float:
-        """What the machine can do when nobody disturbs it."""
         return min(self.values) if self.less_is_better else max(self.values)
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As it is printed."""
         middle = median(self.values) if len(self.values) > 1 else None
         shown = "" if middle is None else number(middle)
         return (self.name, self.setting, number(self.best), shown, self.unit, self.note)
 
 
 def number(value: float) -> str:
-    """Three figures are enough."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def count(value: int) -> str:
-    """A round number, short: 1 M, 10 k."""
     for size, letter in ((1_000_000, "M"), (1_000, "k")):
         if value >= size and value % size == 0:
             return f"{value // size} {letter}"

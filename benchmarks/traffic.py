@@ -1,4 +1,4 @@
-"""The load: HTTP with so little work of its own that the server is what is measured.
+"""HTTP load generator that uses so little processor time that the server is measured, not itself.
 
 The machine's cores are shared with the server, so requests are bytes made beforehand and answers
 are cut by their length, not parsed.
@@ -26,30 +26,26 @@ _RETRY_AFTER = re.compile(rb"retry-after: *(\d+)", re.IGNORECASE)
 _CLOSES = re.compile(rb"connection: *close", re.IGNORECASE)
 _LATER = (b"429", b"503")
 PATIENCE_S = 60
-"""For so long a request that is put off is sent again."""
+"""For so long a postponed request is repeated."""
 SETTLE_S_MAX = 120
 LOOK_S = 0.01
 """Between two looks at whether all is done; the figure is this much too low at most."""
 
 
 class Address(Protocol):
-    """Where a server is, and what opens it."""
-
     host: str
     port: int
 
     @property
-    def token(self) -> str:
-        """An administrator's."""
-        ...
+    def token(self) -> str: ...
 
 
-class Lane:
+class Connection:
     """One kept-alive connection, one request at a time."""
 
-    put_off: ClassVar[int] = 0
-    """How often any of them was told to come again later: the server had too much to do, or nobody
-    led. The wait is part of what is measured."""
+    postponed: ClassVar[int] = 0
+    """How often a request was postponed: the server had too much to do, or there was no
+    leader. The wait is part of what is measured."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, cell: Address, token: str
@@ -61,12 +57,11 @@ class Lane:
         self._head = f"Host: {host}\r\nAuthorization: Bearer {token or cell.token}\r\n"
 
     @classmethod
-    async def open(cls, cell: Address, token: str = "") -> Lane:
-        """A connection to the cell's server; with another token than the administrator's."""
+    async def open(cls, cell: Address, token: str = "") -> Connection:
+        """Opens a connection; `token` replaces the administrator's token."""
         return cls(*await _connected(cell), cell, token)
 
     def request(self, method: str, path: str, body: bytes = b"", key: str = "") -> bytes:
-        """All bytes of a request."""
         kind = "Content-Type: application/json\r\n" if body else ""
         if key:
             kind += f"Idempotency-Key: {key}\r\n"
@@ -74,10 +69,10 @@ class Lane:
         return head.encode() + body
 
     async def send(self, request: bytes) -> bytes:
-        """The answer's body; anything but a success is an error.
+        """Sends a request and returns the body; raises on anything but a success.
 
-        What is put off is sent again, as clients do. It may have been done all the same, so that
-        there can be a few more jobs than were asked for.
+        Repeats a request that was postponed (429, 503), as clients do. It may have been executed
+        before, so there can be a few more jobs than requested.
         """
         deadline = time.perf_counter() + PATIENCE_S
         while True:
@@ -87,7 +82,7 @@ class Lane:
             later = _RETRY_AFTER.search(head) if head[9:12] in _LATER else None
             if later is None or time.perf_counter() > deadline:
                 raise RuntimeError(f"{head.splitlines()[0].decode()}: {body[:500].decode()}")
-            Lane.put_off += 1
+            Connection.postponed += 1
             await asyncio.sleep(int(later[1]))
 
     async def _exchange(self, request: bytes) -> tuple[bytes, bytes]:
@@ -101,7 +96,6 @@ class Lane:
         return head, body
 
     async def _pieces(self) -> bytes:
-        """A body whose length was not known when it began."""
         body = b""
         while size := int(await self._reader.readuntil(b"\r\n"), 16):
             body += await self._reader.readexactly(size)
@@ -110,13 +104,11 @@ class Lane:
         return body
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """For what is not measured: JSON in, JSON out."""
         raw = b"" if body is None else json.dumps(body).encode()
         answer = await self.send(self.request(method, path, raw))
         return json.loads(answer) if answer else None
 
     async def close(self) -> None:
-        """Hangs up."""
         self._writer.close()
         await self._writer.wait_closed()
 
@@ -126,23 +118,23 @@ async def _connected(cell: Address) -> tuple[asyncio.StreamReader, asyncio.Strea
 
 
 @asynccontextmanager
-async def lanes(cell: Cell, count: int) -> AsyncIterator[list[Lane]]:
-    """So many connections."""
-    opened = [await Lane.open(cell) for _ in range(count)]
+async def open_connections(cell: Cell, count: int) -> AsyncIterator[list[Connection]]:
+    opened = [await Connection.open(cell) for _ in range(count)]
     try:
         yield opened
     finally:
-        for lane in opened:
-            await lane.close()
+        for connection in opened:
+            await connection.close()
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """To the end, on the faster loop."""
     return uvloop.run(work)
 
 
-async def pour(opened: Sequence[Lane], job: dict[str, Any], total: int, batch: int) -> float:
-    """Submits `total` jobs, `batch` in a call (1: single calls); answers the seconds it took."""
+async def submit_jobs(
+    opened: Sequence[Connection], job: dict[str, Any], total: int, batch: int
+) -> float:
+    """Submits `total` jobs, `batch` in a call (1: single calls); returns the seconds."""
     if batch == 1:
         request = opened[0].request("POST", "/jobs", json.dumps(job).encode())
     else:
@@ -150,58 +142,60 @@ async def pour(opened: Sequence[Lane], job: dict[str, Any], total: int, batch: i
         request = opened[0].request("POST", "/jobs/batch", body)
     left = iter(range(total // batch))
 
-    async def drive(lane: Lane) -> None:
+    async def drive(connection: Connection) -> None:
         for _ in left:
-            await lane.send(request)
+            await connection.send(request)
 
     began = time.perf_counter()
-    await asyncio.gather(*(drive(lane) for lane in opened))
+    await asyncio.gather(*(drive(connection) for connection in opened))
     return time.perf_counter() - began
 
 
-async def pour_once(opened: Sequence[Lane], job: dict[str, Any], keys: Sequence[str]) -> float:
-    """Submits a job for each key, in single calls; answers the seconds it took."""
+async def submit_keyed(
+    opened: Sequence[Connection], job: dict[str, Any], keys: Sequence[str]
+) -> float:
+    """Submits a job for each key, in single calls; returns the seconds."""
     body = json.dumps(job).encode()
     left = iter(keys)
 
-    async def drive(lane: Lane) -> None:
+    async def drive(connection: Connection) -> None:
         for key in left:
-            await lane.send(lane.request("POST", "/jobs", body, key))
+            await connection.send(connection.request("POST", "/jobs", body, key))
 
     began = time.perf_counter()
-    await asyncio.gather(*(drive(lane) for lane in opened))
+    await asyncio.gather(*(drive(connection) for connection in opened))
     return time.perf_counter() - began
 
 
 async def finished(
-    lane: Lane, total: int, patience_s: float = SETTLE_S_MAX, look_s: float = LOOK_S
+    connection: Connection, total: int, patience_s: float = SETTLE_S_MAX, look_s: float = LOOK_S
 ) -> None:
-    """Returns when `total` jobs have been submitted in all, and all of them have succeeded."""
+    """Waits until `total` jobs have been submitted and have succeeded."""
 
     async def none_live() -> bool:
-        stats = await lane.ask("GET", "/stats")
+        stats = await connection.ask("GET", "/stats")
         jobs = stats["jobs"]
         live = jobs["pending"] + jobs["queued"] + jobs["running"] + jobs["cancelling"]
         return bool(stats["submitted_total"] >= total and live == 0)
 
     async def all_counted() -> bool:
-        return await _succeeded(lane) >= total
+        return await _succeeded(connection) >= total
 
     await until(none_live, patience_s, look_s)
     # The counters move when the last append is durable; memory is ahead of it by a moment.
     await until(all_counted)
 
 
-async def folded(lane: Lane) -> None:
-    """Returns when the tables have all that is durable: a read waits for that by itself."""
-    await lane.ask("GET", "/jobs?limit=1")
+async def tables_caught_up(connection: Connection) -> None:
+    """Waits until the tables are complete: a read waits for that."""
+    await connection.ask("GET", "/jobs?limit=1")
 
 
-async def staffed(lane: Lane, workers: int = 1) -> None:
-    """Returns when so many workers have registered."""
+async def workers_registered(connection: Connection, workers: int = 1) -> None:
+    """Waits until so many workers have registered."""
 
     async def there() -> bool:
-        return len((await lane.ask("GET", "/workers"))["items"]) >= workers
+        return len((await connection.ask("GET", "/workers"))["items"]) >= workers
 
     await until(there)
 
@@ -209,7 +203,6 @@ async def staffed(lane: Lane, workers: int = 1) -> None:
 async def until(
     true: Callable[[], Awaitable[bool]], patience_s: float = SETTLE_S_MAX, look_s: float = LOOK_S
 ) -> None:
-    """Looks again and again."""
     deadline = time.perf_counter() + patience_s
     while not await true():
         if time.perf_counter() > deadline:
@@ -217,8 +210,8 @@ async def until(
         await asyncio.sleep(look_s)
 
 
-async def _succeeded(lane: Lane) -> float:
-    text = (await lane.send(lane.request("GET", "/metrics"))).decode()
+async def _succeeded(connection: Connection) -> float:
+    text = (await connection.send(connection.request("GET", "/metrics"))).decode()
     return sum(
         float(line.rpartition(" ")[2])
         for line in text.splitlines()

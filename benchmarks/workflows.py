@@ -1,4 +1,4 @@
-"""Workflows: one at a time against what no order can beat, and a stream of them on one machine.
+"""Workflows: one at a time compared with a lower bound, and a stream of them on one machine.
 
 ROTA_WORKFLOWS names a folder with workflows of WfCommons (docs/guide/simulate.md).
 """
@@ -13,7 +13,7 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
-from benchmarks.aside import aside
+from benchmarks.new_process import in_new_process
 from benchmarks.table import Row, Scale, count
 from rota.core.ids import fraction
 from rota.core.policy import PRESETS
@@ -32,25 +32,26 @@ SEEDS = (1, 2, 3)
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Single graphs, then the stream."""
     folder = os.environ.get("ROTA_WORKFLOWS")
     if folder is None:
         raise SystemExit("ROTA_WORKFLOWS must name the folder with the workflows")
     paths = sorted(Path(folder).glob("*.json*"))
     for policy in POLICIES:
         for cores in CORES:
-            mean = aside(alone, paths, policy, cores)
+            mean = in_new_process(alone, paths, policy, cores)
             setting = f"{len(paths)} workflows on {cores} cores: makespan"
             yield Row(policy, setting, [mean], "of the bound", "geometric mean")
         graphs = scale.of(300, 30)
-        values = [aside(together, paths, policy, graphs, seed) for seed in SEEDS[: scale.repeats]]
+        values = [
+            in_new_process(together, paths, policy, graphs, seed) for seed in SEEDS[: scale.repeats]
+        ]
         setting = f"{count(graphs)} workflows, load {STREAM_LOAD:g}, {STREAM_CORES} cores: slowdown"
         note = "mean flow time against its bound"
         yield Row(policy, setting, values, "", note, less_is_better=True)
 
 
 def alone(paths: Sequence[Path], policy: str, cores: int) -> float:
-    """Geometric mean of the makespan against the longest chain or all the work."""
+    """Geometric mean of the makespan divided by its lower bound."""
     ratios = []
     for path in paths:
         graph = read_workflow(path)
@@ -64,7 +65,7 @@ def alone(paths: Sequence[Path], policy: str, cores: int) -> float:
 
 
 def together(paths: Sequence[Path], policy: str, graphs: int, seed: int) -> float:
-    """Mean over graphs of the time from arrival to end against what no order can beat."""
+    """Mean over graphs of the time from arrival to end, divided by its lower bound."""
     known = [list(read_workflow(path)) for path in paths]
     works, graph_of, arrivals, kinds = _stream(known, graphs, seed)
     made = evaluate_policy(
@@ -81,7 +82,7 @@ def together(paths: Sequence[Path], policy: str, graphs: int, seed: int) -> floa
 def _stream(
     known: Sequence[Sequence[Work]], graphs: int, seed: int
 ) -> tuple[list[Work], list[int], list[int], list[int]]:
-    """(all tasks, the graph of each, each graph's arrival, which of the known it is)."""
+    """Returns (all tasks, the graph of each, arrivals of graphs, the workflow of each graph)."""
     work_ms = fmean(sum(task.run_ms for task in graph) for graph in known)
     gap_ms = work_ms / (STREAM_CORES * STREAM_LOAD)
     works: list[Work] = []

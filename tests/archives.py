@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 
 def tar_of(files: Mapping[str, bytes], how: str = "", mode: int = 0o755) -> bytes:
-    """Plain files, compressed as `how` says."""
     members = []
     for name, content in files.items():
         member = tarfile.TarInfo(name)
@@ -19,7 +18,6 @@ def tar_of(files: Mapping[str, bytes], how: str = "", mode: int = 0o755) -> byte
 
 
 def tar_with(*members: tuple[tarfile.TarInfo, bytes], how: str = "") -> bytes:
-    """Whatever it is."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode=f"w:{how}") as tar:  # type: ignore[call-overload]
         for member, content in members:
@@ -28,14 +26,13 @@ def tar_with(*members: tuple[tarfile.TarInfo, bytes], how: str = "") -> bytes:
 
 
 def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, bytes]:
-    """A link, a device, a pipe."""
     member = tarfile.TarInfo(name)
     member.type, member.linkname = kind, target
     return member, b""
 
 
 def zip_of(files: Mapping[str, bytes], attributes: int = 0o755 << 16) -> bytes:
-    """Plain files; `attributes` has their rights, or what they claim to be."""
+    """A zip of plain files; `attributes` are their permissions and kind."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.memory_disk import memory_disk
 
-# Here and not beside them: other rooms' tests import some of these first.
+# Here and not beside them: tests of other packages import some of these first.
 pytest.register_assert_rewrite(
     "tests.store.conformance",
     "tests.store.conformance_access",
@@ -42,14 +42,14 @@ settings.load_profile("rota")
 
 @pytest.fixture(autouse=True)
 def _nobody_elses_diary() -> Iterator[None]:
-    """A command that ran inside a test set the log up for its own stderr, which is gone by now."""
+    """Resets the log: a command in a test before may have set it up for its own stderr."""
     yield
     structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _nobody_elses_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Clients look for a local server by themselves; here they find only those of the tests."""
+    """Hides local servers of the user: clients find only those of the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.delenv("ROTA_URL", raising=False)
@@ -58,9 +58,9 @@ def _nobody_elses_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 
 def pytest_configure() -> None:
-    """Lets Ctrl-C be heard: in the background it is ignored, and who is started inherits that.
+    """Restores Ctrl-C, which background processes ignore, and lets tests write into memory.
 
-    And has tests write into memory: pytest reads the variable when the first folder is asked for.
+    Pytest reads the variable for temporary folders when the first one is needed.
     """
     if (quick := memory_disk()) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(quick))
@@ -70,7 +70,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Gives the memory back, unless there is a failure to look into."""
+    """Frees the memory, unless a test failed."""
     quick = memory_disk()
     if exitstatus or quick is None or "PYTEST_XDIST_WORKER" in os.environ:
         return

@@ -1,7 +1,7 @@
-"""A folder in memory for what tests write, where the machine has room for it.
+"""A folder in memory for files of tests, if the machine has enough memory.
 
-Nothing there outlives the machine, which no test asks for: a killed process loses as little of it
-as of a disk. What hundreds of stores write is waited for on a real one.
+Tests kill processes, not the machine, so nothing is lost there that a disk would keep. On a disk
+hundreds of stores would wait for syncs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ ROOM_BYTES = 4 << 30
 
 @cache
 def memory_disk() -> Path | None:
-    """None: there is none, it is small (as in containers), or programs in it cannot be run."""
+    """The folder; None if there is none, it is small (as in containers), or programs there cannot
+    run."""
     if not os.access(FOLDER, os.W_OK) or os.statvfs(FOLDER).f_flag & os.ST_NOEXEC:
         return None
     free = min(shutil.disk_usage(FOLDER).free, psutil.virtual_memory().available // 2)

@@ -1,4 +1,4 @@
-"""A part of ours with some of its methods done otherwise, for a test to hand in in its place."""
+"""Stand-in for a part of Rota with some of its methods replaced, for a test to hand in."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class _StandIn:
 
 
 def stand_in(part: T, **instead: Any) -> T:
-    """All but `instead` is the part's own; the part itself stays as it is."""
+    """Returns the part with the methods of `instead`; the part itself does not change."""
     return cast("T", _StandIn(part, instead))

@@ -26,13 +26,11 @@ MISSING = (
 
 
 def find() -> str | None:
-    """The path of a Chromium, if there is one."""
     named = os.environ.get("ROTA_CHROMIUM")
     return named or next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def launch(driver: Playwright) -> Browser:
-    """A browser without a window."""
     path = find()
     if path is None:
         raise SystemExit(MISSING)
@@ -44,7 +42,7 @@ def launch(driver: Playwright) -> Browser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Says whether there is one, and what to do if not."""
+    """Prints the path of Chromium, or what to do if there is none."""
     del arguments
     path = find()
     print(path or MISSING, file=sys.stdout if path else sys.stderr)

@@ -30,31 +30,27 @@ IGNORED = ("node_modules", "dist")
 
 
 class BuildError(Exception):
-    """It could not be built; the text says what to do."""
+    """The build failed; the text says what to do."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A Node.js, and how its npm is called."""
-
     program: Path
     npm: tuple[str, ...]
 
     def environment(self) -> Mapping[str, str]:
-        """What npm and its scripts call must be this Node.js too."""
+        """The environment in which npm and its scripts use this Node.js."""
         path = f"{self.program.parent}{os.pathsep}{os.environ.get('PATH', '')}"
         return {**os.environ, "PATH": path, "npm_config_update_notifier": "false"}
 
 
 def sources() -> Iterator[Path]:
-    """Every file that has a part in the build."""
     for path in sorted(SOURCES.rglob("*")):
         if path.is_file() and not any(part in IGNORED for part in path.relative_to(SOURCES).parts):
             yield path
 
 
 def fingerprint() -> str:
-    """Changes with every source; tests beside them have no part in what is built."""
     digest = hashlib.sha256()
     for path in sources():
         if ".test." in path.name:
@@ -65,12 +61,11 @@ def fingerprint() -> str:
 
 
 def is_built() -> bool:
-    """Whether there is a page at all."""
     return (TARGET / "index.html").is_file()
 
 
 def is_fresh() -> bool:
-    """Whether the page is that of the sources; without sources (in an sdist) any page is."""
+    """Whether the build is that of the sources; without sources (in an sdist) any build is."""
     if not is_built():
         return False
     if not SOURCES.is_dir():
@@ -79,7 +74,6 @@ def is_fresh() -> bool:
 
 
 def find_node() -> Node | None:
-    """A Node.js that is new enough, with its npm."""
     return _node_on_path() or _node_in_wheel()
 
 
@@ -87,8 +81,10 @@ def _node_on_path() -> Node | None:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         return None
-    told = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.match(r"v(\d+)\.(\d+)", told)
+    version = subprocess.run(
+        [node, "--version"], capture_output=True, text=True, check=False
+    ).stdout
+    found = re.match(r"v(\d+)\.(\d+)", version)
     if found is None or (int(found[1]), int(found[2])) < NODE_LEAST:
         return None
     return Node(Path(node), (npm,))
@@ -107,7 +103,7 @@ def _node_in_wheel() -> Node | None:
 
 
 def build() -> None:
-    """Installs what package-lock.json names, checks the types, and builds."""
+    """Installs the packages of package-lock.json, checks the types, and builds."""
     node = find_node()
     if node is None:
         raise BuildError(
@@ -125,7 +121,7 @@ def build() -> None:
 
 
 def run_script(name: str) -> int:
-    """One of package.json's scripts, with its output shown; its exit code."""
+    """Runs a script of package.json; returns its exit code."""
     node = find_node()
     if node is None:
         print(f"No Node.js: pip install '{NODE_WHEEL}'", file=sys.stderr)
@@ -145,16 +141,20 @@ def _run(node: Node, command: Sequence[str], why: str) -> None:
         check=False,
     )
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()[-2000:]
-        raise BuildError(f"{why} (`{' '.join(command[:3])}` ended with {done.returncode}):\n{said}")
+        output = (done.stderr or done.stdout).strip()[-2000:]
+        raise BuildError(
+            f"{why} (`{' '.join(command[:3])}` ended with {done.returncode}):\n{output}"
+        )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Builds if needed. With --lenient, what is there already is good enough when it fails."""
+    """Builds if needed. With --lenient an existing build is enough if the build fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lenient", action="store_true", help="go on without, and say so")
+    parser.add_argument(
+        "--lenient", action="store_true", help="succeed with a warning if the build fails"
+    )
     parser.add_argument("--force", action="store_true", help="build even if nothing changed")
-    parser.add_argument("--node", action="store_true", help="only say whether there is a Node.js")
+    parser.add_argument("--node", action="store_true", help="only check whether there is a Node.js")
     parser.add_argument("--run", metavar="SCRIPT", help="run a script of package.json instead")
     chosen = parser.parse_args(arguments)
     if chosen.run:
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str]) -> int:
         instead = "the page built before is served" if is_built() else "the server runs without it"
         print(f"The dashboard was not built: {error}", file=sys.stderr)
         if chosen.lenient:
-            print(f"Going on: {instead}. `make dashboard` tries again.", file=sys.stderr)
+            print(f"Continuing: {instead}. `make dashboard` tries again.", file=sys.stderr)
         return 0 if chosen.lenient else 1
     return 0
 

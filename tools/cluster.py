@@ -1,7 +1,7 @@
-"""A cell on this machine to look at and to break: PostgreSQL, three servers, workers, a balancer.
+"""Runs a cell on this machine to try failures: PostgreSQL, three servers, workers, a load balancer.
 
-Everything listens on loopback and lives in a temporary folder. What is killed comes back after some
-seconds, as a service supervisor would have it; Ctrl-C stops all of it and removes the folder.
+Everything listens on loopback and is in a temporary folder. Processes that are killed are started
+again after some seconds, as by a service manager. Ctrl-C stops everything and removes the folder.
 """
 
 from __future__ import annotations
@@ -53,35 +53,31 @@ backend servers
 
 
 class Part:
-    """One process of the demonstration, started again when it ends."""
-
-    def __init__(self, name: str, args: Sequence[str], stage: Stage) -> None:
+    def __init__(self, name: str, args: Sequence[str], cell: LocalCell) -> None:
         self.name = name
         self.args = args
-        self._stage = stage
+        self._cell = cell
         self._gone_at: float | None = None
         self.daemon = self._start()
 
     def _start(self) -> Daemon:
-        return Daemon(self.args, self._stage.env, self._stage.folder / f"{self.name}.log")
+        return Daemon(self.args, self._cell.env, self._cell.folder / f"{self.name}.log")
 
     def tend(self) -> None:
-        """Says when it is gone, and brings it back."""
+        """Starts the process again some seconds after its end."""
         if not self.daemon.ended():
             return
         now = time.monotonic()
         if self._gone_at is None:
             self._gone_at = now
-            say(f"{self.name} ({self.daemon.pid}) is gone; back in {BACK_AFTER_S:g} s")
+            say(f"{self.name} ({self.daemon.pid}) ended; starting again in {BACK_AFTER_S:g} s")
         elif now > self._gone_at + BACK_AFTER_S:
             self._gone_at = None
             self.daemon = self._start()
-            say(f"{self.name} is back as {self.daemon.pid}")
+            say(f"{self.name} runs again as {self.daemon.pid}")
 
 
-class Stage:
-    """All that runs."""
-
+class LocalCell:
     def __init__(self, port: int) -> None:
         self.port = port
         self.folder = Path(tempfile.mkdtemp(prefix="rota-cluster-"))
@@ -95,11 +91,9 @@ class Stage:
 
     @property
     def ports(self) -> list[int]:
-        """Of the servers."""
         return [self.port + number for number in range(1, SERVERS + 1)]
 
-    def raise_curtain(self) -> None:
-        """Starts everything, in the order in which an operator would."""
+    def start(self) -> None:
         self.token = self._first_token()
         self.env["ROTA_TOKEN"] = self.token
         say(f"starting {SERVERS} servers ...")
@@ -109,7 +103,7 @@ class Stage:
             self.parts.append(Part(f"n{number}", ("server", *args, "--data", data), self))
         for part in self.parts:
             self._until_up(part)
-        self._balance()
+        self._start_balancer()
         urls = [word for port in self.ports for word in ("--server", f"http://127.0.0.1:{port}")]
         for number in range(1, WORKERS + 1):
             place = str(self.folder / "work")
@@ -131,10 +125,10 @@ class Stage:
         if part.daemon.ended():
             raise SystemExit(part.daemon.text())
 
-    def _balance(self) -> None:
+    def _start_balancer(self) -> None:
         haproxy = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if haproxy is None:
-            say("no haproxy here (apt install haproxy): a plain TCP balancer of ours stands in")
+            say("no haproxy here (apt install haproxy): using a simple TCP load balancer instead")
             self._balancer = Proxy(*self.ports, port=self.port)
             return
         servers = "\n".join(
@@ -143,13 +137,12 @@ class Stage:
         )
         config = self.folder / "haproxy.cfg"
         config.write_text(HAPROXY.format(port=self.port, servers=servers))
-        with (self.folder / "haproxy.log").open("wb") as said:
+        with (self.folder / "haproxy.log").open("wb") as output:
             self._balancer = subprocess.Popen(
-                [haproxy, "-db", "-f", str(config)], stdout=said, stderr=said
+                [haproxy, "-db", "-f", str(config)], stdout=output, stderr=output
             )
 
     def show(self) -> None:
-        """What a newcomer needs."""
         url = f"http://127.0.0.1:{self.port}"
         lines = [
             "",
@@ -158,7 +151,7 @@ class Stage:
             f"  export ROTA_URL={url} ROTA_TOKEN={self.token}",
             "  rota cluster                                who leads",
             "  rota submit --follow -- echo hello          a job",
-            "  rota submit -- sleep 60                     one to watch while you break things",
+            "  rota submit -- sleep 60                     a job to watch during failures",
             "  rota top                                    everything, live",
             "",
             *(f"  {part.name:3} {part.daemon.pid:7}  {self._place(part)}" for part in self.parts),
@@ -177,7 +170,7 @@ class Stage:
         return "worker"
 
     def run(self) -> None:
-        """Tends everything, and tells who leads, until interrupted."""
+        """Restarts processes and prints the leader, until interrupted."""
         led = ""
         while True:
             for part in self.parts:
@@ -192,10 +185,10 @@ class Stage:
     def _tend_database(self) -> None:
         if psutil.pid_exists(self.postgres.pid):
             return
-        say(f"the database is gone; back in {BACK_AFTER_S:g} s")
+        say(f"the database ended; starting again in {BACK_AFTER_S:g} s")
         time.sleep(BACK_AFTER_S)
         self.postgres.start()
-        say(f"the database is back as {self.postgres.pid}")
+        say(f"the database runs again as {self.postgres.pid}")
 
     def _leader(self) -> str:
         headers = {"Authorization": f"Bearer {self.token}"}
@@ -208,10 +201,10 @@ class Stage:
                 continue
             if view.get("leader"):
                 return f"{view['leader']}, epoch {view['epoch']}"
-        return "nobody"
+        return "none"
 
     def close(self) -> None:
-        """Workers first, so that nothing is cut short; then what they talked to."""
+        """Stops workers first, then servers, load balancer and database."""
         for kind in ("w", "n"):
             for part in self.parts:
                 if part.name.startswith(kind) and not part.daemon.ended():
@@ -231,26 +224,24 @@ class Stage:
 
 
 def say(line: str) -> None:
-    """One line, with the time."""
     print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
 
 
 def main() -> int:
-    """Until Ctrl-C or SIGTERM."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--port", type=int, default=7070, help="the balancer's; servers follow")
-    stage = Stage(options.parse_args().port)
+    cell = LocalCell(options.parse_args().port)
     try:
-        stage.raise_curtain()
-        stage.show()
-        stage.run()
+        cell.start()
+        cell.show()
+        cell.run()
     except KeyboardInterrupt:
         say("stopping ...")
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough: it is stopping
-        stage.close()
+        cell.close()
     return 0
 
 

@@ -1,7 +1,6 @@
-"""Fills a server with work that looks like a company's: through its API, as anybody would.
+"""Fills a server with sample jobs through its API.
 
-For looking at the dashboard and for its pictures. The jobs are shell lines that sleep, print and
-fail; nothing leaves the machine.
+For the dashboard and its pictures. The jobs are shell commands that sleep, print and fail.
 """
 
 from __future__ import annotations
@@ -51,24 +50,22 @@ RENDER = (
 
 
 class Demo:
-    """A server to fill; the dice are the same each time."""
+    """Fills one server; random choices are the same each time."""
 
     def __init__(self, url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}"}
         self._http = httpx2.Client(base_url=url, headers=headers, timeout=30)
-        self._dice = random.Random(7)
+        self._rng = random.Random(7)
         self.stopping = threading.Event()
         """Ends a trickle before its time."""
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """One call that must work."""
         answer = self._http.request(method, path, json=body)
         if answer.is_error:
             raise SystemExit(f"{method} {path}: {answer.status_code} {answer.text}")
         return answer.json() if answer.content else None
 
     def seed(self, scale: int = 1) -> None:
-        """Everything that a page can show."""
         self._queues()
         self._tenants()
         self._failing()
@@ -82,12 +79,12 @@ class Demo:
         self._triggers()
 
     def trickle(self, seconds: float) -> None:
-        """Work that comes in for a while, so that charts have lines."""
+        """Submits jobs for a while, so that charts have data."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not self.stopping.wait(1):
-            self._quick(self._dice.randint(2, 9))
-            if self._dice.random() < 0.25:
-                self._fail(*self._dice.choice(FAILURES)[:3], count=1)
+            self._quick(self._rng.randint(2, 9))
+            if self._rng.random() < 0.25:
+                self._fail(*self._rng.choice(FAILURES)[:3], count=1)
 
     def _submit(self, jobs: Sequence[Mapping[str, Any]]) -> list[str]:
         answer = self.ask("POST", "/jobs/batch", {"jobs": list(jobs)})
@@ -119,16 +116,16 @@ class Demo:
         teams = ("billing", "growth", "platform")
         jobs = []
         for _ in range(count):
-            name, pause = self._dice.choice(names), self._dice.choice((0.02, 0.05, 0.1, 0.4))
-            labels = {"team": self._dice.choice(teams), "env": "prod"}
+            name, pause = self._rng.choice(names), self._rng.choice((0.02, 0.05, 0.1, 0.4))
+            labels = {"team": self._rng.choice(teams), "env": "prod"}
             queue = {"send-mail": "mail", "resize-image": "media"}.get(name, "default")
             script = f"echo {name} done in {pause}; sleep {pause}"
-            more = {"queue": queue, "labels": labels, "tenant": self._dice.choice([*TENANTS])}
+            more = {"queue": queue, "labels": labels, "tenant": self._rng.choice([*TENANTS])}
             jobs.append(_shell(name, script, requirements=_cpu(0.2), **more))
         self._submit(jobs)
 
     def _pipeline(self) -> None:
-        """Extract many, transform each, load, report: with one step that fails."""
+        """Submits a graph (extract, transform, load, report) with one step that fails."""
         jobs: list[dict[str, Any]] = []
         for part in range(12):
             extract = _shell(f"extract-{part:02}", "sleep 0.3", queue="etl", ref=f"e{part}")
@@ -155,7 +152,7 @@ class Demo:
         self._submit([{**job, "requirements": _cpu(1)} for job in jobs])
 
     def _rich(self) -> None:
-        """One with all that a job's page shows, many as one, and one for which a place is kept."""
+        """Submits a job with all details, an array, and a job that gets a reservation."""
         retry = {"max_attempts": 3, "delay": "1s"}
         payload = {"customer": 42, "month": "2026-01", "lines": [3, 5, 8]}
         render = _shell("render-invoice", RENDER, payload=payload, retry=retry, timeout="5m")
@@ -187,7 +184,7 @@ class Demo:
         )
 
     def _alerts(self) -> None:
-        """A rule of somebody's, a silence, and an address where nobody listens."""
+        """Creates a rule, a silence, and a channel whose receiver does not answer."""
         self.ask("PUT", "/alert-channels/on-call", {"url": "http://127.0.0.1:9/rota"})
         rule = {"condition": "wait", "queue": "gpu", "threshold": 300, "severity": "critical"}
         self.ask("PUT", "/alerts/gpu-wait", {**rule, "channels": ["on-call"]})
@@ -234,7 +231,6 @@ def _shell(name: str, script: str, **more: Any) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fills the server that ROTA_URL and ROTA_TOKEN name."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default=os.environ.get("ROTA_URL", "http://127.0.0.1:7070"))
     parser.add_argument("--token", default=os.environ.get("ROTA_TOKEN", ""))

@@ -17,7 +17,7 @@ Verb = TypeVar("Verb", bound=StrEnum)
 
 
 class Machine(NamedTuple, Generic[State, Verb]):
-    """One state machine and what its words mean."""
+    """One state machine with descriptions of its states and verbs."""
 
     transitions: Mapping[tuple[State, Verb], State]
     states: Mapping[State, str]
@@ -29,16 +29,15 @@ OPENING = """\
 <!-- Written by `make docs` from src/rota/core/lifecycle.py: change that, not this. -->
 # The life of a job
 
-A **job** is what was asked for. Each try to do it is an **execution** on one worker. Both move
-only along the arrows below: the scheduler looks every move up in these tables and refuses what is
-not in them (`IllegalTransition`, answered as 409). A new job is `pending`, and released in the same
-step if nothing but a worker is missing. A final state is left only by a retry, which starts a new
-life. The pictures leave out moves that end where they began.
+A **job** is what was asked for. Each attempt to run it is an **execution** on one worker. The
+scheduler looks every move up in these tables and refuses others (`IllegalTransition`, answered as
+409). A new job is `pending`, and becomes `queued` in the same step if it waits only for a worker.
+Only a retry leaves a final state; it starts a new life of the job. The pictures leave out moves
+that do not change the state.
 """
 
 
 def render() -> str:
-    """The whole document."""
     jobs = Machine(
         lifecycle.JOB_TRANSITIONS,
         lifecycle.JOB_STATE_MEANING,
@@ -81,7 +80,7 @@ def _states(machine: Machine[State, Verb]) -> str:
         (f"`{state.value}`", meaning, "yes" if state in machine.final else "")
         for state, meaning in machine.states.items()
     ]
-    return _table(("state", "what it means", "final"), rows)
+    return _table(("state", "meaning", "final"), rows)
 
 
 def _moves(machine: Machine[State, Verb]) -> str:
@@ -94,7 +93,7 @@ def _moves(machine: Machine[State, Verb]) -> str:
 
 def _verbs(machine: Machine[State, Verb]) -> str:
     rows = [(f"`{verb.value}`", meaning) for verb, meaning in machine.verbs.items()]
-    return _table(("verb", "what happened"), rows)
+    return _table(("verb", "meaning"), rows)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -103,7 +102,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the file, or says whether it is fresh."""
+    """Writes the file; with `--check` exits with 1 if it is stale."""
     text = render()
     fresh = TARGET.exists() and TARGET.read_text(encoding="utf-8") == text
     if "--check" in arguments:

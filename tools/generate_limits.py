@@ -1,4 +1,4 @@
-"""Writes docs/reference/limits.md from every room's limits.py; `--check` only compares."""
+"""Writes docs/reference/limits.md from every package's limits.py; `--check` only compares."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "rota"
 TARGET = ROOT / "docs" / "reference" / "limits.md"
 
-ROOMS: Mapping[str, str] = {
-    "wire": "What everybody who calls the API meets",
-    "api": "The server's side of HTTP",
-    "core": "The scheduler",
-    "engine": "The loop",
-    "store": "SQLite, logs and files",
+PACKAGES: Mapping[str, str] = {
+    "wire": "API calls",
+    "api": "HTTP server",
+    "core": "Scheduler",
+    "engine": "Engine",
+    "store": "Store, logs and files",
     "alerts": "Alerts",
     "traces": "Traces",
-    "gateway": "A gateway in front of cells",
-    "events": "What listens to other systems and tells them",
-    "simulate": "The simulator",
+    "gateway": "Gateway",
+    "events": "Connections to other systems",
+    "simulate": "Simulator",
 }
-"""Those that users meet first come first."""
+"""In the order in which users meet them."""
 
 OPENING = """\
 <!-- Written by tools/generate_limits.py from src/rota/*/limits.py: change those, not this. -->
 # Limits
 
-Everything has a bound, and every bound has a name and a reason. They are constants, not settings:
-what can be set is in [configuration.md](configuration.md). A body or file that is too large is
+Every resource is limited, and every limit has a name and a reason. Limits are constants; for
+settings see [configuration](configuration.md). A body or file that is too large is
 answered with 413, a field over its limit with 422, too much at once with 429 and `Retry-After`.
-What jobs are held to can be changed for each queue: [job-limits.md](job-limits.md).
+Limits for jobs can be changed for each queue: [limits for jobs](job-limits.md).
 """
 
 SIZES = (("EiB", 1 << 60), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -42,15 +42,13 @@ TIMES = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
 
 
 class Limit(NamedTuple):
-    """One bound."""
-
     name: str
     value: float
     reason: str
 
 
 def limits_in(source: str) -> Iterator[Limit]:
-    """Every named number of a module, with the text below it."""
+    """Every named number of a module, with its docstring."""
     body = ast.parse(source).body
     for statement, following in pairwise(body):
         if not isinstance(statement, ast.Assign) or not isinstance(following, ast.Expr):
@@ -61,7 +59,7 @@ def limits_in(source: str) -> Iterator[Limit]:
 
 
 def _number(node: ast.expr) -> float:
-    """The value of an expression of numbers: products and shifts are easier to read in code."""
+    """Evaluates an expression of numbers with products and shifts."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return value
@@ -74,7 +72,7 @@ def _number(node: ast.expr) -> float:
 
 
 def shown(limit: Limit) -> str:
-    """The value in units that people use; the name says which kind it is."""
+    """The value with its unit, which the name tells."""
     if "BYTES" in limit.name:
         return _in_units(limit.value, SIZES, "bytes")
     if limit.name.endswith("_KIB"):
@@ -94,21 +92,20 @@ def _in_units(value: float, units: Sequence[tuple[str, int]], smallest: str) -> 
 
 
 def render() -> str:
-    """The whole document."""
     parts = [OPENING]
-    for room, title in ROOMS.items():
-        path = SOURCE / room / "limits.py"
+    for package, title in PACKAGES.items():
+        path = SOURCE / package / "limits.py"
         rows = [
             f"| `{one.name}` | {shown(one)} | {one.reason} |"
             for one in limits_in(path.read_text(encoding="utf-8"))
         ]
-        table = "\n".join(["| limit | value | why |", "| --- | --- | --- |", *rows])
+        table = "\n".join(["| limit | value | reason |", "| --- | --- | --- |", *rows])
         parts.append(f"## {title}\n\n{table}\n")
     return "\n".join(parts)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the file, or says whether it is fresh."""
+    """Writes the file; with `--check` exits with 1 if it is stale."""
     text = render()
     fresh = TARGET.exists() and TARGET.read_text(encoding="utf-8") == text
     if "--check" in arguments:

@@ -1,7 +1,7 @@
 """Writes dashboard/src/api/schema.gen.ts from the OpenAPI document; `--check` only compares.
 
-Types of what is answered and sent, and one line a call that says which of them go with it. Small
-enough to be ours: the document is our own, and uses a small part of JSON Schema.
+The file has the types of requests and answers, and for each call the names of its types. The
+OpenAPI document uses only a small part of JSON Schema, so no general generator is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ LINE_CHARS_MAX = 100
 
 
 def render() -> str:
-    """The whole file."""
     document = json.loads(encode(build_document(OPERATIONS, "0")))
     schemas = document["components"]["schemas"]
     types = [_declaration(name, schema) for name, schema in sorted(schemas.items())]
@@ -114,7 +113,7 @@ def _answer(call: Mapping[str, Any]) -> str:
 
 
 def _content(body: Mapping[str, Any]) -> str:
-    """What goes in or out; a body that is no JSON is text."""
+    """The type of a body; a body that is not JSON is text."""
     content = body.get("content", {})
     if not content:
         return "null"
@@ -125,7 +124,7 @@ def _content(body: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the file, or says whether it is fresh."""
+    """Writes the file; with `--check` exits with 1 if it is stale."""
     text = render()
     fresh = TARGET.exists() and TARGET.read_text(encoding="utf-8") == text
     if "--check" in arguments:

@@ -14,7 +14,6 @@ PATRONI = ("patroni[etcd3]>=4.1", "psycopg[binary]>=3.2")
 
 
 def main(folder: Path) -> int:
-    """Answers 0 when both are there."""
     if shutil.which("etcd") is None and not install_etcd():
         return fail("etcd is missing: install it (Debian: apt install etcd-server)")
     python = python_for_anybody()
@@ -28,7 +27,7 @@ def main(folder: Path) -> int:
 
 
 def install_etcd() -> bool:
-    """Only as root, and only where Debian's tool is."""
+    """Installs etcd, only as root and only with apt."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
     print("Installing etcd-server ...")
@@ -40,14 +39,13 @@ def install_etcd() -> bool:
 
 
 def python_for_anybody() -> str | None:
-    """PostgreSQL does not run as root, so Patroni does not either, and root's home is closed."""
+    """Finds a Python that other users can run: PostgreSQL and Patroni do not run as root."""
     if os.geteuid() != 0:
         return sys.executable
     return shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
 
 
 def fail(why: str) -> int:
-    """Says it where a person looks."""
     print(why, file=sys.stderr)
     return 1
 

@@ -12,7 +12,7 @@ _BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(\[[^]]*])?>=(?P<version>[0-9.]+)
 
 
 def constraints() -> Iterator[str]:
-    """What a server and its extras need; the tools for tests may be as new as they like."""
+    """Pins the dependencies of the package and its extras, not those of test tools."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     for line in (*project["dependencies"], *(one for extra in extras for one in extra)):

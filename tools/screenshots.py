@@ -1,4 +1,4 @@
-"""Takes the pictures of the dashboard: a server of its own, real workers, real jobs, real Chromium.
+"""Takes the pictures of the dashboard, with a real server, workers, jobs and Chromium.
 
 `make screenshots` writes all of them to `.pictures/`, light and dark, and copies the few that the
 documents show to `docs/pictures/`.
@@ -58,7 +58,7 @@ PHONE = {"width": 390, "height": 844}
 
 @contextmanager
 def filled_server(folder: Path, seconds: float) -> Iterator[tuple[str, str, Demo]]:
-    """(address, token, demo) of a server with three workers that has been busy for a while."""
+    """Starts a server with three workers and sample jobs; yields (address, token, demo)."""
     with Cell(folder, lease_ttl="15s") as cell:
         cell.up()
         for name, cpu, memory, gpu in WORKERS:
@@ -72,23 +72,23 @@ def filled_server(folder: Path, seconds: float) -> Iterator[tuple[str, str, Demo
 
 
 def open_page(browser: Browser, url: str, token: str, theme: str, size: dict[str, int]) -> Page:
-    """A page that is signed in, and says when its code fails."""
+    """Opens a page that is signed in, and prints errors of its code."""
     context = browser.new_context(viewport=size, color_scheme=theme, base_url=url)  # type: ignore[arg-type]
     headers = {"Authorization": f"Bearer {token}"}
     assert context.request.post("/session", headers=headers).ok
     page = context.new_page()
     page.on("pageerror", lambda error: print(f"page error: {error}", file=sys.stderr))
-    page.on("console", _told)
+    page.on("console", _print_error)
     return page
 
 
-def _told(message: ConsoleMessage) -> None:
+def _print_error(message: ConsoleMessage) -> None:
     if message.type == "error":
         print(message.text, file=sys.stderr)
 
 
 def take_all(browser: Browser, url: str, token: str, demo: Demo, target: Path) -> None:
-    """Every page, light and dark, and some as a phone shows them."""
+    """Takes every page in light and dark, and some at phone size."""
     running = demo.ask("GET", "/jobs?name=rebuild-index")["items"][0]["job_id"]
     member = demo.ask("GET", "/jobs?name=load-warehouse")["items"][0]["job_id"]
     waiting = demo.ask("GET", "/jobs?name=evaluate-model")["items"][0]["job_id"]
@@ -130,7 +130,7 @@ def _shoot(page: Page, path: str, target: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Takes them all; some seconds of work come first, so that the charts have lines."""
+    """Takes all pictures, after some seconds of load, so that charts have data."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", type=Path, default=ROOT / ".pictures")
     parser.add_argument("--busy", type=float, default=90, help="seconds of work before")

@@ -1,4 +1,4 @@
-"""Starts what a peer keeps its jobs in, on loopback in a folder of its own, and ends it again."""
+"""Starts the broker or database of a peer, on loopback in a folder of its own, and stops it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.backing import Backing
+from benchmarks.database_server import DatabaseServer
 from benchmarks.peers.catalogue import Needs
 from benchmarks.peers.installing import UnavailableError, program
 from benchmarks.peers.processes import free_port, running, until_listening
@@ -23,16 +23,16 @@ RABBIT = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
 @contextmanager
 def backend(needs: Needs, place: Path) -> Iterator[dict[str, str]]:
-    """What a side finds in its environment, as long as the block lasts."""
+    """Runs the backend while the block runs; yields the environment for the side."""
     match needs:
         case Needs.NOTHING:
             yield {}
         case Needs.POSTGRES:
-            backing = Backing(place)
+            database_server = DatabaseServer(place)
             try:
-                yield {"PEERS_DSN": backing.dsn}
+                yield {"PEERS_DSN": database_server.dsn}
             finally:
-                backing.remove()
+                database_server.remove()
         case Needs.REDIS | Needs.REDIS_DURABLE:
             with _redis(place, DURABLE if needs is Needs.REDIS_DURABLE else FORGETFUL) as found:
                 yield found
@@ -81,7 +81,7 @@ def _rabbitmq(place: Path) -> Iterator[dict[str, str]]:
 
 
 def _end_marked(name: str, value: str) -> None:
-    """What detached itself: it carries our mark in its environment, and nobody else does."""
+    """Ends detached processes, found by a mark in their environment."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(name) == value:

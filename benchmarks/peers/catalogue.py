@@ -1,4 +1,4 @@
-"""The peers: what each needs, its pinned versions, and how its worker is started.
+"""Catalogue of peers: what each needs, its pinned versions, and how its worker is started.
 
 Settings are those that each one's own documents advise for many short jobs; what else is set is in
 its side. Python and Node.js have two worker processes or one, whichever their documents show.
@@ -11,8 +11,6 @@ from enum import Enum, auto
 
 
 class Needs(Enum):
-    """What a peer keeps its jobs in."""
-
     NOTHING = auto()
     """The memory of its own processes."""
     REDIS = auto()
@@ -29,8 +27,6 @@ class Needs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One of the others."""
-
     name: str
     side: str
     needs: Needs

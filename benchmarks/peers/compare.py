@@ -1,4 +1,4 @@
-"""Rota beside its peers and beside the raw limit, all in one run, taking turns.
+"""Compares Rota with its peers and with the raw limit, in one run, taking turns.
 
 Every round starts each system anew, one after the other, so that what else the machine does hits
 them alike. Whoever cannot be installed or fails is left out, and a line on stderr says why.
@@ -30,14 +30,15 @@ from tests.postgres.server import binaries
 Round = Callable[[], Figures]
 Taken = Mapping[str, Sequence[Figures]]
 ROTA = "Rota"
-FOLDED = "raw, journal and fold"
+PROJECTED = "raw, journal and projection"
 IN_PLACE = "raw, tables in place"
-NAMES = (FOLDED, IN_PLACE, *(peer.name for peer in PEERS))
+NAMES = (PROJECTED, IN_PLACE, *(peer.name for peer in PEERS))
 """Whom one can ask for, beside Rota, who is always there."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """Rows by what was measured, each with its ratio to Rota's; of whole lives to the raw, too."""
+    """Rows by measurement, each with its ratio to Rota; whole lives also with the ratio to the raw
+    limit."""
     load = Load(scale.of(20_000, 3_000), scale.of(3_000, 500), scale.of(150, 20))
     rounds = _chosen(_rounds(load), scale.names)
     print(f"- peers: {', '.join(versions(rounds))}\n", flush=True)
@@ -54,7 +55,7 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 
 def versions(names: Iterable[str]) -> list[str]:
-    """Of the packages of those who are measured, and of what they keep jobs in."""
+    """Versions of the measured systems and of their brokers and databases."""
     pins = [pin for peer in PEERS if peer.name in names for pin in peer.pins]
     programs = (
         (str(binaries() / "postgres"), "--version"),
@@ -62,8 +63,8 @@ def versions(names: Iterable[str]) -> list[str]:
         ("node", "--version"),
         ("slurmd", "-V"),
     )
-    told = [_first_line(argv) for argv in programs if which(argv[0])]
-    return list(dict.fromkeys([*told, *pins]))
+    programs_found = [_first_line(argv) for argv in programs if which(argv[0])]
+    return list(dict.fromkeys([*programs_found, *pins]))
 
 
 def _first_line(argv: Sequence[str]) -> str:
@@ -73,7 +74,6 @@ def _first_line(argv: Sequence[str]) -> str:
 
 
 def unknown(words: Sequence[str]) -> list[str]:
-    """Those that are in no name."""
     return [word for word in words if not any(_has(name, word) for name in NAMES)]
 
 
@@ -86,14 +86,14 @@ def _rounds(load: Load) -> dict[str, Round]:
     rounds: dict[str, Round] = {
         ROTA: partial(rota_round, load),
         "Rota, async def": partial(rota_functions_round, load, shared, "--cpu", "2"),
-        FOLDED: partial(raw_round, "folded", load),
+        PROJECTED: partial(raw_round, "projected", load),
         IN_PLACE: partial(raw_round, "in place", load),
     }
     return rounds | {peer.name: partial(peer_round, peer, load) for peer in PEERS}
 
 
 def _chosen(rounds: Mapping[str, Round], wanted: Sequence[str]) -> dict[str, Round]:
-    """Rota, and those whose name has one of the words; without words all."""
+    """Rota and the peers whose name contains one of the words; without words all."""
     chosen = {
         name: take
         for name, take in rounds.items()
@@ -143,7 +143,7 @@ def _compared(name: str, values: Mapping[str, list[float]], unit: str) -> Iterat
         for system, taken in values.items()
     }
     for system, row in rows.items():
-        others = [ROTA] if system != ROTA else [FOLDED, IN_PLACE]
+        others = [ROTA] if system != ROTA else [PROJECTED, IN_PLACE]
         notes = [
             f"{number(row.best / rows[other].best)} of {other}" for other in others if other in rows
         ]

@@ -19,11 +19,11 @@ INSTALL_S_MAX = 600
 
 
 class UnavailableError(Exception):
-    """It cannot be measured here, and why."""
+    """A peer cannot be measured on this machine."""
 
 
 def python_environment(pins: Sequence[str]) -> Path:
-    """The folder of the programs of these packages, installed there at the first run."""
+    """Installs packages at the first run; returns the folder of their programs."""
     place = _place("python", (*pins, sys.version))
     if not (place / "complete").exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -35,7 +35,7 @@ def python_environment(pins: Sequence[str]) -> Path:
 
 
 def node_environment(pins: Sequence[str]) -> Path:
-    """The folder with `node_modules` of these packages, installed there at the first run."""
+    """Installs packages at the first run; returns the folder with `node_modules`."""
     program("node", "nodejs")
     npm = program("npm", "npm")
     place = _place("node", pins)
@@ -49,7 +49,7 @@ def node_environment(pins: Sequence[str]) -> Path:
 
 
 def program(name: str, package: str) -> str:
-    """Its path, installed from the distribution's package where that is possible."""
+    """The path of a program, installed from the distribution's package if possible."""
     if found := shutil.which(name):
         return found
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -70,7 +70,7 @@ def _run(*argv: str) -> None:
     try:
         subprocess.run(argv, check=True, capture_output=True, text=True, timeout=INSTALL_S_MAX)
     except subprocess.CalledProcessError as error:
-        said = (error.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise UnavailableError(f"{' '.join(argv[:4])} … failed: {said}") from error
+        message = (error.stderr.strip().splitlines() or ["no output"])[-1]
+        raise UnavailableError(f"{' '.join(argv[:4])} … failed: {message}") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UnavailableError(f"{argv[0]}: {error}") from error

@@ -22,15 +22,15 @@ STOP_S_MAX = 20
 def running(
     argv: Sequence[str], place: Path, environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, ended with those it started when the block is left."""
-    with (place / "said").open("ab") as said:
+    """Runs a process in its own process group while the block runs, and ends the group."""
+    with (place / "output").open("ab") as output:
         process = subprocess.Popen(
             argv,
             cwd=SIDES,
             env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **environment},
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             start_new_session=True,
         )
     try:
@@ -55,14 +55,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens at now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
 def until_listening(port: int) -> None:
-    """Returns when somebody does."""
     deadline = time.perf_counter() + START_S_MAX
     while True:
         try:

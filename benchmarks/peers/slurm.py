@@ -16,7 +16,7 @@ from benchmarks.peers.installing import UnavailableError, program
 from benchmarks.peers.processes import free_port, running, until_listening
 
 CPUS = 64
-"""Said, not there: jobs that do nothing should wait for the scheduler, not for a core."""
+"""Declared, not real: jobs that do nothing should wait for the scheduler, not for a core."""
 _CONFIGURATION = """\
 ClusterName=bench
 SlurmctldHost={host}(127.0.0.1)
@@ -51,7 +51,6 @@ PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscri
 
 @contextmanager
 def slurm(place: Path) -> Iterator[dict[str, str]]:
-    """What its commands find in their environment."""
     if os.geteuid() != 0:
         raise UnavailableError("slurmctld and slurmd are started as root only")
     programs = {
@@ -78,7 +77,7 @@ def slurm(place: Path) -> Iterator[dict[str, str]]:
         leader = (programs["slurmctld"], "-D", "-i", "-f", str(configuration))
         stack.enter_context(running(leader, place, environment))
         until_listening(controller)
-        # Not told as the worker to freeze: its controller would take a silent node for a dead one.
+        # Not given as the worker to freeze: its controller would take a silent node for a dead one.
         worker = (programs["slurmd"], "-D", "-f", str(configuration))
         stack.enter_context(running(worker, place, environment))
         until_listening(node)

@@ -1,4 +1,4 @@
-"""One round of one system: started anew in a folder of its own, driven, and ended again."""
+"""Runs one round of one system: starts it in a folder of its own, drives it, stops it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from benchmarks.backing import Backing
 from benchmarks.cell import MANY_CPUS, Cell, workplace
+from benchmarks.database_server import DatabaseServer
 from benchmarks.lives import whole_lives
-from benchmarks.living import drained, together
 from benchmarks.peers.backends import backend
 from benchmarks.peers.catalogue import Peer
 from benchmarks.peers.installing import node_environment, program, python_environment
 from benchmarks.peers.processes import SIDES, free_port, running
-from benchmarks.raw import postgres_folded, postgres_in_place, postgres_material
+from benchmarks.raw import postgres_in_place, postgres_material, postgres_projected
+from benchmarks.throughput import drained, together
 from benchmarks.traffic import run
 
 DRIVE_S_MAX = 900
@@ -30,8 +30,6 @@ FEW_CALLS_FROM = 10
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much one round asks for."""
-
     lives: int
     """Jobs that do nothing, submitted and run together; and as many again, drained."""
     spins: int
@@ -42,7 +40,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one round of one system came to; what it does not have is left out."""
+    """Results of one round of one system; missing ones are left out."""
 
     steady_s: float | None = None
     drain_s: float | None = None
@@ -51,9 +49,10 @@ class Figures:
 
 
 def rota_round(load: Load) -> Figures:
-    """No-op jobs by the load of the other benchmarks, pickup and 1 ms by plain functions."""
+    """Measures no-op jobs with the load of the other benchmarks, and pickup and 1 ms with
+    functions."""
     with workplace() as place, Cell(place / "noop", "postgres") as cell:
-        cell.hire(*MANY_CPUS)
+        cell.start_worker(*MANY_CPUS)
         steady = run(together(cell, (4, load.lives, 1_000), 1))
         drain = run(drained(cell, load.lives, 1))
     functions = rota_functions_round(Load(0, load.spins, load.calls), {}, "--cpu", "2")
@@ -61,15 +60,15 @@ def rota_round(load: Load) -> Figures:
 
 
 def rota_functions_round(load: Load, more: Mapping[str, str], *options: str) -> Figures:
-    """A server on PostgreSQL and a worker with an app; answers are durable, results recorded."""
-    environment = {"PEERS_BELL": str(free_port()), **more}
+    """Runs a server on PostgreSQL and a worker with an app, durable and with results."""
+    environment = {"PEERS_SIGNAL_PORT": str(free_port()), **more}
     with (
         _visible({**environment, "PYTHONPATH": _python_path()}),
         workplace() as place,
         Cell(place / "functions", "postgres") as cell,
     ):
         seen = [word for name in environment for word in ("--env", name)]
-        worker = cell.hire("--app", APP, *seen, *options)
+        worker = cell.start_worker("--app", APP, *seen, *options)
         environment["ROTA_URL"] = f"http://{cell.host}:{cell.port}"
         environment["ROTA_TOKEN"] = cell.token
         environment["PEERS_WORKER"] = str(worker)
@@ -77,32 +76,32 @@ def rota_functions_round(load: Load, more: Mapping[str, str], *options: str) -> 
 
 
 def raw_round(way: str, load: Load) -> Figures:
-    """The same rows by hand: `folded`, or `in place`."""
+    """Writes the same rows by hand: `projected`, or `in place`."""
 
     async def by_hand(dsn: str) -> float:
         material = await postgres_material(dsn, whole_lives(load.lives))
-        write = postgres_folded if way == "folded" else postgres_in_place
+        write = postgres_projected if way == "projected" else postgres_in_place
         return (await write(dsn, material)).seconds
 
     with workplace() as place, ExitStack() as stack:
-        backing = Backing(place)
-        stack.callback(backing.remove)
-        return Figures(steady_s=load.lives / run(by_hand(backing.dsn)))
+        database_server = DatabaseServer(place)
+        stack.callback(database_server.remove)
+        return Figures(steady_s=load.lives / run(by_hand(database_server.dsn)))
 
 
 def installed(peer: Peer) -> Path:
-    """Where its programs are; raises `UnavailableError` if they cannot be."""
+    """Installs the system; returns the folder of its programs."""
     return node_environment(peer.pins) if peer.node else python_environment(peer.pins)
 
 
 def peer_round(peer: Peer, load: Load) -> Figures:
-    """What it keeps jobs in, its worker, and its driver."""
+    """Runs the peer's backend, its worker and its driver."""
     home = installed(peer)
     load = _eased(load, peer.ease)
     with workplace() as place, backend(peer.needs, place) as found, ExitStack() as stack:
         environment = {
             **found,
-            **{name: str(free_port()) for name in ("PEERS_BELL", "PEERS_PORT")},
+            **{name: str(free_port()) for name in ("PEERS_SIGNAL_PORT", "PEERS_PORT")},
             "PEERS_NODE": str(home),
             "PEERS_PLACE": str(place),
         }
@@ -135,8 +134,8 @@ def _command(peer: Peer, home: Path, words: Sequence[str]) -> list[str]:
 
 
 def _drive(argv: Sequence[str], load: Load, environment: Mapping[str, str]) -> Figures:
-    told = _checked(argv, {**environment, "PEERS_LOAD": json.dumps(asdict(load))})
-    return Figures(**json.loads(told.splitlines()[-1]))
+    output = _checked(argv, {**environment, "PEERS_LOAD": json.dumps(asdict(load))})
+    return Figures(**json.loads(output.splitlines()[-1]))
 
 
 def _checked(argv: Sequence[str], environment: Mapping[str, str]) -> str:
@@ -160,7 +159,7 @@ def _python_path() -> str:
 
 @contextmanager
 def _visible(more: Mapping[str, str]) -> Iterator[None]:
-    """Workers started in the block, and their jobs' processes, find these in their environment."""
+    """Sets environment variables for workers that are started in the block."""
     before = {name: os.environ.get(name) for name in more}
     os.environ.update(more)
     try:

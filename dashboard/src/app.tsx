@@ -1,4 +1,4 @@
-// Puts the page together: who is signed in, the frame, and the page that the address names.
+// The application: session, frame, and the page for the current address.
 
 import { QueryClientProvider } from "@tanstack/react-query";
 import { Component, type ReactNode, useCallback, useEffect, useState } from "react";
@@ -95,7 +95,7 @@ function Page() {
     if (found) return <Fence key={path}>{titled(title, draw(found))}</Fence>;
   }
   return (
-    <Empty title="There is no such page.">
+    <Empty title="Page not found.">
       <Link to="/">Overview</Link>
     </Empty>
   );
@@ -106,7 +106,7 @@ function titled(title: string, page: ReactNode): ReactNode {
   return page;
 }
 
-/** A page that breaks takes nothing else with it, and says so. */
+/** Error boundary: an error in a page does not affect the frame. */
 class Fence extends Component<{ children: ReactNode }, { error: Error | null }> {
   override state: { error: Error | null } = { error: null };
 
@@ -120,9 +120,9 @@ class Fence extends Component<{ children: ReactNode }, { error: Error | null }> 
       <>
         <Trouble error={this.state.error} />
         <p>
-          The page met something it did not expect.{" "}
+          An unexpected error occurred on this page.{" "}
           <button type="button" onClick={() => this.setState({ error: null })}>
-            Show it again
+            Reload
           </button>
         </p>
       </>

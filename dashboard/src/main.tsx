@@ -1,4 +1,4 @@
-// Starts the page.
+// Starts the dashboard.
 
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";

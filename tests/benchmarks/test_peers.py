@@ -1,4 +1,4 @@
-"""The catalogue of peers: each has its side, and each can be asked for by name."""
+"""Catalogue of peers: each has a side, and can be chosen by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def test_every_peer_has_a_side_in_its_language(peer: Peer) -> None:
     assert (SIDES / f"{peer.side}.{'mjs' if peer.node else 'py'}").is_file()
 
 
-def test_no_two_have_one_name() -> None:
+def test_every_peer_has_a_name_of_its_own() -> None:
     assert len(dict.fromkeys(NAMES)) == len(NAMES)
 
 
-def test_a_word_that_is_in_no_name_is_told() -> None:
+def test_a_word_that_matches_no_peer_is_reported() -> None:
     assert unknown(["graphile", "REDIS", "sidekiq"]) == ["sidekiq"]

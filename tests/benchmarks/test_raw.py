@@ -1,4 +1,4 @@
-"""The raw limit writes the very rows that the product's store leaves behind."""
+"""Raw limit: it writes the same rows as the store."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 
 from benchmarks.lives import whole_lives
 from benchmarks.raw import (
-    postgres_folded,
     postgres_in_place,
     postgres_material,
-    sqlite_folded,
+    postgres_projected,
     sqlite_material,
+    sqlite_projected,
 )
 from tests.postgres.server import shared_server
 
 LIVES = 2_000
 
 
-def test_sqlite_by_hand_has_the_rows_of_the_store(tmp_path: Path) -> None:
+def test_the_raw_limit_on_sqlite_writes_the_rows_of_the_store(tmp_path: Path) -> None:
     material = sqlite_material(tmp_path / "made", whole_lives(LIVES))
-    sqlite_folded(tmp_path, material)
+    sqlite_projected(tmp_path, material)
     by_hand = apsw.Connection(str(tmp_path / "raw.db"))
     for table, rows in (("jobs", material.jobs), ("executions", material.executions)):
         found = list(by_hand.execute(f"SELECT * FROM {table} ORDER BY id"))
@@ -35,12 +35,12 @@ def test_sqlite_by_hand_has_the_rows_of_the_store(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.postgres
-async def test_postgres_by_hand_has_the_rows_of_the_store() -> None:
+async def test_the_raw_limit_on_postgres_writes_the_rows_of_the_store() -> None:
     server = shared_server()
     database = server.new_database()
     dsn = server.dsn(database)
     material = await postgres_material(dsn, whole_lives(LIVES))
-    for write in (postgres_folded, postgres_in_place):
+    for write in (postgres_projected, postgres_in_place):
         await write(dsn, material)
         for table in ("jobs", "executions"):
             theirs, ours = f"rota.{table}_done", f"raw.{table}"

@@ -1,4 +1,4 @@
-"""The load that benchmarks make: it does what a server asks of it."""
+"""Load generator of the benchmarks: it repeats postponed requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.traffic import Lane
+from benchmarks.traffic import Connection
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 2\r\n\r\n{}"
 BUSY_AND_GONE = BUSY.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
@@ -17,7 +17,7 @@ DONE = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone"
 
 
 class Server:
-    """Answers requests one after the other as it was told to."""
+    """Answers requests with the given answers in order."""
 
     host, token = "127.0.0.1", "secret"
 
@@ -38,20 +38,20 @@ async def _ask(*answers: bytes) -> bytes:
     server = Server(answers)
     async with await asyncio.start_server(server.serve, server.host, 0) as listening:
         server.port = listening.sockets[0].getsockname()[1]
-        lane = await Lane.open(server)
+        connection = await Connection.open(server)
         try:
-            return await lane.send(lane.request("GET", "/stats"))
+            return await connection.send(connection.request("GET", "/stats"))
         finally:
-            await lane.close()
+            await connection.close()
 
 
 @pytest.mark.parametrize("later", [BUSY, BUSY_AND_GONE, TOO_MANY])
-async def test_what_is_put_off_is_asked_again_and_counted(later: bytes) -> None:
-    before = Lane.put_off
+async def test_a_postponed_request_is_repeated_and_counted(later: bytes) -> None:
+    before = Connection.postponed
     assert await _ask(later, later, DONE) == b"done"
-    assert Lane.put_off - before == 2
+    assert Connection.postponed - before == 2
 
 
-async def test_what_fails_without_a_word_of_later_is_an_error() -> None:
+async def test_a_failure_without_retry_after_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="503"):
         await _ask(FAILED, DONE)

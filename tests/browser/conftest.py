@@ -1,4 +1,4 @@
-"""A real server with two real workers, and a real Chromium that is signed in to it."""
+"""A real server with two real workers, and a real Chromium that is signed in."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ PAGE_LINE = re.compile(r"page     (\S+)\s")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these drive a browser."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.browser)
@@ -32,8 +31,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class Site:
-    """The server, as a program sees it."""
-
     url: str
     token: str
     sign_in: str
@@ -41,13 +38,11 @@ class Site:
     http: httpx2.Client
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """One call that must work."""
         answer = self.http.request(method, path, json=body)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
     def shell(self, script: str, name: str = "shell", **more: Any) -> str:
-        """Submits a script; the job's id."""
         task = {"kind": "command", "argv": ["/bin/sh", "-c", script]}
         needs = {"requirements": {"cpu": 0.1}}
         return str(
@@ -55,11 +50,9 @@ class Site:
         )
 
     def status(self, job_id: str) -> str:
-        """Where a job is."""
         return str(self.ask("GET", f"/jobs/{job_id}")["status"])
 
     def until_status(self, job_id: str, *wanted: str) -> None:
-        """Waits for one of these."""
         until(lambda: self.status(job_id) in wanted, f"{job_id} to be {wanted}")
 
 
@@ -92,14 +85,12 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Watch:
-    """What a page did that it should not have: each is a line to read."""
-
     wrong: list[str] = field(default_factory=list)
 
     def on(self, page: Page, url: str) -> None:
-        """Listens to everything a page tells of itself."""
+        """Collects console messages, errors and failed requests of a page."""
 
-        def told(message: ConsoleMessage) -> None:
+        def on_console(message: ConsoleMessage) -> None:
             if message.type == "error" and "status of" not in message.text:
                 self.wrong.append(f"console: {message.text}")
 
@@ -107,7 +98,7 @@ class Watch:
             if not request.url.startswith((url, "data:", "blob:")):
                 self.wrong.append(f"asked elsewhere: {request.url}")
 
-        page.on("console", told)
+        page.on("console", on_console)
         page.on("request", asked)
         page.on("pageerror", lambda error: self.wrong.append(f"error: {error}"))
         page.on("dialog", lambda dialog: self.wrong.append(f"dialog: {dialog.message}"))
@@ -118,7 +109,7 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def open_page(site: Site, browser: Browser) -> Iterator[Open]:
-    """Opens pages that are signed in; at the end none of them may have done anything wrong."""
+    """Opens pages that are signed in; at the end of a test none may have an error."""
     contexts, watch = [], Watch()
 
     def opened(path: str = "/", *, token: str | None = site.token, **options: Any) -> Page:

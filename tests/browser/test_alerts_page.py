@@ -1,4 +1,4 @@
-"""The page of alerts: rules, what fires, silences, who is told and what became of it."""
+"""Alerts page: rules, firing alerts, silences, channels and deliveries."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ FIRES_MS = 40_000
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Takes what it is told, or not."""
-
     status = 200
 
     def do_POST(self) -> None:
@@ -27,7 +25,7 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Nothing to read here."""
+        """Keeps the test's output free of log lines."""
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def receiver() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/told"
+    yield f"http://127.0.0.1:{server.server_port}/alerts"
     server.shutdown()
     thread.join()
     server.server_close()
@@ -50,36 +48,33 @@ def clean(site: Site) -> Iterator[None]:
 
 
 def set_up_channel(page: Page, receiver: str) -> None:
-    """One whose test nobody takes."""
     page.get_by_role("button", name="New channel", exact=True).click()
     page.get_by_label("Name", exact=True).fill("pager")
     page.get_by_label("Address: https://").fill(receiver)
-    page.get_by_role("button", name="Set up channel").click()
+    page.get_by_role("button", name="Create channel").click()
     channel = page.get_by_role("table", name="Channels").locator("tr", has_text="pager")
-    expect(channel.get_by_text("nothing yet")).to_be_visible()
+    expect(channel.get_by_text("never")).to_be_visible()
     Receiver.status = 503
     channel.get_by_role("button", name="Test", exact=True).click()
-    expect(page.get_by_text("pager did not take it: it answered 503")).to_be_visible()
+    expect(page.get_by_text("Sending to pager failed: it answered 503")).to_be_visible()
     expect(channel.get_by_text("it answered 503")).to_be_visible()
 
 
 def make_rule(page: Page) -> None:
-    """One that holds already, as the form says."""
     page.get_by_role("button", name="New rule").click()
     page.get_by_label("Name", exact=True).fill("tiny-disk")
     page.get_by_label("Condition").select_option("disk_low")
     page.get_by_label("From, in bytes").fill("1e17")
-    expect(page.get_by_text("Now: it holds.")).to_be_visible()
+    expect(page.get_by_text("Now: the condition is true.")).to_be_visible()
     expect(page.get_by_text("It would notify pager.")).to_be_visible()
     page.get_by_role("button", name="Create rule").click()
     expect(page.get_by_role("heading", name="tiny-disk")).to_be_visible()
 
 
 def silence_for_a_moment(page: Page) -> None:
-    """With a reason, and not for long."""
     page.get_by_role("button", name="Silence", exact=True).click()
-    page.get_by_label("For, as in").fill("30m")
-    page.get_by_label("Why, for others").fill("known")
+    page.get_by_label("Duration, such as").fill("30m")
+    page.get_by_label("Reason").fill("known")
     page.get_by_role("button", name="Silence alert").click()
     expect(page.get_by_text("tiny-disk is silenced for 30m.")).to_be_visible()
     expect(page.locator("h1").get_by_text("silenced")).to_be_visible()
@@ -88,7 +83,7 @@ def silence_for_a_moment(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("clean")
-def test_a_rule_is_made_fires_is_silenced_and_told(
+def test_a_rule_is_created_fires_is_silenced_and_notifies(
     site: Site, open_page: Open, receiver: str
 ) -> None:
     page = open_page("/ui/alerts")
@@ -98,8 +93,8 @@ def test_a_rule_is_made_fires_is_silenced_and_told(
 
     # It fires at the next look, and the address does not take it.
     expect(page.locator("h1").get_by_text("firing")).to_be_visible(timeout=FIRES_MS)
-    told = page.get_by_role("table", name="Notifications").locator("tbody tr").first
-    expect(told).to_contain_text(re.compile(r"pager not taken yet.*: it answered 503, again in"))
+    row = page.get_by_role("table", name="Notifications").locator("tbody tr").first
+    expect(row).to_contain_text(re.compile(r"pager not delivered yet.*: it answered 503, again in"))
 
     page.goto("/")
     page.get_by_label("Needs attention").get_by_role("link", name="tiny-disk").click()
@@ -108,7 +103,7 @@ def test_a_rule_is_made_fires_is_silenced_and_told(
     page.get_by_role("button", name="Edit", exact=True).click()
     page.get_by_label("From, in bytes").fill("1")
     page.get_by_role("button", name="Save rule").click()
-    expect(page.get_by_text("The rule is changed.")).to_be_visible()
+    expect(page.get_by_text("Rule changed.")).to_be_visible()
     page.get_by_role("button", name="Delete", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("heading", name="Alerts")).to_be_visible()
@@ -116,7 +111,7 @@ def test_a_rule_is_made_fires_is_silenced_and_told(
     expect(page.get_by_role("table", name="Notifications")).to_contain_text("tiny-disk")
 
 
-def test_who_may_only_look_sees_rules_and_no_buttons(site: Site, open_page: Open) -> None:
+def test_a_viewer_sees_alert_rules_and_no_buttons(site: Site, open_page: Open) -> None:
     token = site.ask("POST", "/tokens", {"role": "viewer", "name": "alert looker"})["token"]
     page = open_page("/ui/alerts", token=token)
     expect(page.get_by_role("link", name="disk_low", exact=True)).to_be_visible()

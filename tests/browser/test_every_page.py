@@ -1,4 +1,4 @@
-"""What holds for every page: it can be reloaded, read aloud, shown on a phone, light and dark."""
+"""Every page: reload, accessibility, phone size, themes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FIRES_S = 40
 
 @pytest.fixture(scope="module")
 def job_id(site: Site) -> str:
-    """Something on every page: a job that failed, its queue, a schedule, a trigger."""
+    """Creates a failed job, its queue, a schedule and a trigger, so that every page has data."""
     job = {"name": "paged", "task": {"kind": "noop"}}
     site.ask("POST", "/schedules", {"name": "paged", "cron": "0 3 * * *", "job": job})
     site.ask("POST", "/triggers", {"name": "paged", "event": "paged.*", "job": job})
@@ -51,7 +51,6 @@ def job_id(site: Site) -> str:
 
 
 def settled(page: Page) -> None:
-    """Everything that a page asked for has come."""
     expect(page.locator("main h1")).to_be_visible()
     expect(page.locator(".loading")).to_have_count(0)
 
@@ -68,7 +67,7 @@ def every_path(site: Site, job_id: str) -> list[str]:
 
 
 def dialogs(site: Site, job_id: str) -> list[tuple[str, str]]:
-    """A page, and what is pressed there to open a dialog."""
+    """Pages, and the button that opens a dialog."""
     schedule = site.ask("GET", "/schedules?name=paged")["items"][0]["schedule_id"]
     return [
         ("/ui/schedules", "New schedule"),
@@ -90,7 +89,7 @@ def dialogs(site: Site, job_id: str) -> list[tuple[str, str]]:
 
 
 def grave_findings(page: Page) -> list[str]:
-    """What a screen reader's user would stumble over, each as a line."""
+    """Serious accessibility findings, each as a line."""
     found: Any = page.evaluate(
         "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
     )
@@ -117,7 +116,7 @@ def test_no_page_has_serious_findings_of_axe(
 
 
 @pytest.mark.slow
-def test_dialogs_and_the_sign_in_have_no_serious_findings_either(
+def test_dialogs_and_the_sign_in_page_have_no_serious_findings_of_axe(
     site: Site, open_page: Open, job_id: str
 ) -> None:
     script, found = AXE.read_text(encoding="utf-8"), []
@@ -136,13 +135,12 @@ def test_dialogs_and_the_sign_in_have_no_serious_findings_either(
 
 
 def shown_commands(page: Page) -> list[str]:
-    """Every `rota` command that is there to copy, folded away or not."""
+    """Every `rota` command on the page, collapsed or not."""
     lines = "() => [...document.querySelectorAll('.command pre')].map((one) => one.textContent)"
     return [line for line in page.evaluate(lines) if line.startswith("rota ")]
 
 
 def commands_on(page: Page) -> list[str]:
-    """The same, and those behind each `>_`."""
     found = shown_commands(page)
     for button in page.get_by_role("button", name=re.compile("show the command$")).all():
         button.click()
@@ -152,9 +150,7 @@ def commands_on(page: Page) -> list[str]:
     return found
 
 
-def test_every_command_that_a_page_shows_is_one_that_rota_takes(
-    site: Site, open_page: Open, job_id: str
-) -> None:
+def test_every_command_shown_on_a_page_is_valid(site: Site, open_page: Open, job_id: str) -> None:
     page = open_page("/")
     found: list[str] = []
     for path in every_path(site, job_id):
@@ -168,7 +164,7 @@ def test_every_command_that_a_page_shows_is_one_that_rota_takes(
         expect(page.get_by_role("dialog")).to_be_visible()
         found += shown_commands(page)
     assert len(found) > 20
-    refused = [said for line in found if (said := taken(line)) is not None]
+    refused = [error for line in found if (error := taken(line)) is not None]
     assert not refused, "\n".join(["", *refused])
 
 
@@ -186,7 +182,7 @@ def test_every_page_fits_a_phone(site: Site, open_page: Open, job_id: str) -> No
 
 @pytest.fixture
 def long_name(site: Site) -> Iterator[str]:
-    """What a rule, a job, its queue, a schedule, a trigger and a channel are called."""
+    """A long name for a rule, a job, its queue, a schedule, a trigger and a channel."""
     name = "reconciliation_of_all_customer_accounts_in_europe_and_elsewhere"
     job = {"name": name, "queue": name, "task": {"kind": "noop"}}
     ways = [
@@ -207,8 +203,8 @@ def long_name(site: Site) -> Iterator[str]:
 @pytest.mark.slow
 def test_long_names_fit_a_phone(site: Site, open_page: Open, long_name: str) -> None:
     page = open_page("/", viewport=PHONE)
-    told = f"a notice of {long_name}"
-    until(lambda: long_name in str(site.ask("GET", "/alert-notices")), told, FIRES_S)
+    what = f"a notice of {long_name}"
+    until(lambda: long_name in str(site.ask("GET", "/alert-notices")), what, FIRES_S)
     wide = []
     for path in (*PATHS, f"/ui/alerts/{long_name}"):
         page.goto(path)
@@ -236,14 +232,14 @@ def test_every_page_can_be_reloaded_where_it_is(site: Site, open_page: Open, job
         assert page.locator("main h1").inner_text() == before, path
 
 
-def test_an_address_of_no_page_and_a_job_of_no_id_are_said_kindly(open_page: Open) -> None:
+def test_an_unknown_page_and_an_unknown_job_show_a_message(open_page: Open) -> None:
     page = open_page("/ui/nonsense")
-    expect(page.get_by_text("There is no such page.")).to_be_visible()
+    expect(page.get_by_text("Page not found.")).to_be_visible()
     page.goto("/ui/jobs/019a85c2-0000-7000-8000-000000000000")
     expect(page.get_by_role("alert")).to_contain_text("Not found.")
 
 
-def test_the_theme_is_chosen_and_kept(open_page: Open) -> None:
+def test_the_chosen_theme_is_remembered(open_page: Open) -> None:
     page = open_page("/", color_scheme="light")
     background = "() => getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
@@ -256,7 +252,7 @@ def test_the_theme_is_chosen_and_kept(open_page: Open) -> None:
     assert page.evaluate(background) == dark
 
 
-def test_the_page_catches_up_after_the_line_was_cut(
+def test_a_page_catches_up_after_its_connection_was_cut(
     site: Site, open_page: Open, browser: Browser
 ) -> None:
     proxy = Proxy(int(site.url.rpartition(":")[2]))
@@ -266,7 +262,7 @@ def test_the_page_catches_up_after_the_line_was_cut(
         assert context.request.post("/session", headers=headers).ok
         page = context.new_page()
         page.goto("/ui/jobs?name=slept")
-        expect(page.get_by_text("No job matches.")).to_be_visible()
+        expect(page.get_by_text("No matching jobs.")).to_be_visible()
         expect(page.locator(".live")).to_contain_text("live")
         proxy.become(Mode.CUT)
         expect(page.locator(".live")).to_contain_text("reconnecting")

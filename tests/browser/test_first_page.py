@@ -1,4 +1,4 @@
-"""How much the first page is, and how soon one can use it: figures, told with `-rP`."""
+"""Size and loading time of the first page: figures, printed with `-rP`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ SENT = """() => [
 
 
 def first_look(open_page: Open) -> tuple[float, dict[str, Any]]:
-    """A browser that has nothing yet: milliseconds until it can be used, and what was sent."""
+    """Loads the page with an empty cache; returns milliseconds until it is usable, and the bytes
+    sent."""
     page = open_page("/healthz")
     page.add_init_script(WATCH)
     page.goto("/")
@@ -31,7 +32,7 @@ def first_look(open_page: Open) -> tuple[float, dict[str, Any]]:
     return page.evaluate("() => window.usableAt"), dict(page.evaluate(SENT))
 
 
-def test_the_first_page_is_small_and_tells_how_soon_it_can_be_used(open_page: Open) -> None:
+def test_the_first_page_is_small_and_reports_its_loading_time(open_page: Open) -> None:
     looks = [first_look(open_page) for _ in range(TIMES)]
     taken, sizes = [one for one, _ in looks], looks[-1][1]
     whole = sum(sizes.values())

@@ -1,4 +1,4 @@
-"""Jobs as an operator handles them: found, looked at, acted on; and what hostile ones cannot do."""
+"""Jobs pages: search, details, actions; and text of hostile jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ LATER = "2100-01-01T00:00:00Z"
 
 
 def rows(page: Page) -> list[str]:
-    """The ids of the jobs that are listed."""
     return [one.get_attribute("data-id") or "" for one in page.locator("tbody tr").all()]
 
 
@@ -37,7 +36,7 @@ def test_a_filter_is_kept_in_the_address_and_survives_a_reload(site: Site, open_
     assert other not in rows(page)
 
 
-def test_what_is_typed_narrows_the_rows_at_once_and_enter_asks_for_all(
+def test_typing_filters_the_rows_at_once_and_enter_searches_all_jobs(
     site: Site, open_page: Open
 ) -> None:
     wanted = site.shell("true", name="narrowed-down", labels={"team": "amber"})
@@ -69,7 +68,7 @@ def test_a_job_is_found_by_its_whole_id_and_by_the_beginning_of_it(
     expect(page.locator(f"tr[data-id='{job_id}']")).to_be_visible()
 
 
-def test_a_list_is_walked_by_the_keyboard_alone(site: Site, open_page: Open) -> None:
+def test_a_list_is_used_with_the_keyboard_alone(site: Site, open_page: Open) -> None:
     site.shell("true", name="walked")
     newest = site.shell("true", name="walked")
     page = open_page("/")
@@ -87,7 +86,7 @@ def test_a_list_is_walked_by_the_keyboard_alone(site: Site, open_page: Open) -> 
     expect(page).to_have_url(re.compile("/ui/jobs$"))
 
 
-def test_all_that_match_are_cancelled_after_a_count_and_brought_back(
+def test_all_matching_jobs_are_cancelled_after_a_count_and_restored_by_undo(
     site: Site, open_page: Open
 ) -> None:
     ids = [site.shell("true", name="bulky", run_at=LATER) for _ in range(3)]
@@ -149,13 +148,13 @@ def test_a_job_that_cannot_run_says_why(site: Site, open_page: Open) -> None:
     job_id = site.shell("true", name="huge", requirements={"cpu": 512})
     page = open_page(f"/ui/jobs/{job_id}")
     expect(page.get_by_text("no worker could ever run this")).to_be_visible()
-    expect(page.get_by_text("Never, as things are.")).to_be_visible()
+    expect(page.get_by_text("Never, unless something changes.")).to_be_visible()
     page.get_by_text("As a command").click()
     expect(page.get_by_text(f"rota why {job_id}")).to_be_visible()
     site.ask("PUT", f"/jobs/{job_id}/cancel")
 
 
-def test_a_failed_job_shows_its_tries_and_starts_over(
+def test_a_failed_job_shows_its_executions_and_starts_over(
     site: Site, open_page: Open, tmp_path: Path
 ) -> None:
     good = tmp_path / "good"
@@ -171,7 +170,7 @@ def test_a_failed_job_shows_its_tries_and_starts_over(
     expect(page.locator("h1 .status")).to_contain_text("succeeded")
 
 
-def test_what_users_wrote_is_shown_and_never_run(site: Site, open_page: Open) -> None:
+def test_text_of_users_is_shown_and_never_executed(site: Site, open_page: Open) -> None:
     payload = {"note": HOSTILE}
     script = f"echo '{HOSTILE}'; echo '\\033]8;;javascript:alert(3)\\033\\\\link'; exit 1"
     hostile = {"labels": {HOSTILE: HOSTILE}, "payload": payload}
@@ -189,7 +188,7 @@ def test_what_users_wrote_is_shown_and_never_run(site: Site, open_page: Open) ->
     # That no alert was shown and nothing was asked elsewhere, the fixture looks at.
 
 
-def test_a_graph_of_two_thousand_jobs_is_drawn_moved_and_clicked(
+def test_a_graph_of_two_thousand_jobs_is_drawn_panned_and_clicked(
     site: Site, open_page: Open
 ) -> None:
     jobs = [
@@ -234,7 +233,7 @@ def test_a_node_of_a_small_graph_is_opened_by_a_click(site: Site, open_page: Ope
 def test_a_log_of_sixty_megabytes_opens_at_its_end_and_does_not_freeze(
     site: Site, open_page: Open
 ) -> None:
-    """As much as a server keeps; a hundred are held against the window's own tests."""
+    """The size that a server keeps; the unit tests of the log window use a hundred megabytes."""
     site.ask("PUT", "/queues/loud", {"limits": {"log_size": "64MiB"}})
     script = "echo the first line; yes 'a line of sixty characters, more or less, as logs have' "
     script += "| head -n 1100000; echo the very end"

@@ -1,4 +1,4 @@
-"""Jobs that stand for many, why one waits, what it leaves; who gets how much, and what if."""
+"""Pages of job groups, explanations, files, tenants, policy and simulation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 SOON = "2100-01-01T00:00:00Z"
 
 
-def test_an_array_is_one_bar_its_failed_members_are_found_and_retried_as_one(
+def test_an_array_shows_one_bar_and_retries_its_failed_members(
     site: Site, open_page: Open, tmp_path: Path
 ) -> None:
     good = tmp_path / "good"
@@ -46,14 +46,14 @@ def test_an_array_is_one_bar_its_failed_members_are_found_and_retried_as_one(
     expect(page.get_by_role("img", name="6 succeeded", exact=True)).to_be_visible()
 
 
-def test_an_array_under_way_is_cancelled_as_one_and_says_what_holds_the_rest(
+def test_a_running_array_is_cancelled_as_a_whole_and_explains_what_its_members_wait_for(
     site: Site, open_page: Open
 ) -> None:
     array = site.shell("sleep 600", name="slow-frames", count=50, max_parallel=2)
     page = open_page(f"/ui/jobs/{array}")
     expect(page.get_by_role("img", name="2 running, 48 queued")).to_be_visible()
     expect(page.get_by_text("at most 2 at once")).to_be_visible()
-    expect(page.get_by_role("heading", name="Why not all of it runs")).to_be_visible()
+    expect(page.get_by_role("heading", name="Why not all members run")).to_be_visible()
     expect(page.get_by_text("2 of its members are under way")).to_be_visible()
     expect(page.get_by_role("button", name="Run on a worker")).to_have_count(0)
     page.get_by_role("button", name="Cancel", exact=True).click()
@@ -63,7 +63,7 @@ def test_an_array_under_way_is_cancelled_as_one_and_says_what_holds_the_rest(
     expect(page.get_by_role("img", name="50 cancelled")).to_be_visible()
 
 
-def test_a_gang_shows_where_it_runs_and_a_large_one_that_nothing_has_started(
+def test_a_gang_shows_its_workers_and_a_large_gang_that_no_member_has_started(
     site: Site, open_page: Open
 ) -> None:
     gang = site.shell("sleep 600", name="ring", gang={"size": 3})
@@ -78,7 +78,7 @@ def test_a_gang_shows_where_it_runs_and_a_large_one_that_nothing_has_started(
     site.ask("PUT", f"/jobs/{large}/cancel")
 
 
-def test_a_job_in_line_is_told_its_start_its_place_its_deadline_and_what_would_help(
+def test_a_waiting_job_shows_its_start_its_position_its_deadline_and_what_would_help(
     site: Site, open_page: Open
 ) -> None:
     blocks = [
@@ -104,7 +104,7 @@ def test_a_job_in_line_is_told_its_start_its_place_its_deadline_and_what_would_h
         site.ask("PUT", f"/jobs/{one}/cancel")
 
 
-def test_files_of_a_try_are_fetched_with_their_checksum_and_memory_is_held_against_the_request(
+def test_an_execution_shows_its_files_with_checksums_and_its_memory_beside_the_request(
     site: Site, open_page: Open
 ) -> None:
     content = b"\0" * 1_500_000
@@ -122,9 +122,7 @@ def test_files_of_a_try_are_fetched_with_their_checksum_and_memory_is_held_again
     assert Path(waiting.value.path()).read_bytes() == content
 
 
-def test_the_bundles_of_a_job_are_named_and_a_removed_one_is_said_to_be_gone(
-    site: Site, open_page: Open
-) -> None:
+def test_a_job_lists_its_bundles_and_marks_a_deleted_one(site: Site, open_page: Open) -> None:
     answer = site.http.post(
         "/bundles",
         params={"name": "hello.sh"},
@@ -142,17 +140,17 @@ def test_the_bundles_of_a_job_are_named_and_a_removed_one_is_said_to_be_gone(
     expect(panel).to_contain_text("input again:")
     site.ask("DELETE", f"/bundles/{bundle}")
     page.reload()
-    expect(panel.get_by_text("is not there any more").first).to_be_visible()
+    expect(panel.get_by_text("was deleted: executions that need it").first).to_be_visible()
 
 
-def test_a_tenant_is_given_a_weight_and_quotas_and_a_wrong_one_is_refused_in_words(
+def test_a_tenant_gets_a_weight_and_quotas_and_an_invalid_quota_shows_a_message(
     site: Site, open_page: Open
 ) -> None:
     job_id = site.shell("sleep 600", name="theirs", tenant="acme")
     site.until_status(job_id, "running")
     page = open_page("/ui/queues")
     row = page.locator("tr[data-id='acme']")
-    expect(row.get_by_role("img", name=re.compile("holds .* its part is"))).to_be_visible()
+    expect(row.get_by_role("img", name=re.compile("uses .* its fair share is"))).to_be_visible()
     row.get_by_role("button", name="Quotas").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Weight").fill("2.5")
@@ -175,9 +173,7 @@ def test_a_tenant_is_given_a_weight_and_quotas_and_a_wrong_one_is_refused_in_wor
     site.ask("PUT", f"/jobs/{job_id}/cancel")
 
 
-def test_a_preset_is_taken_after_it_said_what_it_means_and_undone(
-    site: Site, open_page: Open
-) -> None:
+def test_a_preset_is_explained_applied_and_undone(site: Site, open_page: Open) -> None:
     before = site.ask("GET", "/policy")
     page = open_page("/ui/queues")
     panel = page.locator(".panel", has=page.get_by_role("heading", name="Policy"))
@@ -195,7 +191,7 @@ def test_a_preset_is_taken_after_it_said_what_it_means_and_undone(
     until(lambda: site.ask("GET", "/policy") == before, "the policy of before")
 
 
-def test_who_may_only_look_sees_shares_and_policy_and_changes_neither(
+def test_a_viewer_sees_shares_and_policy_and_cannot_change_them(
     site: Site, open_page: Open
 ) -> None:
     token = site.ask("POST", "/tokens", {"role": "viewer", "name": "onlooker"})["token"]
@@ -207,10 +203,10 @@ def test_who_may_only_look_sees_shares_and_policy_and_changes_neither(
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     page.goto("/ui/simulate")
     expect(page.get_by_role("button", name="Simulate", exact=True)).to_be_disabled()
-    expect(page.get_by_text("It takes the role operator")).to_be_visible()
+    expect(page.get_by_text("This needs the role operator")).to_be_visible()
 
 
-def test_the_past_is_run_again_under_other_policies_and_shown_side_by_side(
+def test_past_jobs_are_simulated_under_other_policies_side_by_side(
     site: Site, open_page: Open
 ) -> None:
     for job_id in [site.shell("true", name="replayed") for _ in range(5)]:
@@ -227,14 +223,14 @@ def test_the_past_is_run_again_under_other_policies_and_shown_side_by_side(
     page.get_by_role("button", name="Simulate", exact=True).click()
     expect(page.get_by_text("on 3 workers")).to_be_visible()
     expect(page.locator("tbody tr")).to_have_count(4)
-    expect(page.get_by_role("img", name=re.compile("^Mean wait: as it was"))).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("^In use: as it was"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Mean wait: recorded"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^In use: recorded"))).to_be_visible()
     page.goto("/ui/simulate?from=2020-01-01T00:00&to=2020-01-02T00:00")
     page.get_by_role("button", name="Simulate", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("no job that was submitted in this time")
 
 
-def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refused_in_words(
+def test_an_uploaded_trace_is_simulated_on_other_machines_and_an_invalid_file_shows_a_message(
     open_page: Open, tmp_path: Path
 ) -> None:
     line = "{0} {1} {2} 60 3 -1 -1 3 60 -1 -1 -1 -1 -1 -1 -1 -1 -1\n"
@@ -242,7 +238,7 @@ def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refus
     (tmp_path / "cluster.swf").write_text(log, encoding="utf-8")
     (tmp_path / "jobs.csv").write_text("name,cpu\nbackup,2\n", encoding="utf-8")
     page = open_page("/ui/simulate")
-    page.get_by_role("button", name="A trace").click()
+    page.get_by_role("button", name="Trace").click()
     expect(page.get_by_role("button", name="Simulate", exact=True)).to_be_disabled()
     chosen = page.get_by_label("Trace: a log in SWF")
     chosen.set_input_files(tmp_path / "jobs.csv")
@@ -254,7 +250,7 @@ def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refus
     expect(page.get_by_text("4 jobs of cluster.swf, on 1 worker with 4 cpus")).to_be_visible()
     recorded = page.locator("tr[data-id='recorded']")
     expect(recorded).to_contain_text("2 min 30 s")
-    page.get_by_label("On which machines").select_option("alike")
+    page.get_by_label("Machines").select_option("alike")
     page.get_by_label("Workers", exact=True).fill("4")
     page.get_by_label("Processors of each").fill("3")
     page.get_by_text("As a command").click()
@@ -263,12 +259,10 @@ def test_a_trace_is_uploaded_and_run_on_other_machines_and_a_wrong_file_is_refus
     page.get_by_role("button", name="Simulate", exact=True).click()
     expect(page.get_by_text("on 4 workers with 12 cpus")).to_be_visible()
     expect(page.locator("tr[data-id='easy']")).to_contain_text("0 s")
-    expect(page.get_by_role("img", name=re.compile("^Mean wait: as it was"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("^Mean wait: recorded"))).to_be_visible()
 
 
-def test_a_place_that_is_kept_for_a_job_lies_ahead_on_the_timeline(
-    site: Site, open_page: Open
-) -> None:
+def test_the_timeline_shows_a_reservation_in_the_future(site: Site, open_page: Open) -> None:
     body = {"name": "kept-free", "resources": {"cpu": 8}, "queues": ["kept"]}
     worker = site.ask("POST", "/workers/register", body)["worker_id"]
     more = {"queue": "kept", "expected_runtime": "20s"}
@@ -288,6 +282,5 @@ def test_a_place_that_is_kept_for_a_job_lies_ahead_on_the_timeline(
 
 
 def lease(site: Site, worker: str) -> Any:
-    """What a worker is given that asks for a moment."""
     asked = {"max": 5, "wait": "1s"}
     return site.ask("POST", f"/workers/{worker}/lease", asked)["executions"]

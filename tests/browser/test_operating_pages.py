@@ -1,4 +1,4 @@
-"""The pages about everything but single jobs: each one's main deed."""
+"""Pages about everything but single jobs: the main action of each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_overview_changes_by_itself(site: Site, open_page: Open) -> None:
     expect(running).to_have_text(str(before))
 
 
-def test_the_overview_names_what_fails_and_leads_to_it(site: Site, open_page: Open) -> None:
+def test_the_overview_links_to_failed_jobs(site: Site, open_page: Open) -> None:
     job_id = site.shell("exit 9", name="troubled")
     site.until_status(job_id, "failed")
     page = open_page("/")
@@ -64,7 +64,9 @@ def test_a_few_dead_letters_are_retried_first_and_then_all(site: Site, open_page
     dialog.get_by_role("button", name="Retry jobs").click()
     expect(page.get_by_text("3 jobs started over")).to_be_visible()
     until(lambda: all(site.status(one) == "failed" for one in ids), "them to fail again")
-    expect(group.get_by_text("Tried first").locator(".status", has_text="failed")).to_have_count(3)
+    expect(group.get_by_text("Retried first").locator(".status", has_text="failed")).to_have_count(
+        3
+    )
     group.get_by_role("button", name="Retry all").click()
     expect(dialog.get_by_test_id("bulk-count")).to_have_text("8")
     expect(dialog.get_by_text("rota bulk retry --status failed --name letters")).to_be_visible()
@@ -76,7 +78,7 @@ def test_a_few_dead_letters_are_retried_first_and_then_all(site: Site, open_page
     until(lambda: all(site.ask("GET", f"/jobs/{one}")["fence"] >= 2 for one in ids), "second runs")
 
 
-def test_a_group_of_dead_letters_tells_the_last_words_of_its_newest(
+def test_a_group_of_dead_letters_shows_the_end_of_its_newest_log(
     site: Site, open_page: Open
 ) -> None:
     job_id = site.shell("printf '\\033[31mno such table\\033[0m\\n'; exit 7", name="wordy")
@@ -87,7 +89,7 @@ def test_a_group_of_dead_letters_tells_the_last_words_of_its_newest(
     expect(group.locator(".last-words")).to_have_text(re.compile("^no such table"))
 
 
-def test_the_workers_page_names_what_runs_where_and_what_was_lost(
+def test_the_workers_page_shows_running_jobs_and_lost_executions(
     site: Site, open_page: Open
 ) -> None:
     job_id = site.shell("sleep 600", name="carried")
@@ -104,13 +106,13 @@ def test_the_workers_page_names_what_runs_where_and_what_was_lost(
     site.until_status(lost, "failed")
     page = open_page("/ui/workers")
     expect(page.locator(".grid").get_by_role("link", name="carried")).to_be_visible()
-    losses = page.get_by_role("region", name="Losses")
+    losses = page.get_by_role("region", name="Lost executions")
     expect(losses.locator(f"a[href='/ui/jobs/{lost}']")).to_be_visible()
     expect(losses.get_by_role("link", name="gone-soon")).to_be_visible()
     site.ask("PUT", f"/jobs/{job_id}/cancel")
 
 
-def test_a_worker_is_drained_after_a_question(site: Site, open_page: Open) -> None:
+def test_a_worker_is_drained_after_a_confirmation(site: Site, open_page: Open) -> None:
     body = {"name": "spare", "resources": {"cpu": 1}}
     spare = site.ask("POST", "/workers/register", body)["worker_id"]
     page = open_page("/ui/workers")
@@ -123,7 +125,7 @@ def test_a_worker_is_drained_after_a_question(site: Site, open_page: Open) -> No
     site.ask("DELETE", f"/workers/{spare}")
 
 
-def test_the_timeline_shows_what_ran_and_opens_it(site: Site, open_page: Open) -> None:
+def test_the_timeline_shows_an_execution_and_opens_its_job(site: Site, open_page: Open) -> None:
     job_id = site.shell("sleep 600", name="barred")
     site.until_status(job_id, "running")
     page = open_page("/ui/timeline?span=5+min")
@@ -141,7 +143,7 @@ def test_the_timeline_shows_what_ran_and_opens_it(site: Site, open_page: Open) -
     site.ask("PUT", f"/jobs/{job_id}/cancel")
 
 
-def test_a_busy_timeline_counts_and_a_count_leads_closer(site: Site, open_page: Open) -> None:
+def test_a_busy_timeline_shows_counts_and_a_count_zooms_in(site: Site, open_page: Open) -> None:
     job = {"name": "crowded", "task": {"kind": "noop"}, "requirements": {"cpu": 0.01}}
     site.ask("POST", "/jobs/batch", {"jobs": [job] * 1_200})
     alike = "/timeline?before=2999-01-01T00:00:00Z&after=2998-12-31T00:00:00Z"
@@ -150,12 +152,12 @@ def test_a_busy_timeline_counts_and_a_count_leads_closer(site: Site, open_page: 
     page = open_page("/ui/timeline?span=24+h")
     canvas = page.locator(".gantt canvas")
     expect(canvas).to_have_attribute("data-cells", re.compile("[1-9]"))
-    expect(page.get_by_text("executions began in this time")).to_be_visible()
+    expect(page.get_by_text("executions started in this time")).to_be_visible()
     box = canvas.bounding_box()
     assert box is not None
     # The newest stretch ends where now is, at the right.
     page.mouse.move(box["x"] + box["width"] - 14, box["y"] + 50)
-    expect(page.get_by_text("click to look closer")).to_be_visible()
+    expect(page.get_by_text("click to zoom in")).to_be_visible()
     page.mouse.down()
     page.mouse.up()
     expect(page).to_have_url(re.compile("worker=.*after=|after=.*worker="))
@@ -172,15 +174,15 @@ def test_a_queue_is_paused_undone_and_given_limits(site: Site, open_page: Open) 
     page.get_by_role("button", name="Undo").click()
     expect(row.get_by_text("paused")).to_have_count(0)
     row.get_by_role("button", name="Limits").click()
-    page.get_by_label("At once, at most").fill("7")
-    page.get_by_label("Starts, as in").fill("100/1m")
+    page.get_by_label("Executions at once").fill("7")
+    page.get_by_label("Rate limit").fill("100/1m")
     page.get_by_role("button", name="Save").click()
     expect(row.get_by_text("0 / 7")).to_be_visible()
     queue = site.ask("GET", "/queues/handled")
     assert (queue["max_workers"], queue["rate_limit"]) == (7, {"count": 100, "per": 60})
 
 
-def test_a_schedule_is_made_with_its_instants_in_view_and_backfilled(
+def test_a_schedule_is_created_with_a_preview_of_its_instants_and_backfilled(
     site: Site, open_page: Open
 ) -> None:
     page = open_page("/ui/schedules")
@@ -204,7 +206,7 @@ def test_a_schedule_is_made_with_its_instants_in_view_and_backfilled(
     site.ask("DELETE", f"/schedules/{made['schedule_id']}")
 
 
-def test_an_event_is_tried_out_and_what_came_is_listed(site: Site, open_page: Open) -> None:
+def test_an_event_is_tested_and_received_events_are_listed(site: Site, open_page: Open) -> None:
     job = {"name": "import", "task": {"kind": "noop"}}
     body = {"name": "files", "event": "file.*", "filter": "data.size > 10", "job": job}
     trigger = site.ask("POST", "/triggers", body)["trigger_id"]
@@ -219,40 +221,40 @@ def test_an_event_is_tried_out_and_what_came_is_listed(site: Site, open_page: Op
     page.get_by_role("button", name="Test an event").click()
     page.get_by_label("Type").fill("file.new")
     page.get_by_label("Data, as JSON").fill('{"size": 3}')
-    page.get_by_role("button", name="Test it").click()
+    page.get_by_role("button", name="Test", exact=True).click()
     expect(page.get_by_role("dialog").get_by_text("filtered")).to_be_visible()
     site.ask("DELETE", f"/triggers/{trigger}")
 
 
-def test_a_trigger_is_made_and_an_event_sent_in_earnest_starts_its_job(
-    site: Site, open_page: Open
-) -> None:
+def test_a_trigger_is_created_and_an_event_starts_its_job(site: Site, open_page: Open) -> None:
     page = open_page("/ui/triggers")
     page.get_by_role("button", name="New trigger").click()
     page.get_by_label("Name", exact=True).fill("arrivals")
-    page.get_by_label("Type of event").fill("parcel.*")
-    page.get_by_label("Filter, as in").fill("data.weight >")
+    page.get_by_label("Event type").fill("parcel.*")
+    page.get_by_label("Filter, such as").fill("data.weight >")
     page.get_by_label("Command;").fill("echo '{{event.data.weight}}'")
     page.get_by_role("button", name="Create trigger").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_be_visible()
-    page.get_by_label("Filter, as in").fill("data.weight > 5")
+    page.get_by_label("Filter, such as").fill("data.weight > 5")
     expect(page.get_by_text("--where 'data.weight > 5' -- echo")).to_be_visible()
     page.get_by_role("button", name="Create trigger").click()
     expect(page.get_by_role("heading", name="arrivals")).to_be_visible()
     page.get_by_role("button", name="Test an event").click()
     page.get_by_label("Data, as JSON").fill('{"weight": 9}')
-    page.get_by_role("button", name="Send it", exact=True).click()
-    expect(page.get_by_text("The event is sent.")).to_be_visible()
+    page.get_by_role("button", name="Send event", exact=True).click()
+    expect(page.get_by_text("Event sent.")).to_be_visible()
     page.get_by_role("button", name="Close").first.click()
-    expect(page.get_by_role("table", name="Arrivals").get_by_text("fired")).to_be_visible()
+    expect(
+        page.get_by_role("table", name="Events it received").get_by_text("fired")
+    ).to_be_visible()
     (made,) = site.ask("GET", "/triggers?name=arrivals")["items"]
     site.ask("DELETE", f"/triggers/{made['trigger_id']}")
 
 
-def test_a_token_is_made_shown_once_and_revoked(site: Site, open_page: Open) -> None:
+def test_a_token_is_created_shown_once_and_revoked(site: Site, open_page: Open) -> None:
     page = open_page("/ui/settings")
     page.get_by_role("button", name="New token").click()
-    page.get_by_label("Name: who uses it").fill("from the page")
+    page.get_by_label("Name (user and purpose)").fill("from the page")
     page.get_by_role("button", name="Create token").click()
     # The commands stand in the same dialog until the answer is there.
     shown = page.get_by_role("dialog").locator("pre", has_text=re.compile("^rota_"))
@@ -264,7 +266,7 @@ def test_a_token_is_made_shown_once_and_revoked(site: Site, open_page: Open) -> 
     expect(row.get_by_text("revoked")).to_be_visible()
 
 
-def test_who_may_only_look_is_offered_nothing_to_do(site: Site, open_page: Open) -> None:
+def test_a_viewer_is_offered_no_actions(site: Site, open_page: Open) -> None:
     token = site.ask("POST", "/tokens", {"role": "viewer", "name": "looker"})["token"]
     job_id = site.shell("exit 1", name="looked-at")
     site.until_status(job_id, "failed")
@@ -278,7 +280,7 @@ def test_who_may_only_look_is_offered_nothing_to_do(site: Site, open_page: Open)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_queue_with_every_limit_has_its_buttons_in_sight(
+def test_a_queue_with_every_limit_shows_its_buttons(
     site: Site, open_page: Open, width: int
 ) -> None:
     limits = {"max_workers": 20, "rate_limit": {"count": 500, "per": "1m"}, "paused": True}

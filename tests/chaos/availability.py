@@ -1,4 +1,4 @@
-"""How much of the time a cell is there for its users: second by second, faults included."""
+"""Availability of a cell under faults, second by second."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.sdk import Client, RotaError
+from tests.chaos.chaos_run import FaultRecord
 from tests.chaos.load import LIFE, Notes
-from tests.chaos.storm import Deed
 from tests.process.cell import shell
 
 SECOND = 1.0
@@ -33,22 +33,22 @@ GOOD, LOST = ".", "x"
 
 @dataclass(slots=True)
 class Availability:
-    """Of so many whole seconds, those in which something went as it should."""
+    """The seconds in which something succeeded, of all whole seconds."""
 
     began: float
-    """Seconds since 1970, by the clock of the deeds."""
+    """Seconds since 1970, by the clock of the faults."""
     seconds: int
     good: Mapping[str, Mapping[int, None]]
     """By what went well (a submitter's name: accepted within a second; `start`): the seconds."""
-    deeds: Sequence[Deed] = ()
+    faults: Sequence[FaultRecord] = ()
 
     def text(self) -> str:
-        """For people: the shares, what each kind of fault cost, and each fault by the second."""
-        return "\n".join((*self._shares(), *self._kinds(), *self._strips()))
+        """A report: the shares, the cost of each kind of fault, and each fault by the second."""
+        return "\n".join((*self._shares(), *self._kinds(), *self._by_second()))
 
     def _shares(self) -> Iterator[str]:
         away = [second for second in range(self.seconds) if self._is_away(second)]
-        yield f"of {self.seconds} s, {len(self.deeds)} faults included, it went well in"
+        yield f"of {self.seconds} s, {len(self.faults)} faults included, it went well in"
         for what, good in self.good.items():
             others = self.seconds - len(away)
             among = sum(second in good for second in range(self.seconds) if second not in away)
@@ -58,13 +58,12 @@ class Availability:
             )
 
     def _kinds(self) -> Iterator[str]:
-        """What a fault costs, by its kind."""
-        blamed = [self._blamed(second) for second in range(self.seconds)]
-        kinds = sorted({deed.kind for deed in self.deeds})
+        blamed = [self._cause_of(second) for second in range(self.seconds)]
+        kinds = sorted({fault.kind for fault in self.faults})
         yield "seconds lost, and how many for each fault:"
         yield "  " + " ".join(f"{what:>15}" for what in self.good) + "   faults"
         for kind in (*kinds, NOBODY):
-            count = sum(deed.kind == kind for deed in self.deeds)
+            count = sum(fault.kind == kind for fault in self.faults)
             lost = [
                 sum(who is not None and who.kind == kind for who in self._of_lost(blamed, good))
                 if kind != NOBODY
@@ -75,39 +74,39 @@ class Availability:
             yield "  " + " ".join(f"{one:>15}" for one in each) + f"   {count:2} {kind}"
 
     def _of_lost(
-        self, blamed: Sequence[Deed | None], good: Mapping[int, None]
-    ) -> Iterator[Deed | None]:
+        self, blamed: Sequence[FaultRecord | None], good: Mapping[int, None]
+    ) -> Iterator[FaultRecord | None]:
         return (blamed[second] for second in range(self.seconds) if second not in good)
 
-    def _strips(self) -> Iterator[str]:
-        """Each fault from its second on: what was lost, and when."""
+    def _by_second(self) -> Iterator[str]:
+        """For each fault the seconds lost from its start on."""
         yield f"second by second from each fault on ({LOST}: lost):"
-        starts = [max(0, int(deed.began / 1000 - self.began)) for deed in self.deeds]
+        starts = [max(0, int(fault.began / 1000 - self.began)) for fault in self.faults]
         ends = [*starts[1:], self.seconds][: len(starts)]
-        for deed, first, end in zip(self.deeds, starts, ends, strict=True):
-            last = min(end, int(deed.ended / 1000 - self.began) + AFTERMATH_S, self.seconds)
+        for fault, first, end in zip(self.faults, starts, ends, strict=True):
+            last = min(end, int(fault.ended / 1000 - self.began) + AFTERMATH_S, self.seconds)
             seconds = range(first, max(first, last))
             strips = [
                 f"{what} {''.join(GOOD if one in good else LOST for one in seconds)}"
                 for what, good in self.good.items()
             ]
-            yield f"  at {first:4} s {'  '.join(strips)}  {deed.kind}: {deed.effect}"
+            yield f"  at {first:4} s {'  '.join(strips)}  {fault.kind}: {fault.effect}"
 
-    def _blamed(self, second: int) -> Deed | None:
-        """The last fault before the end of this second, if it was not long over."""
+    def _cause_of(self, second: int) -> FaultRecord | None:
+        """The last fault before the end of this second, unless it was long over."""
         end = (self.began + second + 1) * 1000
-        before = [deed for deed in self.deeds if deed.began < end]
+        before = [fault for fault in self.faults if fault.began < end]
         if not before or before[-1].ended + AFTERMATH_S * 1000 < end - 1000:
             return None
         return before[-1]
 
     def _is_away(self, second: int) -> bool:
-        """Whether the database was hurt in this second."""
+        """Whether the database had a fault in this second."""
         start = (self.began + second) * 1000
         return any(
-            deed.began < start + 1000 and start < deed.ended
-            for deed in self.deeds
-            if deed.kind in TAKES_THE_DATABASE
+            fault.began < start + 1000 and start < fault.ended
+            for fault in self.faults
+            if fault.kind in TAKES_THE_DATABASE
         )
 
 
@@ -121,15 +120,13 @@ def _of(what: str) -> str:
 
 @dataclass(slots=True)
 class Submitter:
-    """Submits one job every second, beside whatever else goes on."""
-
     name: str
     client: Client
     notes: Notes
     accepted: dict[int, None] = field(default_factory=dict)
 
     def submit(self, second: int) -> None:
-        """One job. Its idempotency key is the client's own; this one is only a name for it."""
+        """Submits one job. The idempotency key is the client's; `key` is only its name."""
         key = f"probe-{self.name.replace(' ', '-')}-{second}"
         script = LIFE.format(key=key, witness=self.notes.witness, ticks='""', verdict="true")
         job = shell(script, key, labels={"key": key})
@@ -146,7 +143,7 @@ class Submitter:
 
 
 class Probe:
-    """Has each submitter submit once a second, and knows which seconds went well."""
+    """Runs the submitters once a second, and records which seconds were good."""
 
     def __init__(self, *submitters: Submitter) -> None:
         self._submitters = submitters
@@ -155,17 +152,17 @@ class Probe:
         self._threads: list[threading.Thread] = []
 
     def warm_up(self) -> None:
-        """Until a first job has run: what counts begins when the workers are there."""
+        """Waits until a first job has run, so that the workers are ready."""
         for one in self._submitters:
             one.submit(-1)
             one.client.wait_all(one.notes.ids.values())
             one.accepted.clear()
 
-    def go_on(self, calm: threading.Event) -> None:
-        """Until it is calm. A submission that takes long does not keep the next one waiting."""
+    def go_on(self, stop: threading.Event) -> None:
+        """Runs until `stop`. A slow submission does not delay the next one."""
         self._began = time.time()
         self._boot_began = time.clock_gettime(time.CLOCK_BOOTTIME)
-        while not calm.is_set():
+        while not stop.is_set():
             for one in self._submitters:
                 thread = threading.Thread(target=one.submit, args=(self._seconds,))
                 thread.start()
@@ -173,14 +170,14 @@ class Probe:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             self._seconds += 1
             passed_s = time.clock_gettime(time.CLOCK_BOOTTIME) - self._boot_began
-            calm.wait(max(0.0, self._seconds - passed_s))
+            stop.wait(max(0.0, self._seconds - passed_s))
         for thread in self._threads:
             thread.join()
 
-    def availability(self, starts: Iterable[float], deeds: Sequence[Deed]) -> Availability:
-        """`starts`: when jobs began, by the machine's boot clock."""
+    def availability(self, starts: Iterable[float], faults: Sequence[FaultRecord]) -> Availability:
+        """Computes the availability; `starts` are the starts of jobs by the boot clock."""
         seconds = self._seconds
         began = (int(at - self._boot_began) for at in starts)
         good: dict[str, Mapping[int, None]] = {one.name: one.accepted for one in self._submitters}
         good[START] = {second: None for second in began if 0 <= second < seconds}
-        return Availability(self._began, seconds, good, deeds)
+        return Availability(self._began, seconds, good, faults)

@@ -1,7 +1,7 @@
-"""A cell of several servers as real processes, with every wire between them in a test's hands.
+"""A cell of several servers as real processes, with a proxy on every connection.
 
-The PostgreSQL is its own. Each wire is a proxy: a node reaches the database through its `back`,
-workers and other nodes reach it through its `front`, clients reach all through one balancer.
+A node reaches the database through its `back`. Workers and other nodes reach the node through its
+`front`, clients reach all nodes through a load balancer.
 """
 
 from __future__ import annotations
@@ -37,34 +37,26 @@ ELECTED_S = 45.0
 SETTINGS = {"max_connections": "50", "log_min_messages": "warning", "log_line_prefix": "%m [%p] "}
 
 
-class Backing(Protocol):
-    """The database of a cell, be it one server or a pair that fails over."""
+class DatabaseServer(Protocol):
+    """The database of a cell: one server or a pair that fails over."""
 
     @property
-    def ports(self) -> tuple[int, ...]:
-        """Where its servers listen."""
-        ...
+    def ports(self) -> tuple[int, ...]: ...
 
     def dsn(self, database: str, *ports: int) -> str:
-        """The address of a database, at these ports instead of its own."""
+        """The address of a database through these ports (of proxies)."""
         ...
 
-    def new_database(self) -> str:
-        """The name of an empty one."""
-        ...
+    def new_database(self) -> str: ...
 
-    def keep_log(self, folder: Path) -> None:
-        """Leaves what it said there."""
-        ...
+    def keep_log(self, folder: Path) -> None: ...
 
-    def remove(self) -> None:
-        """Ends it."""
-        ...
+    def remove(self) -> None: ...
 
 
 @dataclass(slots=True)
 class Node:
-    """One server of the cell, whether it runs now or not."""
+    """One server of the cell, running or not."""
 
     name: str
     port: int
@@ -76,11 +68,10 @@ class Node:
 
     @property
     def url(self) -> str:
-        """Where workers and other nodes reach it."""
         return f"http://127.0.0.1:{self.front.port}"
 
-    def reign(self, token: str) -> int | None:
-        """The epoch in which it leads by its own word; None if it does not, or does not answer."""
+    def leader_epoch(self, token: str) -> int | None:
+        """The epoch if this server says that it leads, else None."""
         here = f"http://127.0.0.1:{self.port}"
         try:
             ready = self.asked.get(f"{here}/readyz")
@@ -96,33 +87,30 @@ class Node:
 
 
 class Cluster(Cell):
-    """Several servers on one PostgreSQL."""
-
     def __init__(
         self,
         folder: Path,
         *,
         size: int = 3,
         lease_ttl: str = "4s",
-        backing: Backing | None = None,
+        database_server: DatabaseServer | None = None,
     ) -> None:
         super().__init__(folder, lease_ttl)
-        self.backing = backing or PostgresServer(SETTINGS, quick=False)
-        self.database = self.backing.new_database()
+        self.database_server = database_server or PostgresServer(SETTINGS, quick=False)
+        self.database = self.database_server.new_database()
         self.nodes = [self._node(f"n{number}") for number in range(1, size + 1)]
         self.balancer = Proxy(*(node.port for node in self.nodes), port=self.port)
-        self.said_by: dict[str, str] = {}
+        self.log_of: dict[str, str] = {}
         """Whose words are in which file."""
         self._token = ""
 
     def _node(self, name: str) -> Node:
         port = free_port()
-        backs = [Proxy(port) for port in self.backing.ports]
+        backs = [Proxy(port) for port in self.database_server.ports]
         return Node(name, port, front=Proxy(port), backs=backs)
 
     @property
     def token(self) -> str:
-        """Made once, by the command that an operator uses."""
         if not self._token:
             made = self.run("tokens", "create", "--store", self.dsn, "--role", "admin", "--json")
             assert made.returncode == 0, made.stderr
@@ -131,36 +119,33 @@ class Cluster(Cell):
 
     @property
     def dsn(self) -> str:
-        """The database, by the straight way."""
-        return self.backing.dsn(self.database)
+        return self.database_server.dsn(self.database)
 
     @property
     def env(self) -> dict[str, str]:
-        """Workers are told who they are; clients of the test say it themselves."""
+        """The environment of workers, with their token."""
         return {**super().env, "ROTA_TOKEN": self._token} if self._token else super().env
 
     # Processes
 
     def begin(self, node: Node) -> Daemon:
-        """Starts a server; does not wait for it."""
-        dsn = self.backing.dsn(self.database, *(back.port for back in node.backs))
+        dsn = self.database_server.dsn(self.database, *(back.port for back in node.backs))
         node.daemon = self.launch(
             *("server", "--store", dsn, "--port", str(node.port), "--node", node.name),
             *("--data", str(self.folder / node.name), "--lease-ttl", self.lease_ttl),
             *("--address", node.url),
         )
-        self.said_by[node.daemon.said.name] = node.name
+        self.log_of[node.daemon.said.name] = node.name
         return node.daemon
 
     def start(self, *nodes: Node) -> None:
-        """Starts servers and waits until each answers."""
         for node in nodes:
             self.begin(node)
         for node in nodes:
             self.until_up(node)
 
     def until_up(self, node: Node) -> None:
-        """Waits until it listens; one that finds no database ends, and is started again."""
+        """Waits until the server listens; starts it again if it found no database and exited."""
 
         def look() -> bool:
             assert node.daemon is not None
@@ -173,32 +158,30 @@ class Cluster(Cell):
         until(look, f"{node.name} that is up", ELECTED_S)
 
     def start_all(self) -> None:
-        """Every node, and a leader among them."""
         assert self.token
         self.start(*self.nodes)
         self.leader()
 
     def worker(self, name: str = "w", *more: str) -> Daemon:
-        """A worker that knows all servers."""
         servers = [word for node in self.nodes for word in ("--server", node.url)]
         worker = self.launch(
             *("worker", *servers, "--name", name, "--work-dir", str(self.folder / "work")),
             *("--grace", "1s", *more),
         )
         self.workers.append(worker)
-        self.said_by[worker.said.name] = name
+        self.log_of[worker.said.name] = name
         return worker
 
     def client(self, patience_s: float = READ_S) -> Client:
-        """Through the balancer; it goes on asking until `patience_s` is over."""
+        """A client of the load balancer that retries until `patience_s` is over."""
         endpoint = Endpoint(self.url, self.token, "the test", "the test", ())
         patience = Patience(retry_for_s=patience_s, read_s=READ_S, connect_s=ASK_S)
         client = Client(endpoint, patience=patience)
         self._clients.append(client)
         return client
 
-    def knowing_client(self) -> Client:
-        """One that knows every server, and has the patience that clients have by themselves."""
+    def client_of_all_servers(self) -> Client:
+        """A client that knows every server, with default patience."""
         first, *others = [f"http://127.0.0.1:{node.port}" for node in self.nodes]
         endpoint = Endpoint(first, self.token, "the test", "the test", (), others=tuple(others))
         client = Client(endpoint, patience=Patience(retry_for_s=READ_S))
@@ -207,25 +190,23 @@ class Cluster(Cell):
 
     # Who leads
 
-    def seen_leader(self) -> tuple[Node, int] | None:
-        """The one that says so of itself, and the epoch; the newest if two do."""
+    def known_leader(self) -> tuple[Node, int] | None:
+        """The server that says it leads, and its epoch; the newest if there are two."""
         reigns = [
             (epoch, node)
             for node in self.nodes
             if node.daemon is not None and not node.daemon.ended()
-            if (epoch := node.reign(self.token)) is not None
+            if (epoch := node.leader_epoch(self.token)) is not None
         ]
         if not reigns:
             return None
-        epoch, node = max(reigns, key=lambda reign: reign[0])
+        epoch, node = max(reigns, key=lambda leader_epoch: leader_epoch[0])
         return node, epoch
 
     def leader(self, after_epoch: int = 0) -> tuple[Node, int]:
-        """Waits for one, of a later epoch than this."""
-
         def look() -> tuple[Node, int] | None:
             time.sleep(LOOK_S)  # each look makes every server answer
-            seen = self.seen_leader()
+            seen = self.known_leader()
             return seen if seen is not None and seen[1] > after_epoch else None
 
         found = until(look, f"a leader after epoch {after_epoch}", ELECTED_S)
@@ -240,7 +221,7 @@ class Cluster(Cell):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.backing.keep_log(self.folder)
+        self.database_server.keep_log(self.folder)
         try:
             super().__exit__(kind, error, trace)
         finally:
@@ -249,17 +230,17 @@ class Cluster(Cell):
                 for wire in (node.front, *node.backs):
                     wire.close()
             self.balancer.close()
-            self.backing.remove()
+            self.database_server.remove()
 
 
 def tree(daemon: Daemon) -> list[int]:
-    """A process and all below it, as the machine numbers them."""
+    """The ids of a process and all its descendants."""
     top = psutil.Process(daemon.pid)
     return [daemon.pid, *(child.pid for child in top.children(recursive=True))]
 
 
-def halt(pids: list[int], seconds: float) -> tuple[float, float]:
-    """All of them stand still for so long, as if their machine did; when, by the boot clock."""
+def freeze_tree(pids: list[int], seconds: float) -> tuple[float, float]:
+    """Freezes the processes for so long; returns the period by the boot clock."""
     began = time.clock_gettime(time.CLOCK_BOOTTIME)
     _signal_all(pids, signal.SIGSTOP)
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""What may happen to a cluster: each fault is done, seen to hit, mended, and told in a line."""
+"""Faults of a cluster: each is injected, checked to have hit, repaired, and described in a line."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 import asyncpg
 
 from rota.verify.history import FreezePeriod, History
-from tests.chaos.cluster import Cluster, Node, halt, tree
+from tests.chaos.chaos_run import Choice, MissedError, WorkerPool, freeze
+from tests.chaos.cluster import Cluster, Node, freeze_tree, tree
 from tests.chaos.proxy import Mode, Proxy
-from tests.chaos.storm import Choice, Crew, MissedError, freeze
 from tests.postgres.server import PostgresServer
 
 LEASE_S = 4.0
@@ -26,23 +26,21 @@ BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'rota%'
 
 
 class Faults:
-    """Everything that can be done to one cluster, by name."""
-
-    def __init__(self, cluster: Cluster, crew: Crew, history: History, seed: int) -> None:
+    def __init__(
+        self, cluster: Cluster, worker_pool: WorkerPool, history: History, seed: int
+    ) -> None:
         self._cluster = cluster
-        self._crew = crew
+        self._worker_pool = worker_pool
         self._history = history
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._servers = threading.Lock()
         """Two faults at once may hit anything, but a server is started by one of them."""
         self._database = threading.Lock()
 
     def every(self) -> dict[str, Choice]:
-        """All of them."""
         return {**self.servers(), **self.workers(), **self.database()}
 
     def servers(self) -> Mapping[str, Choice]:
-        """To the servers and their wires."""
         return {
             "leader killed": Choice(4, lambda: self._end_leader(signal.SIGKILL)),
             "leader stopped": Choice(2, lambda: self._end_leader(signal.SIGTERM)),
@@ -58,16 +56,18 @@ class Faults:
         }
 
     def workers(self) -> Mapping[str, Choice]:
-        """To the workers."""
         return {
-            "worker killed": Choice(4, lambda: self._crew.replace(self._anyone(), signal.SIGKILL)),
-            "worker drained": Choice(2, lambda: self._crew.replace(self._anyone(), signal.SIGTERM)),
+            "worker killed": Choice(
+                4, lambda: self._worker_pool.replace(self._anyone(), signal.SIGKILL)
+            ),
+            "worker drained": Choice(
+                2, lambda: self._worker_pool.replace(self._anyone(), signal.SIGTERM)
+            ),
             "worker's agent frozen": Choice(2, self._freeze_agent),
             "worker's machine frozen": Choice(2, self._freeze_machine),
         }
 
     def database(self) -> Mapping[str, Choice]:
-        """To a PostgreSQL that stands alone."""
         return {
             "database restarted": Choice(2, lambda: self._restart("fast")),
             "database restarted at once": Choice(2, lambda: self._restart("immediate")),
@@ -81,7 +81,7 @@ class Faults:
     # Servers
 
     def _leading(self) -> tuple[Node, int]:
-        seen = self._cluster.seen_leader()
+        seen = self._cluster.known_leader()
         if seen is None:
             raise MissedError
         return seen
@@ -89,7 +89,7 @@ class Faults:
     def _end_leader(self, number: int) -> str:
         with self._servers:
             node, epoch = self._leading()
-            return self._end(node, number) + self._succession(node, epoch)
+            return self._end(node, number) + self._wait_for_new_leader(node, epoch)
 
     def _end(self, node: Node, number: int) -> str:
         daemon = node.daemon
@@ -98,42 +98,42 @@ class Faults:
         code = daemon.wait()
         return f"{node.name} ({daemon.pid}) ended with {code}"
 
-    def _succession(self, node: Node, epoch: int) -> str:
-        """Somebody else leads; then the fallen one comes back."""
+    def _wait_for_new_leader(self, node: Node, epoch: int) -> str:
+        """Waits for a new leader; then starts the old one again."""
         began = time.monotonic()
-        heir, newer = self._cluster.leader(after_epoch=epoch)
+        new_leader, newer = self._cluster.leader(after_epoch=epoch)
         seconds = time.monotonic() - began
         self._cluster.start(node)
-        return f"; {heir.name} led with epoch {newer} after {seconds:.1f} s"
+        return f"; {new_leader.name} led with epoch {newer} after {seconds:.1f} s"
 
     def _freeze_leader(self) -> str:
         with self._servers:
             node, epoch = self._leading()
             assert node.daemon is not None
-            said = freeze(node.daemon, LEADER_TTL_S * self._dice.uniform(1.5, 2.5))
-            heir, newer = self._cluster.leader(after_epoch=epoch)
-            return f"{node.name}: {said}; {heir.name} led with epoch {newer}"
+            effect = freeze(node.daemon, LEADER_TTL_S * self._rng.uniform(1.5, 2.5))
+            new_leader, newer = self._cluster.leader(after_epoch=epoch)
+            return f"{node.name}: {effect}; {new_leader.name} led with epoch {newer}"
 
     def _kill_follower(self) -> str:
         with self._servers:
             node, _ = self._leading()
             others = [one for one in self._cluster.nodes if one is not node]
-            follower = self._dice.choice(others)
-            said = self._end(follower, signal.SIGKILL)
+            follower = self._rng.choice(others)
+            effect = self._end(follower, signal.SIGKILL)
             self._cluster.start(follower)
-            return said
+            return effect
 
     def _kill_all(self) -> str:
         with self._servers:
-            said = [self._end(node, signal.SIGKILL) for node in self._cluster.nodes]
-            time.sleep(self._dice.uniform(0.0, LEASE_S))
+            effect = [self._end(node, signal.SIGKILL) for node in self._cluster.nodes]
+            time.sleep(self._rng.uniform(0.0, LEASE_S))
             self._cluster.start(*self._cluster.nodes)
-            heir, epoch = self._cluster.leader()
-            return f"{'; '.join(said)}; {heir.name} led with epoch {epoch}"
+            new_leader, epoch = self._cluster.leader()
+            return f"{'; '.join(effect)}; {new_leader.name} led with epoch {epoch}"
 
     def _front(self, mode: Mode) -> str:
         node, _ = self._leading()
-        seconds = LEASE_S * self._dice.choice((0.4, 2.0))
+        seconds = LEASE_S * self._rng.choice((0.4, 2.0))
         before = _hurt([node.front])
         node.front.become(mode)
         time.sleep(seconds)
@@ -144,7 +144,7 @@ class Faults:
 
     def _back(self, mode: Mode, delay_s: float = 0.0) -> str:
         node, epoch = self._leading()
-        seconds = LEADER_TTL_S * self._dice.choice((0.3, 2.0))
+        seconds = LEADER_TTL_S * self._rng.choice((0.3, 2.0))
         before = _hurt(node.backs)
         for back in node.backs:
             back.become(mode, delay_s)
@@ -153,28 +153,28 @@ class Faults:
             back.heal()
         if not delay_s and _hurt(node.backs) == before:
             raise MissedError
-        heir, newer = self._cluster.leader()
+        new_leader, newer = self._cluster.leader()
         how = f"{delay_s:g} s late" if delay_s else str(mode)
         return (
             f"{how} between {node.name} and the database for {seconds:.1f} s;"
-            f" {heir.name} leads, epoch {epoch} became {newer}"
+            f" {new_leader.name} leads, epoch {epoch} became {newer}"
         )
 
     # Workers
 
     def _anyone(self) -> int:
-        return self._dice.randrange(len(self._crew.members))
+        return self._rng.randrange(len(self._worker_pool.members))
 
     def _freeze_agent(self) -> str:
-        """Its guard and its jobs go on, and must end by themselves."""
-        name, daemon = self._crew.members[self._anyone()]
+        """Freezes the agent only: supervisor and jobs continue, and must end by themselves."""
+        name, daemon = self._worker_pool.members[self._anyone()]
         return f"{name}: {freeze(daemon, 2.0 * LEASE_S)}"
 
     def _freeze_machine(self) -> str:
-        """Nobody on it can do anything about it: what it says when it wakes is excused."""
-        name, daemon = self._crew.members[self._anyone()]
+        """Freezes all processes of a worker; the history excuses what they do when they wake."""
+        name, daemon = self._worker_pool.members[self._anyone()]
         pids = tree(daemon)
-        began, ended = halt(pids, 2.5 * LEASE_S)
+        began, ended = freeze_tree(pids, 2.5 * LEASE_S)
         self._history.freezes.append(FreezePeriod(name, began, ended))
         return f"{name}: {len(pids)} processes stood still for {ended - began:.1f} s"
 
@@ -182,14 +182,16 @@ class Faults:
 
     @property
     def _postgres(self) -> PostgresServer:
-        assert isinstance(self._cluster.backing, PostgresServer), "a pair has faults of its own"
-        return self._cluster.backing
+        assert isinstance(self._cluster.database_server, PostgresServer), (
+            "a pair has faults of its own"
+        )
+        return self._cluster.database_server
 
     def _restart(self, mode: str) -> str:
         with self._database:
             before = self._postgres.pid
             self._postgres.stop(mode)
-            time.sleep(self._dice.uniform(0.0, 2.0))
+            time.sleep(self._rng.uniform(0.0, 2.0))
             self._postgres.start()
             return f"{mode}: {before} became {self._postgres.pid}{self._led_again()}"
 
@@ -202,24 +204,24 @@ class Faults:
 
     def _led_again(self) -> str:
         began = time.monotonic()
-        heir, epoch = self._cluster.leader()
-        return f"; {heir.name} led with epoch {epoch} after {time.monotonic() - began:.1f} s"
+        new_leader, epoch = self._cluster.leader()
+        return f"; {new_leader.name} led with epoch {epoch} after {time.monotonic() - began:.1f} s"
 
     def _freeze_database(self) -> str:
         with self._database:
             pids = [process.pid for process in self._postgres.processes()]
-            began, ended = halt(pids, LEADER_TTL_S * self._dice.choice((0.5, 2.0)))
+            began, ended = freeze_tree(pids, LEADER_TTL_S * self._rng.choice((0.5, 2.0)))
             return f"{len(pids)} processes for {ended - began:.1f} s{self._led_again()}"
 
     def _freeze_backend(self) -> str:
-        """One connection of somebody: nothing in TCP tells of it."""
+        """Freezes the backend of one connection, which TCP does not notice."""
         with self._database:
             pids = self._postgres.sql(BACKENDS, self._cluster.database).split()
             if not pids:
                 raise MissedError
-            pid = int(self._dice.choice(pids))
+            pid = int(self._rng.choice(pids))
             duty = self._duty(pid)
-            halt([pid], 2.0 * LEADER_TTL_S)
+            freeze_tree([pid], 2.0 * LEADER_TTL_S)
             return f"{duty} ({pid}) stood still{self._led_again()}"
 
     def _duty(self, pid: int) -> str:
@@ -229,19 +231,18 @@ class Faults:
 
     def _lock_journal(self) -> str:
         with self._database:
-            seconds = LOCKED_S * self._dice.choice((0.3, 1.0))
+            seconds = LOCKED_S * self._rng.choice((0.3, 1.0))
             asyncio.run(_lock(self._cluster.dsn, seconds))
             return f"for {seconds:.1f} s{self._led_again()}"
 
     def _exhaust(self) -> str:
-        """Takes every place there is, then throws the servers off theirs."""
+        """Takes every free connection, then ends those of the servers."""
         with self._database:
             taken, thrown = asyncio.run(_hog(self._cluster.dsn, LEADER_TTL_S * 1.5))
             return f"{taken} places taken, {thrown} connections thrown off{self._led_again()}"
 
 
 def _hurt(wires: Sequence[Proxy]) -> int:
-    """Grows when something was cut or swallowed."""
     return sum(wire.resets + wire.swallowed for wire in wires)
 
 

@@ -1,4 +1,4 @@
-"""What clients do in a storm, and what they were told: the clients' half of a history."""
+"""Client load of a chaos run, and the answers: the clients' part of the history."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ say end
 
 @dataclass(slots=True)
 class Notes:
-    """What the clients of one storm write down together."""
-
     witness: Path
     history: History = field(default_factory=History)
     ids: dict[str, str] = field(default_factory=dict)
@@ -43,18 +41,15 @@ class Notes:
 
 
 class Load:
-    """One client with a plan made of dice."""
-
     def __init__(self, client: Client, notes: Notes, number: int, seed: int) -> None:
         self.notes = notes
         self._client = client
         self._number = number
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._made = 0
 
-    def act(self, calm: threading.Event) -> None:
-        """One thing that clients do, a look around, and a breath."""
-        act = self._dice.choices(
+    def act(self, stop: threading.Event) -> None:
+        act = self._rng.choices(
             [
                 *(self._plain, self._flaky, self._chain, self._once),
                 *(self._cancel, self._repeat, self._flock),
@@ -69,19 +64,18 @@ class Load:
             if refusal.status != DISK_FULL:
                 raise
             # Refused for certain, and nobody but a person can help: so much for that job.
-        calm.wait(self._dice.uniform(0.0, 0.1))
+        stop.wait(self._rng.uniform(0.0, 0.1))
 
-    def go_on(self, calm: threading.Event) -> None:
-        """One thing after the other until it is calm."""
-        while not calm.is_set():
-            self.act(calm)
+    def go_on(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            self.act(stop)
 
     def _key(self, kind: str) -> str:
         self._made += 1
         return f"{kind}-{self._number}-{self._made}"
 
     def _job(self, key: str, verdict: str = "true", **more: Any) -> dict[str, Any]:
-        ticks = " ".join("." * self._dice.randint(0, 8))
+        ticks = " ".join("." * self._rng.randint(0, 8))
         script = LIFE.format(
             key=key, witness=self.notes.witness, ticks=ticks or '""', verdict=verdict
         )
@@ -115,9 +109,9 @@ class Load:
         self._submit(key, self._job(key, semantics="at_most_once"))
 
     def _chain(self) -> None:
-        """Three in a row, the first of which sometimes fails for good."""
+        """Submits a chain of three jobs, of which the first sometimes fails."""
         keys = [self._key("chain") for _ in range(3)]
-        fails = self._dice.random() < 0.2
+        fails = self._rng.random() < 0.2
         jobs = [
             {**self._job(key, "false" if fails and not place else "true"), "ref": key}
             for place, key in enumerate(keys)
@@ -134,10 +128,11 @@ class Load:
         )
 
     def _cancel(self) -> None:
-        """One of the newest; if it never runs again, the witness file hears of it."""
+        """Cancels one of the newest jobs, and records it in the witness file if it never runs
+        again."""
         if not self.notes.ids:
             return
-        key = self._dice.choice(list(self.notes.ids.copy())[-10:])
+        key = self._rng.choice(list(self.notes.ids.copy())[-10:])
         try:
             job = self._client.cancel(self.notes.ids[key])
         except ConflictError:
@@ -148,7 +143,7 @@ class Load:
                 file.write(f"{key} 0 cancelled {now:.2f} client\n")
 
     def _repeat(self) -> None:
-        """The same key once more, as a client does that lost the answer."""
+        """Repeats a key, as a client does that lost the answer."""
         key = self._key("plain")
         job = self._job(key)
         self._submit(key, job)
@@ -161,7 +156,7 @@ class Load:
     # The end
 
     def settle(self, patience_s: float) -> History:
-        """When all has ended: what the records and the witness say of it."""
+        """Waits until all jobs have ended; returns the complete history."""
         self._client.wait_all(self.notes.ids.values(), timeout_s=patience_s)
         runs = self._runs()
         jobs = list(self._client.jobs(JobSearch(limit=1000)))
@@ -173,7 +168,6 @@ class Load:
         return self.notes.history
 
     def _runs(self) -> defaultdict[str, list[ObservedExecution]]:
-        """By job, oldest first."""
         runs: defaultdict[str, list[ObservedExecution]] = defaultdict(list)
         cursor: str | None = None
         while True:
@@ -186,7 +180,6 @@ class Load:
 
 
 def record(job: JobView, key_of: dict[str, str], runs: list[ObservedExecution]) -> ObservedJob:
-    """A job as the checker sees it."""
     return ObservedJob(
         job.job_id,
         job.labels["key"],

@@ -1,4 +1,4 @@
-"""A real pair of PostgreSQL servers that fail over by themselves, with Patroni and etcd.
+"""A real pair of PostgreSQL servers with failover by Patroni and etcd.
 
 `tools/install_ha.py` brings the programs. They run as the user that the tests' PostgreSQL runs as.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import psutil
 
-from tests.chaos.cluster import halt
+from tests.chaos.cluster import freeze_tree
 from tests.postgres.server import as_user, binaries, free_port, owner, reachable
 from tests.process.cell import until
 
@@ -37,8 +37,6 @@ SETTINGS = {
 
 
 class Member:
-    """One Patroni and its PostgreSQL."""
-
     def __init__(self, pair: Pair, name: str) -> None:
         self.name = name
         self.port = free_port()
@@ -83,7 +81,6 @@ class Member:
         }
 
     def start(self) -> None:
-        """Patroni; it starts the rest."""
         self.process = self._pair.spawn(
             [self._pair.python, "-m", "patroni", str(self._file)], self.name
         )
@@ -99,7 +96,7 @@ class Member:
         return "sync_standby" if known.get("sync_standby") else str(known.get("role", ""))
 
     def pids(self) -> list[int]:
-        """Patroni first, then the database; a postmaster may outlive its Patroni."""
+        """Process ids: Patroni first, then the database, which may outlive it."""
         assert self.process is not None
         found = [self.process.pid]
         postmaster = self.data / "postmaster.pid"
@@ -108,7 +105,6 @@ class Member:
         return [*found, *(child for pid in found for child in _children(pid))]
 
     def kill(self) -> str:
-        """The whole machine is gone."""
         pids = list(dict.fromkeys(self.pids()))
         for pid in pids:
             try:
@@ -122,15 +118,13 @@ class Member:
         return f"{self.name}: {len(pids)} processes killed"
 
     def freeze(self, seconds: float) -> str:
-        """The whole machine stands still, and wakes as a primary that no longer is one."""
+        """Freezes all processes; the member wakes as a former primary."""
         pids = list(dict.fromkeys(self.pids()))
-        halt(pids, seconds)
+        freeze_tree(pids, seconds)
         return f"{self.name}: {len(pids)} processes stood still for {seconds:g} s"
 
 
 class Pair:
-    """etcd and two members."""
-
     def __init__(self) -> None:
         self._user = owner()
         self.folder = Path(tempfile.mkdtemp(prefix="rota-ha-"))
@@ -150,18 +144,18 @@ class Pair:
 
     @staticmethod
     def lacking() -> str:
-        """What is missing to run one; nothing: go ahead."""
+        """What is missing to run a pair; empty if nothing."""
         if not SITE.exists() or shutil.which("etcd") is None:
             return "Patroni and etcd come with `make chaos-ha`"
         return ""
 
     def spawn(self, command: Sequence[str], name: str) -> subprocess.Popen[bytes]:
-        """A program as the database's user; what it says is kept."""
-        with (self.folder / f"{name}.log").open("ab") as said:
+        """Starts a program as the database's user, with its output in a file."""
+        with (self.folder / f"{name}.log").open("ab") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
                 env={"PATH": os.environ["PATH"], "PYTHONPATH": str(self._site), "LC_ALL": "C"},
@@ -174,7 +168,7 @@ class Pair:
         return process
 
     def start(self) -> None:
-        """Until one is the primary and the other its synchronous standby."""
+        """Starts everything and waits for a primary with a synchronous standby."""
         client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{free_port()}"
         etcd = shutil.which("etcd")
         assert etcd is not None
@@ -191,11 +185,10 @@ class Pair:
         self.until_paired()
 
     def primary(self) -> Member | None:
-        """Whoever it is now."""
         return next((one for one in self.members if one.role() in ("primary", "master")), None)
 
     def until_paired(self) -> None:
-        """Until commits wait for the other one: only then is a failover without loss."""
+        """Waits until commits are synchronous: only then a failover loses nothing."""
         until(
             lambda: sorted(one.role() for one in self.members) == ["primary", "sync_standby"],
             f"a pair; they are {[one.role() for one in self.members]}",
@@ -203,8 +196,6 @@ class Pair:
         )
 
     def until_primary_is_not(self, old: Member) -> Member:
-        """Waits for the failover."""
-
         def look() -> Member | None:
             found = self.primary()
             return found if found is not None and found is not old else None
@@ -214,14 +205,12 @@ class Pair:
         return found
 
     def new_database(self) -> str:
-        """The name of an empty one."""
         found = self.primary()
         assert found is not None
         self.sql(found, "CREATE DATABASE cell")
         return "cell"
 
     def sql(self, member: Member, statement: str) -> str:
-        """What psql prints, bare."""
         dsn = f"postgresql://rota@127.0.0.1:{member.port}/postgres"
         done = as_user(
             [str(self.bin / "psql"), "-X", "-A", "-t", "-q", "-d", dsn, "-c", statement], self._user
@@ -230,22 +219,19 @@ class Pair:
         return done.stdout.strip()
 
     def dsn(self, database: str, *ports: int) -> str:
-        """Both of them, at these ports: whoever takes writes is meant."""
+        """The address of both members through these ports; the primary is chosen."""
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports or self.ports)
         return f"postgresql://rota@{hosts}/{database}?target_session_attrs=read-write"
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Where the members listen."""
         return tuple(member.port for member in self.members)
 
     def keep_log(self, folder: Path) -> None:
-        """What all of them said."""
         for log in self.folder.glob("*.log"):
             shutil.copy(log, folder / f"ha-{log.name}")
 
     def remove(self) -> None:
-        """Ends everything."""
         for member in self.members:
             if member.process is not None:
                 member.kill()

@@ -1,7 +1,7 @@
-"""A TCP proxy that can hurt what passes: cut it, swallow it one way or both, or slow it down.
+"""A TCP proxy that can cut connections, drop bytes one way or both, or delay them.
 
-Few kernels that tests run on can delay or drop packets, and those that can want root for it; this
-needs neither. It lives in a thread of its own, so that a busy test does not slow it.
+Delaying or dropping packets in the kernel needs root and is not available everywhere; this proxy
+needs neither. It runs in a thread of its own, so that a busy test does not slow it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ LINGER_NOT = struct.pack("ii", 1, 0)
 
 
 class Mode(StrEnum):
-    """What becomes of bytes and of connections."""
-
     PASS = "pass"
     CUT = "cut"
     """Connections are reset, and new ones too, as soon as they are made."""
@@ -33,29 +31,26 @@ class Mode(StrEnum):
 
 
 @dataclass(slots=True)
-class _Passing:
-    """One connection that passes through."""
-
+class ProxiedConnection:
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter | None = None
 
     def reset(self) -> None:
-        """Both ends hear at once that it is over."""
         for end in (self.client, self.server):
             if end is not None:
                 reset(end)
 
     def close(self) -> None:
-        """Lets what was written arrive; then it is over."""
+        """Closes the connection after all written bytes."""
         for end in (self.client, self.server):
             if end is not None:
                 end.close()
 
 
 class Proxy:
-    """Stands at `port` and passes on to one of `targets` in turn, until told otherwise.
+    """Forwards connections from `port` to one of `targets` in turn.
 
-    With several targets it is a plain load balancer: who refuses is passed over.
+    With several targets it is a simple load balancer, which skips targets that refuse connections.
     """
 
     def __init__(self, *targets: int, port: int = 0) -> None:
@@ -67,7 +62,7 @@ class Proxy:
         """Bytes that went into a hole, ever: what shows that it hurt somebody."""
         self.resets = 0
         """Connections that were cut, ever."""
-        self._passing: dict[int, _Passing] = {}
+        self._passing: dict[int, ProxiedConnection] = {}
         self._opened = threading.Event()
         self._healed: asyncio.Event | None = None
         self._loop = asyncio.new_event_loop()
@@ -80,23 +75,20 @@ class Proxy:
     # From the test's thread
 
     def become(self, mode: Mode, delay_s: float = 0.0) -> None:
-        """Changes what happens, to connections that are open too."""
         self._do(lambda: self._become(mode, delay_s))
 
     def heal(self) -> None:
-        """Passes everything again.
+        """Ends the fault.
 
-        What a hole has swallowed is missing from the streams that it hit, so those are reset.
+        Bytes that were dropped are missing from their streams, so these connections are reset.
         """
         self.become(Mode.PASS)
 
     @property
     def open(self) -> int:
-        """How many connections pass now."""
         return len(self._passing)
 
     def close(self) -> None:
-        """Ends it and all that passes."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
@@ -148,7 +140,7 @@ class Proxy:
         self._passing.clear()
 
     async def _accept(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        passing = _Passing(client)
+        passing = ProxiedConnection(client)
         self._passing[id(passing)] = passing
         try:
             if self.mode is Mode.CUT:
@@ -168,7 +160,7 @@ class Proxy:
             self._passing.pop(id(passing), None)
             passing.close()
 
-    async def _join(self, reader: asyncio.StreamReader, passing: _Passing) -> None:
+    async def _join(self, reader: asyncio.StreamReader, passing: ProxiedConnection) -> None:
         answers, server = await self._reach()
         passing.server = server
         async with asyncio.TaskGroup() as both:
@@ -204,7 +196,7 @@ class Proxy:
 
 
 def reset(end: asyncio.StreamWriter) -> None:
-    """Closes a connection so that the other side's next word fails."""
+    """Resets a connection, so that the other side's next write fails."""
     plain = end.get_extra_info("socket")
     if plain is not None and plain.fileno() >= 0:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""What is left of a storm on a cluster: the journal, the figures, one timeline of everything."""
+"""Report of a chaos run: journal, figures, one timeline of everything."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from rota.store.journal import decode_record
 from rota.store.protocol import Epoch, JournalRecord, Seq
 from rota.verify.checkers import broken_promises
 from rota.verify.history import History
-from tests.chaos.handovers import Handover, handovers
-from tests.chaos.storm import Deed
+from tests.chaos.chaos_run import FaultRecord
+from tests.chaos.leader_changes import LeaderChange, leader_changes
 
 NEAR_MS = 1_000
 """A change of leader so soon after a fault was mended is still its doing."""
@@ -28,26 +28,23 @@ OF_POSTGRES = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}) UTC (.*)")
 
 @dataclass(slots=True)
 class Report:
-    """One storm, judged."""
-
     history: History
     journal: Sequence[JournalRecord]
-    deeds: Sequence[Deed]
+    faults: Sequence[FaultRecord]
     missed: Counter[str] = field(default_factory=Counter)
 
     def broken(self) -> list[str]:
-        """Every promise that was not kept."""
         self.history.journal = self.journal
         return broken_promises(self.history)
 
     def text(self) -> str:
-        """For people: what was done, what it was done to, and how long nobody led."""
-        kinds = Counter(deed.kind for deed in self.deeds)
+        """A report: the faults, and how long there was no leader."""
+        kinds = Counter(fault.kind for fault in self.faults)
         runs = sum(len(record.executions) for record in self.history.jobs)
         began = sum(line.event == "begin" for line in self.history.lines)
         states = Counter(record.status for record in self.history.jobs)
         lines = [
-            f"{len(self.deeds)} faults of {len(kinds)} kinds ({sum(self.missed.values())} missed)",
+            f"{len(self.faults)} faults of {len(kinds)} kinds ({sum(self.missed.values())} missed)",
             *(f"  {count:4} {kind}" for kind, count in sorted(kinds.items())),
             f"{len(self.history.jobs)} jobs: {_counted(states)}",
             f"{runs} executions, {began} of them seen to begin by their own account",
@@ -63,7 +60,7 @@ class Report:
     def _failovers(self) -> Iterator[str]:
         gaps: defaultdict[str, list[float]] = defaultdict(list)
         every: list[float] = []
-        for handover in handovers(self.journal):
+        for handover in leader_changes(self.journal):
             if handover.working is not None:
                 gap_s = (handover.working - handover.silent_from) / 1000
                 gaps[self._cause(handover)].append(gap_s)
@@ -72,35 +69,34 @@ class Report:
             if found:
                 yield f"  {len(found):4} {cause}: p50 {median(found):.1f} s, max {max(found):.1f} s"
 
-    def _cause(self, handover: Handover) -> str:
-        """What was being done just then, or had just been mended."""
+    def _cause(self, handover: LeaderChange) -> str:
         for slack_ms in (0, NEAR_MS):
             kinds = [
-                deed.kind
-                for deed in self.deeds
-                if not deed.kind.startswith("worker")
-                if deed.began <= handover.opened <= deed.ended + slack_ms
+                fault.kind
+                for fault in self.faults
+                if not fault.kind.startswith("worker")
+                if fault.began <= handover.opened <= fault.ended + slack_ms
             ]
             if kinds:
                 return " + ".join(dict.fromkeys(kinds))
         return "nobody's doing"
 
-    def keep(self, folder: Path, said_by: Mapping[str, str]) -> Path:
-        """Writes down all that happened, in order, with every word that anybody logged."""
+    def keep(self, folder: Path, log_of: Mapping[str, str]) -> Path:
+        """Writes a timeline of all events and log lines."""
         journal = "\n".join(map(str, self.journal))
         (folder / "journal.txt").write_text(journal)
-        moments = [*_logged(folder, said_by), *self._told()]
+        moments = [*_logged(folder, log_of), *self._told()]
         path = folder / "timeline.txt"
         path.write_text(
-            "\n".join(f"{_clock(at)} {who:>12} {said}" for at, who, said in sorted(moments))
+            "\n".join(f"{_clock(at)} {who:>12} {text}" for at, who, text in sorted(moments))
         )
         return path
 
     def _told(self) -> Iterator[tuple[int, str, str]]:
-        for deed in self.deeds:
-            yield deed.began, "havoc", f"{deed.kind} …"
-            yield deed.ended, "havoc", f"{deed.kind}: {deed.effect}"
-        for handover in handovers(self.journal):
+        for fault in self.faults:
+            yield fault.began, "injector", f"{fault.kind} …"
+            yield fault.ended, "injector", f"{fault.kind}: {fault.effect}"
+        for handover in leader_changes(self.journal):
             yield handover.opened, "journal", f"epoch {handover.epoch} opens"
 
 
@@ -112,13 +108,12 @@ def _clock(at: int) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
-def _logged(folder: Path, said_by: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:
-    """All that processes said with a time on it."""
+def _logged(folder: Path, log_of: Mapping[str, str]) -> Iterator[tuple[int, str, str]]:
     for path in sorted(folder.glob("said-*")):
         for line in path.read_text("utf-8", "replace").splitlines():
             with_time = _json_line(line)
             if with_time is not None:
-                yield with_time[0], said_by.get(path.name, path.name), with_time[1]
+                yield with_time[0], log_of.get(path.name, path.name), with_time[1]
     database = folder / "postgres.log"
     if database.exists():
         for found in OF_POSTGRES.finditer(database.read_text("utf-8", "replace")):
@@ -132,12 +127,11 @@ def _json_line(line: str) -> tuple[int, str] | None:
         at = datetime.fromisoformat(entry.pop("timestamp"))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    said = " ".join(f"{name}={value}" for name, value in entry.items())
-    return int(at.timestamp() * 1000), said
+    text = " ".join(f"{name}={value}" for name, value in entry.items())
+    return int(at.timestamp() * 1000), text
 
 
 def journal_of(dsn: str) -> list[JournalRecord]:
-    """All that a cell on PostgreSQL ever decided."""
     return asyncio.run(_read_journal(dsn))
 
 

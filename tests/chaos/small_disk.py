@@ -1,4 +1,4 @@
-"""A small disk for a database, so that it can be filled without filling anybody else's."""
+"""A small file system for a database, to fill it without filling the machine's disk."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PIECE = 4 * 1024 * 1024
 
 
 class NoDiskError(Exception):
-    """This machine lets us make none."""
+    """This machine does not allow a small disk."""
 
 
 class SmallDisk:
-    """A file system in a file, or in memory where there are no loop devices."""
+    """A file system in a file, or in memory if there are no loop devices."""
 
     def __init__(self) -> None:
         if os.geteuid() != 0:
@@ -46,7 +46,6 @@ class SmallDisk:
         )
 
     def fill(self) -> int:
-        """Takes all that is left; how much that was."""
         taken = 0
         with self._ballast.open("ab", buffering=0) as ballast:
             size = PIECE
@@ -60,12 +59,10 @@ class SmallDisk:
         return taken
 
     def free(self) -> None:
-        """Gives it back."""
         with suppress(FileNotFoundError):
             self._ballast.unlink()
 
     def close(self) -> None:
-        """Gone when the last who uses it is."""
         _quiet("umount", "--lazy", str(self.path))
         shutil.rmtree(self._folder, ignore_errors=True)
 

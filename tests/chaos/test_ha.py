@@ -1,4 +1,4 @@
-"""A database that fails over: nothing accepted is lost, and nobody restarts a server for it."""
+"""Failover of the database: no accepted job is lost, and no server needs a restart."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.chaos_run import Choice, FaultInjector
 from tests.chaos.cluster import Cluster
+from tests.chaos.cluster_run import running
 from tests.chaos.patroni import TTL_S, Pair
-from tests.chaos.storm import Choice, Havoc
-from tests.chaos.trial import running
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ha]
 
@@ -32,44 +32,44 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 @pytest.mark.parametrize("fate", ["killed", "frozen"])
-def test_a_failover_of_the_database_breaks_no_promise(
+def test_a_failover_of_the_database_breaks_no_guarantee(
     tmp_path: Path, pair: Pair, fate: str
 ) -> None:
-    cluster = Cluster(tmp_path, lease_ttl=LEASE_TTL, backing=pair)
+    cluster = Cluster(tmp_path, lease_ttl=LEASE_TTL, database_server=pair)
     strike = {"killed": kill, "frozen": freeze}[fate]
-    with running(cluster, seed=20_261_115) as trial:
+    with running(cluster, seed=20_261_115) as run:
         choices = {f"primary {fate}": Choice(1, lambda: strike(cluster, pair))}
-        trial.rage(Havoc(choices, seed=0, plan=list(choices)))
-        report = trial.verdict()
-        assert len(report.deeds) == 1
+        run.run(FaultInjector(choices, seed=0, plan=list(choices)))
+        report = run.verdict()
+        assert len(report.faults) == 1
         runs = [run.status for job in report.history.jobs for run in job.executions]
         assert "lost" not in runs, "a lease was longer than the failover, and yet it ran out"
         assert cluster.client().cluster().durability == "sync-ha"
 
 
 def kill(cluster: Cluster, pair: Pair) -> str:
-    """The primary's whole machine is gone, and comes back later as a standby."""
+    """Kills the primary, which returns later as a standby."""
     old = pair.primary()
     assert old is not None
-    said = old.kill()
+    effect = old.kill()
     new = pair.until_primary_is_not(old)
     led = _led(cluster)
     old.start()
     pair.until_paired()
-    return f"{said}; {new.name} is the primary; {led}"
+    return f"{effect}; {new.name} is the primary; {led}"
 
 
 def freeze(cluster: Cluster, pair: Pair) -> str:
-    """The old primary wakes and still believes that it is one."""
+    """Freezes the primary, which wakes as a former primary."""
     old = pair.primary()
     assert old is not None
-    said = old.freeze(1.75 * TTL_S)
+    effect = old.freeze(1.75 * TTL_S)
     new = pair.until_primary_is_not(old)
     led = _led(cluster)
     pair.until_paired()
-    return f"{said}; {new.name} is the primary; {led}"
+    return f"{effect}; {new.name} is the primary; {led}"
 
 
 def _led(cluster: Cluster) -> str:
-    heir, epoch = cluster.leader()
-    return f"{heir.name} leads in epoch {epoch}"
+    new_leader, epoch = cluster.leader()
+    return f"{new_leader.name} leads in epoch {epoch}"

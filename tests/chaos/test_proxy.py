@@ -1,4 +1,4 @@
-"""The proxy does what storms believe of it."""
+"""The proxy does what injectors believe of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.chaos.proxy import Mode, Proxy
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """A server that says everything back; its port."""
-    door = socket.create_server(("127.0.0.1", 0))
+    """Starts an echo server; yields its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
 
     def answer(line: socket.socket) -> None:
         with line:
@@ -28,16 +28,16 @@ def echo() -> Iterator[int]:
     def serve() -> None:
         while True:
             try:
-                line, _ = door.accept()
+                line, _ = listener.accept()
             except OSError:
                 return
             threading.Thread(target=answer, args=(line,), daemon=True).start()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    yield int(door.getsockname()[1])
-    door.shutdown(socket.SHUT_RDWR)
-    door.close()
+    yield int(listener.getsockname()[1])
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
     thread.join()
 
 
@@ -55,8 +55,7 @@ def line(proxy: Proxy) -> Iterator[socket.socket]:
         yield one
 
 
-def hears(line: socket.socket, word: bytes = b"anybody?") -> bool:
-    """Whether the word comes back."""
+def answers(line: socket.socket, word: bytes = b"anybody?") -> bool:
     line.settimeout(0.3)
     try:
         line.sendall(word)
@@ -65,7 +64,7 @@ def hears(line: socket.socket, word: bytes = b"anybody?") -> bool:
         return False
 
 
-def test_a_cut_resets_what_is_open_and_what_comes(proxy: Proxy, line: socket.socket) -> None:
+def test_a_cut_resets_open_and_new_connections(proxy: Proxy, line: socket.socket) -> None:
     proxy.become(Mode.CUT)
     with pytest.raises(ConnectionResetError):
         line.recv(1)
@@ -79,19 +78,19 @@ def test_a_cut_resets_what_is_open_and_what_comes(proxy: Proxy, line: socket.soc
 
 
 @pytest.mark.parametrize("mode", [Mode.HOLE, Mode.DEAF])
-def test_a_hole_takes_everything_and_says_nothing(
+def test_a_hole_swallows_all_bytes_without_closing_the_connection(
     proxy: Proxy, line: socket.socket, mode: Mode
 ) -> None:
     proxy.become(mode)
-    assert not hears(line)
+    assert not answers(line)
     assert proxy.swallowed
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as another:
-        assert not hears(another)
+        assert not answers(another)
 
 
 def test_after_healing_a_new_connection_passes(proxy: Proxy, line: socket.socket) -> None:
     proxy.become(Mode.HOLE)
-    assert not hears(line)
+    assert not answers(line)
     proxy.heal()
     with pytest.raises(ConnectionResetError):
         line.recv(1)
@@ -101,21 +100,21 @@ def test_after_healing_a_new_connection_passes(proxy: Proxy, line: socket.socket
         assert another.recv(5) == b"again"
 
 
-def test_a_delay_holds_every_piece_back(proxy: Proxy, line: socket.socket) -> None:
+def test_a_delay_delays_every_piece(proxy: Proxy, line: socket.socket) -> None:
     proxy.become(Mode.PASS, delay_s=0.5)
-    assert not hears(line, b"slow")
+    assert not answers(line, b"slow")
     line.settimeout(10)
     assert line.recv(4) == b"slow"
 
 
-def test_an_end_passes_as_an_end(proxy: Proxy, line: socket.socket) -> None:
+def test_the_end_of_a_stream_is_forwarded(proxy: Proxy, line: socket.socket) -> None:
     line.shutdown(socket.SHUT_WR)
     assert line.recv(1) == b""
 
 
-def test_of_several_targets_one_that_refuses_is_passed_over(echo: int) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        gone = int(door.getsockname()[1])
+def test_a_target_that_refuses_connections_is_skipped(echo: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = int(listener.getsockname()[1])
     with closing(Proxy(gone, echo)) as proxy:
         for _ in range(3):
             with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as line:

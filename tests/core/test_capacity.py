@@ -10,7 +10,7 @@ from rota.core.commands import MemoryWindow, PutTenantSettings, Timing
 from rota.core.model import Quota, RateLimit, Resources
 from tests.core.asking import GIB, SECOND, job
 from tests.core.world import World, run
-from tests.doubt import examples
+from tests.example_counts import examples
 
 TARGET = 300 * SECOND
 MINUTE = 60 * SECOND

@@ -8,7 +8,7 @@ from rota.core.errors import StalePreload
 from rota.core.model import JobId, JobState
 from tests.core.asking import NOON, job, retries
 from tests.core.world import World, run, succeeded
-from tests.doubt import examples
+from tests.example_counts import examples
 
 ENDS = {
     "succeeded": JobState.SUCCEEDED,

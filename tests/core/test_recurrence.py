@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rota.core.schedule_model import Gap, RepeatedTime
 from rota.engine.time_zones import zone_names
 from tests.core.calendars import first, instant, moment, short, walk, ways
-from tests.doubt import examples
+from tests.example_counts import examples
 
 JUMP, SKIP, SHIFT = {"gap": Gap.JUMP}, {"gap": Gap.SKIP}, {"gap": Gap.SHIFT}
 FIRST, SECOND, BOTH = (

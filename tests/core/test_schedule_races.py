@@ -12,7 +12,7 @@ from rota.core.errors import Conflict, IllegalTransition, StalePreload
 from rota.core.model import ScheduleId
 from rota.core.schedule_model import CatchUp, Overlap
 from tests.core.schedule_builders import MINUTE, Planner
-from tests.doubt import examples
+from tests.example_counts import examples
 
 CRONS = ("* * * * *", "*/3 * * * *", "30 */2 * * * *")
 

@@ -13,7 +13,7 @@ from rota.core.model import JobState
 from rota.core.policy import STRICT, OrderKind, Policy
 from tests.core.asking import NOON, job
 from tests.core.world import World
-from tests.doubt import examples
+from tests.example_counts import examples
 
 steps = st.lists(
     st.one_of(

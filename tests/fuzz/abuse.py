@@ -1,7 +1,7 @@
-"""A client that means harm, as a process of its own: `python -m tests.fuzz.abuse NAME PORT TOKEN`.
+"""Hostile client, as a process of its own: `python -m tests.fuzz.abuse NAME PORT TOKEN`.
 
-It says `at it` once its abuse is under way, and goes on until its input ends. Beside the process
-that measures, so that what others notice is the server's doing and not the abuser's.
+Prints `started` when the attack is under way, and continues until its input ends. A separate
+process, so that the measured effect comes from the server, not from the attacker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 
-AT_IT = "at it"
+STARTED = "started"
 IDLE = 10_000
 SLOW = 500
 BUSY = 4
@@ -32,24 +32,22 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Target:
-    """Where the server is, and how to speak to it."""
-
     def __init__(self, port: int, token: str) -> None:
         self.port = port
         self._token = token
 
     def head(self, line: str, *headers: str) -> bytes:
-        """A decent request's head, with more headers."""
         who = (f"Host: 127.0.0.1:{self.port}", f"Authorization: Bearer {self._token}")
         return "\r\n".join([f"{line} HTTP/1.1", *who, *headers, "", ""]).encode()
 
     @asynccontextmanager
-    async def connection(self, room: int | None = None) -> AsyncIterator[Streams]:
-        """One connection; `room` bounds what the kernel takes for somebody who does not read."""
+    async def connection(self, receive_buffer: int | None = None) -> AsyncIterator[Streams]:
+        """Opens a connection; `receive_buffer` bounds what the kernel buffers for a client that
+        does not read."""
         plug = socket.socket()
         plug.setblocking(False)  # noqa: FBT003  (the standard library's signature)
-        if room is not None:
-            plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        if receive_buffer is not None:
+            plug.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         await asyncio.get_running_loop().sock_connect(plug, ("127.0.0.1", self.port))
         reader, writer = await asyncio.open_connection(sock=plug, limit=PIECE)
         try:
@@ -58,17 +56,16 @@ class Target:
             writer.transport.abort()
 
 
-class Told:
-    """How many have begun, of those that must have before anybody measures."""
+class StartCounter:
+    """Counts started connections, and reports when all have started."""
 
     def __init__(self, wanted: int) -> None:
         self._missing = wanted
 
     def begun(self) -> None:
-        """One more."""
         self._missing -= 1
         if self._missing == 0:
-            sys.stdout.write(f"{AT_IT}\n")
+            sys.stdout.write(f"{STARTED}\n")
             sys.stdout.flush()
 
 
@@ -76,7 +73,6 @@ Abuser = Callable[[Target, Callable[[], None]], Awaitable[None]]
 
 
 async def dribble(writer: asyncio.StreamWriter, first: bytes, begun: Callable[[], None]) -> None:
-    """The beginning, and then a byte a second."""
     writer.write(first)
     await writer.drain()
     begun()
@@ -87,28 +83,26 @@ async def dribble(writer: asyncio.StreamWriter, first: bytes, begun: Callable[[]
 
 
 async def slow_head(target: Target, begun: Callable[[], None]) -> None:
-    """A header that takes hours."""
     async with target.connection() as (_, writer):
         await dribble(writer, b"GET /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ", begun)
 
 
 async def slow_body(target: Target, begun: Callable[[], None]) -> None:
-    """A body that takes days; its sender has a token."""
     async with target.connection() as (_, writer):
         head = target.head("POST /jobs", "Content-Length: 100000")
         await dribble(writer, head + b'{"name": "', begun)
 
 
-async def slow_stranger(target: Target, begun: Callable[[], None]) -> None:
-    """The same without a token: it is answered at once, and goes on."""
+async def slow_body_without_token(target: Target, begun: Callable[[], None]) -> None:
+    """Sends a body slowly, without a token, also after the answer."""
     async with target.connection() as (_, writer):
         head = f"POST /jobs HTTP/1.1\r\nHost: 127.0.0.1:{target.port}\r\nContent-Length: 100000\r\n"
         await dribble(writer, head.encode() + b'\r\n{"name": "', begun)
 
 
 async def unread_page(target: Target, begun: Callable[[], None]) -> None:
-    """Asks for a long list and takes nothing of it."""
-    async with target.connection(room=4096) as (reader, writer):
+    """Requests a long list and reads nothing."""
+    async with target.connection(receive_buffer=4096) as (reader, writer):
         reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio hides it
         writer.write(target.head("GET /jobs?limit=1000"))
         begun()
@@ -116,8 +110,8 @@ async def unread_page(target: Target, begun: Callable[[], None]) -> None:
 
 
 async def unread_stream(target: Target, begun: Callable[[], None]) -> None:
-    """Follows all that happens from the beginning, and takes nothing of it."""
-    async with target.connection(room=4096) as (reader, writer):
+    """Opens the stream from the beginning and reads nothing."""
+    async with target.connection(receive_buffer=4096) as (reader, writer):
         reader._transport.pause_reading()  # type: ignore[attr-defined]  # asyncio hides it
         writer.write(target.head("GET /stream", "Last-Event-ID: 0.0"))
         begun()
@@ -125,14 +119,13 @@ async def unread_stream(target: Target, begun: Callable[[], None]) -> None:
 
 
 async def idle(target: Target, begun: Callable[[], None]) -> None:
-    """Connects and says nothing."""
     async with target.connection() as (reader, _):
         begun()
         await reader.read()
 
 
 async def gigabyte_declared(target: Target, begun: Callable[[], None]) -> None:
-    """Says how much will come, and begins to send it."""
+    """Declares a large body and starts to send it."""
     async with target.connection() as (reader, writer):
         writer.write(target.head("POST /jobs", f"Content-Length: {GIGABYTE}") + b" " * PIECE)
         begun()
@@ -140,7 +133,6 @@ async def gigabyte_declared(target: Target, begun: Callable[[], None]) -> None:
 
 
 async def gigabyte_in_pieces(target: Target, begun: Callable[[], None]) -> None:
-    """Says nothing of how much will come."""
     async with target.connection() as (_, writer):
         writer.write(target.head("POST /jobs/batch", "Transfer-Encoding: chunked"))
         begun()
@@ -150,8 +142,6 @@ async def gigabyte_in_pieces(target: Target, begun: Callable[[], None]) -> None:
 
 
 def posting(body: bytes, *headers: str) -> Abuser:
-    """The same body again and again."""
-
     async def post(target: Target, begun: Callable[[], None]) -> None:
         async with target.connection() as (reader, writer):
             head = target.head("POST /jobs", f"Content-Length: {len(body)}", *headers)
@@ -167,17 +157,16 @@ def posting(body: bytes, *headers: str) -> Abuser:
 
 @cache
 def bomb() -> bytes:
-    """Packed when it is wanted: whoever only lists the tests reads this file, too."""
+    """Compressed on first use, because this module is also loaded to list tests."""
     return gzip.compress(b" " * (64 << 20), 9)
 
 
 async def packed_bomb(target: Target, begun: Callable[[], None]) -> None:
-    """Small as it is sent, and large for whoever unpacks it."""
     await posting(bomb(), "Content-Encoding: gzip")(target, begun)
 
 
-def saying(request: bytes) -> Abuser:
-    """The same bytes again and again, on ever new connections."""
+def repeating(request: bytes) -> Abuser:
+    """Sends the same bytes repeatedly, on new connections."""
 
     async def say(target: Target, begun: Callable[[], None]) -> None:
         async with target.connection() as (reader, writer):
@@ -190,7 +179,7 @@ def saying(request: bytes) -> Abuser:
 
 
 async def pipelined(target: Target, begun: Callable[[], None]) -> None:
-    """Asks on and on without waiting for answers; they are taken, and looked at by nobody."""
+    """Sends requests without waiting for answers, which are discarded."""
     async with target.connection() as (reader, writer):
         one = f"GET /x HTTP/1.1\r\nHost: 127.0.0.1:{target.port}\r\n\r\n".encode()
 
@@ -233,8 +222,7 @@ UPGRADE = (
 )
 
 
-def hello() -> bytes:
-    """What somebody says who takes the port for one of TLS."""
+def tls_hello() -> bytes:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     with contextlib.suppress(ssl.SSLWantReadError):
@@ -243,12 +231,10 @@ def hello() -> bytes:
 
 
 def in_turn(*requests: bytes) -> Abuser:
-    """One of them after the other."""
-
     async def say_all(target: Target, begun: Callable[[], None]) -> None:
         for request in requests:
             with contextlib.suppress(OSError, TimeoutError):
-                await saying(request)(target, begun)
+                await repeating(request)(target, begun)
 
     return say_all
 
@@ -260,7 +246,7 @@ LONG_HEADER = HEAD + b"X-Long: " + b"x" * (1 << 20) + b"\r\n\r\n"
 ABUSES: Mapping[str, tuple[int, Abuser]] = {
     "slow heads": (SLOW, slow_head),
     "slow bodies": (SLOW, slow_body),
-    "slow bodies without a token": (SLOW, slow_stranger),
+    "slow bodies without a token": (SLOW, slow_body_without_token),
     "idle connections": (IDLE, idle),
     "unread pages": (32, unread_page),
     "unread streams": (STREAMS, unread_stream),
@@ -268,18 +254,17 @@ ABUSES: Mapping[str, tuple[int, Abuser]] = {
     "a gigabyte, in pieces": (BUSY, gigabyte_in_pieces),
     "JSON 100,000 deep": (BUSY, posting(DEEP + b"}")),
     "a packed bomb": (BUSY, packed_bomb),
-    "10,000 headers": (BUSY, saying(MANY_HEADERS)),
-    "a header of a megabyte": (BUSY, saying(LONG_HEADER)),
+    "10,000 headers": (BUSY, repeating(MANY_HEADERS)),
+    "a header of a megabyte": (BUSY, repeating(LONG_HEADER)),
     "pipelining": (BUSY, pipelined),
     "smuggling": (BUSY, in_turn(*SMUGGLED)),
-    "an upgrade to websockets": (BUSY, saying(UPGRADE)),
-    "TLS on the plain port": (BUSY, saying(hello())),
+    "an upgrade to websockets": (BUSY, repeating(UPGRADE)),
+    "TLS on the plain port": (BUSY, repeating(tls_hello())),
 }
 """By what they do: how many at once, and what each does, again as soon as it was thrown out."""
 
 
-async def again_and_again(abuser: Abuser, target: Target, begun: Callable[[], None]) -> None:
-    """Whoever is thrown out comes back."""
+async def reconnect_forever(abuser: Abuser, target: Target, begun: Callable[[], None]) -> None:
     once = [begun]
 
     def count_once() -> None:
@@ -293,13 +278,12 @@ async def again_and_again(abuser: Abuser, target: Target, begun: Callable[[], No
 
 
 async def main(name: str, port: int, token: str) -> None:
-    """Until nobody wants it any more."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, hard), hard))
     count, abuser = ABUSES[name]
-    told, target = Told(count), Target(port, token)
+    counter, target = StartCounter(count), Target(port, token)
     abusing = [
-        asyncio.create_task(again_and_again(abuser, target, told.begun)) for _ in range(count)
+        asyncio.create_task(reconnect_forever(abuser, target, counter.begun)) for _ in range(count)
     ]
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     for one in abusing:

@@ -1,7 +1,7 @@
-"""What a chain of calls is made of: mostly the document's own examples, so that things get made.
+"""Bodies for chains of calls: mostly examples of the OpenAPI document, so that calls succeed.
 
-Bodies made up by chance alone are nearly all refused, for what a schema cannot say; then nothing is
-there that the next call could be about. Loaded by schemathesis itself, through SCHEMATHESIS_HOOKS.
+Random bodies are nearly all refused, for reasons that a schema cannot express, and then the next
+call has no object to refer to. Loaded by schemathesis itself, through SCHEMATHESIS_HOOKS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 @schemathesis.hook
 def map_body(context: HookContext, body: Any) -> Any:
-    """The example of the call, under a name of its own, where a name is given."""
+    """The example of the call, with a new name if it has a name."""
     shown = EXAMPLES.get(context.operation.label)
     made_up = zlib.crc32(repr(body).encode("utf-8", "replace")) % MADE_UP_IN == 0
     if not isinstance(shown, dict) or made_up:

@@ -1,4 +1,4 @@
-"""What is held against every answer: schemathesis' checks, less what a schema cannot know.
+"""Checks of every answer: those of schemathesis, except where a schema cannot know the reason.
 
 Loaded by schemathesis itself, through SCHEMATHESIS_HOOKS.
 """
@@ -85,7 +85,7 @@ BEYOND_THE_SCHEMA = re.compile(
             "is not a duration",
             "the event says when",
             "two triggers are named",
-            # Nor know every service that can be told, or what goes with what is watched for.
+            # Nor know every notification service, or which settings fit which condition.
             "no address that can be told",
             "the address (names no host|makes no sense)",
             "covers all queues together",
@@ -114,7 +114,8 @@ EMPTY_PARAMETER = re.compile(r"[?&][^=&]*=(&|$)")
 
 @schemathesis.check
 def valid_data_is_accepted(ctx: CheckContext, response: Response, case: Case[Any]) -> bool | None:
-    """What the document allows is not refused, unless for a reason that it cannot tell."""
+    """Input that the document allows is not refused, except for reasons that a schema cannot
+    express."""
     if response.status_code in (413, 416, 422) and BEYOND_THE_SCHEMA.search(response.text):
         return None
     return positive_data_acceptance(ctx, response, case)
@@ -122,9 +123,9 @@ def valid_data_is_accepted(ctx: CheckContext, response: Response, case: Case[Any
 
 @schemathesis.check
 def invalid_data_is_refused(ctx: CheckContext, response: Response, case: Case[Any]) -> bool | None:
-    """What the document does not allow is refused; an empty parameter counts as not given.
+    """Input that the document does not allow is refused; an empty parameter counts as not given.
 
-    A merge patch takes out what is null, however deep: the document says so of its fields alone.
+    A merge patch removes nulls at any depth, but the document says so of top-level fields only.
     """
     if case.method.upper() == "PATCH" and takes_out_inside(case.body):
         return None
@@ -135,7 +136,7 @@ def invalid_data_is_refused(ctx: CheckContext, response: Response, case: Case[An
 
 
 def takes_out_inside(body: object) -> bool:
-    """Whether some object inside the patch has a null."""
+    """Whether an object inside the patch has a null."""
     if not isinstance(body, dict):
         return False
     inside = [one for one in body.values() if isinstance(one, dict)]

@@ -1,4 +1,4 @@
-"""Plain sockets, for requests that no decent client would send."""
+"""Plain sockets, for requests that no HTTP client would send."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ HEAD_MAX = 64 * 1024
 
 
 class Raw:
-    """One connection to a cell's server."""
-
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self.socket = socket.create_connection(("127.0.0.1", cell.port), timeout=PATIENCE_S)
@@ -30,7 +28,6 @@ class Raw:
         self.socket.close()
 
     def head(self, line: str, *headers: str) -> bytes:
-        """A request's head, as this server wants it, with more headers."""
         token = f"Authorization: Bearer {self._cell.token}"
         host = f"Host: 127.0.0.1:{self._cell.port}"
         return "\r\n".join([f"{line} HTTP/1.1", host, token, *headers, "", ""]).encode()

@@ -1,4 +1,4 @@
-"""Texts and values that are nearly right, and wrong in the ways that break parsers."""
+"""Hypothesis strategies for texts and values that are nearly valid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NASTY = (
 
 @st.composite
 def mangled(draw: st.DrawFn, *examples: str) -> str:
-    """One of the examples with something put in, taken out, doubled or cut off."""
+    """One of the examples with parts inserted, removed, doubled or cut off."""
     text = draw(st.sampled_from(examples))
     for _ in range(draw(st.integers(0, 3))):
         here = draw(st.integers(0, len(text)))
@@ -33,12 +33,11 @@ def mangled(draw: st.DrawFn, *examples: str) -> str:
 
 
 def texts(*examples: str) -> st.SearchStrategy[str]:
-    """Mostly nearly right, now and then from nowhere."""
+    """Texts that are mostly nearly valid, and some random ones."""
     return mangled(*examples) | st.text(max_size=40) | st.sampled_from(NASTY)
 
 
 def raw(*examples: bytes) -> st.SearchStrategy[bytes]:
-    """The same as bytes, which need not be UTF-8 either."""
     mangled_text = mangled(*(one.decode("latin-1") for one in examples))
     broken = mangled_text.map(lambda text: text.encode("latin-1", "replace"))
     whole = mangled_text.map(lambda text: text.encode("utf-8", "replace"))
@@ -65,7 +64,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 @st.composite
 def altered(draw: st.DrawFn, example: Any) -> Any:
-    """A document with one of its values replaced, left out or joined by one that nobody knows."""
+    """A document with one value replaced, removed, or an unknown one added."""
     if isinstance(example, dict) and example and draw(st.integers(0, 5)):
         key = draw(st.sampled_from(sorted(example)))
         if not draw(st.integers(0, 7)):

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from tests.fuzz.abuse import ABUSES
+from tests.fuzz.attack import NOOP, abused, connections, measure_client, memory
 from tests.fuzz.raw import Raw
-from tests.fuzz.siege import NOOP, abused, connections, fare, memory
 from tests.process.cell import Cell, until
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -30,31 +30,31 @@ MANY_FILES = 12_000
 
 
 @pytest.fixture(scope="module")
-def sufferer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cell, int]]:
-    """One server for all of it, with much to read, and what memory it needed at first."""
+def attacked_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cell, int]]:
+    """One server with many jobs for all tests, and its memory at the start."""
     with Cell(tmp_path_factory.mktemp("abused")) as one:
         one.up()
         big = {**NOOP, "payload": {"text": "x" * 10_000}}
         for _ in range(2):
             one.client().submit_batch([big] * 500)
-        assert set(fare(one).statuses) == {200, 201}
+        assert set(measure_client(one).statuses) == {200, 201}
         yield one, memory(one)
 
 
 @pytest.mark.parametrize("name", ABUSES)
 def test_others_are_served_while_somebody_does_their_worst(
-    sufferer: tuple[Cell, int], name: str
+    attacked_cell: tuple[Cell, int], name: str
 ) -> None:
-    cell, before = sufferer
+    cell, before = attacked_cell
     if name == "idle connections" and resource.getrlimit(resource.RLIMIT_NOFILE)[1] < MANY_FILES:
         pytest.skip("this machine allows a process fewer files than the abuse takes")
-    said = len(cell.server.text())
+    logged = len(cell.server.text())
     with abused(cell, name):
-        fared = fare(cell)
+        fared = measure_client(cell)
         assert set(fared.statuses) == {200, 201}
         assert memory(cell) - before < GROWTH_MAX
     until(lambda: connections(cell) <= OURS, "connections that are released")
-    log = cell.server.text()[said:]
+    log = cell.server.text()[logged:]
     assert "Traceback" not in log
     assert '"error"' not in log
     assert len(log) < LOG_MAX
@@ -66,7 +66,7 @@ def test_a_full_house_still_lets_in_who_has_something_to_say(tmp_path: Path) -> 
         with contextlib.ExitStack() as held:
             for _ in range(3 * CAP):
                 held.enter_context(Raw(cell))
-            assert set(fare(cell, 4).statuses) == {200, 201}
+            assert set(measure_client(cell, 4).statuses) == {200, 201}
             assert connections(cell) <= CAP
             figures = cell.http().get("/metrics").text
         assert f"rota_connections_max {CAP}.0" in figures
@@ -83,7 +83,7 @@ def test_a_house_full_of_readers_refuses_the_next_one_in_words(tmp_path: Path) -
                 assert reader.status() == 200
             late = held.enter_context(Raw(cell))
             assert late.status() == 503
-        until(lambda: cell.client().ready().status == "ok", "room")
+        until(lambda: cell.client().ready().status == "ok", "receive_buffer")
 
 
 def test_more_connections_than_files_are_refused_at_the_start(tmp_path: Path) -> None:

@@ -34,14 +34,14 @@ ENDLESS = "/stream"
 
 @pytest.fixture
 def cell(tmp_path: Path) -> Iterator[Cell]:
-    """A server whose polls are short, so that they do not hold the run up."""
+    """A server with short polls, so that they do not slow the run."""
     with Cell(tmp_path, lease_ttl="1s") as one:
         one.up()
         yield one
 
 
 def an_execution(cell: Cell) -> str:
-    """The id of one, since no call makes one by itself."""
+    """The id of an execution, which no single call creates."""
     http = cell.http()
     http.post("/jobs", json={"name": "fuzzed", "task": {"kind": "noop"}})
     spec = {"name": "fuzzer", "resources": {"cpu": 4}}
@@ -52,7 +52,7 @@ def an_execution(cell: Cell) -> str:
 
 
 def fuzz(cell: Cell, seed: int, *more: str) -> str:
-    """Runs schemathesis, and answers what it said; what it found is the message."""
+    """Runs schemathesis and returns its output; findings are in the assertion's message."""
     config = cell.folder / "schemathesis.toml"
     config.write_text(f'[parameters]\n"path.execution_id" = "{an_execution(cell)}"\n')
     args = [
@@ -74,7 +74,7 @@ def fuzz(cell: Cell, seed: int, *more: str) -> str:
 
 
 def assert_unharmed(cell: Cell) -> None:
-    """Nothing broke inside, and all that was accepted can be loaded again."""
+    """Checks that the server had no internal error and can load everything again."""
     assert "Traceback" not in cell.server.text()
     assert '"error"' not in cell.server.text()
     cell.server.kill()

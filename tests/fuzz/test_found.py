@@ -154,8 +154,8 @@ def test_a_part_that_is_not_understood_is_all_of_it(
     parameters = document["paths"]["/bundles/{bundle_id}/content"]["get"]["parameters"]
     [asked] = [one for one in parameters if one["name"] == "Range"]
     assert asked["schema"] == {"type": "string"}
-    for said, status in (("bytes=0-3", 206), ("lines=1-2", 200), ("-", 200)):
-        answer = http.get(f"/bundles/{bundle}/content", headers={"Range": said})
+    for range_, status in (("bytes=0-3", 206), ("lines=1-2", 200), ("-", 200)):
+        answer = http.get(f"/bundles/{bundle}/content", headers={"Range": range_})
         assert answer.status_code == status
 
 

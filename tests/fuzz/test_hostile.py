@@ -1,4 +1,4 @@
-"""Clients that mean harm or know no better: the server stays up, stays small and serves others."""
+"""Hostile or broken clients: the server stays up, keeps its memory bounded and serves others."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NOOP = b'{"name": "n", "task": {"kind": "noop"}}'
 
 
 @pytest.fixture(scope="module")
-def sufferer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cell, int]]:
-    """One server for all of it, and what memory it needed at first."""
+def attacked_cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cell, int]]:
+    """One server for all tests, and its memory at the start."""
     with Cell(tmp_path_factory.mktemp("hostile")) as one:
         one.up()
         assert one.client().submit({"name": "warm", "task": {"kind": "noop"}}).job_id
@@ -32,9 +32,9 @@ def sufferer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cell, i
 
 
 @pytest.fixture
-def cell(sufferer: tuple[Cell, int]) -> Iterator[Cell]:
-    """It must be as well after each test as before."""
-    one, before = sufferer
+def cell(attacked_cell: tuple[Cell, int]) -> Iterator[Cell]:
+    """The server, which must be healthy after each test."""
+    one, before = attacked_cell
     yield one
     assert one.client().submit({"name": "after", "task": {"kind": "noop"}}).job_id
     assert memory(one) - before < GROWTH_MAX
@@ -42,7 +42,6 @@ def cell(sufferer: tuple[Cell, int]) -> Iterator[Cell]:
 
 
 def memory(cell: Cell) -> int:
-    """Bytes of it in use by the server."""
     return int(psutil.Process(cell.server.pid).memory_info().rss)
 
 
@@ -81,7 +80,7 @@ def test_an_endless_body_is_cut_off(cell: Cell) -> None:
     ],
     ids=lambda body: repr(body[:60]),
 )
-def test_hostile_json_is_the_senders_fault(cell: Cell, body: bytes) -> None:
+def test_hostile_json_is_answered_with_a_client_error(cell: Cell, body: bytes) -> None:
     with Raw(cell) as raw:
         raw.send(raw.head("POST /jobs", f"Content-Length: {len(body)}") + body)
         assert raw.status() in (201, 400, 413, 422)
@@ -101,7 +100,7 @@ def test_hostile_json_is_the_senders_fault(cell: Cell, body: bytes) -> None:
     ],
     ids=lambda request_: repr(request_[:60]),
 )
-def test_garbage_is_answered_with_no_more_than_a_refusal(cell: Cell, request_: bytes) -> None:
+def test_garbage_is_refused_without_further_effect(cell: Cell, request_: bytes) -> None:
     with Raw(cell) as raw:
         raw.send(request_)
         raw.send(b"\r\n\r\n" + bytes(range(256)) * 16)
@@ -109,7 +108,7 @@ def test_garbage_is_answered_with_no_more_than_a_refusal(cell: Cell, request_: b
     assert status is None or 400 <= status < 500
 
 
-def test_requests_on_the_heels_of_others_are_answered_in_order(cell: Cell) -> None:
+def test_pipelined_requests_are_answered_in_order(cell: Cell) -> None:
     with Raw(cell) as raw:
         one = raw.head("POST /jobs", f"Content-Length: {len(NOOP)}") + NOOP
         raw.send(one * 50 + raw.head("GET /healthz", "Connection: close"))
@@ -131,7 +130,7 @@ def test_a_head_without_end_is_cut_off(cell: Cell, piece: bytes) -> None:
     assert sent < 64 * MIB
 
 
-def test_a_head_that_is_too_large_is_told_so(cell: Cell) -> None:
+def test_a_head_that_is_too_large_is_refused_with_a_message(cell: Cell) -> None:
     with Raw(cell) as raw:
         raw.send(b"GET /jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 66_000)
         assert raw.status() == 431
@@ -150,15 +149,15 @@ def test_trailers_without_end_are_cut_off(cell: Cell) -> None:
 
 
 @pytest.mark.fuzz
-@pytest.mark.parametrize("said", [b"", b"GET /jobs HTTP/1.1\r\nHost: 127"])
-def test_a_client_that_does_not_finish_its_head_is_dropped(cell: Cell, said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET /jobs HTTP/1.1\r\nHost: 127"])
+def test_a_client_that_does_not_finish_its_head_is_dropped(cell: Cell, sent: bytes) -> None:
     with Raw(cell) as raw:
-        raw.send(said)
+        raw.send(sent)
         raw.socket.settimeout(HEAD_S_MAX + 20)
         assert raw.status() is None
 
 
-def test_slow_and_silent_clients_do_not_keep_others_out(cell: Cell) -> None:
+def test_slow_and_silent_clients_do_not_block_others(cell: Cell) -> None:
     with contextlib.ExitStack() as held:
         for number in range(IDLE):
             raw = held.enter_context(Raw(cell))

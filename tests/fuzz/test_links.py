@@ -1,4 +1,4 @@
-"""Every link of the document is walked: what one answer names, the next call is about.
+"""Follows every link of the OpenAPI document: the next call uses the objects of the last answer.
 
 From each call that makes something to each that can follow, and from there to each that can follow
 that, so that things are asked for after they were paused, ended, drained or removed. Every answer
@@ -38,8 +38,6 @@ UNREACHED = {
 
 
 class Step(NamedTuple):
-    """One call that was made."""
-
     label: str
     path: dict[str, str]
     status: int
@@ -47,7 +45,7 @@ class Step(NamedTuple):
 
 
 class Walk:
-    """Makes calls as the document describes them, and holds every answer against it."""
+    """Makes calls as the OpenAPI document describes them, and checks every answer."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -76,16 +74,14 @@ class Walk:
         return found
 
     def links(self, label: str) -> dict[str, Any]:
-        """Of its good answer; those of one call are all at one status."""
         answers = self.call_of(label)["responses"].values()
         return next((one["links"] for one in answers if "links" in one), {})
 
     def unwalked(self, label: str) -> list[str]:
-        """Those of its links that nobody has followed."""
         return [name for name in self.links(label) if (label, name) not in self.walked]
 
     def makers(self) -> Iterator[str]:
-        """Calls that need nothing that was made before, or only a name."""
+        """Calls that need no existing object, or only a name."""
         for label in self.by_name.values():
             names = PARAMETER.findall(label)
             if self.links(label) and (
@@ -94,7 +90,7 @@ class Walk:
                 yield label
 
     def make(self, label: str, path: dict[str, str] | None = None) -> Step:
-        """The call with its example; what it is about has a fresh name unless `path` says."""
+        """Makes the call with its example and a new name, unless `path` has one."""
         method, _, place = label.partition(" ")
         given = {one: f"walked-{next(self._numbers)}" for one in PARAMETER.findall(place)}
         given |= path or {}
@@ -114,7 +110,7 @@ class Walk:
         return Step(label, given, response.status_code, response.json() if is_json else None)
 
     def follow(self, step: Step, name: str) -> Step | None:
-        """The call that a link leads to; None where the answer does not have what it needs."""
+        """Makes the call of a link; None if the answer lacks a value for it."""
         if str(step.status) not in self.call_of(step.label)["responses"] or step.status >= 400:
             return None
         wanted = self.links(step.label)[name]["parameters"]
@@ -126,7 +122,7 @@ class Walk:
 
 
 def found_at(step: Step, expression: str) -> Any:
-    """What an expression of the document stands for after a step."""
+    """The value of a link's expression after a step."""
     if expression.startswith("$request.path."):
         return step.path[expression.removeprefix("$request.path.")]
     here = step.body
@@ -139,14 +135,14 @@ def found_at(step: Step, expression: str) -> Any:
 
 
 def a_worker(walk: Walk) -> str:
-    """With room for all that is sent to it."""
+    """Registers a worker with enough capacity for all jobs."""
     spec = {"name": "roomy", "resources": {"cpu": 10_000, "memory": "1TiB", "storage": "1TiB"}}
     answer = walk.http.post("/workers/register", json=spec).json()
     return str(answer["worker_id"])
 
 
 def walk_from(walk: Walk, maker: str, first: str, second: str) -> None:
-    """Three calls; where the third has links that nobody has followed, a fourth, again for each."""
+    """Makes three calls, and a fourth for each link of the third that was not followed."""
     while True:
         walk.make("POST /jobs")  # so that whoever asks for work gets some
         if "execute_job" in (first, second):
@@ -160,7 +156,7 @@ def walk_from(walk: Walk, maker: str, first: str, second: str) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
-def test_every_link_leads_to_an_answer_as_the_document_says(tmp_path: Path) -> None:
+def test_every_link_leads_to_an_answer_that_matches_the_document(tmp_path: Path) -> None:
     with Cell(tmp_path, lease_ttl="10m") as cell:
         cell.up("--rate-limit", "none")
         walk = Walk(cell)

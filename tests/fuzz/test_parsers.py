@@ -1,7 +1,6 @@
-"""Whatever is written, a parser gives a value or its own refusal in words, and soon.
+"""Parsers of outside input return a value or raise their own error, in bounded time.
 
-Each line below is one parser that reads what comes from outside: what it is given, and the only
-thing it may raise.
+Each line below is one parser: its inputs, and the only error that it may raise.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from rota.wire.formats import (
 )
 from rota.wire.problems import ProblemError
 from rota.wire.traces import TraceParent, parse_traceparent
-from tests.doubt import examples
+from tests.example_counts import examples
 from tests.fuzz.shapes import altered, numbers, plain, raw, texts, values
 
 PROCESSOR_S_MAX = 10.0
@@ -60,8 +59,6 @@ PROCESSOR_S_MAX = 10.0
 
 
 class Parser(NamedTuple):
-    """One reader of what comes from outside."""
-
     name: str
     read: Callable[[Any], Any]
     given: st.SearchStrategy[Any]
@@ -85,7 +82,6 @@ JOBS_QUERY = (
 
 
 def both(*examples_: str) -> st.SearchStrategy[Any]:
-    """What stands in a text, or is a number or anything else in JSON."""
     return texts(*examples_) | plain | values
 
 
@@ -105,7 +101,7 @@ def filtered(given: tuple[Any, Any]) -> bool:
 
 
 def fires(text: str) -> list[int]:
-    """The next instants of an expression: it must find them, or that there are none, soon."""
+    """Parses an expression and finds its next instants, in bounded time."""
     cron, at = parse_cron(text), 0
     found: list[int] = []
     while len(found) < 3 and (next_ := cron.next_local(at, cron.next_day)) is not None:
@@ -172,7 +168,7 @@ PARSERS = [
 
 
 def encodable(value: Any) -> bool:
-    """What came as JSON has no lone surrogates and no numbers that JSON has not."""
+    """Whether a value can be JSON: without lone surrogates, NaN and infinities."""
     try:
         msgspec.json.encode(value)
     except (UnicodeEncodeError, OverflowError):
@@ -181,20 +177,20 @@ def encodable(value: Any) -> bool:
 
 
 def held(parser: Parser, given: Any) -> None:
-    """Reads it; anything but a value or the parser's own refusal is a fault."""
-    before, said = time.process_time(), "a value"
+    """Runs the parser; any error but its own is a failure."""
+    before, message = time.process_time(), "a value"
     try:
         parser.read(given)
     except parser.refusal as refusal:
-        said = str(refusal)
-    assert said.strip(), "a refusal without a word"
+        message = str(refusal)
+    assert message.strip(), "a refusal without a message"
     assert time.process_time() - before < PROCESSOR_S_MAX
 
 
-# A library that knows how services are told asks for a module that Python is about to drop.
+# The notification library imports a module that Python is about to drop.
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.name)
-def test_a_parser_gives_a_value_or_its_own_refusal(parser: Parser) -> None:
+def test_a_parser_returns_a_value_or_raises_its_own_error(parser: Parser) -> None:
     @settings(max_examples=examples(25, 500))
     @given(parser.given)
     def holds(given: Any) -> None:
@@ -215,7 +211,7 @@ def test_a_parser_gives_a_value_or_its_own_refusal(parser: Parser) -> None:
     ],
     ids=lambda given: repr(given)[:24],
 )
-def test_what_broke_a_parser_once_is_refused(name: str, given: Any) -> None:
+def test_input_that_once_broke_a_parser_is_refused(name: str, given: Any) -> None:
     [parser] = [one for one in PARSERS if one.name == name]
     with pytest.raises(parser.refusal):
         parser.read(given)
@@ -254,7 +250,7 @@ FILES = [
 
 
 @pytest.mark.parametrize("parser", FILES, ids=lambda parser: parser.name)
-def test_a_file_is_read_or_refused_in_words(parser: Parser, tmp_path: Path) -> None:
+def test_a_file_is_read_or_refused_with_a_message(parser: Parser, tmp_path: Path) -> None:
     path = tmp_path / parser.name
 
     @settings(max_examples=examples(25, 500))
@@ -280,7 +276,7 @@ def test_a_file_is_read_or_refused_in_words(parser: Parser, tmp_path: Path) -> N
     ],
     ids=lambda given: str(given)[:24],
 )
-def test_a_file_that_broke_its_reader_once_is_refused(
+def test_a_file_that_once_broke_its_reader_is_refused(
     name: str, body: bytes, tmp_path: Path
 ) -> None:
     [parser] = [one for one in FILES if one.name == name]
@@ -298,7 +294,7 @@ BODIES = [
 
 @settings(max_examples=examples(100, 3_000))
 @given(st.data())
-def test_every_body_is_decoded_or_its_fault_is_named(data: st.DataObject) -> None:
+def test_every_body_is_decoded_or_refused_with_the_field(data: st.DataObject) -> None:
     operation = data.draw(st.sampled_from(BODIES))
     example = json.loads(msgspec.json.encode(operation.examples["body"]))
     body = json.dumps(data.draw(altered(example))).encode("utf-8", "replace")
@@ -312,12 +308,14 @@ def test_every_body_is_decoded_or_its_fault_is_named(data: st.DataObject) -> Non
 
 
 @given(st.text(max_size=100).filter(encodable))
-def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
+def test_a_cursor_decodes_to_the_values_it_was_made_of(last: str) -> None:
     assert parse_cursor(make_cursor(last), 1000) == last
 
 
 @given(st.dictionaries(st.text(max_size=8), st.text(max_size=8), min_size=1).filter(encodable))
-def test_a_gateways_cursor_leads_back_to_every_cell(places: dict[str, str | None]) -> None:
+def test_a_cursor_of_a_gateway_decodes_to_the_cursor_of_every_cell(
+    places: dict[str, str | None],
+) -> None:
     assert lists.read_cursor(str(lists.write_cursor(places))) == places
 
 
@@ -332,7 +330,7 @@ def test_a_traceparent_reads_as_it_was_written(trace: int, span: int, sampled: b
 
 
 @given(numbers)
-def test_a_number_is_a_duration_just_where_it_is_a_length_of_time(number: float) -> None:
+def test_a_number_is_a_duration_only_if_it_is_a_valid_length_of_time(number: float) -> None:
     try:
         length = parse_duration(number)
     except ValueError:

@@ -30,7 +30,7 @@ from rota.store.batched_lookup import KeyStatus
 from rota.store.limits import STORE_LIMITS, StoreLimits
 from rota.store.protocol import Direction, Epoch, FencedError, JournalStore, Seq, Store, StoreError
 from rota.store.queries import ExecutionQuery, JobQuery
-from tests.doubt import examples
+from tests.example_counts import examples
 from tests.store.naive import (
     QUEUED,
     NaiveStore,

@@ -11,7 +11,7 @@ from rota.core.model import JobId, JobRecord, JobState, Life
 from rota.core.outcome import AnyWrite, DropJob, MoveJob, PutJob, Refill
 from rota.store.protocol import Seq
 from rota.store.queries import JobQuery
-from tests.doubt import examples
+from tests.example_counts import examples
 from tests.store.conformance import StoreMaker, leading, put, thorough
 from tests.store.naive import JOB_IDS, NaiveStore, assert_same, histories, spec, terms
 

@@ -19,7 +19,7 @@ from rota.store.postgres.load import read_spill_queue
 from rota.store.projection.bulk_decode import BulkDecoder
 from rota.store.projection.known_shelf import ShelfRow
 from tests.core.asking import spec
-from tests.doubt import examples
+from tests.example_counts import examples
 from tests.postgres.cell import Cell, migrated_cell
 
 pytestmark = pytest.mark.postgres

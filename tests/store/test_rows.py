@@ -11,7 +11,7 @@ from rota.core.model import JobId, JobRecord, JobState, Life, Spec
 from rota.store.projection.bulk_decode import BulkDecoder, EncodedBatch, EncodedSpec
 from rota.store.rows import Row, to_tokens, token_row
 from tests.core.asking import spec
-from tests.doubt import examples
+from tests.example_counts import examples
 from tests.store.conformance_tokens import token
 
 encode = msgspec.msgpack.encode

@@ -20,7 +20,7 @@ from rota.store.table_changes import (
     project,
     spill_queue_of,
 )
-from tests.doubt import examples
+from tests.example_counts import examples
 from tests.store.conformance import put, run_of
 from tests.store.naive import histories
 

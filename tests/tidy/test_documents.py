@@ -27,7 +27,7 @@ PROSE_OF_PATHS = (
     "CONTRIBUTING.md",
     "STYLE.md",
     "docs/decisions",
-    "docs/inside.md",
+    "docs/internals.md",
     "docs/performance.md",
     "docs/words.md",
     "changes",

@@ -70,7 +70,7 @@ def test_the_page_of_limits_is_written_from_the_modules() -> None:
 
 
 def test_every_room_with_limits_is_on_the_page() -> None:
-    rooms = runpy.run_path(str(ROOT / "tools" / "generate_limits.py"))["ROOMS"]
+    rooms = runpy.run_path(str(ROOT / "tools" / "generate_limits.py"))["PACKAGES"]
     assert sorted(rooms) == sorted(path.parent.name for path in SOURCE.glob("*/limits.py"))
 
 
@@ -105,7 +105,9 @@ def test_an_option_that_does_not_exist_would_be_noticed() -> None:
 
 
 def test_every_line_of_the_log_that_is_explained_can_come() -> None:
-    (table,) = re.findall(r"## Its own log\n(.*?)\n## ", page("operating/running.md"), re.DOTALL)
+    (table,) = re.findall(
+        r"## The server's log\n(.*?)\n## ", page("operating/running.md"), re.DOTALL
+    )
     lines = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
     assert "reloading" in lines
     program = "".join(path.read_text(encoding="utf-8") for path in python_files("src"))

@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rota.worker.reports import report_noop
 from rota.worker.session import Abandon, Action, LeaseCall, Session, Start
-from tests.doubt import examples
+from tests.example_counts import examples
 from tests.worker.orders import TTL, answer, order, registration
 
 NAMES = st.sampled_from([f"e{number}" for number in range(12)])

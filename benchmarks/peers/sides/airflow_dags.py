@@ -1,10 +1,10 @@
-"""Airflow's workflows: a task for each number up to what the run asks for; and one that rings."""
+"""Airflow's workflows: one with many mapped tasks, and one with a single start signal."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import bell
+import start_signal
 from airflow.sdk import dag, task
 
 AT_ONCE = 1_000
@@ -12,7 +12,6 @@ AT_ONCE = 1_000
 
 @task
 def plan(**context: Any) -> list[int]:
-    """What the mapped task is run for."""
     return list(range(context["dag_run"].conf["count"]))
 
 
@@ -23,34 +22,29 @@ def noop(number: int) -> None:
 
 @task
 def spin(number: int) -> None:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
 
 
 @task
-def ring() -> None:
-    """Says that it runs."""
-    bell.ring()
+def pickup() -> None:
+    start_signal.send()
 
 
 @dag("noop", schedule=None, max_active_tasks=AT_ONCE)
 def noops() -> None:
-    """Many that do nothing."""
     noop.expand(number=plan())
 
 
 @dag("spin", schedule=None, max_active_tasks=AT_ONCE)
 def spins() -> None:
-    """Many that work."""
     spin.expand(number=plan())
 
 
-@dag("ring", schedule=None, max_active_runs=AT_ONCE)
-def rings() -> None:
-    """One that is waited for."""
-    ring()
+@dag("pickup", schedule=None, max_active_runs=AT_ONCE)
+def single() -> None:
+    pickup()
 
 
 noops()
 spins()
-rings()
+single()

@@ -44,7 +44,7 @@ _counting: list[psycopg2.extensions.connection] = []
 
 
 def prepare() -> None:
-    """Makes its tables, and puts its workflows where it looks for them."""
+    """Creates the tables and installs the workflows."""
     (HOME / "dags").mkdir(parents=True)
     shutil.copy(Path(__file__).with_name("airflow_dags.py"), HOME / "dags")
     from airflow.utils.db import initdb
@@ -79,18 +79,15 @@ def _start(workflow: str, count: int) -> None:
     )
 
 
-def pour(kind: str, count: int) -> None:
-    """As one mapped task."""
+def submit_jobs(kind: str, count: int) -> None:
     _start(kind, count)
 
 
 def call() -> None:
-    """One run of a workflow of one task."""
-    _start("ring", 1)
+    _start("pickup", 1)
 
 
 def recorded() -> int:
-    """Task instances are kept."""
     return _asked(
         "SELECT count(*) FROM task_instance WHERE state = 'success' AND task_id IN ('noop', 'spin')"
     )

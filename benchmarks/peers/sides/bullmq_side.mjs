@@ -11,9 +11,9 @@ const connection = {
   maxRetriesPerRequest: null,
 };
 
-export async function work(bell) {
-  const deeds = { noop: () => {}, spin: () => bell.spin(), ring: () => bell.ring() };
-  const worker = new Worker("peers", async (job) => deeds[job.name](), {
+export async function work(signal) {
+  const kinds = { noop: () => {}, spin: () => signal.spin(), pickup: () => signal.send() };
+  const worker = new Worker("peers", async (job) => kinds[job.name](), {
     connection,
     concurrency: 100,
   });
@@ -22,18 +22,18 @@ export async function work(bell) {
 
 export async function open() {
   const queue = new Queue("peers", { connection });
-  let rung = 0;
+  let started = 0;
   return {
-    pour: async (kind, count) => {
+    submitJobs: async (kind, count) => {
       for (let first = 0; first < count; first += BATCH) {
         const size = Math.min(BATCH, count - first);
         await queue.addBulk(Array.from({ length: size }, () => ({ name: kind, data: {} })));
       }
     },
     call: async () => {
-      rung += 1;
-      await queue.add("ring", {});
+      started += 1;
+      await queue.add("pickup", {});
     },
-    recorded: async () => (await queue.getCompletedCount()) - rung,
+    recorded: async () => (await queue.getCompletedCount()) - started,
   };
 }

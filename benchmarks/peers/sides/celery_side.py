@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-import bell
 import redis
+import start_signal
 from celery import Celery
 
 RESULTS = f"redis://127.0.0.1:{os.environ['PEERS_REDIS_PORT']}/1"
@@ -32,31 +32,27 @@ def noop() -> None:
 
 @app.task
 def spin() -> None:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
 
 
 @app.task
-def ring() -> None:
-    """Says that it runs."""
-    bell.ring()
+def pickup() -> None:
+    start_signal.send()
 
 
 KINDS = {"noop": noop, "spin": spin}
 
 
-def pour(kind: str, count: int) -> None:
-    """By one producer: a little faster than a group, and than one call after the other."""
+def submit_jobs(kind: str, count: int) -> None:
+    """Uses one producer, which is a little faster than a group and than single calls."""
     with app.producer_pool.acquire() as producer:
         for _ in range(count):
             KINDS[kind].apply_async((), producer=producer)
 
 
 def call() -> None:
-    """One."""
-    ring.delay()
+    pickup.delay()
 
 
 def recorded() -> int:
-    """Each result is a key."""
     return results.dbsize()

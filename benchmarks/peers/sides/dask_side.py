@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import bell
+import start_signal
 from distributed import Client, Future, LocalCluster, wait
 
 _opened: list[Client] = []
@@ -15,8 +15,7 @@ def noop(_: int) -> None:
 
 
 def spin(_: int) -> None:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
 
 
 KINDS = {"noop": noop, "spin": spin}
@@ -29,22 +28,19 @@ def _ours() -> Client:
     return _opened[0]
 
 
-def pour(kind: str, count: int) -> None:
-    """As one map."""
+def submit_jobs(kind: str, count: int) -> None:
     _given.extend(_ours().map(KINDS[kind], range(count), pure=False))
 
 
 def call() -> None:
-    """One."""
-    future = _ours().submit(bell.ring, pure=False)
+    future = _ours().submit(start_signal.send, pure=False)
     _given.append(future)
 
 
 def recorded() -> int:
-    """All that were given, once they have ended."""
     global _done
     if _given:
         wait(_given)
-        _done += sum(not future.key.startswith("ring") for future in _given)
+        _done += sum(not future.key.startswith("send") for future in _given)
         _given.clear()
     return _done

@@ -6,8 +6,8 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import bell
 import psycopg
+import start_signal
 from dbos import DBOS, DBOSClient
 
 DSN = os.environ["PEERS_DSN"]
@@ -24,18 +24,17 @@ def _launch() -> None:
 
     @DBOS.workflow(name="spin")
     def spin() -> None:
-        bell.spin()
+        start_signal.spin()
 
-    @DBOS.workflow(name="ring")
-    def ring() -> None:
-        bell.ring()
+    @DBOS.workflow(name="pickup")
+    def pickup() -> None:
+        start_signal.send()
 
     DBOS.launch()
     DBOS.register_queue("peers", polling_interval_sec=0.05)
 
 
 def prepare() -> None:
-    """Makes its tables."""
     _launch()
     DBOS.destroy()
 
@@ -54,26 +53,25 @@ def _enqueue(kind: str) -> None:
     _ours().enqueue({"workflow_name": kind, "queue_name": "peers"})
 
 
-def pour(kind: str, count: int) -> None:
-    """One by one, from a few threads: there is no batch."""
+def submit_jobs(kind: str, count: int) -> None:
+    """Submits one by one from a few threads, because there is no batch call."""
     _ours()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(_enqueue, [kind] * count))
 
 
 def call() -> None:
-    """One."""
-    _enqueue("ring")
+    _enqueue("pickup")
 
 
 def recorded() -> int:
-    """Workflows are kept."""
     if not _counting:
         _counting.append(psycopg.connect(DSN, autocommit=True))
     found = (
         _counting[0]
         .execute(
-            "SELECT count(*) FROM dbos.workflow_status WHERE status = 'SUCCESS' AND name <> 'ring'"
+            "SELECT count(*) FROM dbos.workflow_status"
+            " WHERE status = 'SUCCESS' AND name <> 'pickup'"
         )
         .fetchone()
     )

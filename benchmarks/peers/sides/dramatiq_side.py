@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-import bell
 import dramatiq
 import redis
+import start_signal
 from dramatiq import group
 from dramatiq.brokers.redis import RedisBroker
 from dramatiq.results import Results
@@ -22,36 +22,30 @@ results = redis.Redis.from_url(f"{URL}/1")
 
 @dramatiq.actor
 def noop() -> int:
-    """Nothing, but a result that is recorded."""
     return 0
 
 
 @dramatiq.actor
 def spin() -> int:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
     return 0
 
 
 @dramatiq.actor
-def ring() -> None:
-    """Says that it runs."""
-    bell.ring()
+def pickup() -> None:
+    start_signal.send()
 
 
 KINDS = {"noop": noop, "spin": spin}
 
 
-def pour(kind: str, count: int) -> None:
-    """As a group."""
+def submit_jobs(kind: str, count: int) -> None:
     group(KINDS[kind].message() for _ in range(count)).run()
 
 
 def call() -> None:
-    """One."""
-    ring.send()
+    pickup.send()
 
 
 def recorded() -> int:
-    """Each result is a key."""
     return results.dbsize()

@@ -1,7 +1,7 @@
 // Drives one system of Node.js: `node drive.mjs SIDE`, PEERS_LOAD in, figures as JSON out; with a
 // second word `work` it is the worker, with `prepare` it makes the tables. What a side must have is
-// told in drive.py; here it exports `open(bell)` that answers { pour, call, recorded }, and
-// `work(bell)`, and `prepare()` if there is something to make.
+// described in drive.py. Here it exports `open(signal)` that answers { submitJobs, call, recorded }, and
+// `work(signal)`, and `prepare()` if there is something to make.
 
 import dgram from "node:dgram";
 import process from "node:process";
@@ -13,11 +13,11 @@ const SETTLE_MS = 300;
 const WARM = 200;
 const WARM_CALLS = 3;
 const PATIENCE_MS = 300_000;
-const PORT = Number(process.env.PEERS_BELL);
+const PORT = Number(process.env.PEERS_SIGNAL_PORT);
 
 const out = dgram.createSocket("udp4");
-const bell = {
-  ring: () => new Promise((sent) => out.send("runs", PORT, "127.0.0.1", sent)),
+const signal = {
+  send: () => new Promise((sent) => out.send("runs", PORT, "127.0.0.1", sent)),
   spin: () => {
     const from = process.cpuUsage();
     for (;;) {
@@ -28,18 +28,18 @@ const bell = {
 };
 
 async function pickups(side, calls) {
-  const ear = dgram.createSocket("udp4");
-  await new Promise((bound) => ear.bind(PORT, "127.0.0.1", bound));
+  const receiver = dgram.createSocket("udp4");
+  await new Promise((bound) => receiver.bind(PORT, "127.0.0.1", bound));
   const taken = [];
   for (let number = 0; number < calls + WARM_CALLS; number += 1) {
     await sleep(IDLE_MS);
-    const rung = new Promise((heard) => ear.once("message", heard));
+    const started = new Promise((received) => receiver.once("message", received));
     const sent = performance.now();
     await side.call();
-    await rung;
+    await started;
     if (number >= WARM_CALLS) taken.push(performance.now() - sent);
   }
-  ear.close();
+  receiver.close();
   return taken;
 }
 
@@ -57,7 +57,7 @@ async function together(side, kind, count) {
   await sleep(SETTLE_MS);
   const before = await side.recorded();
   const began = performance.now();
-  await side.pour(kind, count);
+  await side.submitJobs(kind, count);
   await until(side, before + count);
   return (performance.now() - began) / 1000;
 }
@@ -66,7 +66,7 @@ async function drained(side, group, count) {
   await sleep(SETTLE_MS);
   const before = await side.recorded();
   process.kill(-group, "SIGSTOP");
-  await side.pour("noop", count);
+  await side.submitJobs("noop", count);
   const began = performance.now();
   process.kill(-group, "SIGCONT");
   await until(side, before + count);
@@ -88,6 +88,6 @@ async function drive(side) {
 }
 
 const side = await import(`./${process.argv[2]}.mjs`);
-if (process.argv[3] === "work") await side.work(bell);
+if (process.argv[3] === "work") await side.work(signal);
 else if (process.argv[3] === "prepare") await side.prepare();
-else await drive(await side.open(bell));
+else await drive(await side.open(signal));

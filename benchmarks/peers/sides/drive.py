@@ -3,9 +3,9 @@
 Runs where only that system is installed, so it imports nothing of this project. A side is a module
 beside this one with
 
-    pour(kind, count)      submit so many jobs of kind `noop` or `spin`, as its documents advise
-    call()                 submit one job that rings the bell
-    recorded() -> int      jobs whose end is recorded so far
+    submit_jobs(kind, count)   submit so many jobs of kind `noop` or `spin`, as its documents advise
+    call()                     submit one job that sends the start signal
+    recorded() -> int          jobs whose end is recorded so far
 
 PEERS_WORKER is the process group of the workers, if they are processes of their own: it is frozen
 while the jobs come in that are to be drained.
@@ -21,7 +21,7 @@ import sys
 import time
 from typing import Any
 
-from bell import Bell
+from start_signal import StartSignal
 
 IDLE_S = 0.02
 """Between two calls: nobody has anything to do."""
@@ -35,7 +35,6 @@ PATIENCE_S = 300
 
 
 def main() -> None:
-    """Warms everything up first; what is not measured is not in the figures."""
     side = importlib.import_module(sys.argv[1])
     load: dict[str, int] = json.loads(os.environ["PEERS_LOAD"])
     group = int(os.environ.get("PEERS_WORKER", "0"))
@@ -55,35 +54,35 @@ def main() -> None:
 
 
 def _pickups(side: Any, calls: int) -> list[float]:
-    """Milliseconds from the submission to the job's first act."""
-    bell, taken = Bell(), []
+    """Milliseconds from the submission to the job's start signal."""
+    started, taken = StartSignal(), []
     for number in range(calls + WARM_CALLS):
         time.sleep(IDLE_S)
         sent = time.perf_counter()
         side.call()
-        bell.wait()
+        started.wait()
         if number >= WARM_CALLS:
             taken.append((time.perf_counter() - sent) * 1e3)
     return taken
 
 
 def _together(side: Any, kind: str, count: int) -> float:
-    """Seconds from the first submission until the last end is recorded, workers at work."""
+    """Seconds from the first submission until the last end is recorded, while workers run."""
     time.sleep(SETTLE_S)
     before = side.recorded()
     began = time.perf_counter()
-    side.pour(kind, count)
+    side.submit_jobs(kind, count)
     _until(side, before + count)
     return time.perf_counter() - began
 
 
 def _drained(side: Any, group: int, count: int) -> float:
-    """Seconds from when workers may go on until the last end is recorded."""
+    """Seconds from when the workers continue until the last end is recorded."""
     time.sleep(SETTLE_S)
     before = side.recorded()
     os.killpg(group, signal.SIGSTOP)
     try:
-        side.pour("noop", count)
+        side.submit_jobs("noop", count)
     finally:
         began = time.perf_counter()
         os.killpg(group, signal.SIGCONT)

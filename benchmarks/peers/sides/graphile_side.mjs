@@ -15,10 +15,10 @@ export async function prepare() {
   await utils.release();
 }
 
-export async function work(bell) {
+export async function work(signal) {
   await run({
     connectionString,
-    taskList: { noop: async () => {}, spin: async () => bell.spin(), ring: () => bell.ring() },
+    taskList: { noop: async () => {}, spin: async () => signal.spin(), pickup: () => signal.send() },
     preset: {
       worker: {
         concurrentJobs: 24,
@@ -36,14 +36,14 @@ export async function open() {
   const pool = new Pool({ connectionString, max: 1 });
   let poured = 0;
   return {
-    pour: async (kind, count) => {
+    submitJobs: async (kind, count) => {
       poured += count;
       for (let first = 0; first < count; first += BATCH) {
         const size = Math.min(BATCH, count - first);
         await utils.addJobs(Array.from({ length: size }, () => ({ identifier: kind })));
       }
     },
-    call: () => utils.addJob("ring", {}),
+    call: () => utils.addJob("pickup", {}),
     recorded: async () => {
       const sql = "SELECT count(*)::int AS left FROM graphile_worker._private_jobs";
       return poured - (await pool.query(sql)).rows[0].left;

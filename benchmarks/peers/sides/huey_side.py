@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-import bell
+import start_signal
 from huey import RedisHuey
 
 queue = RedisHuey("peers", host="127.0.0.1", port=int(os.environ["PEERS_REDIS_PORT"]))
@@ -12,37 +12,31 @@ queue = RedisHuey("peers", host="127.0.0.1", port=int(os.environ["PEERS_REDIS_PO
 
 @queue.task()
 def noop() -> int:
-    """Nothing, but a result that is recorded."""
     return 0
 
 
 @queue.task()
 def spin() -> int:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
     return 0
 
 
 @queue.task()
-def ring() -> None:
-    """Says that it runs."""
-    bell.ring()
+def pickup() -> None:
+    start_signal.send()
 
 
 KINDS = {"noop": noop, "spin": spin}
 
 
-def pour(kind: str, count: int) -> None:
-    """One after the other."""
+def submit_jobs(kind: str, count: int) -> None:
     for _ in range(count):
         KINDS[kind]()
 
 
 def call() -> None:
-    """One."""
-    ring()
+    pickup()
 
 
 def recorded() -> int:
-    """All results that nobody has fetched yet."""
     return queue.result_count()

@@ -6,7 +6,7 @@ const load = createRequire(`${process.env.PEERS_NODE}/`);
 const PgBoss = load("pg-boss");
 const { Pool } = load("pg");
 const BATCH = 1000;
-const KINDS = ["noop", "spin", "ring"];
+const KINDS = ["noop", "spin", "pickup"];
 const connectionString = process.env.PEERS_DSN;
 
 async function started(supervise) {
@@ -22,28 +22,28 @@ export async function prepare() {
   await boss.stop();
 }
 
-export async function work(bell) {
+export async function work(signal) {
   const boss = await started(true);
   const options = { batchSize: 2000, pollingIntervalSeconds: 0.5 };
   await boss.work("noop", options, async () => {});
-  await boss.work("spin", options, async (jobs) => jobs.forEach(() => bell.spin()));
-  await boss.work("ring", options, () => bell.ring());
+  await boss.work("spin", options, async (jobs) => jobs.forEach(() => signal.spin()));
+  await boss.work("pickup", options, () => signal.send());
 }
 
 export async function open() {
   const boss = await started(false);
   const pool = new Pool({ connectionString, max: 1 });
   return {
-    pour: async (kind, count) => {
+    submitJobs: async (kind, count) => {
       for (let first = 0; first < count; first += BATCH) {
         const size = Math.min(BATCH, count - first);
         await boss.insert(Array.from({ length: size }, () => ({ name: kind })));
       }
     },
-    call: () => boss.send("ring", {}),
+    call: () => boss.send("pickup", {}),
     recorded: async () => {
       const sql =
-        "SELECT count(*)::int AS done FROM pgboss.job WHERE state = 'completed' AND name <> 'ring'";
+        "SELECT count(*)::int AS done FROM pgboss.job WHERE state = 'completed' AND name <> 'pickup'";
       return (await pool.query(sql)).rows[0].done;
     },
   };

@@ -6,7 +6,7 @@ import asyncio
 import os
 
 import asyncpg
-import bell
+import start_signal
 import uvloop
 from pgqueuer import AsyncpgDriver, AsyncpgPoolDriver, PgQueuer, Queries
 
@@ -29,11 +29,11 @@ async def _work() -> None:
 
         @queue.entrypoint("spin")
         async def spin(job: object) -> None:
-            bell.spin()
+            start_signal.spin()
 
-        @queue.entrypoint("ring")
-        async def ring(job: object) -> None:
-            bell.ring()
+        @queue.entrypoint("pickup")
+        async def pickup(job: object) -> None:
+            start_signal.send()
 
         await queue.run(batch_size=FETCHED)
 
@@ -44,8 +44,6 @@ async def _open() -> tuple[asyncpg.Connection, Queries]:
 
 
 def prepare() -> None:
-    """Makes its tables."""
-
     async def install() -> None:
         connection, queries = await _open()
         await queries.install()
@@ -54,8 +52,7 @@ def prepare() -> None:
     _runner.run(install())
 
 
-def pour(kind: str, count: int) -> None:
-    """In batches of 1,000."""
+def submit_jobs(kind: str, count: int) -> None:
     global _poured
     _poured += count
     for first in range(0, count, BATCH):
@@ -64,12 +61,11 @@ def pour(kind: str, count: int) -> None:
 
 
 def call() -> None:
-    """One."""
-    _runner.run(_ours()[1].enqueue("ring", None))
+    _runner.run(_ours()[1].enqueue("pickup", None))
 
 
 def recorded() -> int:
-    """A job leaves its table when its end is written to the log."""
+    """Counts the log, to which a job moves when it ends."""
     left = _runner.run(_ours()[0].fetchval("SELECT count(*) FROM pgqueuer"))
     return _poured - int(left)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 
-import bell
 import psycopg
+import start_signal
 from procrastinate import App, PsycopgConnector, SyncPsycopgConnector
 
 DSN = os.environ["PEERS_DSN"]
@@ -24,49 +24,43 @@ async def noop() -> None:
 
 @app.task(name="spin")
 async def spin() -> None:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
 
 
-@app.task(name="ring")
-async def ring() -> None:
-    """Says that it runs."""
-    bell.ring()
+@app.task(name="pickup")
+async def pickup() -> None:
+    start_signal.send()
 
 
 KINDS = {"noop": noop, "spin": spin}
 
 
 def prepare() -> None:
-    """Makes its tables."""
     with app.open():
         app.schema_manager.apply_schema()
 
 
-def pour(kind: str, count: int) -> None:
-    """In batches of 1,000."""
+def submit_jobs(kind: str, count: int) -> None:
     app.open()
     for first in range(0, count, BATCH):
         KINDS[kind].batch_defer(*({} for _ in range(min(BATCH, count - first))))
 
 
 def call() -> None:
-    """One."""
-    ring.defer()
+    pickup.defer()
 
 
 _counting: list[psycopg.Connection] = []
 
 
 def recorded() -> int:
-    """Jobs are kept."""
     if not _counting:
         _counting.append(psycopg.connect(DSN, autocommit=True))
     found = (
         _counting[0]
         .execute(
             "SELECT count(*) FROM procrastinate_jobs"
-            " WHERE status = 'succeeded' AND task_name <> 'ring'"
+            " WHERE status = 'succeeded' AND task_name <> 'pickup'"
         )
         .fetchone()
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-import bell
+import start_signal
 
 from rota import App
 
@@ -26,50 +26,44 @@ async def noop_async() -> None:
 
 @app.job(cpu=CPU)
 def spin() -> None:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
 
 
 @app.job(cpu=CPU)
 async def spin_async() -> None:
-    """The same in a process that is shared."""
-    bell.spin()
+    start_signal.spin()
 
 
 @app.job(cpu=CPU)
-def ring() -> None:
-    """Says that it runs."""
-    bell.ring()
+def pickup() -> None:
+    start_signal.send()
 
 
 @app.job(cpu=CPU)
-async def ring_async() -> None:
-    """The same in a process that is shared."""
-    bell.ring()
+async def pickup_async() -> None:
+    start_signal.send()
 
 
 KINDS = (
-    {"noop": noop, "spin": spin, "ring": ring}
+    {"noop": noop, "spin": spin, "pickup": pickup}
     if LONELY
-    else {"noop": noop_async, "spin": spin_async, "ring": ring_async}
+    else {"noop": noop_async, "spin": spin_async, "pickup": pickup_async}
 )
 
 
-def pour(kind: str, count: int) -> None:
-    """In batches, as the SDK makes them."""
+def submit_jobs(kind: str, count: int) -> None:
     KINDS[kind].submit_many(() for _ in range(count))
 
 
 def call() -> None:
-    """One."""
-    KINDS["ring"].submit()
+    KINDS["pickup"].submit()
 
 
 def recorded() -> int:
-    """Jobs whose success is durable: the counter moves after the sync. Calls count too, once.
+    """Counts jobs whose success is durable. Calls count, too, once.
 
-    Writing down all figures costs the server milliseconds, so it is asked for only when memory,
-    which is ahead of the journal by a moment, says that nothing is left to do.
+    Writing all metrics costs the server milliseconds, so they are read only when the statistics
+    from memory, which is slightly ahead of the journal, say that no job is left.
     """
     stats = app.client.stats()
     live = sum(stats.jobs[state] for state in LIVE)

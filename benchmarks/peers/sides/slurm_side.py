@@ -1,15 +1,15 @@
-"""Slurm's side: arrays of batch jobs, and single ones that ring; by its own commands."""
+"""Slurm's side: arrays of batch jobs, and single ones with a start signal, by its own commands."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 
-PORT = os.environ["PEERS_BELL"]
+PORT = os.environ["PEERS_SIGNAL_PORT"]
 ARRAY_MAX = 100_000
 KINDS = {
     "noop": "true",
-    "spin": f"PYTHONPATH={os.getcwd()} python3 -c 'import bell; bell.spin()'",
+    "spin": f"PYTHONPATH={os.getcwd()} python3 -c 'import start_signal; start_signal.spin()'",
 }
 _poured = 0
 
@@ -20,8 +20,7 @@ def _submit(script: str, *options: str) -> None:
     subprocess.run(command, input=text, text=True, check=True, capture_output=True)
 
 
-def pour(kind: str, count: int) -> None:
-    """As arrays."""
+def submit_jobs(kind: str, count: int) -> None:
     global _poured
     _poured += count
     for first in range(0, count, ARRAY_MAX):
@@ -30,12 +29,11 @@ def pour(kind: str, count: int) -> None:
 
 
 def call() -> None:
-    """One."""
     _submit(f"printf runs > /dev/udp/127.0.0.1/{PORT}")
 
 
 def recorded() -> int:
-    """What is neither waiting nor running any more."""
+    """Counts jobs that neither wait nor run."""
     states = "PENDING,RUNNING,COMPLETING,CONFIGURING"
     listed = subprocess.run(
         ["squeue", "--noheader", "--array", "--states", states, "--format=%i"],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 
-import bell
 import redis
+import start_signal
 from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
 URL = f"redis://127.0.0.1:{os.environ['PEERS_REDIS_PORT']}"
@@ -25,14 +25,12 @@ async def noop() -> None:
 
 @broker.task
 async def spin() -> None:
-    """A millisecond of work."""
-    bell.spin()
+    start_signal.spin()
 
 
 @broker.task
-async def ring() -> None:
-    """Says that it runs."""
-    bell.ring()
+async def pickup() -> None:
+    start_signal.send()
 
 
 KINDS = {"noop": noop, "spin": spin}
@@ -46,9 +44,7 @@ def _started() -> asyncio.Runner:
     return _runner
 
 
-def pour(kind: str, count: int) -> None:
-    """A hundred calls at a time."""
-
+def submit_jobs(kind: str, count: int) -> None:
     async def send() -> None:
         for first in range(0, count, AT_ONCE):
             await asyncio.gather(*(KINDS[kind].kiq() for _ in range(min(AT_ONCE, count - first))))
@@ -57,10 +53,8 @@ def pour(kind: str, count: int) -> None:
 
 
 def call() -> None:
-    """One."""
-    _started().run(ring.kiq())
+    _started().run(pickup.kiq())
 
 
 def recorded() -> int:
-    """Each result is a key."""
     return results.dbsize()

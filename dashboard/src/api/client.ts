@@ -1,4 +1,4 @@
-// The only place that fetches: one typed function for every call of the API.
+// Calls the API: one typed function for every call. Nothing else in the dashboard fetches.
 
 import type { Calls } from "./schema.gen";
 
@@ -10,13 +10,13 @@ export interface Asked {
   path?: Record<string, string>;
   query?: Query;
   body?: unknown;
-  /** Sent as it is, in place of a body of JSON. */
+  /** A raw body, instead of a JSON body. */
   file?: File | undefined;
   signal?: AbortSignal | undefined;
   headers?: Record<string, string>;
 }
 
-/** What the server said when it said no; `detail` is written for people. */
+/** A refusal by the server; `detail` is written for people. */
 export class Problem extends Error {
   constructor(
     readonly status: number,
@@ -33,7 +33,7 @@ export const OCTETS = "application/octet-stream";
 
 const signedOut = new Set<() => void>();
 
-/** Calls back when the server no longer knows who we are. */
+/** Calls back when the session has ended. */
 export function onSignedOut(notify: () => void): () => void {
   signedOut.add(notify);
   return () => signedOut.delete(notify);
@@ -66,7 +66,7 @@ export async function call<N extends CallName>(
   return (await answer.json()) as Calls[N]["answer"];
 }
 
-/** The same for answers that are not JSON; a refusal is thrown all the same. */
+/** Returns the raw response, for answers that are not JSON; throws refusals as `call` does. */
 export async function send(name: CallName, asked: Asked = {}): Promise<Response> {
   const method = name.slice(0, name.indexOf(" "));
   const headers: Record<string, string> = { Accept: "application/json", ...asked.headers };
@@ -82,7 +82,7 @@ export async function send(name: CallName, asked: Asked = {}): Promise<Response>
     });
   } catch (error) {
     if (asked.signal?.aborted) throw error;
-    throw new Problem(0, "unreachable", "The server cannot be reached. Trying again.");
+    throw new Problem(0, "unreachable", "The server cannot be reached. Retrying.");
   }
   if (answer.ok) return answer;
   if (answer.status === 401) for (const notify of signedOut) notify();

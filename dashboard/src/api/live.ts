@@ -1,12 +1,12 @@
-// Keeps the page fresh: the stream says that something changed, and what is on screen is read again.
+// Refreshes visible data: the stream reports that something changed, and visible queries are read again.
 //
-// Each query says how old it may get. It is read again when the journal has moved since it was read
-// and it is that old; after a sleep, everything is.
+// Each query says how old its data may get. It is read again when the data is that old and the journal has grown
+// since. After a suspend, all queries are read again.
 
 import { QueryClient } from "@tanstack/react-query";
 import type { SampleView, StatsView } from "./schema.gen";
 
-/** What a digest of the stream carries; without figures where this server has none to give. */
+/** A digest of the stream; without statistics where the server has none. */
 export interface Digest {
   seq: number;
   stats: StatsView | null;
@@ -16,11 +16,11 @@ export interface Digest {
 export type LineState = "connecting" | "live" | "lost";
 
 const TICK_MS = 500;
-/** A digest comes at least every sixteen seconds; a line that is silent for longer is dead. */
+/** A digest comes at least every sixteen seconds; a connection that is silent for longer is dead. */
 const SILENCE_MS = 40_000;
-/** A tick so late means that this machine slept. */
+/** A tick that is this late means that the machine was suspended. */
 const SLEPT_MS = 10_000;
-/** Some things change without the journal: heartbeats, the clock. */
+/** Some data changes without a journal record: heartbeats, durations. */
 const OLDEST_MS = 15_000;
 
 export const client = new QueryClient({
@@ -53,14 +53,14 @@ export class Line {
 
   open(): void {
     this.close();
-    // Sends Last-Event-ID by itself when it comes back.
+    // EventSource sends Last-Event-ID itself when it reconnects.
     const source = new EventSource("/stream?digest=true");
     this.source = source;
     this.heardAt = Date.now();
     this.tickedAt = Date.now();
     source.onopen = () => this.become("live");
     source.addEventListener("digest", (event) => this.onDigest(event as MessageEvent<string>));
-    // A gateway passes on every change instead; that something moved is all that is needed.
+    // A gateway sends every change instead of digests; here it only matters that something changed.
     source.onmessage = () => {
       this.heardAt = Date.now();
       this.moves += 1;
@@ -81,7 +81,7 @@ export class Line {
     if (this.timer !== null) clearInterval(this.timer);
   }
 
-  /** A person did something: everything on screen is read again at once. */
+  /** After an action of the user: reads all visible data again at once. */
   readAll(): void {
     this.readAt.clear();
     this.moves += 1;

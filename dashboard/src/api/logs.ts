@@ -9,7 +9,7 @@ const AGAIN_MS = 2_000;
 
 export type LogState = "loading" | "following" | "ended" | "lost";
 
-/** One log as the page has it: opens at the end, fetches earlier parts when they are asked for. */
+/** One log: opens at the end, fetches earlier parts on request. */
 export class LogReader {
   window = new LogWindow();
   size = 0;
@@ -21,7 +21,7 @@ export class LogReader {
   constructor(
     private readonly executionId: string,
     private readonly live: boolean,
-    /** Told whenever there is more; `shift` lines came before what was there. */
+    /** Called when there are more lines; `shift` of them were added at the beginning. */
     private readonly changed: (shift: number) => void,
   ) {}
 
@@ -51,7 +51,7 @@ export class LogReader {
     return this.window.start === 0;
   }
 
-  /** The part before the window; answers how many lines came with it. */
+  /** Fetches the part before the window; returns the number of new lines. */
   async earlier(): Promise<number> {
     if (this.busy || this.atStart) return 0;
     this.busy = true;
@@ -87,7 +87,7 @@ export class LogReader {
         return;
       } catch (error) {
         if (this.stop.signal.aborted) return;
-        // The line broke off: it goes on from the last byte that came.
+        // The connection was lost: continue after the last byte received.
         this.become("lost");
         if ((error as { status?: number }).status === 404) return;
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));

@@ -1,4 +1,4 @@
-// Who is signed in, and what they may do.
+// The session: who is signed in, with which role.
 
 import { createContext, type ReactNode, useContext } from "react";
 import type { SessionView } from "./schema.gen";

@@ -1,4 +1,4 @@
-// How parts ask: queries that stay fresh, and the line's own news.
+// Hooks for API calls: queries that are refreshed, and the state of the stream.
 
 import { keepPreviousData, useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useSyncExternalStore } from "react";
@@ -8,10 +8,10 @@ import { type Page, readPage } from "./pages";
 import type { Calls } from "./schema.gen";
 
 export interface Freshness {
-  /** Milliseconds after which a change makes it worth reading again. */
+  /** After so many milliseconds a change causes another read. */
   every?: number;
   enabled?: boolean;
-  /** Shows what was there before while the next is on its way. */
+  /** Shows the previous data while the next is loading. */
   keep?: boolean;
 }
 
@@ -37,7 +37,7 @@ type Paged = {
   [N in CallName]: Calls[N]["answer"] extends Page<unknown> ? N : never;
 }[CallName];
 
-/** A list read page by page; what is shown stays fresh as far as it was read. */
+/** A list that is read page by page; all pages that were read are refreshed. */
 export function usePages<N extends Paged>(name: N, asked: Asked = {}, fresh: Freshness = {}) {
   const pages = useInfiniteQuery<Calls[N]["answer"], Problem>({
     queryKey: ["pages", name, asked.path ?? {}, asked.query ?? {}],

@@ -112,7 +112,7 @@ test("what became of a notice is said with its error", () => {
     error: "it answered 503",
     next_try: null,
   };
-  expect(deliveryText(one)).toBe("not taken yet after 2 tries: it answered 503");
-  expect(deliveryText({ ...one, tries: 0, error: null })).toBe("on its way");
+  expect(deliveryText(one)).toBe("not delivered yet after 2 tries: it answered 503");
+  expect(deliveryText({ ...one, tries: 0, error: null })).toBe("sending");
   expect(deliveryText({ ...one, status: "taken", tries: 1 })).toBe("taken");
 });

@@ -1,4 +1,4 @@
-// Rules of alerts: their figures in words, what is sent to set one, and the same as a command.
+// Alert rules: formatted values, the calls that change them, and the same as `rota` commands.
 
 import type { AlertSpec, AlertView, ChannelSpec, DeliveryView } from "../api/schema.gen";
 import { type Act, rotaLine } from "./commands";
@@ -7,7 +7,7 @@ import { length } from "./time";
 
 type Condition = AlertView["condition"];
 
-/** All there are, and whether each can be watched for one queue: a new one is missed by the compiler. */
+/** All conditions, and whether a rule can name a queue; the compiler reports a missing one. */
 export const BY_QUEUE: Readonly<Record<Condition, boolean>> = {
   backlog_grows: true,
   wait: true,
@@ -36,7 +36,7 @@ export function figure(value: number | null, unit: string): string {
   return value < 1000 ? `${Number(value.toFixed(2))} ${unit}` : `${count(value)} ${unit}`;
 }
 
-/** A length as the API takes it: in the largest unit that divides it. */
+/** A duration for the API, in the largest unit that divides it. */
 export function lengthWord(seconds: number): string {
   for (const [unit, size] of [
     ["d", 86_400],
@@ -47,7 +47,7 @@ export function lengthWord(seconds: number): string {
   return `${seconds}s`;
 }
 
-/** What a form holds: words, as they were typed. */
+/** Values of the form, as typed. */
 export interface Draft {
   condition: AlertView["condition"];
   threshold: string;
@@ -56,7 +56,7 @@ export interface Draft {
   at_least: string;
   severity: AlertView["severity"];
   queue: string;
-  /** Null: everybody. */
+  /** Null: all channels. */
   channels: string[] | null;
   repeat: string;
   enabled: boolean;
@@ -127,7 +127,7 @@ export function unsilenceAct(name: string): Act {
   };
 }
 
-/** The address is a secret: what is shown to be copied has a place for it in its stead. */
+/** The address is secret: the command to copy has a variable in its place. */
 export function channelAct(name: string, spec: ChannelSpec): { act: Act; shown: Act } {
   const given = spec.secret ? ` --secret "$ROTA_ALERT_SECRET"` : "";
   const rota = `rota alerts channels set ${quote(name || "NAME")} --url "$ROTA_ALERT_URL"${given} --severity ${spec.severity}`;
@@ -139,10 +139,10 @@ export function channelAct(name: string, spec: ChannelSpec): { act: Act; shown: 
   };
 }
 
-/** What became of a notice at one address, after the address's name. */
+/** The delivery of a notification to one channel, shown after the channel's name. */
 export function deliveryText(one: DeliveryView): string {
   const tries = one.tries > 1 ? ` after ${plural(one.tries, "try", "tries")}` : "";
   if (one.status === "taken") return `taken${tries}`;
   if (one.status === "given_up") return `given up${tries}: ${one.error ?? ""}`;
-  return one.tries ? `not taken yet${tries}: ${one.error ?? ""}` : "on its way";
+  return one.tries ? `not delivered yet${tries}: ${one.error ?? ""}` : "sending";
 }

@@ -1,5 +1,5 @@
-// The colours of terminals: text with escape sequences becomes pieces with class names.
-// All other sequences (moving the cursor, titles, links) are left out.
+// ANSI colours: turns text with escape sequences into spans with class names.
+// Removes all other sequences (cursor movement, titles, links).
 
 export interface Piece {
   text: string;
@@ -39,7 +39,7 @@ export function plainText(text: string): string {
   return rows.map((row) => row.map((piece) => piece.text).join("")).join("\n");
 }
 
-/** One line; each begins plain, so that any part of a log can be shown alone. */
+/** One line. Each starts without colour, so that any part of a log can be shown alone. */
 export function pieces(line: string): Piece[] {
   const text = lastOverwrite(line);
   if (!hasSequences(text)) return [{ text: visible(text), className: "" }];
@@ -59,14 +59,14 @@ export function pieces(line: string): Piece[] {
   return found;
 }
 
-/** Progress bars write over themselves with a carriage return: the last one stays. */
+/** Progress bars overwrite themselves with a carriage return: keeps the last one. */
 function lastOverwrite(line: string): string {
   const trimmed = line.endsWith("\r") ? line.slice(0, -1) : line;
   const at = trimmed.lastIndexOf("\r");
   return at < 0 ? trimmed : trimmed.slice(at + 1);
 }
 
-/** Control characters and marks that turn the direction of text, written out. */
+/** Escapes control characters and marks that change the direction of text. */
 function visible(text: string): string {
   return text.replace(
     /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g,
@@ -109,7 +109,7 @@ function applied(pen: Pen, code: number): Pen {
   return pen;
 }
 
-/** Of the 256 colours the first sixteen are the theme's; others become the nearest of those. */
+/** The first 16 of the 256 colours come from the theme; others become the nearest of these. */
 function extended(rest: number[]): [string, number] {
   if (rest[0] === 5) {
     const index = rest[1] ?? 0;

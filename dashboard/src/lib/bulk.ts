@@ -1,4 +1,4 @@
-// One action on many jobs, piece by piece, so that it shows how far it is and can be stopped.
+// Bulk actions: one action on many jobs, in steps, so that it shows its progress and can be stopped.
 
 import { call } from "../api/client";
 import type { BulkSpec, JobFilter } from "../api/schema.gen";
@@ -6,17 +6,17 @@ import type { BulkSpec, JobFilter } from "../api/schema.gen";
 export type BulkAction = BulkSpec["action"];
 
 const PIECE = 200;
-/** Up to so many jobs are named one by one, which makes an undo possible. */
+/** Up to so many jobs are named one by one, so that the action can be undone. */
 export const NAMED_MAX = 2_000;
 const COUNTED_MAX = 10_000;
 
 export interface Progress {
   done: number;
   refused: number;
-  /** Why they were refused, and how many for each reason. */
+  /** Reasons for refusals, with the number of jobs. */
   reasons: Record<string, number>;
   total: number;
-  /** There are more than were counted. */
+  /** Whether there are more than were counted. */
   atLeast: boolean;
 }
 
@@ -69,7 +69,7 @@ export async function runBulk(
     };
     const answer = await call("POST /jobs/bulk", { body });
     progress.done += answer.count;
-    // Named jobs are asked for once each. A filter meets what was refused again with every piece.
+    // Named jobs are sent once each. A filter matches refused jobs again in every step.
     progress.refused = (part.job_ids ? progress.refused : 0) + (answer.refused ?? 0);
     progress.reasons = part.job_ids
       ? added(progress.reasons, answer.reasons ?? {})
@@ -84,13 +84,13 @@ export async function runBulk(
   }
   while (!options.stopped()) {
     const answer = await act(filter);
-    // Refused ones do not count, so nothing is left that could be done.
+    // Only refused jobs are left: nothing more can be done.
     if (!answer.more || answer.count === 0) break;
   }
   return progress;
 }
 
-/** Two lists of reasons as one. */
+/** Merges two lists of reasons. */
 export function added(
   one: Record<string, number>,
   other: Record<string, number>,
@@ -100,14 +100,14 @@ export function added(
   return sum;
 }
 
-/** How many were refused and why, as a part of a sentence; empty where none was. */
+/** The refusals as a part of a sentence; empty if there are none. */
 export function refusedWords(progress: Progress): string {
   if (!progress.refused) return "";
   const why = Object.entries(progress.reasons).map(([reason, times]) => `${times}× ${reason}`);
   return `${progress.refused} could not be${why.length ? `: ${why.join("; ")}` : ""}`;
 }
 
-/** What takes an action back, for jobs that are named; null where nothing does. */
+/** The action that undoes another one for named jobs; null if there is none. */
 export function undoOf(action: BulkAction): BulkAction | null {
   if (action === "cancel") return "retry";
   if (action === "retry") return "cancel";

@@ -1,4 +1,4 @@
-// Instants in cells of a strip: by day, or by hour or minute where a day would hold too many.
+// Groups instants into the cells of a strip: by day, or by hour or minute if a day has too many.
 
 import { inZone } from "./time";
 
@@ -14,11 +14,11 @@ export interface Cell {
   head: string;
   marks: Mark[];
   isNow: boolean;
-  /** The first that is not over. */
+  /** The first cell that has not passed. */
   isNext: boolean;
 }
 
-/** Marks of one cell; the others are counted. */
+/** Marks shown in one cell; further ones are counted. */
 export const SHOWN_PER_CELL = 6;
 
 type Unit = "day" | "hour" | "minute";

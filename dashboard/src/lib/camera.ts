@@ -1,4 +1,4 @@
-// Moving about a large drawing: which part of the world a canvas shows, and at which size.
+// Zoom and pan of a canvas: which part of a drawing it shows, and at which scale.
 
 export interface Camera {
   x: number;
@@ -11,7 +11,7 @@ export interface Box {
   height: number;
 }
 
-/** All of the world in view, not larger than life. */
+/** Shows the whole drawing, without magnifying it. */
 export function fitted(world: Box, view: Box, margin = 24): Camera {
   const scale = Math.min(
     1,
@@ -26,7 +26,7 @@ export function fitted(world: Box, view: Box, margin = 24): Camera {
   };
 }
 
-/** Nearer or farther, with the point under the pointer staying where it is. */
+/** Zooms; the point under the pointer stays where it is. */
 export function zoom(camera: Camera, factor: number, at: { x: number; y: number }): Camera {
   const scale = Math.min(3, Math.max(0.005, camera.scale * factor));
   return {

@@ -1,4 +1,4 @@
-// The page's own clock, ticking once a second for all that shows how long ago something was.
+// A clock that ticks once a second, for texts such as "3 s ago".
 
 import { useSyncExternalStore } from "react";
 

@@ -1,4 +1,4 @@
-// Each action as a person would do it elsewhere: a `rota` command and a `curl` line.
+// Each action as a `rota` command and as a `curl` line.
 
 import { type Asked, addressOf, type CallName, OCTETS } from "../api/client";
 import type { JobFilter } from "../api/schema.gen";
@@ -26,7 +26,7 @@ export function curlOf(act: Act, origin: string): string {
   return parts.join(" \\\n  ");
 }
 
-/** Fetches a file under the name that the server gives it. */
+/** A `curl` line that downloads a file under the server's name for it. */
 export function fetchLine(address: string): string {
   return `curl -OJ -H "Authorization: Bearer $ROTA_TOKEN" ${quote(address)}`;
 }

@@ -1,5 +1,5 @@
-// A cron expression in words, for a person who checks what they typed. The server decides what it
-// means; where an expression is unusual, words are left out rather than guessed.
+// Describes a cron expression in words, to check the input. The server decides what it
+// means; for an unusual expression there is no description.
 
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = [
@@ -101,7 +101,7 @@ function dateWords(field: string): string | null {
   return `the ${joined(dates.map((one) => one.replace("-", " to the ")))}`;
 }
 
-/** Names for numbers or short names; "" for any, null for what is too unusual. */
+/** Names for numbers or short names; "" for any, null for unusual values. */
 function listWords(
   field: string,
   names: readonly string[],

@@ -1,10 +1,10 @@
-// Which jobs are shown: kept in the address, made from what a person types, sent to the API.
+// Filters of jobs: kept in the address, parsed from the search box, sent to the API.
 
 import type { JobFilter } from "../api/schema.gen";
 import { STATUSES, type Status } from "./status";
 
 export interface Filter {
-  /** What the ids begin with. */
+  /** The beginning of ids. */
   id: string;
   status: Status[];
   queue: string;
@@ -66,7 +66,7 @@ export function queryOf(filter: Filter) {
   };
 }
 
-/** The same as a bulk action takes it. */
+/** The filter for a bulk action. */
 export function bulkFilterOf(filter: Filter): JobFilter {
   const labels = Object.fromEntries(
     filter.labels.map((label) => {
@@ -86,7 +86,7 @@ export function bulkFilterOf(filter: Filter): JobFilter {
   };
 }
 
-/** Whether a row that is at hand fits what somebody types: a part of its name, id or a label. */
+/** Whether a loaded row matches the search text: a part of its name, id or a label. */
 export function resembles(
   job: { job_id: string; name: string; labels: Readonly<Record<string, string>> },
   typed: string,
@@ -107,7 +107,7 @@ export type Typed =
   | { kind: "filter"; filter: Filter }
   | { kind: "nothing" };
 
-/** What a person means by the text in the search box. */
+/** Parses the text of the search box. */
 export function understand(text: string, filter: Filter): Typed {
   const word = text.trim();
   if (!word) return { kind: "nothing" };
@@ -130,10 +130,10 @@ export function understand(text: string, filter: Filter): Typed {
   return { kind: "filter", filter: { ...filter, name: word } };
 }
 
-/** A job is accepted a moment after its id was made. */
+/** A job is accepted a moment after its id was created. */
 const SLACK_MS = 10_000;
 
-/** An id begins with the time it was made, so a part of it is a window of time. */
+/** An id begins with its creation time, so the beginning of an id is a time range. */
 export function windowOfId(text: string): { after: string; before: string } | null {
   const digits = text.replaceAll("-", "").slice(0, 12);
   const low = Number.parseInt(digits.padEnd(12, "0"), 16);

@@ -1,4 +1,4 @@
-// Numbers, sizes, ids and JSON, as people read them.
+// Formats numbers, sizes, ids and JSON.
 
 import type { Json } from "../api/schema.gen";
 
@@ -13,13 +13,13 @@ export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** A part of one; small ones are not rounded away. */
+/** A percentage; small values are not rounded to zero. */
 export function percent(part: number): string {
   const value = part * 100;
   return `${value && value < 1 ? "<1" : Math.round(value)} %`;
 }
 
-/** How many a second; small ones by the minute or hour, so that they are no noughts. */
+/** A rate for each second; small rates for each minute or hour, so that they are not zero. */
 export function rateWords(perSecond: number | null): string {
   if (perSecond === null) return "–";
   if (perSecond === 0) return "0";
@@ -45,7 +45,7 @@ export function amount(kind: string, value: number): string {
   return IN_BYTES.includes(kind) ? bytes(value) : String(Number(value.toFixed(2)));
 }
 
-/** The end of an id: its beginning is the time, which jobs of one batch share. */
+/** The end of an id: jobs of one batch have the same beginning, the time. */
 export const shortId = (id: string): string => (id.length > 13 ? id.slice(-12) : id);
 
 export const pretty = (value: Json | undefined): string => JSON.stringify(value ?? null, null, 2);
@@ -55,7 +55,7 @@ export function isEmpty(value: Json | undefined): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-/** One line that says what went wrong, whatever shape the error has. */
+/** An error of any shape as one line. */
 export function errorLine(error: Json): string {
   if (error === null) return "";
   if (typeof error !== "object") return String(error);
@@ -87,11 +87,11 @@ function words(argv: Json | undefined): string {
   return Array.isArray(argv) ? argv.map((word) => quote(String(word))).join(" ") : "";
 }
 
-/** The bundles that a task names, and what for. */
+/** The bundles that a task uses, and their purpose. */
 export function bundlesOf(task: Json): { use: string; id: string }[] {
   if (task === null || typeof task !== "object" || Array.isArray(task)) return [];
   const found: { use: string; id: string }[] = [];
-  if (typeof task.bundle_id === "string") found.push({ use: "it runs", id: task.bundle_id });
+  if (typeof task.bundle_id === "string") found.push({ use: "program", id: task.bundle_id });
   const inputs = task.inputs;
   if (inputs !== null && typeof inputs === "object" && !Array.isArray(inputs))
     for (const [name, id] of Object.entries(inputs))
@@ -99,7 +99,7 @@ export function bundlesOf(task: Json): { use: string; id: string }[] {
   return found;
 }
 
-/** A size that the API reads back to the byte: in the largest unit that divides it. */
+/** A size for the API, exact to the byte, in the largest unit that divides it. */
 export function sizeWord(value: number): string {
   let at = 0;
   let left = value;
@@ -110,7 +110,7 @@ export function sizeWord(value: number): string {
   return at ? `${left}${SIZES[at]}` : String(left);
 }
 
-/** As a shell reads it. */
+/** Quotes a word for a shell. */
 export function quote(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,4 +1,4 @@
-// Arrays and gangs: one submission that stands for many jobs, and what each of those is to it.
+// Job groups: arrays and gangs, their members, and the states of members.
 
 import type { JobView } from "../api/schema.gen";
 import type { Tone } from "./status";
@@ -12,7 +12,7 @@ export interface Share {
 export interface JobGroup {
   kind: "array" | "gang";
   size: number;
-  /** In the order in which a bar shows them. */
+  /** States in the order of the bar. */
   shares: Share[];
 }
 
@@ -24,7 +24,7 @@ const TONES: Record<Share["state"], Tone> = {
   cancelled: "off",
 };
 
-/** What a job stands for, if it stands for many. */
+/** The job group, if the job is an array or a gang. */
 export function groupOf(job: JobView): JobGroup | null {
   const many = job.array ?? job.gang;
   if (!many) return null;
@@ -42,21 +42,20 @@ export interface Membership {
   index: number;
 }
 
-/** Of what a job is a member, if it is one. */
+/** The job group that a job is a member of. */
 export function memberOf(job: JobView): Membership | null {
   if (job.array_id) return { kind: "array", id: job.array_id, index: job.array_index ?? 0 };
   if (job.gang_id) return { kind: "gang", id: job.gang_id, index: job.gang_index ?? 0 };
   return null;
 }
 
-/** What cancelling comes to, in the words of a question. */
+/** The text of the question before cancelling. */
 export function cancelText(job: JobView): string {
   const group = groupOf(job);
-  const stops = "SIGTERM, some grace, then SIGKILL for the whole process tree.";
+  const stops = "SIGTERM, a grace period, then SIGKILL for the whole process tree.";
   if (group)
     return `All of the ${group.kind}: waiting members are cancelled, running ones are stopped.`;
-  if (job.gang_id)
-    return `Its gang is cancelled with it: what happens to one happens to all. ${stops}`;
+  if (job.gang_id) return `This cancels all members of its gang. ${stops}`;
   if (job.status !== "running") return "It is cancelled before it starts.";
   return `Its worker stops it: ${stops}`;
 }

@@ -1,4 +1,4 @@
-// A job's life as one line of stretches: what it waited for, when it ran, how each try ended.
+// The history of a job as periods: what it waited for, when it ran, how each execution ended.
 
 import type { ExecutionView, JobView } from "../api/schema.gen";
 import { groupOf } from "./group";
@@ -9,7 +9,7 @@ export interface Period {
   tone: Tone;
   from: number;
   to: number;
-  /** It goes on. */
+  /** Whether it has not ended. */
   open: boolean;
 }
 
@@ -38,7 +38,7 @@ export function jobTiming(
     const claimed = Date.parse(one.claimed_at);
     until(claimed, number === 0 ? waitText(job) : "waited to retry", "wait");
     const started = one.start_time ? Date.parse(one.start_time) : null;
-    if (started !== null) until(started, "on its way to the worker", "off");
+    if (started !== null) until(started, "sent to the worker", "off");
     const end = one.end_time ? Date.parse(one.end_time) : null;
     until(
       end ?? now,
@@ -53,7 +53,7 @@ export function jobTiming(
   return found;
 }
 
-/** Of many as one: it waits until the first member starts, and runs until the last has ended. */
+/** A job group waits until its first member starts, and runs until the last has ended. */
 function groupTiming(job: JobView, started: number, now: number): Period[] {
   const created = Date.parse(job.created_at);
   const end = job.finished_at ? Date.parse(job.finished_at) : null;

@@ -1,4 +1,4 @@
-// Puts stretches of time that overlap below each other, in as few lines as it takes.
+// Assigns overlapping time spans to rows, with as few rows as possible.
 
 export interface Span {
   from: number;

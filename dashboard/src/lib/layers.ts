@@ -1,5 +1,5 @@
-// Lays a dependency graph out from left to right: each job one layer after the last it waits for,
-// and within layers near those it is connected with. Linear in the graph, so thousands are fine.
+// Layout of a dependency graph from left to right: each job is one layer after its last dependency,
+// and near its neighbours inside the layer. Linear in the size of the graph, for thousands of jobs.
 
 export interface Node {
   id: string;
@@ -43,7 +43,7 @@ function neighbours(ids: readonly string[], edges: readonly Edge[]) {
   return { into, out };
 }
 
-/** The longest way to each; whatever would be a circle stays in the first layer. */
+/** The longest path to each job; jobs on a cycle stay in the first layer. */
 function depths(
   ids: readonly string[],
   into: Map<string, string[]>,

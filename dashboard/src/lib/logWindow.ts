@@ -1,5 +1,5 @@
-// A contiguous part of a log held as bytes, with where its lines begin. It grows at both ends, so a
-// log of a hundred megabytes is looked at from its end without being fetched whole.
+// A contiguous part of a log as bytes, with the offsets of its lines. It grows at both ends, so the end of a
+// log of a hundred megabytes is shown without fetching all of it.
 
 const NEWLINE = 10;
 /** A line longer than this is cut for display; the bytes stay. */
@@ -7,7 +7,7 @@ export const LINE_CHARS_MAX = 4_000;
 
 interface Block {
   bytes: Uint8Array;
-  /** Where in the block lines begin that are not its first; the first may begin in the one before. */
+  /** Offsets of lines in the block, except the first, which may begin in the block before. */
   breaks: Uint32Array;
 }
 
@@ -18,7 +18,7 @@ export class LogWindow {
   start: number;
   end: number;
   private blocks: Block[] = [];
-  /** How many line breaks lie before each block. */
+  /** The number of line breaks before each block. */
   private before: number[] = [];
   private breaks = 0;
 
@@ -51,7 +51,7 @@ export class LogWindow {
     return this.end - this.start;
   }
 
-  /** Lines, the last one too if it has any text. */
+  /** The number of lines; the last one counts if it has text. */
   get lines(): number {
     if (!this.size) return 0;
     return this.breaks + (this.endsWithBreak() ? 0 : 1);
@@ -93,7 +93,7 @@ export class LogWindow {
     return trimmed(joined(parts));
   }
 
-  /** (block, index) where line `number` begins; the end of all for the one after the last. */
+  /** (block, index) of the beginning of line `number`; the end of the window for the line after the last. */
   private place(number: number): [number, number] {
     if (number <= 0) return [0, 0];
     if (number > this.breaks)

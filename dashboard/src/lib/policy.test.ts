@@ -64,7 +64,7 @@ describe("bundles of a task", () => {
   it("are its code and its inputs", () => {
     const task = { kind: "bundle", bundle_id: "1", argv: [], inputs: { prices: "2" } };
     expect(bundlesOf(task)).toEqual([
-      { use: "it runs", id: "1" },
+      { use: "program", id: "1" },
       { use: "input prices", id: "2" },
     ]);
     expect(bundlesOf({ kind: "noop" })).toEqual([]);

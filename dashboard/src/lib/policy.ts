@@ -1,4 +1,4 @@
-// The policy of a cell in words: what each preset means, and for whom it is bad.
+// Describes the policy of a cell: the meaning of each preset, and its disadvantages.
 
 import type { PolicySpec, PolicyView, TenantSpec } from "../api/schema.gen";
 import { type Act, rotaLine } from "./commands";
@@ -8,47 +8,48 @@ export type PresetName = NonNullable<PolicySpec["preset"]>;
 export const PRESETS: Record<PresetName, { means: string; beware: string | null }> = {
   default: {
     means:
-      "Tenants share the fleet by weight; inside a tenant age, length and priority count. A job that does not fit has a place kept, and shorter ones pass if they do not delay it.",
+      "Tenants share the fleet by weight; inside a tenant waiting time, run time and priority count. A job that does not fit gets a reservation, and shorter jobs may pass if they do not delay it.",
     beware: null,
   },
   strict: {
-    means: "Strictly by priority, then arrival. Whoever fits goes.",
+    means: "Strictly by priority, then arrival. Every job that fits starts.",
     beware:
-      "A low priority may wait for ever, and a large job as long as small ones keep coming. Shares of tenants count for nothing.",
+      "A job with a low priority may wait for ever, and a large job as long as small ones keep coming. Shares of tenants have no effect.",
   },
   fcfs: {
-    means: "By arrival alone, and nobody passes a job that does not fit yet.",
+    means: "By arrival only. No job passes one that does not fit yet.",
     beware:
-      "One large job holds up all that could use the same workers. Shares and priorities count for nothing.",
+      "One large job delays all jobs that could use the same workers. Shares and priorities have no effect.",
   },
   easy: {
-    means: "By arrival; whoever does not delay the first job that does not fit may pass it.",
-    beware: "Shares and priorities count for nothing; nobody is preempted.",
+    means: "By arrival. Jobs may pass the first job that does not fit if they do not delay it.",
+    beware: "Shares and priorities have no effect. No job is preempted.",
   },
   conservative: {
-    means: "By arrival; whoever delays none of those before it may pass.",
-    beware: "Shares and priorities count for nothing; nobody is preempted.",
+    means: "By arrival. Jobs may pass if they delay no job before them.",
+    beware: "Shares and priorities have no effect. No job is preempted.",
   },
   "easy-sjf": {
-    means: "The shortest job first; it may pass if it does not delay the first that does not fit.",
-    beware: "Long jobs may starve. Nobody is preempted.",
+    means:
+      "The shortest job first. Jobs may pass the first job that does not fit if they do not delay it.",
+    beware: "Long jobs may starve. No job is preempted.",
   },
 };
 
 export const PRESET_NAMES = Object.keys(PRESETS) as PresetName[];
 
 const ORDERS: Record<PolicyView["order"], string> = {
-  fair: "fair: the tenant that has had the least for its weight",
+  fair: "fair: the tenant with the least use for its weight",
   round_robin: "round robin: tenants in turn, one job each",
   priority: "strictly by priority, then arrival",
-  fifo: "by arrival alone",
+  fifo: "by arrival only",
 };
 
 const BACKFILLS: Record<PolicyView["backfill"], string> = {
-  easy: "easy: whoever does not delay the first that does not fit",
-  conservative: "conservative: whoever delays nobody before it",
-  none: "none: nobody passes",
-  greedy: "greedy: whoever fits",
+  easy: "easy: jobs that do not delay the first that does not fit",
+  conservative: "conservative: jobs that delay no job before them",
+  none: "none: no job passes",
+  greedy: "greedy: every job that fits",
 };
 
 export const orderWords = (policy: PolicyView): string => ORDERS[policy.order];
@@ -56,7 +57,7 @@ export const orderWords = (policy: PolicyView): string => ORDERS[policy.order];
 export const backfillWords = (policy: PolicyView): string =>
   `${BACKFILLS[policy.backfill]}${policy.candidates === "shortest" ? ", the shortest first" : ""}`;
 
-/** Takes a preset; the limits of the whole cell are no part of it and stay. */
+/** Sets a preset; the limits of the whole cell are not part of it and stay. */
 export function presetAct(preset: PresetName, now: PolicyView): Act {
   const limits = [
     ["max_running", now.max_running],
@@ -73,7 +74,7 @@ export function presetAct(preset: PresetName, now: PolicyView): Act {
 
 const TIMES = ["length_cap", "priority_wait", "half_life", "preempt_after"];
 
-/** Every setting as it was. */
+/** Restores every setting. */
 export function restoreAct(before: PolicyView): Act {
   const words = Object.entries(before).map(([name, value]) => {
     const text = value === null ? "none" : `${value}${TIMES.includes(name) ? "s" : ""}`;
@@ -86,7 +87,7 @@ export function restoreAct(before: PolicyView): Act {
   };
 }
 
-/** A tenant's settings as a form has them: text, and empty for no limit. */
+/** A tenant's settings in the form: text, empty for no limit. */
 export interface TenantForm {
   weight: string;
   running: string;

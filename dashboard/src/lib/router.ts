@@ -1,4 +1,4 @@
-// Addresses and pages: real paths, so that every page can be reloaded, kept and sent.
+// Router: real paths, so that every page can be reloaded, saved and shared.
 
 import { useMemo, useSyncExternalStore } from "react";
 
@@ -46,7 +46,7 @@ export function useSearch(): URLSearchParams {
   return useMemo(() => new URLSearchParams(search), [search]);
 }
 
-/** Changes part of the address's query; an empty value takes it out. */
+/** Changes parts of the query string; an empty value removes one. */
 export function setSearch(changes: Record<string, string>, replace = true): void {
   const search = new URLSearchParams(place.search);
   for (const [key, value] of Object.entries(changes)) {
@@ -57,7 +57,7 @@ export function setSearch(changes: Record<string, string>, replace = true): void
   go(text ? `${place.path}?${text}` : place.path, replace);
 }
 
-/** `/ui/jobs/{id}` against a path: what stands in the braces, or null. */
+/** Matches a path with a pattern such as `/ui/jobs/{id}`: the values in braces, or null. */
 export function match(pattern: string, path: string): Record<string, string> | null {
   const wanted = pattern.split("/");
   const given = path.replace(/\/+$/, "").split("/");

@@ -1,12 +1,12 @@
-// Which rows of a long list are on screen. Browsers bound how tall an element can be, so beyond
-// that the scroll bar stands for more rows than its pixels.
+// Virtual scrolling: which rows of a long list are visible. Browsers limit the height of an element, so beyond
+// that one pixel of the scroll bar stands for several rows.
 
 export const TALLEST_PX = 8_000_000;
 
 export interface Sight {
   first: number;
   last: number;
-  /** The height to give the whole, and where to put the first row. */
+  /** The height of the list, and the position of the first visible row. */
   height: number;
   top: number;
 }
@@ -24,7 +24,7 @@ export function inSight(rows: number, rowPx: number, scrollTop: number, viewPx: 
   return { first, last: Math.min(rows, first + shown), height, top: scrollTop };
 }
 
-/** Where to scroll so that a row is in the middle. */
+/** The scroll position that shows a row in the middle. */
 export function scrollTo(row: number, rows: number, rowPx: number, viewPx: number): number {
   const whole = rows * rowPx;
   if (whole <= TALLEST_PX) return Math.max(0, row * rowPx - viewPx / 2);

@@ -1,4 +1,4 @@
-// A simulation as the page asks for it: kept in the address, sent to the API, drawn over time.
+// Settings of a simulation: kept in the address, sent to the API; and the time axis of its charts.
 
 import type { ReplayView, SimulationSpec, SimulationView } from "../api/schema.gen";
 import { type Act, rotaLine } from "./commands";
@@ -7,12 +7,12 @@ import { PRESET_NAMES } from "./policy";
 export type ReplayName = ReplayView["policy"];
 
 export const REPLAYS: readonly ReplayName[] = ["recorded", "current", ...PRESET_NAMES];
-/** As many as one simulation compares. */
+/** Policies that one simulation compares. */
 export const REPLAYS_MAX = 4;
 
 export const REPLAY_WORDS: Partial<Record<ReplayName, string>> = {
-  recorded: "as it was",
-  current: "the policy in force",
+  recorded: "recorded",
+  current: "current policy",
 };
 
 export const SPANS: readonly [string, number][] = [
@@ -24,16 +24,16 @@ export const SPANS: readonly [string, number][] = [
 
 /** The machines that a trace runs on. */
 export const MACHINES = {
-  own: "those that the trace names, else those of now",
+  own: "those of the trace, else the current ones",
   pool: "one pool of processors",
-  alike: "workers that are alike",
+  alike: "equal workers",
 } as const;
 export type Machines = keyof typeof MACHINES;
 
 export interface Question {
   of: "past" | "trace";
   span: string;
-  /** Local times as the browser's own field has them; they go before the span. */
+  /** Local times of the browser's date field; they take precedence over the span. */
   from: string;
   to: string;
   workers: string;
@@ -77,7 +77,7 @@ export function simulationAct(asked: Question, now: number): Act {
     ...(asked.workers ? { workers: Number(asked.workers) } : {}),
     policies: asked.policies,
   };
-  // The command runs it on one's own machine: it knows presets, and takes the workers of now.
+  // The command simulates on the user's machine: it knows presets, and uses the current workers.
   const names = asked.policies.filter((name) => name !== "current");
   const until = to ? ["--before", to] : [];
   return {
@@ -95,7 +95,7 @@ export function simulationAct(asked: Question, now: number): Act {
   };
 }
 
-/** How `rota simulate` is told what a file is; the server looks into it instead. */
+/** The option of `rota simulate` for the file's format; the server detects the format itself. */
 function optionFor(name: string): string {
   const plain = name.replace(/\.gz$/, "");
   if (plain.endsWith(".jsonl")) return "--trace";
@@ -127,8 +127,8 @@ export function traceAct(asked: Question, file: File): Act {
   };
 }
 
-/** The middle of each slice, in seconds since 1970, or since the first arrival if that is all that
- * is known. */
+/** The middle of each slice, in seconds since 1970, or since the first arrival if the date is
+ * unknown. */
 export function sliceTimes(view: SimulationView): number[] {
   const slices = view.policies[0]?.waits.length ?? 0;
   const start = view.from ? Date.parse(view.from) / 1000 : 0;

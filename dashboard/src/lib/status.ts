@@ -1,4 +1,4 @@
-// The statuses of jobs and executions: which are final, how each looks. Never by colour alone.
+// The statuses of jobs and executions: which are final, and how each is shown, never by colour alone.
 
 import type { JobView } from "../api/schema.gen";
 import { groupOf } from "./group";
@@ -21,14 +21,14 @@ export const RETRIABLE: readonly Status[] = ["failed", "cancelled", "skipped", "
 
 export const isFinal = (status: string): boolean => !(LIVE as readonly string[]).includes(status);
 
-/** Whether it runs or has run to its end. One that waits to be tried again does neither. */
+/** Whether the job runs or has ended. A job that waits for its retry does neither. */
 export const hasLength = (job: JobView): boolean =>
   job.started_at !== null &&
   (job.finished_at !== null ||
     !["pending", "queued"].includes(job.status) ||
     groupOf(job) !== null);
 
-/** What is said beside a status: nothing that it says itself. */
+/** The reason shown beside a status, unless the status already says it. */
 export const noteBeside = (status: string, note: string | null | undefined): string | null =>
   note && note !== status ? note : null;
 
@@ -69,7 +69,7 @@ const TONES: Record<string, Tone> = {
 
 export const toneOf = (status: string): Tone => TONES[status] ?? "off";
 
-/** A shape for each tone, for those who do not see its colour. */
+/** A shape for each tone, for users who do not see its colour. */
 export const SHAPES: Record<Tone, string> = {
   good: "●",
   bad: "▲",

@@ -1,4 +1,4 @@
-// Light, dark, or as the system has it; remembered in this browser.
+// Theme: light, dark, or the system's; stored in the browser.
 
 const KEY = "rota.theme";
 
@@ -19,11 +19,11 @@ export function applyTheme(theme: Theme): void {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // A browser that keeps nothing still shows the theme, until it is closed.
+    // Without storage the theme lasts until the page is closed.
   }
 }
 
-/** Colours of the theme as a canvas takes them: the browser resolves them, whatever they are. */
+/** Colours of the theme for a canvas, resolved by the browser. */
 export function colours<K extends string>(near: Element, names: readonly K[]): Record<K, string> {
   const probe = document.createElement("i");
   near.append(probe);

@@ -1,4 +1,4 @@
-// Times and lengths of time, as people read them.
+// Formats times and durations.
 
 const UNITS: readonly [string, number][] = [
   ["d", 86_400],
@@ -7,7 +7,7 @@ const UNITS: readonly [string, number][] = [
   ["s", 1],
 ];
 
-/** A length in seconds: two units at most, parts of a second where they matter. */
+/** A duration given in seconds: two units at most, fractions of a second for short ones. */
 export function length(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "–";
   if (seconds < 0) return `-${length(-seconds)}`;
@@ -32,7 +32,7 @@ export function ago(time: string | null | undefined, now = Date.now()): string {
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
-/** The same where there is little room: one unit. */
+/** A duration in one unit, for small spaces. */
 export function rough(seconds: number | null | undefined): string {
   return typeof seconds === "number" && seconds >= 10 ? oneUnit(seconds) : length(seconds);
 }
@@ -42,7 +42,7 @@ function oneUnit(seconds: number): string {
   return `${Math.floor(seconds / size)} ${unit}`;
 }
 
-/** Between two times, or from one until now. */
+/** The duration between two times, or from one until now. */
 export function between(
   start: string | null | undefined,
   end?: string | null,
@@ -79,7 +79,7 @@ export const exact = (time: string | number): string => exactly.format(new Date(
 export const short = (time: string | number): string => shortly.format(new Date(time));
 export const clockTime = (time: string | number): string => clock.format(new Date(time));
 
-/** The day and the time of day that clocks show in a zone. */
+/** The local date and time in a time zone. */
 export function inZone(time: number, zone: string): { day: string; clock: string } {
   const parts = new Intl.DateTimeFormat("en-CA", {
     timeZone: zone,

@@ -22,14 +22,14 @@ test("the fullest stretch is whole, and a nearly empty one is still seen", () =>
   if (!few || !many) throw new Error("no cells");
   expect(heightOf(many, 2_000)).toBe(1);
   expect(heightOf(few, 2_000)).toBe(0.12);
-  expect(cellText(few, false)).toMatch(/^4 began from .*, 25 % failed$/);
+  expect(cellText(few, false)).toMatch(/^4 started from .*, 25 % failed$/);
 });
 
 test("what is shown and what is not is said", () => {
   expect(bucketSummary(CROWD, 1_000, 1_500)).toBe(
-    "About 2,004 executions began in this time: counted in steps of 1 min, the higher the more, red is the part that failed. " +
-      "Where much began at once, counts are estimated from samples; look closer for exact ones. " +
-      "Bars are 1,000 of the 1,500 that run.",
+    "About 2,004 executions started in this time, counted in steps of 1 min. Higher means more; red is the part that failed. " +
+      "Large counts are estimated from samples; zoom in for exact ones. " +
+      "Bars are 1,000 of the 1,500 running executions.",
   );
   expect(bucketSummary({ ...CROWD, estimated: false }, 0, 0)).toMatch(/^2,004 .*failed\.$/);
 });

@@ -1,4 +1,4 @@
-// A busy timeline: how many began on each worker in each stretch of time, where bars would not fit.
+// Buckets of a busy timeline: how many executions started on each worker in each interval, where bars would not fit.
 
 import type { TimelineBucketsView } from "../api/schema.gen";
 import { count, percent } from "./format";
@@ -12,8 +12,12 @@ export interface Cell {
   failed: number;
 }
 
-/** Of each worker the stretches in which something began. */
-export function cellsOf(crowd: TimelineBucketsView, start: number, end: number): Map<string, Cell[]> {
+/** For each worker the intervals in which executions started. */
+export function cellsOf(
+  crowd: TimelineBucketsView,
+  start: number,
+  end: number,
+): Map<string, Cell[]> {
   const step = crowd.step * 1000;
   const found = new Map<string, Cell[]>();
   for (const lane of crowd.lanes) {
@@ -32,7 +36,7 @@ export function cellsOf(crowd: TimelineBucketsView, start: number, end: number):
   return found;
 }
 
-/** How high a cell is drawn, of one; what is little is still seen. */
+/** The height of a bucket as a fraction; small counts stay visible. */
 export function heightOf(cell: Cell, most: number): number {
   return most > 0 ? Math.max(0.12, Math.sqrt(cell.began / most)) : 0;
 }
@@ -41,21 +45,21 @@ export function cellText(cell: Cell, estimated: boolean): string {
   const time = cell.to - cell.from >= 3_600_000 ? short : clockTime;
   const about = estimated ? "about " : "";
   const failed = cell.failed ? `, ${percent(cell.failed / cell.began)} failed` : "";
-  return `${about}${count(cell.began)} began from ${time(cell.from)} to ${time(cell.to)}${failed}`;
+  return `${about}${count(cell.began)} started from ${time(cell.from)} to ${time(cell.to)}${failed}`;
 }
 
-/** What is shown, and what is not. */
+/** Explains what the timeline shows. */
 export function bucketSummary(crowd: TimelineBucketsView, drawn: number, running: number): string {
   const about = crowd.estimated ? "about " : "";
-  const counted = `${about}${count(crowd.total)} executions began in this time: counted in steps of ${length(crowd.step)}, the higher the more, red is the part that failed.`;
+  const counted = `${about}${count(crowd.total)} executions started in this time, counted in steps of ${length(crowd.step)}. Higher means more; red is the part that failed.`;
   const bars =
     running > drawn
-      ? `Bars are ${count(drawn)} of the ${count(running)} that run.`
+      ? `Bars are ${count(drawn)} of the ${count(running)} running executions.`
       : drawn
-        ? "Bars are what runs."
+        ? "Bars are running executions."
         : "";
   const sampled = crowd.estimated
-    ? "Where much began at once, counts are estimated from samples; look closer for exact ones."
+    ? "Large counts are estimated from samples; zoom in for exact ones."
     : "";
   return [counted, sampled, bars].filter(Boolean).join(" ").replace(/^a/, "A");
 }

@@ -44,13 +44,13 @@ describe("when a job starts", () => {
     expect(words.how).toBe("capacity is reserved for it; no estimate has been checked yet");
   });
   it.each([
-    [{ method: "never", at: null }, "Never, as things are."],
+    [{ method: "never", at: null }, "Never, unless something changes."],
     [{ method: "unknown", at: null }, "Start time unknown."],
     [
       { method: "unknown: it depends on how long others run", at: null },
       "Start time unknown: it depends on how long others run.",
     ],
-    [{ at: "2026-01-31T08:59:00Z" }, "As soon as a worker with free capacity asks."],
+    [{ at: "2026-01-31T08:59:00Z" }, "As soon as a worker with free capacity asks for work."],
   ])("%o", (changes, words) => expect(startWords(estimate(changes), NOW).when).toBe(words));
   it("begins now where the interval has begun", () => {
     const words = startWords(estimate({ low: "2026-01-31T08:50:00Z" }), NOW);
@@ -98,7 +98,7 @@ describe("what else is said of a job that waits", () => {
     expect([true, false, null].map(enoughWords)).toEqual([
       "then it starts at once",
       "not enough by itself",
-      "whether that is enough was not tried",
+      "it was not tried whether this is enough",
     ]);
   });
   it("finds what a sentence names", () => {
@@ -152,7 +152,9 @@ describe("arrays and gangs", () => {
   });
   it("say what cancelling takes along", () => {
     expect(cancelText(job({ gang: { size: 3 } }))).toMatch(/^All of the gang/);
-    expect(cancelText(job({ gang_id: "g", gang_index: 2 }))).toMatch(/^Its gang is cancelled/);
+    expect(cancelText(job({ gang_id: "g", gang_index: 2 }))).toMatch(
+      /^This cancels all members of its gang/,
+    );
     expect(cancelText(job({ status: "queued" }))).toBe("It is cancelled before it starts.");
   });
   it("run from their first member's start to their last one's end", () => {
@@ -185,7 +187,7 @@ describe("what was so far", () => {
       "queued 1 min (retry); queued 4 min so far (worker); of that resources busy 3 min",
     );
     expect(historyWords([past])).toBe("queued 1 min (retry)");
-    expect(figureWords("nearest_lacks")).toBe("what the nearest lacks");
+    expect(figureWords("nearest_lacks")).toBe("missing on the nearest");
     expect(figureWords("max_running")).toBe("max running");
   });
 });

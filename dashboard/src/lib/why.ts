@@ -1,6 +1,6 @@
-// What the server says of a job that waits, in words: when it starts, where it stands, what was.
+// Describes why a job waits: its estimated start, its position in the queue, its history.
 
-import type { DeadlineView, EstimateView, PositionView, PhaseView } from "../api/schema.gen";
+import type { DeadlineView, EstimateView, PhaseView, PositionView } from "../api/schema.gen";
 import { count, plural, shortId } from "./format";
 import type { Tone } from "./status";
 import { ago, exact, length } from "./time";
@@ -9,23 +9,23 @@ const METHODS: Record<string, string> = {
   known_times: "the times it waits for are known",
   reservation: "capacity is reserved for it",
   forward_run: "a forecast of the scheduler",
-  fluid: "from how many are before it",
+  fluid: "estimated from the jobs before it",
 };
 
 export interface StartWords {
   when: string;
-  /** Between which times four of five such starts fall. */
+  /** The interval that contains four of five such starts. */
   likely: string | null;
-  /** How that is known, and how such estimates have turned out. */
+  /** The method, and the accuracy of such estimates. */
   how: string | null;
 }
 
 export function startWords(estimate: EstimateView, now: number): StartWords {
   const { at, low, high, method } = estimate;
   const only = (when: string): StartWords => ({ when, likely: null, how: null });
-  if (method === "never") return only("Never, as things are.");
+  if (method === "never") return only("Never, unless something changes.");
   if (!at) return only(unknownWords(method));
-  if (Date.parse(at) <= now) return only("As soon as a worker with free capacity asks.");
+  if (Date.parse(at) <= now) return only("As soon as a worker with free capacity asks for work.");
   const spans = low && high && low !== high;
   return {
     when: `At about ${exact(at)}, ${ago(at, now)}`,
@@ -51,7 +51,7 @@ function howWords(estimate: EstimateView): string {
   return `${how}; of ${plural(past.starts, "start")} forecast, ${inside} % fell inside`;
 }
 
-/** Where the expected start and its interval lie between now and the last of them: parts of 1. */
+/** The estimated start and its interval as fractions of the time from now to the last of them. */
 export function startSpan(
   estimate: EstimateView,
   now: number,
@@ -83,7 +83,7 @@ export function spellWords(spell: PhaseView): string {
   return `${spell.what} ${length(spell.seconds)}${lasts}${where}${reason}`;
 }
 
-/** What was, in order; causes that were seen while it waited are parts of the wait that lasts. */
+/** The history in order; causes seen during the current wait are parts of it. */
 export function historyWords(spells: readonly PhaseView[]): string {
   const lasting = spells.findIndex((one) => one.until === null);
   const own = lasting < 0 ? spells : spells.slice(0, lasting + 1);
@@ -97,13 +97,13 @@ export function historyWords(spells: readonly PhaseView[]): string {
 }
 
 const FIGURES: Record<string, string> = {
-  failing: "workers that lack",
+  failing: "workers without it",
   nearest: "nearest worker",
-  nearest_lacks: "what the nearest lacks",
-  workers: "workers in all",
+  nearest_lacks: "missing on the nearest",
+  workers: "workers in total",
 };
 
-/** What a figure of a cause is called. */
+/** The label of a cause's figure. */
 export const figureWords = (name: string): string => FIGURES[name] ?? name.replaceAll("_", " ");
 
 const VERDICTS: Record<DeadlineView["verdict"], { words: string; tone: Tone }> = {
@@ -128,21 +128,21 @@ export function deadlineWords(deadline: DeadlineView): {
   };
 }
 
-/** Whether that alone would do; the server tried it on a copy, or left it open. */
+/** Whether the remedy alone is enough; the server tried it on a copy, or did not. */
 export function enoughWords(enough: boolean | null): string {
-  if (enough === null) return "whether that is enough was not tried";
+  if (enough === null) return "it was not tried whether this is enough";
   return enough ? "then it starts at once" : "not enough by itself";
 }
 
 export interface Piece {
   text: string;
-  /** What the text names, if it is an id. */
+  /** The page of an id in the text. */
   names?: "job" | "worker";
 }
 
 const IDS = /\b(worker |job )?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b/g;
 
-/** A sentence cut at the ids in it, so that each can lead to what it names. */
+/** Splits a sentence at its ids, so that each becomes a link. */
 export function pieces(text: string): Piece[] {
   const found: Piece[] = [];
   let end = 0;

@@ -1,4 +1,4 @@
-// What is watched for, what fires and since when, who is told, and what became of what was told.
+// Alerts: firing alerts, rules, channels, and recent notifications with their deliveries.
 
 import { useState } from "react";
 import type { AlertView, NoticeView } from "../api/schema.gen";
@@ -33,7 +33,7 @@ export function Alerts() {
   const loud = rules.items.filter((one) => one.status === "firing" || one.status === "pending");
   return (
     <>
-      <PageHead title="Alerts" sub="compared with the figures of the leader every ten seconds">
+      <PageHead title="Alerts" sub="The leader evaluates rules every ten seconds">
         {may && rules.items.length ? (
           <button type="button" className="primary" onClick={() => setMaking(true)}>
             New rule
@@ -41,7 +41,7 @@ export function Alerts() {
         ) : null}
       </PageHead>
       <Trouble error={rules.error} />
-      {rules.isPending ? <Loading what="the rules" /> : null}
+      {rules.isPending ? <Loading what="rules" /> : null}
       {rules.data ? (
         <>
           <Firing rules={loud} />
@@ -55,7 +55,7 @@ export function Alerts() {
   );
 }
 
-/** The gravest first: what fires, then what has not held for long enough. */
+/** The most severe first: firing alerts, then pending ones. */
 function Firing(props: { rules: readonly AlertView[] }) {
   const sorted = [...props.rules].sort((one, other) => one.status.localeCompare(other.status));
   return (
@@ -145,7 +145,7 @@ const tells = (one: AlertView): string =>
 function Notices(props: { rules: readonly AlertView[]; rule?: string }) {
   const notices = usePages("GET /alert-notices", { query: { limit: 100 } }, { every: 5_000 });
   const shown = notices.items.filter((one) => !props.rule || one.name === props.rule);
-  // A rule that is gone has no page.
+  // A deleted rule has no page.
   const named = (one: NoticeView) =>
     props.rules.some((rule) => rule.name === one.name) ? (
       <Link className="name" to={pageOf.alert(one.name)}>
@@ -239,19 +239,19 @@ export function Alert(props: { name: string }) {
 }
 
 function factsOf(one: AlertView): [string, React.ReactNode][] {
-  const least = one.condition === "disk_low" ? "Fires below" : "Fires from";
+  const least = one.condition === "disk_low" ? "Fires below" : "Fires at or above";
   return [
     ["Now", figure(one.value, one.unit)],
     [least, figure(one.threshold, one.unit)],
-    [one.status === "pending" ? "Holds since" : "Fires since", one.since && exact(one.since)],
-    ["Watches for", one.condition.replaceAll("_", " ")],
-    ["Looks back for", length(one.window)],
-    ["Must hold for", one.for ? length(one.for) : "at once"],
+    [one.status === "pending" ? "Pending since" : "Firing since", one.since && exact(one.since)],
+    ["Condition", one.condition.replaceAll("_", " ")],
+    ["Window", length(one.window)],
+    ["Fires after", one.for ? length(one.for) : "at once"],
     ["At least", one.at_least > 1 ? String(one.at_least) : null],
     ["Queue", one.queue ?? "all"],
     ["Severity", one.severity],
     ["Tells", tells(one)],
-    ["Tells again", one.repeat ? `every ${length(one.repeat)}` : null],
+    ["Repeats", one.repeat ? `every ${length(one.repeat)}` : null],
     [
       "Silenced until",
       one.silence &&
@@ -260,7 +260,7 @@ function factsOf(one: AlertView): [string, React.ReactNode][] {
   ];
 }
 
-/** On or off, without losing what was set. */
+/** Switches a rule on or off and keeps its settings. */
 function Switch(props: { of: AlertView }) {
   const { of } = props;
   const draft = draftOf(of);
@@ -272,7 +272,7 @@ function Switch(props: { of: AlertView }) {
       needs="operate"
       act={of.enabled ? off : on}
       undo={of.enabled ? on : off}
-      done={of.enabled ? "Nobody watches for it." : "It is watched for again."}
+      done={of.enabled ? "The rule is off." : "The rule is on."}
     />
   );
 }
@@ -280,7 +280,11 @@ function Switch(props: { of: AlertView }) {
 function Drop(props: { of: AlertView }) {
   const { of } = props;
   const words = of.builtin
-    ? { label: "Reset", confirm: "A built-in rule: its defaults are restored.", done: "Reset." }
+    ? {
+        label: "Reset",
+        confirm: "This restores the defaults of the built-in rule.",
+        done: "Reset.",
+      }
     : { label: "Delete", confirm: "The rule is no longer evaluated.", done: "Deleted." };
   return (
     <ActionButton

@@ -1,4 +1,4 @@
-// What failed for good, grouped by what went wrong: retry a few first, then all of the group.
+// Dead letters: failed jobs grouped by error. Retry a few first, then the whole group.
 
 import { useState } from "react";
 import type { ErrorGroupView, JobFilter } from "../api/schema.gen";
@@ -17,7 +17,7 @@ const LAST_LINES = 8;
 interface Asked {
   action: BulkAction;
   filter: JobFilter;
-  /** The group of which these are to be tried first. */
+  /** The group whose first jobs are retried. */
   first?: string;
 }
 
@@ -25,7 +25,7 @@ export function DeadLetters() {
   const found = useCall("GET /dead-letters/groups", {}, { every: 3_000 });
   const wanted = useSearch().get("group");
   const [bulk, setBulk] = useState<Asked | null>(null);
-  // Which were retried first, by group: whether they fare better is what one waits to see.
+  // The jobs that were retried first, by group, to show whether they succeed.
   const [tried, setTried] = useState<Readonly<Record<string, readonly string[]>>>({});
   const groups = found.data?.items ?? [];
   const closed = (acted: boolean) => {
@@ -43,7 +43,7 @@ export function DeadLetters() {
         }
       />
       <Trouble error={found.error} />
-      {found.isPending ? <Loading what="what failed" /> : null}
+      {found.isPending ? <Loading what="dead letters" /> : null}
       {found.data && !groups.length ? (
         <Empty title="No dead letters.">
           Jobs that have used up their attempts gather here, grouped by their error, so that one
@@ -126,7 +126,7 @@ function Group(props: {
       </p>
       {props.tried.length ? <Tried ids={props.tried} /> : null}
       <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
-        <summary>The newest job, and the end of its log</summary>
+        <summary>Newest job and the end of its log</summary>
         {open && group.job_ids[0] ? <LastWords id={group.job_ids[0]} /> : null}
         <ul className="id-list">
           {group.job_ids.map((id) => (
@@ -145,11 +145,11 @@ function Group(props: {
   );
 }
 
-/** How those that were retried first fare. */
+/** The states of the jobs that were retried first. */
 function Tried(props: { ids: readonly string[] }) {
   return (
     <p role="status">
-      Tried first:{" "}
+      Retried first:{" "}
       {props.ids.map((id) => (
         <TriedJob key={id} id={id} />
       ))}
@@ -166,7 +166,7 @@ function TriedJob(props: { id: string }) {
   );
 }
 
-/** The end of a job's log: what it said before it failed. */
+/** The end of a job's log. */
 function LastWords(props: { id: string }) {
   const found = useText("GET /jobs/{job_id}/logs", {
     path: { job_id: props.id },

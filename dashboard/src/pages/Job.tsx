@@ -1,4 +1,4 @@
-// One job: where it is and why, its story, every try with its log, what hangs together with it.
+// One job: its state and the reason, its history, every execution with its log, its graph.
 
 import type { ExecutionView, JobView } from "../api/schema.gen";
 import { useCall } from "../api/use";
@@ -17,7 +17,7 @@ import { Why } from "../parts/JobWhy";
 import { LogView } from "../parts/LogView";
 import { useWorkerNames } from "../parts/WorkerName";
 
-/** Of many as one the members have the logs and the tries. */
+/** In a job group the members have the logs and executions. */
 const GROUP_TABS = ["members", "graph", "details"] as const;
 const JOB_TABS = ["log", "executions", "graph", "details"] as const;
 
@@ -37,12 +37,12 @@ export function Job(props: { id: string }) {
         <PageHead title="Job" sub={props.id} />
         <Trouble error={found.error} />
         <p>
-          It may have been deleted, or is past the time that finished jobs are kept.{" "}
+          It may have been deleted, by a user or by retention.{" "}
           <Link to={pageOf.jobs()}>All jobs</Link>
         </p>
       </>
     );
-  if (!job) return <Loading what="the job" />;
+  if (!job) return <Loading what="job" />;
   const executions = tries.data?.items ?? [];
   const group = groupOf(job);
   const tabs = group ? GROUP_TABS : JOB_TABS;
@@ -129,11 +129,7 @@ function Log(props: { job: JobView; executions: readonly ExecutionView[] }) {
   const { executions } = props;
   const chosen = executions.find((one) => one.execution_id === asked) ?? executions[0];
   if (!chosen)
-    return (
-      <Empty title="No executions yet, so no log.">
-        The log appears here, live, as soon as a worker has the job.
-      </Empty>
-    );
+    return <Empty title="No log yet.">The log appears here when a worker runs the job.</Empty>;
   return (
     <>
       {executions.length > 1 ? (
@@ -168,14 +164,14 @@ function Graph(props: { id: string }) {
     { every: 5_000 },
   );
   if (found.error) return <Trouble error={found.error} />;
-  if (!found.data) return <Loading what="the graph" />;
+  if (!found.data) return <Loading what="graph" />;
   if (found.data.nodes.length < 2)
     return (
       <Empty
-        title="It depends on no other job, and none on it."
+        title="No dependencies."
         command={rotaLine("submit", "--after", props.id, "--", "echo", "next")}
       >
-        Jobs can wait for others; this one would go first:
+        To make a job wait for this one:
       </Empty>
     );
   return <GraphView graph={found.data} current={props.id} />;

@@ -1,4 +1,4 @@
-// All jobs: filters as chips in the address, page after page, and one action on many.
+// All jobs: filters in the address, pages, and bulk actions.
 
 import { type FormEvent, useMemo, useState } from "react";
 import type { JobFilter, JobView } from "../api/schema.gen";
@@ -59,7 +59,7 @@ export function Jobs() {
       if (!next.delete(id)) next.add(id);
       return next;
     });
-  // The server knows no beginnings of ids: with one, only what was picked is acted on.
+  // The server cannot filter by the beginning of an id: with one, only selected jobs are acted on.
   const actable = selected.length > 0 || !(filter.id || isEverything(filter));
   const all = shown.length > 0 && selected.length === shown.length;
   return (
@@ -77,8 +77,8 @@ export function Jobs() {
             {selected.length
               ? `${plural(selected.length, "job")} selected`
               : !actable
-                ? "Select jobs, or filter, to act on many"
-                : "Act on all that match"}
+                ? "Select or filter jobs for a bulk action"
+                : "Actions on all matching jobs"}
           </span>
           {(["retry", "cancel", "reprioritise", "delete"] as const).map((action) => (
             <button
@@ -102,7 +102,7 @@ export function Jobs() {
       {pages.isPending ? <Loading what="jobs" /> : null}
       {pages.data && !jobs.length && !typed.trim() ? (
         pages.hasNextPage ? (
-          <Empty title="None among the newest jobs.">Older ones were not looked at yet.</Empty>
+          <Empty title="No match among the newest jobs.">Older jobs were not searched yet.</Empty>
         ) : (
           <NoJobs filter={filter} />
         )
@@ -134,7 +134,11 @@ export function Jobs() {
             disabled={pages.isFetchingNextPage}
             onClick={() => void pages.fetchNextPage()}
           >
-            {pages.isFetchingNextPage ? "Loading…" : jobs.length ? "Older jobs" : "Look further"}
+            {pages.isFetchingNextPage
+              ? "Loading…"
+              : jobs.length
+                ? "Older jobs"
+                : "Search older jobs"}
           </button>{" "}
           <span className="soft">{count(jobs.length)} shown</span>
         </p>
@@ -153,7 +157,7 @@ export function Jobs() {
   );
 }
 
-/** That it stands for many, or is one of many. */
+/** Marks a job group, or a member of one. */
 function Many(props: { job: JobView }) {
   const group = groupOf(props.job);
   const member = memberOf(props.job);
@@ -222,7 +226,7 @@ const COLUMNS: readonly Column<JobView>[] = [
   },
 ];
 
-/** Adds one more condition to those in the address. */
+/** Adds a condition to the filter in the address. */
 function Chip(props: { to: { queue?: string; label?: string }; children: React.ReactNode }) {
   const search = new URLSearchParams(location.search);
   if (props.to.queue) search.set("queue", props.to.queue);
@@ -354,8 +358,8 @@ function NoJobs(props: { filter: Filter }) {
       </Empty>
     );
   return (
-    <Empty title="No job matches.">
-      Names are matched whole. <Link to={pageOf.jobs()}>Show all jobs</Link>
+    <Empty title="No matching jobs.">
+      A name must match exactly. <Link to={pageOf.jobs()}>Show all jobs</Link>
     </Empty>
   );
 }

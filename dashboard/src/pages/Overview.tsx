@@ -1,4 +1,4 @@
-// The page one keeps open: how much, how fast, how long it waits, what needs a person.
+// Overview: throughput, waiting times, workers, servers, and what needs attention.
 
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { Problem } from "../api/client";
@@ -30,14 +30,14 @@ export function Overview() {
   const stats = digest?.stats ?? asked.data;
   const window = useSearch().get("window") === "day" ? "day" : "hour";
   const { samples, error } = useSamples(window);
-  if (!stats) return asked.error ? <Trouble error={asked.error} /> : <Loading what="the figures" />;
+  if (!stats) return asked.error ? <Trouble error={asked.error} /> : <Loading what="statistics" />;
   const waiting = (stats.jobs.pending ?? 0) + (stats.jobs.queued ?? 0);
   const running = (stats.jobs.running ?? 0) + (stats.jobs.cancelling ?? 0);
   const rate = recentRate(samples);
   return (
     <>
       <PageHead title="Overview">
-        <div className="segments" role="group" aria-label="How far back">
+        <div className="segments" role="group" aria-label="Time range">
           {(["hour", "day"] as const).map((one) => (
             <button
               key={one}
@@ -53,7 +53,7 @@ export function Overview() {
       <dl className="cards">
         <Card name="Waiting" value={brief(waiting)} to={pageOf.jobs("status=pending,queued")} />
         <Card name="Running" value={brief(running)} to={pageOf.jobs("status=running,cancelling")} />
-        <Card name="Finished a second" value={rate.done} />
+        <Card name="Finished per second" value={rate.done} />
         <Card name="Failing" value={rate.failing} to={pageOf.deadLetters} tone={rate.tone} />
         <Card name="Wait, p50 · p95" value={rate.wait} />
         <Card
@@ -93,12 +93,12 @@ function Card(props: { name: string; value: string; to?: string; tone?: Tone | u
   );
 }
 
-/** The history once, and then what each digest adds to it. */
+/** Reads the history once, and adds the data of each digest. */
 function useSamples(window: "hour" | "day"): {
   samples: SampleView[];
   error: Problem | null;
 } {
-  // The history tells of all tenants.
+  // The history covers all tenants.
   const whole = useSession().tenant === null;
   const history = useCall(
     "GET /stats/history",
@@ -161,9 +161,9 @@ function Charts(props: { samples: readonly SampleView[] }) {
     );
   return (
     <>
-      <Panel title="Throughput, jobs a second">
+      <Panel title="Throughput (jobs per second)">
         <Chart
-          label="Jobs a second"
+          label="Jobs per second"
           times={times}
           format={(value) => (value < 10 ? String(Number(value.toFixed(1))) : brief(value))}
           series={[
@@ -200,7 +200,7 @@ function Charts(props: { samples: readonly SampleView[] }) {
             ]}
           />
         </Panel>
-        <Panel title="Wait before a start">
+        <Panel title="Waiting time">
           <Chart
             label="Wait"
             times={times}
@@ -231,7 +231,7 @@ function Utilisation(props: { samples: readonly SampleView[]; times: readonly nu
   );
   if (!kinds.length) return null;
   return (
-    <Panel title="Fleet in use">
+    <Panel title="Resources in use">
       <Chart
         label="Share in use"
         times={props.times}
@@ -304,7 +304,7 @@ function Attention(props: { submitted: number }) {
             title="No job has been submitted yet."
             command="rota submit --follow -- echo hello"
           >
-            Run this where the server runs; the job appears here at once.
+            Run this command on the server's machine. The job appears here at once.
           </Empty>
         )
       ) : null}

@@ -1,4 +1,4 @@
-// Queues, tenants and the policy: how much waits, what each may do and has, and changing that.
+// Queues, tenants and the policy: depths, shares and limits, and forms to change them.
 
 import { type FormEvent, useState } from "react";
 import type { Problem } from "../api/client";
@@ -30,7 +30,7 @@ export function Queues() {
       {pages.isPending ? <Loading what="queues" /> : null}
       {pages.data && !pages.items.length ? (
         <Empty title="No queues yet." command="rota submit --queue reports -- echo hello">
-          Queues are made when they are first used, with no limits; change them here afterwards.
+          A queue is created on first use, without limits. You can change it here afterwards.
         </Empty>
       ) : null}
       {pages.items.length ? (
@@ -109,7 +109,7 @@ function columns(most: number, edit: ((queue: QueueView) => void) | null): Colum
         </Link>
       ),
     },
-    { head: "Ended a second", kind: "minor", cell: (queue) => rateWords(queue.rate ?? null) },
+    { head: "Finished per second", kind: "minor", cell: (queue) => rateWords(queue.rate ?? null) },
     {
       head: "Limit",
       kind: "minor",
@@ -148,7 +148,7 @@ function QueueActs(props: { queue: QueueView; edit: ((queue: QueueView) => void)
         label={queue.paused ? "Resume" : "Pause"}
         act={queue.paused ? resume : pause}
         undo={queue.paused ? pause : resume}
-        done={`${queue.name} is ${queue.paused ? "open again" : "paused; what runs goes on"}.`}
+        done={`${queue.name} is ${queue.paused ? "resumed" : "paused; running jobs continue"}.`}
       />
       {props.edit ? (
         <button type="button" className="small" onClick={() => props.edit?.(queue)}>
@@ -218,7 +218,7 @@ function EditQueue(props: { queue: QueueView; onClose: () => void }) {
       <form onSubmit={(event) => void save(event)}>
         <div className="fields">
           <label className="field">
-            Weight, its share among queues
+            Weight (share among the tenant's queues)
             <input
               type="number"
               min="0.001"
@@ -229,7 +229,7 @@ function EditQueue(props: { queue: QueueView; onClose: () => void }) {
             />
           </label>
           <label className="field">
-            Priority, higher goes first
+            Priority (higher is first)
             <input
               type="number"
               min={-1000}
@@ -240,11 +240,11 @@ function EditQueue(props: { queue: QueueView; onClose: () => void }) {
             />
           </label>
           <label className="field">
-            At once, at most (empty: no limit)
+            Executions at once (empty: no limit)
             <input type="number" min={0} value={most} onChange={(e) => setMost(e.target.value)} />
           </label>
           <label className="field">
-            Starts, as in 100/1m (empty: no limit)
+            Rate limit, such as 100/1m (empty: no limit)
             <input
               value={rate}
               pattern="\s*\d+\s*/\s*\S+\s*"

@@ -1,4 +1,4 @@
-// Schedules: when each runs next, what became of the last run; make one, with its instants ahead.
+// Schedules: next and last run of each; one schedule with its occurrences and next instants.
 
 import { useState } from "react";
 import type { ScheduleView } from "../api/schema.gen";
@@ -126,7 +126,7 @@ export function Schedule(props: { id: string }) {
   const [dialog, setDialog] = useState<"edit" | "backfill" | null>(null);
   const submit = useMay("submit");
   const one = found.data;
-  if (!one) return found.error ? <Trouble error={found.error} /> : <Loading what="the schedule" />;
+  if (!one) return found.error ? <Trouble error={found.error} /> : <Loading what="schedule" />;
   return (
     <>
       <PageHead
@@ -187,13 +187,16 @@ export function Schedule(props: { id: string }) {
               [
                 "Missed runs",
                 {
-                  none: "are left out",
-                  latest: "the latest is caught up",
-                  all: "are all caught up",
+                  none: "are skipped",
+                  latest: "only the latest runs",
+                  all: "all run",
                 }[one.catch_up],
               ],
               ["Overlap", `${one.overlap}, ${one.max_concurrency} at once`],
-              ["Clock changes", `skipped times: ${one.dst.gap}; repeated: ${one.dst.overlap}`],
+              [
+                "Clock changes",
+                `missing times: ${one.dst.gap}; repeated times: ${one.dst.overlap}`,
+              ],
               ["Jitter", one.jitter ? length(one.jitter) : null],
               ["Calendars", one.calendars.join(", ")],
               ["Owner", one.owner],
@@ -221,7 +224,7 @@ export function Schedule(props: { id: string }) {
             ]}
           />
         ) : (
-          <p className="soft">It has not been due yet.</p>
+          <p className="soft">No run was due yet.</p>
         )}
       </Panel>
       {dialog === "edit" ? <ScheduleForm schedule={one} onClose={() => setDialog(null)} /> : null}

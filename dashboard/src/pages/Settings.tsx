@@ -1,4 +1,4 @@
-// Who may come in, who did what, and what this server is.
+// Settings: this server, tokens, the audit log.
 
 import { type FormEvent, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -88,7 +88,7 @@ function Tokens() {
                   danger
                   label="Revoke"
                   needs="administer"
-                  confirm={`Whoever uses ${one.name || one.token_id} loses access within a second, in browsers too.`}
+                  confirm={`Users of ${one.name || one.token_id} lose access within a second, also in browsers.`}
                   act={{
                     call: "DELETE /tokens/{token_id}",
                     asked: { path: { token_id: one.token_id } },
@@ -140,13 +140,13 @@ function NewToken(props: { onClose: () => void }) {
     <Dialog title="New token" onClose={props.onClose}>
       {made ? (
         <>
-          <p>This is shown once; only its hash is kept.</p>
+          <p>Copy it now: it is shown only once. Only its hash is stored.</p>
           <Command text={made.token} />
         </>
       ) : (
         <form onSubmit={(event) => void make(event)}>
           <label className="field">
-            Name: who uses it, and for what
+            Name (user and purpose)
             <input value={name} onChange={(e) => setName(e.target.value)} />
           </label>
           <label className="field">
@@ -158,7 +158,7 @@ function NewToken(props: { onClose: () => void }) {
             </select>
           </label>
           <label className="field">
-            Ends after (empty: never)
+            Expires after (empty: never)
             <input value={expires} onChange={(e) => setExpires(e.target.value)} />
           </label>
           <Trouble error={problem} />

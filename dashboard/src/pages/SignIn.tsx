@@ -1,4 +1,4 @@
-// Signing in: with the link that the server printed, or with a token.
+// Sign-in: with the link that the server printed, or with a token.
 
 import { type FormEvent, useState } from "react";
 import { call } from "../api/client";
@@ -27,7 +27,7 @@ export function SignIn(props: { onSignedIn: () => void }) {
       </h1>
       {expired ? (
         <p className="note-bar">
-          That link was used already; the server's next start prints a new one.
+          That link was already used. The next start of the server prints a new one.
         </p>
       ) : null}
       <p>

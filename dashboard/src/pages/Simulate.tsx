@@ -1,4 +1,4 @@
-// Simulate: what ran, run once more under other policies or with other workers, side by side.
+// Simulate: replays past jobs or a trace under other policies or with other workers, side by side.
 
 import { type FormEvent, useMemo, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -26,7 +26,7 @@ export function Simulate() {
   const [file, setFile] = useState<File | null>(null);
   const search = useSearch();
   const asked = useMemo(() => readQuestion(search), [search]);
-  // One moment for the command, the call and what is shown, moved on by asking.
+  // One instant for the command, the call and the charts; each run sets a new one.
   const [now, setNow] = useState(() => Date.now());
   const [view, setView] = useState<(SimulationView & { title: string }) | null>(null);
   const [problem, setProblem] = useState<Problem | null>(null);
@@ -52,8 +52,8 @@ export function Simulate() {
   const act = actOf(asked, file, now);
   return (
     <>
-      <PageHead title="Simulate" sub="what ran, once more, under other rules" />
-      <Panel label="What to simulate">
+      <PageHead title="Simulate" sub="past jobs or a trace, with other policies or workers" />
+      <Panel label="Settings of the simulation">
         <form onSubmit={(event) => void run(event)}>
           <SimulationFields asked={asked} file={file} onFile={setFile} />
           <div className="dialog-acts">
@@ -65,14 +65,14 @@ export function Simulate() {
               {busy ? "Runs…" : "Simulate"}
             </button>
           </div>
-          {operate ? null : <p className="soft">It takes the role operator or admin.</p>}
+          {operate ? null : <p className="soft">This needs the role operator or admin.</p>}
         </form>
         {act ? <AsCommand act={act} /> : null}
       </Panel>
       <Trouble error={problem} />
       {busy ? (
         <p className="loading" role="status">
-          It runs beside the server, for half a minute at most…
+          Running, for half a minute at most…
         </p>
       ) : null}
       {view ? <Outcome view={view} /> : null}
@@ -121,15 +121,17 @@ function Outcome(props: { view: SimulationView & { title: string } }) {
         {Number(view.cpus.toFixed(2))} cpus
         {view.load === null ? "" : `, load ${view.load.toFixed(2)}`}.
         {view.left_out
-          ? ` Left out, for they never ran or fit no worker: ${count(view.left_out)}.`
+          ? ` Left out because they never ran or fit on no worker: ${count(view.left_out)}.`
           : ""}
-        {view.is_cut ? ` There were more: these are the ${view.title ? "first" : "newest"}.` : ""}
+        {view.is_cut
+          ? ` Only the ${view.title ? "first" : "newest"} jobs were used; there are more.`
+          : ""}
       </p>
       <Panel title="Side by side">
         <Table label="Policies" items={view.policies} id={(one) => one.policy} columns={COLUMNS} />
       </Panel>
       <div className="pair">
-        <Panel title="Mean wait of the jobs that came then">
+        <Panel title="Mean waiting time by arrival">
           <Chart
             label="Mean wait"
             elapsed={!view.from}
@@ -163,10 +165,10 @@ const COLUMNS: readonly Column<ReplayView>[] = [
   { head: "Longest", kind: "number", cell: (one) => length(one.max_wait) },
   { head: "Slowdown", kind: "number", cell: (one) => one.slowdown.toFixed(2) },
   { head: "In use", kind: "number", cell: (one) => percent(one.utilisation) },
-  { head: "Until all ended", kind: "number", cell: (one) => length(one.makespan) },
+  { head: "Makespan", kind: "number", cell: (one) => length(one.makespan) },
   { head: "Preempted", kind: "number", cell: (one) => count(one.preemptions) },
   {
-    head: "Most waiting",
+    head: "Most waiting jobs",
     kind: "number",
     cell: (one) => (one.peak_waiting === null ? "–" : count(one.peak_waiting)),
   },

@@ -1,4 +1,4 @@
-// Workers by time: what ran where, and what is reserved.
+// Timeline: executions on each worker over time, and reservations.
 
 import { useMemo } from "react";
 import type { BarView } from "../api/schema.gen";
@@ -18,7 +18,7 @@ const WINDOWS: readonly [string, number][] = [
   ["24 h", 24 * 3_600_000],
 ];
 
-/** A canvas can be no higher. */
+/** Canvases are limited in height. */
 const LANES_MAX = 1_000;
 
 export function Timeline() {
@@ -28,7 +28,7 @@ export function Timeline() {
   const before = search.get("before");
   const span = WINDOWS.find(([name]) => name === search.get("span"))?.[1] ?? 30 * 60_000;
   const fixed = after !== null && before !== null;
-  // The window moves on in steps, so that the same question is asked again and its answer kept.
+  // The window moves in steps, so that repeated queries are equal and can be cached.
   const step = Math.max(2_000, span / 200);
   const end = fixed ? Date.parse(before) : Math.ceil(now / step) * step;
   const start = fixed ? Date.parse(after) : end - span;
@@ -59,7 +59,7 @@ export function Timeline() {
     }
     return [...known.values()].sort((one, other) => one.name.localeCompare(other.name));
   }, [found.data, workers.data, only]);
-  /** From where the newest begin: what runs may be older than all of them. */
+  /** Start of the newest executions: running ones may be older. */
   const closer = (bars: readonly BarView[]) => {
     const ended = bars.filter((bar) => bar.end !== null).map((bar) => Date.parse(bar.start));
     setSearch({
@@ -67,13 +67,13 @@ export function Timeline() {
       before: new Date(end).toISOString(),
     });
   };
-  // What is reserved lies ahead: the picture goes on until then, but not for longer than it shows.
+  // Reservations lie in the future: the picture extends to them, by its own length at most.
   const ends = fixed ? [] : (found.data?.reserved ?? []).map((one) => Date.parse(one.end) - end);
   const ahead = Math.min(span, Math.max(0, ...ends));
   return (
     <>
-      <PageHead title="Timeline" sub="what ran where, and what is reserved">
-        <div className="segments" role="group" aria-label="How much time">
+      <PageHead title="Timeline" sub="executions on each worker, and reservations">
+        <div className="segments" role="group" aria-label="Time range">
           {WINDOWS.map(([name, length]) => (
             <button
               key={name}
@@ -106,9 +106,10 @@ export function Timeline() {
         </p>
       ) : found.data?.more ? (
         <p className="note-bar">
-          Only what runs and the newest are drawn, {count(found.data.items.length)} in all.{" "}
+          Only running and the newest executions are drawn, {count(found.data.items.length)} in
+          total.{" "}
           <button type="button" className="small" onClick={() => closer(found.data.items)}>
-            Show just their time
+            Zoom to them
           </button>
         </p>
       ) : null}
@@ -116,7 +117,7 @@ export function Timeline() {
         {found.isPending ? <Loading /> : null}
         {found.data && !lanes.length ? (
           <Empty
-            title="No workers, and nothing ran."
+            title="No workers and no executions."
             command={`rota worker --server ${location.origin}`}
           />
         ) : found.error && !found.data ? null : (

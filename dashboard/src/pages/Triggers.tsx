@@ -1,4 +1,4 @@
-// Triggers, what each made of events, and the events that came.
+// Triggers, their decisions about events, and the events received.
 
 import { useState } from "react";
 import { useMay } from "../api/session";
@@ -96,7 +96,7 @@ export function Triggers() {
             title="No events in the last seven days."
             command={`rota events send object.uploaded '{"path": "/in/a.csv"}'`}
           >
-            Send one by hand, from a program, or by a webhook:
+            Send one from here, from a program, or by a webhook:
           </Empty>
         ) : null}
         {events.items.length ? (
@@ -172,7 +172,7 @@ export function Trigger(props: { id: string }) {
   );
   const [trying, setTrying] = useState(false);
   const one = found.data;
-  if (!one) return found.error ? <Trouble error={found.error} /> : <Loading what="the trigger" />;
+  if (!one) return found.error ? <Trouble error={found.error} /> : <Loading what="trigger" />;
   return (
     <>
       <PageHead
@@ -226,7 +226,7 @@ export function Trigger(props: { id: string }) {
         <Trouble error={arrivals.error} />
         {arrivals.items.length ? (
           <Table
-            label="Arrivals"
+            label="Events it received"
             items={arrivals.items}
             id={(each) => `${each.source} ${each.event_id}`}
             columns={[
@@ -242,10 +242,10 @@ export function Trigger(props: { id: string }) {
           />
         ) : (
           <Empty
-            title="No event of its type has come yet."
+            title="No event of its type was received yet."
             command={rotaLine("events", "send", typeFor(one), '{"path": "/in/a.csv"}')}
           >
-            Send one, or try one out above; then nothing happens.
+            Send an event, or test one above without any effect.
           </Empty>
         )}
       </Panel>

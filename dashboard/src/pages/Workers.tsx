@@ -1,4 +1,4 @@
-// The fleet: what each worker has, uses and runs; drain one; and how one came to be lost.
+// Workers: what each has, uses and runs; drain and resume; lost executions.
 
 import type { ExecutionView, JobView, WorkerView } from "../api/schema.gen";
 import { useCall, usePages } from "../api/use";
@@ -23,7 +23,7 @@ import {
 import { Table } from "../parts/Table";
 import { WorkerName } from "../parts/WorkerName";
 
-/** Of what runs, as much as is read for the cards, and as much as one of them names. */
+/** Running jobs that are read for the cards, and jobs that one card names. */
 const RUNNING_READ = 200;
 const RUNNING_SHOWN = 4;
 const STATES = ["online", "draining", "unhealthy", "offline"] as const;
@@ -87,7 +87,7 @@ export function Workers() {
         </p>
       ) : null}
       <div className="below">
-        <Losses />
+        <LostExecutions />
       </div>
     </>
   );
@@ -200,7 +200,7 @@ export function Worker(props: { id: string }) {
   );
   const runs = useCall("GET /timeline", { query: { worker_id: props.id } }, { every: 3_000 });
   const worker = found.data;
-  if (!worker) return found.error ? <Trouble error={found.error} /> : <Loading what="the worker" />;
+  if (!worker) return found.error ? <Trouble error={found.error} /> : <Loading what="worker" />;
   const bars = runs.data?.items ?? [];
   return (
     <>
@@ -217,7 +217,7 @@ export function Worker(props: { id: string }) {
           label="Remove"
           danger
           needs="operate"
-          confirm="Its running jobs are run again elsewhere. If it is alive, it registers again."
+          confirm="Its running jobs run again on other workers. If the worker still runs, it registers again."
           act={{
             call: "DELETE /workers/{worker_id}",
             asked: { path: { worker_id: worker.worker_id } },
@@ -236,7 +236,7 @@ export function Worker(props: { id: string }) {
               ["Registered", exact(worker.registered_at)],
               ["Last heartbeat", <Ago key="h" time={worker.last_heartbeat} />],
               ["Queues", worker.queues === null ? "all" : worker.queues.join(", ")],
-              ["Can do", worker.capabilities.join(", ")],
+              ["Capabilities", worker.capabilities.join(", ")],
               ...Object.entries(worker.usage).map(
                 ([kind, value]) =>
                   [
@@ -275,24 +275,24 @@ export function Worker(props: { id: string }) {
           <p className="soft">Nothing.</p>
         )}
       </Panel>
-      <Losses worker={props.id} />
+      <LostExecutions worker={props.id} />
     </>
   );
 }
 
-/** Executions whose worker went silent, of one worker or of all. */
-function Losses(props: { worker?: string }) {
+/** Lost executions, of one worker or of all. */
+function LostExecutions(props: { worker?: string }) {
   const lost = useCall(
     "GET /executions",
     { query: { worker_id: props.worker, status: "lost", limit: 20 } },
     { every: 10_000 },
   );
   return (
-    <Panel title="Losses" label="Losses">
+    <Panel title="Lost executions" label="Lost executions">
       <Trouble error={lost.error} />
       {lost.data?.items.length ? (
         <Table
-          label="Losses"
+          label="Lost executions"
           items={lost.data.items}
           id={(one) => one.execution_id}
           to={(one) => pageOf.job(one.job_id)}
@@ -310,12 +310,12 @@ function Losses(props: { worker?: string }) {
                   },
                 ]),
             { head: "Lost", kind: "number", cell: (one) => <Ago time={one.end_time} /> },
-            { head: "Why", cell: (one) => one.reason ?? "it went silent" },
+            { head: "Why", cell: (one) => one.reason ?? "worker silent" },
           ]}
         />
       ) : (
         <p className="soft">
-          {props.worker ? "No execution was ever lost here." : "No execution was ever lost."}
+          {props.worker ? "No lost executions on this worker." : "No lost executions."}
         </p>
       )}
     </Panel>

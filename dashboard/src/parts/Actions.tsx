@@ -1,4 +1,4 @@
-// Actions: a button that does it, the same as a command to copy, and what came of it.
+// Actions: a button, the same action as a command to copy, and a message with the result.
 
 import { createContext, type ReactNode, useCallback, useContext, useMemo, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -21,7 +21,7 @@ const Saying = createContext<Say>(() => undefined);
 
 export const useNotify = (): Say => useContext(Saying);
 
-/** Shows for a while what was done, with a way back where there is one. */
+/** Shows the result for some seconds, with an undo where possible. */
 export function Notifications(props: { children: ReactNode }) {
   const [said, setSaid] = useState<readonly Notification[]>([]);
   const drop = useCallback(
@@ -80,7 +80,7 @@ export function CommandLines(props: { act: Act }) {
   );
 }
 
-/** The same for a terminal, folded away where it would stand in the way. */
+/** The same action as a command, collapsed. */
 export function AsCommand(props: { act: Act }) {
   return (
     <details>
@@ -94,17 +94,17 @@ export interface ActionProps {
   label: string;
   act: Act;
   needs: May;
-  /** Asks first, in these words. */
+  /** The question before the action. */
   confirm?: string;
   danger?: boolean;
-  /** What is said then; by the answer where that says more than that it worked. */
+  /** The message afterwards; from the answer if it has more details. */
   done?: string | ((answer: unknown) => { text: string; bad?: boolean });
   undo?: Act;
   onDone?: () => void;
   small?: boolean;
 }
 
-/** Does it on one click, or asks first; `>_` shows how to do the same elsewhere. */
+/** Acts on one click, or asks first; `>_` shows the same as a command. */
 export function ActionButton(props: ActionProps) {
   const may = useMay(props.needs);
   const say = useNotify();

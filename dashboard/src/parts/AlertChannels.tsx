@@ -1,4 +1,4 @@
-// Who is told of alerts: how the last try went, a test, and somebody new.
+// Notification channels: last delivery, test, and a form for a new one.
 
 import { type FormEvent, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -36,7 +36,7 @@ export function AlertChannels() {
           title="No notification channels yet."
           command={`rota alerts channels set on-call --url "$ROTA_ALERT_URL"`}
         >
-          Rules are evaluated all the same and show here. A channel sends notifications: a webhook
+          Rules are evaluated without channels, too. A channel sends notifications: a webhook
           (https://…), mail (mailto://…), Slack (slack://…) and many others.
         </Empty>
       ) : null}
@@ -76,7 +76,7 @@ function Name(props: { of: ChannelView }) {
 
 function Last(props: { of: ChannelView }) {
   const last = props.of.last;
-  if (!last) return <span className="soft">nothing yet</span>;
+  if (!last) return <span className="soft">never</span>;
   return (
     <>
       <Status of={last.status} /> <Ago time={last.at} />
@@ -102,7 +102,7 @@ function ChannelActs(props: { of: ChannelView }) {
           const tried = answer as ChannelTrial;
           return tried.taken
             ? { text: `${props.of.name} took the test.` }
-            : { text: `${props.of.name} did not take it: ${tried.message}`, bad: true };
+            : { text: `Sending to ${props.of.name} failed: ${tried.message}`, bad: true };
         }}
       />
       <ActionButton
@@ -176,7 +176,7 @@ function ChannelForm(props: { onClose: () => void }) {
             />
           </label>
           <label className="field">
-            From severity
+            Minimum severity
             <select
               value={severity}
               onChange={(event) => setSeverity(event.target.value as ChannelView["severity"])}
@@ -188,17 +188,17 @@ function ChannelForm(props: { onClose: () => void }) {
           </label>
         </div>
         <p className="soft">
-          The address is a secret: it is kept by the server and never shown again.
+          The address is secret: the server stores it and never shows it again.
         </p>
         <Trouble error={problem} />
         <CommandLines act={shown} />
-        <DialogEnd onClose={props.onClose}>Set up channel</DialogEnd>
+        <DialogEnd onClose={props.onClose}>Create channel</DialogEnd>
       </form>
     </Dialog>
   );
 }
 
-/** What became of one notice, by channel. */
+/** Deliveries of a notification, by channel. */
 export function Deliveries(props: { of: readonly ChannelView["last"][] }) {
   const sent = props.of.filter((one) => one !== null);
   if (!sent.length) return <span className="soft">nobody</span>;

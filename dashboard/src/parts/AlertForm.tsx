@@ -1,4 +1,4 @@
-// Make or change a rule; while one types, what it would find now and whom it would tell.
+// Form for a rule, with a preview: what the rule would find now, and which channels it would notify.
 
 import { type FormEvent, useDeferredValue, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -21,7 +21,7 @@ import { Dialog, DialogEnd } from "./Dialog";
 
 export function AlertForm(props: {
   rule?: AlertView;
-  /** The rules that are there, the built-in ones among them: a new one begins like those. */
+  /** Existing rules, including built-in ones: a new rule starts with their values. */
   rules: readonly AlertView[];
   onClose: () => void;
 }) {
@@ -43,7 +43,7 @@ export function AlertForm(props: {
     event.preventDefault();
     try {
       await call(act.call, act.asked);
-      say(known ? "The rule is changed." : "The rule is made.");
+      say(known ? "Rule changed." : "Rule created.");
       props.onClose();
       line.readAll();
       if (!known) go(pageOf.alert(name));
@@ -93,9 +93,9 @@ export function AlertForm(props: {
             </select>
           </label>
           {text("threshold", `From, in ${unit}`)}
-          {text("window", "Looks back for")}
-          {text("for", "Must hold for")}
-          {text("at_least", "Fewer than this say nothing")}
+          {text("window", "Window")}
+          {text("for", "Fires after")}
+          {text("at_least", "Minimum number of samples")}
           <label className="field">
             Severity
             <select
@@ -113,7 +113,7 @@ export function AlertForm(props: {
               <input value={draft.queue} onChange={(event) => set({ queue: event.target.value })} />
             </label>
           ) : null}
-          {text("repeat", "Tells again every (empty: once)")}
+          {text("repeat", "Repeat every (empty: once)")}
         </div>
         <p className="soft">{usual(draft.condition)?.meaning}</p>
         <Tells draft={draft} set={set} />
@@ -168,7 +168,7 @@ function Tells(props: { draft: Draft; set: (changes: Partial<Draft>) => void }) 
   );
 }
 
-/** What it would say now; nothing is set by asking. */
+/** A preview of the rule; changes nothing. */
 function Trial(props: { name: string; draft: Draft }) {
   const spec = useDeferredValue(props.draft);
   const whole = [spec.threshold, spec.at_least].every((one) => one !== "" && !Number.isNaN(+one));
@@ -182,17 +182,17 @@ function Trial(props: { name: string; draft: Draft }) {
   return (
     <p className="trial" role="status">
       {holds === null ? (
-        "Now: nothing can be said yet; it takes a whole window."
+        "Now: not enough data; the rule needs a whole window."
       ) : (
         <>
           <strong className={holds ? "tone-bad" : "tone-good"}>
-            Now: it {holds ? "holds" : "does not hold"}.
+            Now: the condition is {holds ? "true" : "false"}.
           </strong>{" "}
           {message}.
         </>
       )}{" "}
       <span className="soft">
-        It would notify {tells.length ? tells.join(", ") : "nobody: no channel is set up for it"}.
+        It would notify {tells.length ? tells.join(", ") : "no channel: none is set up for it"}.
       </span>
     </p>
   );

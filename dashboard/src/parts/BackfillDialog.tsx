@@ -1,4 +1,4 @@
-// Runs for a range of a schedule's past: first what would run, then run it.
+// Backfill of a schedule: shows what would run, then runs it.
 
 import { useEffect, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -72,7 +72,7 @@ export function BackfillDialog(props: { schedule: ScheduleView; onClose: () => v
       {found ? (
         <>
           <p>
-            <strong>{plural(found.count, "run")}</strong> would be made, behind other jobs;{" "}
+            <strong>{plural(found.count, "run")}</strong> would be created, with lower priority;{" "}
             {plural(found.already, "instant")} of the range {found.already === 1 ? "has" : "have"} a
             job already.
           </p>
@@ -112,7 +112,7 @@ export function BackfillDialog(props: { schedule: ScheduleView; onClose: () => v
           disabled={!found?.count}
           onClick={() => void run()}
         >
-          Run them
+          Start backfill
         </button>
       </div>
     </Dialog>

@@ -1,4 +1,4 @@
-// Asks before acting on many jobs: how many, what it comes to as a command, how far it is.
+// Dialog of a bulk action: the number of jobs, the command, and the progress.
 
 import { useEffect, useRef, useState } from "react";
 import type { Problem } from "../api/client";
@@ -24,15 +24,15 @@ const WORDS: Record<BulkAction, { title: string; done: string; warning: string }
     title: "Retry jobs",
     done: "started over",
     warning:
-      "They start over with all their attempts; what was skipped because of them waits again. " +
-      "Members of an array or gang that has ended start over with it: all that did not succeed.",
+      "They start over with all their attempts. Jobs that were skipped because of them wait again. " +
+      "For an array or gang that has ended, all members that did not succeed start over.",
   },
   delete: {
     title: "Delete jobs",
     done: "deleted",
     warning:
-      "They cannot be brought back. Arrays and gangs take their members along; " +
-      "members of one that still goes on stay until it has ended.",
+      "They cannot be restored. Arrays and gangs are deleted with their members; " +
+      "members of one that has not ended stay.",
   },
   reprioritise: { title: "Change priority", done: "given the priority", warning: "" },
 };
@@ -114,7 +114,7 @@ export function BulkDialog(props: {
     >
       {action === "reprioritise" ? (
         <label className="field">
-          New priority (higher runs first)
+          New priority (higher is first)
           <input
             type="number"
             min={-1000}
@@ -128,10 +128,10 @@ export function BulkDialog(props: {
         <p>
           <strong data-testid="bulk-count">{total}</strong> {progress.total === 1 ? "job" : "jobs"}{" "}
           would be {words.done}. {words.warning}{" "}
-          {filter.job_ids && undoOf(action) ? "This can be undone for a moment." : ""}
+          {filter.job_ids && undoOf(action) ? "You can undo this for a moment." : ""}
         </p>
       ) : problem ? null : (
-        <Loading what="how many that are" />
+        <Loading what="number of jobs" />
       )}
       {progress?.refused ? <p data-testid="bulk-refused">{refusedWords(progress)}.</p> : null}
       {running && progress ? (

@@ -1,5 +1,5 @@
-// Past and coming instants of a schedule on a strip, marked by what became of them; days and times
-// are those of the schedule's own zone.
+// Past and future instants of a schedule on a strip, marked by their outcome, in the schedule's
+// own time zone.
 
 import { useEffect, useRef } from "react";
 import type { ForeseenView, OccurrenceView } from "../api/schema.gen";
@@ -20,7 +20,7 @@ export function CalendarStrip(props: {
     props.now,
   );
   const found = cells.length > 0;
-  // What is next stands in sight, with what was just before it; then the strip is the reader's.
+  // First scrolls to the next instant and the one before it; then the user scrolls.
   useEffect(() => {
     const list = strip.current;
     const next = found && list?.querySelector<HTMLElement>("[data-next]");

@@ -1,4 +1,4 @@
-// A line chart over time, drawn by uPlot in the colours of the theme; the figures are also text.
+// Line chart over time, drawn by uPlot in the colours of the theme; the values are also text.
 
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
@@ -12,13 +12,13 @@ export interface Series {
   values: readonly (number | null)[];
   fill?: boolean;
   dash?: boolean;
-  /** A line goes on over what is not known. */
+  /** Draws the line across missing values. */
   bridge?: boolean;
-  /** Stands beside the label in place of the last value. */
+  /** Shown beside the label instead of the last value. */
   note?: string;
 }
 
-/** Steps between marks where time is counted and no date is known. */
+/** Steps of the axis for times without a date. */
 const STEPS = [
   1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600,
   2_592_000, 5_184_000, 15_552_000, 31_536_000,
@@ -27,12 +27,12 @@ const NAMES = ["good", "bad", "busy", "wait", "off", "accent", "soft", "line"] a
 
 export function Chart(props: {
   label: string;
-  /** Seconds since 1970, rising. */
+  /** Seconds since 1970, ascending. */
   times: readonly number[];
   series: readonly Series[];
   format: (value: number) => string;
   height?: number;
-  /** The times are seconds since a beginning that nobody knows the date of. */
+  /** Times are seconds since a start with an unknown date. */
   elapsed?: boolean;
 }) {
   const box = useRef<HTMLDivElement>(null);
@@ -42,7 +42,7 @@ export function Chart(props: {
   const height = props.height ?? 150;
   const shape = props.series.map((one) => one.label).join("|");
 
-  // biome-ignore lint/correctness/useExhaustiveDependencies: drawn anew only when the series change
+  // biome-ignore lint/correctness/useExhaustiveDependencies: redrawn only when the series change
   useEffect(() => {
     const element = box.current;
     if (!element) return;
@@ -136,7 +136,7 @@ function optionsOf(
     width: Math.max(120, element.clientWidth),
     height,
     legend: { show: false },
-    // Half of a mark's words hang over the right end.
+    // Half of the last label extends beyond the right end.
     padding: [8, 26, 0, 0],
     cursor: { points: { size: 6 }, y: false },
     scales: {
@@ -153,7 +153,7 @@ function optionsOf(
       },
       {
         ...axis,
-        // As wide as its longest words.
+        // As wide as its longest label.
         size: (_, ticks) => Math.max(52, 14 + 6 * Math.max(0, ...(ticks ?? []).map(lengthOf))),
         space: 32,
         values: (_, ticks) => ticks.map((tick) => props.format(tick)),

@@ -1,4 +1,4 @@
-// What schedules and triggers have alike: each makes jobs, can be paused, resumed and deleted.
+// Actions of schedules and triggers: pause, resume, delete.
 
 import type { Json, ScheduleView, TriggerView } from "../api/schema.gen";
 import { rotaLine } from "../lib/commands";
@@ -13,8 +13,8 @@ const KINDS = {
     pause: "POST /schedules/{schedule_id}/pause",
     resume: "POST /schedules/{schedule_id}/resume",
     drop: "DELETE /schedules/{schedule_id}",
-    resumed: "It runs again from its next time on.",
-    warning: "Its jobs go on; it creates no more. Its history stays readable for a while.",
+    resumed: "It runs again at its next time.",
+    warning: "Its jobs continue; it creates no more. Its history can be read for a while.",
     list: pageOf.schedules,
   },
   trigger: {
@@ -22,8 +22,8 @@ const KINDS = {
     pause: "POST /triggers/{trigger_id}/pause",
     resume: "POST /triggers/{trigger_id}/resume",
     drop: "DELETE /triggers/{trigger_id}",
-    resumed: "It reacts again from the next event on.",
-    warning: "Its jobs go on; events that wait in it are dropped.",
+    resumed: "It reacts again to new events.",
+    warning: "Its jobs continue; events that wait in it are dropped.",
     list: pageOf.triggers,
   },
 } as const;
@@ -60,7 +60,7 @@ export function CreatorActions(props: { of: ScheduleView | TriggerView }) {
   );
 }
 
-/** What it makes. */
+/** Jobs of a schedule or trigger. */
 export function JobMade(props: { job: Record<string, Json> }) {
   const { job } = props;
   return (

@@ -1,4 +1,4 @@
-// A dialog: the browser's own, so that focus, Escape and screen readers are right by themselves.
+// Dialog: the browser's own element, so that focus, Escape and screen readers work.
 
 import { type ReactNode, useEffect, useRef } from "react";
 
@@ -32,7 +32,7 @@ export function Dialog(props: {
   );
 }
 
-/** The end of a form in a dialog: leave it, or send it. */
+/** The buttons of a form in a dialog: close or submit. */
 export function DialogEnd(props: { onClose: () => void; children: ReactNode }) {
   return (
     <div className="dialog-acts">

@@ -1,4 +1,4 @@
-// An event made up by hand: what triggers would make of it, and sending it in earnest.
+// Dialog to test or send an event.
 
 import { type FormEvent, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -11,13 +11,13 @@ import { Dialog } from "./Dialog";
 
 const SOURCE = "dashboard";
 
-/** A type of event that a trigger is for. */
+/** An event type that the trigger accepts. */
 export const typeFor = (trigger: TriggerView): string => trigger.event.replace(/\*+$/, "made");
 
 export function EventDialog(props: { trigger?: TriggerView; onClose: () => void }) {
   const [type, setType] = useState(props.trigger ? typeFor(props.trigger) : "object.uploaded");
   const [data, setData] = useState('{"path": "/in/a.csv", "size": 1200}');
-  // The same id twice has no effect, so each that is sent gets one of its own.
+  // The same id twice has no effect, so each event gets a new one.
   const [id, setId] = useState(newId);
   const [found, setFound] = useState<TrialView[] | null>(null);
   const [problem, setProblem] = useState<Problem | Error | null>(null);
@@ -64,25 +64,25 @@ export function EventDialog(props: { trigger?: TriggerView; onClose: () => void 
           </div>
         ))}
         {found && !found.length ? (
-          <p className="soft">No trigger is for events of this type.</p>
+          <p className="soft">No trigger accepts events of this type.</p>
         ) : null}
         <AsCommand act={trial} />
         <div className="dialog-acts">
           {read.error ? null : (
             <ActionButton
-              label="Send it"
+              label="Send event"
               needs="submit"
               act={{
                 call: "POST /events",
                 asked: { body: event },
                 rota: rotaLine("events", "send", type, data, "--source", SOURCE, "--id", id),
               }}
-              done="The event is sent."
+              done="Event sent."
               onDone={() => setId(newId())}
             />
           )}
           <button type="submit" className="primary">
-            Test it
+            Test
           </button>
         </div>
       </form>

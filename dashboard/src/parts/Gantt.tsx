@@ -1,4 +1,4 @@
-// Workers by time: what ran where and when, on a canvas; and as a list for those who cannot see it.
+// Gantt chart: executions on workers over time, on a canvas, and as a list for screen readers.
 
 import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
 import type { BarView } from "../api/schema.gen";
@@ -13,11 +13,11 @@ import { shortened } from "./GraphView";
 
 const LANE_PX = 16;
 const LEAST_LANE_PX = 3;
-/** A worker that ran much at once gets thinner lines, not half the page. */
+/** A worker with many executions at once gets thinner bars. */
 const ROW_PX_MAX = 144;
 const GAP_PX = 8;
 const AXIS_PX = 24;
-/** Counts in place of bars: as high as two bars, or one where there are many workers. */
+/** Buckets instead of bars: as high as two bars, or one if there are many workers. */
 const CROWD_PX = 32;
 const CROWD_PX_LEAST = 16;
 const MANY_LANES = 40;
@@ -34,7 +34,7 @@ const NAMES = [
   "faint",
 ] as const;
 
-/** A place that is kept for a job that waits, beside what ran. */
+/** A reservation, drawn like an execution. */
 export const RESERVED = "reserved";
 
 export type Bar = Pick<BarView, "job_id" | "name" | "status" | "start" | "end">;
@@ -43,7 +43,7 @@ export interface Lane {
   worker_id: string;
   name: string;
   bars: Bar[];
-  /** Where there is more than bars can show. */
+  /** Buckets, where there are too many executions for bars. */
   cells?: Cell[];
 }
 
@@ -139,7 +139,7 @@ export function Gantt(props: {
         {over && "began" in over ? (
           <>
             <strong>{nameOf(props.lanes, over.worker_id)}</strong>{" "}
-            {cellText(over, props.estimated ?? false)}; click to look closer
+            {cellText(over, props.estimated ?? false)}; click to zoom in
           </>
         ) : over ? (
           <>
@@ -149,7 +149,7 @@ export function Gantt(props: {
           </>
         ) : (
           <span className="soft">
-            Drag over a span to zoom in; click a bar to open its job, a count to see its stretch.
+            Drag to zoom in. Click a bar to open its job, a count to zoom into its interval.
           </span>
         )}
       </p>
@@ -183,7 +183,7 @@ interface Row {
   height: number;
   bars: Laid[];
   cells: readonly Cell[];
-  /** The height of its counts; bars stand below them. */
+  /** The height of the buckets; bars are drawn below them. */
   crowd: number;
 }
 
@@ -197,7 +197,7 @@ function laidOut(all: readonly Lane[], now: number): Row[] {
       from: Date.parse(bar.start),
       to: bar.end ? Date.parse(bar.end) : now,
     }));
-    // What is reserved lies ahead, where nothing else is: it has the height of the row to itself.
+    // Reservations lie in the future, where there are no executions: they use the whole row.
     const ran = stacked(
       spans.filter(({ bar }) => bar.status !== RESERVED),
       top + crowd,
@@ -214,7 +214,7 @@ function laidOut(all: readonly Lane[], now: number): Row[] {
   });
 }
 
-/** Below each other where they overlap; the more there are, the thinner. */
+/** Overlapping bars below each other, thinner if there are many. */
 function stacked(spans: readonly Span[], top: number): { bars: Laid[]; height: number } {
   const { places, count } = lanes(spans);
   const px = Math.max(
@@ -292,7 +292,7 @@ function paintBar(pen: CanvasRenderingContext2D, scene: Scene, bar: Laid, paints
   pen.beginPath();
   pen.roundRect(from, bar.top + 1, to - from, Math.max(2, bar.px - 3), bar.px > 8 ? 3 : 1);
   if (kept) {
-    // Nothing is there yet: an outline, not a bar.
+    // A reservation is an outline, not a bar.
     pen.strokeStyle = paints.soft;
     pen.setLineDash([4, 3]);
     pen.stroke();
@@ -302,7 +302,7 @@ function paintBar(pen: CanvasRenderingContext2D, scene: Scene, bar: Laid, paints
     pen.fill();
   }
   pen.globalAlpha = 1;
-  // A failed one is also marked by its shape.
+  // A failed execution is also marked by its shape.
   if (toneOf(bar.bar.status) === "bad" && to - from > 8 && bar.px > 10) {
     pen.fillStyle = paints.card;
     pen.fillRect(to - 5, bar.top + 3, 2, bar.px - 7);
@@ -317,7 +317,7 @@ function paintBar(pen: CanvasRenderingContext2D, scene: Scene, bar: Laid, paints
   }
 }
 
-/** Stands on the floor of its row; what failed is at the bottom, and notched for who sees no red. */
+/** Drawn from the bottom of the row; failures at the bottom, with a notch for users who do not see red. */
 function paintCell(
   pen: CanvasRenderingContext2D,
   scene: Scene,

@@ -1,4 +1,4 @@
-// The dependency graph on a canvas: thousands of jobs, to zoom, move and click; and as a list.
+// Dependency graph on a canvas, for thousands of jobs: zoom, pan, click; and as a list.
 
 import { type PointerEvent, useEffect, useMemo, useRef, useState } from "react";
 import type { GraphView as Graph } from "../api/schema.gen";
@@ -47,7 +47,7 @@ export function GraphView(props: { graph: Graph; current: string }) {
     if (!element) return;
     const sized = new ResizeObserver(() => {
       const view = { width: element.clientWidth, height: element.clientHeight };
-      // A graph that grew is shown whole again; one that only changed states is not moved.
+      // A graph that grew is fitted again; one with changed states only is not moved.
       if (known.current !== shape.nodes.length || view.width) {
         known.current = shape.nodes.length;
         setCamera((old) => old ?? fitted(shape.world, view));
@@ -241,7 +241,7 @@ function paint(
     y + SIZE.height >= camera.y &&
     y <= camera.y + height / camera.scale;
   pen.lineWidth = Math.max(1, 0.7 / camera.scale);
-  // As faint as borders they could hardly be followed; in full they would hide the jobs.
+  // Edges between the strength of borders and of text: visible, but behind the jobs.
   pen.strokeStyle = paints.soft;
   pen.globalAlpha = 0.6;
   pen.beginPath();

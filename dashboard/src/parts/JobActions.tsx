@@ -1,4 +1,4 @@
-// What can be done to a job, by where it is.
+// Actions on a job, by its state.
 
 import { useState } from "react";
 import type { JobView } from "../api/schema.gen";
@@ -19,7 +19,7 @@ export function JobActions(props: { job: JobView }) {
   const operate = useMay("operate");
   const waits = job.status === "pending" || job.status === "queued";
   const group = groupOf(job);
-  // A member is retried and deleted with its array or gang, never alone.
+  // A member is retried and deleted only with its array or gang.
   const alone = memberOf(job) === null;
   const retry = {
     call: "POST /jobs/{job_id}/retry",
@@ -35,7 +35,10 @@ export function JobActions(props: { job: JobView }) {
           act={retry}
           done="Queued again."
           {...(group?.kind === "array"
-            ? { confirm: "Only members that did not succeed run again; the others' results stay." }
+            ? {
+                confirm:
+                  "Only members that did not succeed run again. The results of the others stay.",
+              }
             : {})}
         />
       ) : null}
@@ -91,7 +94,7 @@ function PlaceDialog(props: { job: JobView; onClose: () => void }) {
   return (
     <Dialog title="Run on a worker" onClose={props.onClose}>
       <p>
-        Ignores its start time, the queue order and a pause; still respects its dependencies and the
+        Ignores its start time, the queue order and a pause. Still respects its dependencies and the
         free capacity of the worker.
       </p>
       {workers.data?.items.length ? (

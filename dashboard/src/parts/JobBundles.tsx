@@ -1,4 +1,4 @@
-// The bundles that a job runs or reads: what was uploaded, and its checksum.
+// The bundles of a job: program and inputs, with checksums.
 
 import { addressOf } from "../api/client";
 import type { Json } from "../api/schema.gen";
@@ -45,7 +45,7 @@ function Bundle(props: { use: string; id: string }) {
           <span className="id">{shortId(props.id)}</span>{" "}
           <span className="soft">
             {found.error?.status === 404
-              ? "is not there any more: whoever still has to fetch it fails"
+              ? "was deleted: executions that need it will fail"
               : (found.error?.message ?? "…")}
           </span>
         </>

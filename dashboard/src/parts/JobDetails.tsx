@@ -1,4 +1,4 @@
-// All that was submitted, and what came of it.
+// Details of a job: the submission, and its result.
 
 import type { JobView } from "../api/schema.gen";
 import { rotaLine } from "../lib/commands";
@@ -42,12 +42,12 @@ export function Details(props: { job: JobView }) {
             ["Lost workers", job.losses ? String(job.losses) : null],
             ["Timeout", job.timeout === null ? "none" : length(job.timeout)],
             [
-              "Expected to run",
+              "Expected run time",
               job.expected_runtime === null ? null : length(job.expected_runtime),
             ],
-            ["Due", job.run_at && exact(job.run_at)],
+            ["Not before", job.run_at && exact(job.run_at)],
             ["Expires", job.expires_at && exact(job.expires_at)],
-            ["To end by", job.finish_by && exact(job.finish_by)],
+            ["Deadline", job.finish_by && exact(job.finish_by)],
             ["May be preempted", job.preemptible ? "yes" : null],
             ["Semantics", job.semantics.replaceAll("_", " ")],
             ["Key", job.concurrency && `${job.concurrency.key}, ${job.concurrency.limit} at once`],

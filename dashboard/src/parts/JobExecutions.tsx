@@ -1,4 +1,4 @@
-// Every try of a job: where, how long, what it used against what it asked for, what it left.
+// The executions of a job: worker, run time, resources used and requested, output files.
 
 import { addressOf } from "../api/client";
 import type { ArtifactView, ExecutionView, JobView } from "../api/schema.gen";
@@ -49,7 +49,7 @@ const SHOWN_AS: Record<string, (value: number) => string> = {
   memory_peak: bytes,
 };
 
-/** What it used; of memory also how much it could, which may be more than in the try before. */
+/** Used resources; for memory also the limit, which may be higher than in the attempt before. */
 function Usage(props: { execution: ExecutionView; job: JobView }) {
   const { usage, memory = 0 } = props.execution;
   const used = usage !== null && typeof usage === "object" && !Array.isArray(usage) ? usage : {};
@@ -69,11 +69,11 @@ function Usage(props: { execution: ExecutionView; job: JobView }) {
               ] as const,
           ),
           [
-            "asked for",
+            "requested",
             `${amount("cpu", asked.cpu)} cpu${memory ? `, ${bytes(memory)} memory` : ""}`,
           ],
           [
-            "memory of this try",
+            "memory of this attempt",
             memory && memory !== asked.memory
               ? `${bytes(memory)}, where the job now asks ${asked.memory ? bytes(asked.memory) : "none"}`
               : null,
@@ -92,7 +92,7 @@ function Usage(props: { execution: ExecutionView; job: JobView }) {
   );
 }
 
-/** The last try's files have a command of their own; any try's can be fetched by address. */
+/** Output files of an execution; those of the last one also by a `rota` command. */
 function Artifacts(props: { execution: ExecutionView; job: JobView; last: boolean }) {
   const files = props.execution.artifacts as unknown as readonly ArtifactView[];
   if (!files.length) return null;

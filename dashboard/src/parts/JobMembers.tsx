@@ -1,4 +1,4 @@
-// The members of an array or a gang: how many are where, and each that is or was a job.
+// The members of an array or gang: numbers by state, and the members that have become jobs.
 
 import type { JobView } from "../api/schema.gen";
 import { usePages } from "../api/use";
@@ -14,7 +14,7 @@ import { WorkerName } from "./WorkerName";
 
 const PAGE = 50;
 
-/** All members as one bar, whose parts can be chosen. */
+/** All members as one bar; a click on a part filters the list. */
 export function GroupBar(props: { job: JobView; group: JobGroup }) {
   const { group, job } = props;
   const chosen = useSearch().get("state");
@@ -74,7 +74,7 @@ export function GroupBar(props: { job: JobView; group: JobGroup }) {
   );
 }
 
-/** States as the bar has them, and the statuses of jobs that each stands for. */
+/** The states of the bar, and the job statuses of each. */
 const STATUS_OF: Record<string, string> = {
   queued: "pending,queued",
   running: "running,cancelling",
@@ -122,7 +122,7 @@ export function Members(props: { job: JobView; group: JobGroup }) {
             disabled={pages.isFetchingNextPage}
             onClick={() => void pages.fetchNextPage()}
           >
-            {pages.isFetchingNextPage ? "Loading…" : "Members of lower index"}
+            {pages.isFetchingNextPage ? "Loading…" : "Earlier members"}
           </button>{" "}
           <span className="soft">{plural(pages.items.length, "member")} shown</span>
         </p>
@@ -138,7 +138,7 @@ function NoMembers(props: { group: JobGroup; state: string }) {
   return (
     <Empty title={props.state ? "No member waits to retry." : "No member has started yet."}>
       {props.group.kind === "array"
-        ? "A member becomes a job, with a page and a log of its own, as a worker takes it."
+        ? "A member becomes a job, with its own page and log, when a worker takes it."
         : "All members start at once, as soon as there is free capacity for all of them."}
     </Empty>
   );

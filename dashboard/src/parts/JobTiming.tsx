@@ -1,4 +1,4 @@
-// One line from submit to end: what the job waited for, and each try.
+// One bar from submission to end: what the job waited for, and each execution.
 
 import type { ExecutionView, JobView } from "../api/schema.gen";
 import { useNow } from "../lib/clock";
@@ -12,7 +12,7 @@ export function JobTiming(props: { job: JobView; executions: readonly ExecutionV
   const now = useNow();
   const parts = jobTiming(props.job, props.executions, now);
   const whole = parts.reduce((sum, one) => sum + (one.to - one.from), 0) || 1;
-  // A wait of a day beside a run of a second: each gets enough room to be seen.
+  // Each period has a minimum width, so that a second stays visible beside a day.
   const shares = parts.map((one) => Math.max(LEAST_SHARE, (one.to - one.from) / whole));
   const sum = shares.reduce((total, one) => total + one, 0) || 1;
   let x = 0;

@@ -1,4 +1,4 @@
-// Why a job is not running: the cause first, the figures behind it, when it starts, what would help.
+// Why a job is not running: the cause with its figures, the estimated start, and what would help.
 
 import type { ReactNode } from "react";
 import type {
@@ -30,7 +30,7 @@ import { Ago, Facts, Link, Trouble } from "./basics";
 import { LinkedText } from "./LinkedText";
 import { WorkerName } from "./WorkerName";
 
-/** A part of an array may wait while another runs; anything else that runs waits for nothing. */
+/** Members of an array may wait while others run; other running jobs do not wait. */
 function waits(job: JobView): boolean {
   if (job.status === "pending" || job.status === "queued") return true;
   return job.status === "running" && (job.array?.queued ?? 0) > 0;
@@ -56,7 +56,7 @@ export function Why(props: { job: JobView }) {
   return (
     <section className="why" aria-labelledby="why-title">
       <h2 id="why-title">
-        {job.status === "running" ? "Why not all of it runs" : "Why it is not running"}
+        {job.status === "running" ? "Why not all members run" : "Why it is not running"}
       </h2>
       <p>
         <strong>
@@ -167,7 +167,7 @@ function Due(props: { figures: ReliefView["figures"] }) {
   );
 }
 
-/** Those that hold what it waits for, where the sentence only counts them. */
+/** The holders of what the job waits for; the sentence only has their number. */
 function Holders(props: { figures: ReliefView["figures"] }) {
   const jobs = props.figures.jobs;
   if (!Array.isArray(jobs) || jobs.length < 2) return null;
@@ -249,7 +249,7 @@ function figure(name: string, value: unknown): ReactNode {
   return plain(name, value);
 }
 
-/** `name` is of what: sizes are counted in bytes. */
+/** Formats a value by its name: sizes are in bytes. */
 function plain(name: string, value: unknown): string {
   if (typeof value === "number") return amount(name, value);
   return value !== null && typeof value === "object" ? JSON.stringify(value) : String(value);

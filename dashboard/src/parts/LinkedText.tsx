@@ -1,4 +1,4 @@
-// A sentence of the server, in which every id leads to what it names.
+// A sentence from the server, with every id as a link.
 
 import { shortId } from "../lib/format";
 import { pageOf } from "../lib/router";

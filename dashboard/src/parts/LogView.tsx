@@ -1,4 +1,4 @@
-// A log: opens at its end, follows what grows, and shows only the lines in sight.
+// Log viewer: opens at the end, follows new lines, and renders only visible lines.
 
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "react";
 import { LogReader } from "../api/logs";
@@ -9,7 +9,7 @@ import { Empty, Loading, Trouble } from "./basics";
 
 const ROW_PX = 19;
 const NEAR_PX = 400;
-/** Lines searched before the page may do something else. */
+/** Lines searched without a pause for the page. */
 const SEARCH_LINES = 20_000;
 
 export function LogView(props: { executionId: string; live: boolean; fileName: string }) {
@@ -21,7 +21,7 @@ export function LogView(props: { executionId: string; live: boolean; fileName: s
   following.current = follow;
 
   const reader = useLog(props.executionId, props.live, redraw, (shift) => {
-    // What came before pushes down what is looked at: the eye stays on it.
+    // Lines added before the visible ones move these down: scroll by the same amount.
     if (shift && box.current) box.current.scrollTop += shift * ROW_PX;
   });
   const log = reader.window;
@@ -122,7 +122,7 @@ export function LogView(props: { executionId: string; live: boolean; fileName: s
           reader.state === "loading" ? (
             <Loading what="the log" />
           ) : (
-            <Empty title={props.live ? "Nothing printed yet." : "It printed nothing."} />
+            <Empty title={props.live ? "No output yet." : "No output."} />
           )
         ) : (
           <div className="log-all" style={{ height: sight.height }}>
@@ -163,7 +163,7 @@ function useLog(
   shift.current = shifted;
   const reader = useMemo(() => {
     let waiting = false;
-    // A log may grow thousands of times a second; the screen takes sixty.
+    // A log may grow thousands of times a second; the screen shows sixty frames.
     const notify = (lines: number) => {
       if (lines) shift.current(lines);
       if (waiting) return;
@@ -182,7 +182,7 @@ function useLog(
   return reader;
 }
 
-/** Looks through what is here and, if needed, fetches the rest, without holding the page up. */
+/** Searches loaded lines and, if needed, fetches the rest, without blocking the page. */
 function useSearchIn(reader: LogReader, jump: (row: number) => void) {
   const [text, setText] = useState("");
   const [row, setRow] = useState(-1);
@@ -229,7 +229,7 @@ function useSearchIn(reader: LogReader, jump: (row: number) => void) {
       run.current += 1;
       setText(typed);
       setRow(-1);
-      setSaid(typed ? "Enter finds the last; Shift+Enter goes up" : "");
+      setSaid(typed ? "Enter: last match; Shift+Enter: previous match" : "");
     },
   };
 }

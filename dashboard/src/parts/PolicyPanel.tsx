@@ -1,4 +1,4 @@
-// The policy of the cell: who goes first and who may pass, and taking another preset.
+// The policy of the cell: order, backfill and limits, and a dialog for presets.
 
 import { useState } from "react";
 import type { PolicyView } from "../api/schema.gen";
@@ -52,8 +52,8 @@ function PolicyFacts(props: { policy: PolicyView }) {
   return (
     <Facts
       items={[
-        ["Who goes first", orderWords(policy)],
-        ["Who may pass what does not fit", backfillWords(policy)],
+        ["Order", orderWords(policy)],
+        ["Backfill", backfillWords(policy)],
         [
           "A long job waits",
           policy.beta && policy.order !== "fifo" && policy.order !== "priority"
@@ -61,7 +61,7 @@ function PolicyFacts(props: { policy: PolicyView }) {
             : null,
         ],
         ["A point of priority is worth", `${length(policy.priority_wait)} of waiting`],
-        ["Old use counts half after", length(policy.half_life)],
+        ["Half-life of usage", length(policy.half_life)],
         [
           "Preemption",
           policy.preempt_gap === null
@@ -76,7 +76,7 @@ function PolicyFacts(props: { policy: PolicyView }) {
 }
 
 function PresetDialog(props: { policy: PolicyView; onClose: () => void }) {
-  // What it would be undone to, while the policy behind the dialog changes.
+  // Kept for undo, because the policy behind the dialog changes.
   const [before] = useState(props.policy);
   const [preset, setPreset] = useState<PresetName>("default");
   const { means, beware } = PRESETS[preset];
@@ -94,16 +94,16 @@ function PresetDialog(props: { policy: PolicyView; onClose: () => void }) {
       <p>{means}</p>
       {beware ? (
         <div className="note-bar" role="note">
-          <strong>Mind:</strong> {beware}
+          <strong>Warning:</strong> {beware}
         </div>
       ) : null}
       <p className="soft">
-        It holds from the next decision on, for all tenants and queues of this cell: what runs goes
-        on, what waits is put in the new order. All settings become the preset’s; the limits of the
-        whole cell stay. To see first what it would have meant for the last week:
+        It applies from the next decision, for all tenants and queues of this cell. Running jobs
+        continue; waiting jobs are ordered again. All settings change to those of the preset; the
+        limits of the whole cell stay. To simulate it with the jobs of the last week:
       </p>
       <Command text={rotaLine("history", "replay", "--after", "7d", "--policy", preset)} />
-      <h3>Apply it</h3>
+      <h3>Apply</h3>
       <CommandLines act={act} />
       <div className="dialog-acts">
         <button type="button" onClick={props.onClose}>

@@ -1,4 +1,4 @@
-// Make or change a schedule; while one types, what it means in words and its next instants.
+// Form for a schedule, with a preview in words and the next instants.
 
 import { type FormEvent, useDeferredValue, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -35,7 +35,7 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
     event.preventDefault();
     try {
       const made = (await call(act.call, act.asked)) as unknown as ScheduleView;
-      say(known ? "The schedule is changed." : "The schedule is made.");
+      say(known ? "Schedule changed." : "Schedule created.");
       props.onClose();
       line.readAll();
       if (!known) go(pageOf.schedule(made.schedule_id));
@@ -97,15 +97,15 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
           <label className="field">
             Missed runs
             <select value={catchUp} onChange={(e) => setCatchUp(e.target.value)}>
-              <option value="none">leave out</option>
-              <option value="latest">catch up the latest</option>
-              <option value="all">catch up all</option>
+              <option value="none">skip all</option>
+              <option value="latest">run only the latest</option>
+              <option value="all">run all</option>
             </select>
           </label>
           <label className="field">
-            If the last run still goes on
+            If the last run has not ended
             <select value={overlap} onChange={(e) => setOverlap(e.target.value)}>
-              <option value="allow">run beside it</option>
+              <option value="allow">run in parallel</option>
               <option value="skip">skip</option>
               <option value="queue">wait for it</option>
               <option value="replace">replace it</option>
@@ -126,7 +126,7 @@ export function ScheduleForm(props: { schedule?: ScheduleView; onClose: () => vo
   );
 }
 
-/** Fields that the command line calls otherwise. */
+/** Fields with another name on the command line. */
 const OPTIONS: Record<string, string> = { timezone: "tz", interval: "every" };
 
 function actOf(
@@ -156,7 +156,7 @@ function actOf(
   };
 }
 
-/** As a shell cuts a line into words; quotes hold words together. */
+/** Splits a line into words as a shell does, with quotes. */
 export function splitWords(line: string): string[] {
   const found = line.match(/"(?:\\.|[^"\\])*"|'[^']*'|[^\s"']+/g) ?? [];
   return found.map((word) =>
@@ -168,7 +168,7 @@ export function splitWords(line: string): string[] {
   );
 }
 
-/** The words for it, and the next instants as the server would fire them. */
+/** The timetable in words, and the next instants from the server. */
 function Ahead(props: { rules: Record<string, string> }) {
   const rules = useDeferredValue(props.rules);
   const found = useCall(

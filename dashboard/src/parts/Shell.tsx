@@ -1,4 +1,4 @@
-// The frame of every page: where one is, whether it is live, who is signed in, the keyboard.
+// The frame of every page: navigation, connection state, session, keyboard shortcuts.
 
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import { call } from "../api/client";
@@ -30,7 +30,7 @@ export function Shell(props: { children: ReactNode; onSignOut: () => void }) {
   const search = useRef<HTMLInputElement>(null);
   const pages = useRef<HTMLElement>(null);
   useShortcuts(search, setHelp);
-  // On a phone the pages are a strip: the one that is shown must be in sight.
+  // On a phone the navigation scrolls: the current page must be visible.
   // biome-ignore lint/correctness/useExhaustiveDependencies: whenever another page is shown
   useEffect(() => {
     const strip = pages.current;
@@ -41,7 +41,7 @@ export function Shell(props: { children: ReactNode; onSignOut: () => void }) {
   return (
     <div className="shell">
       <a className="skip" href="#main">
-        Skip to the page
+        Skip to content
       </a>
       <header className="top">
         <Link to="/" className="brand" aria-label="Rota: overview">
@@ -83,7 +83,7 @@ function Search(props: { input: React.RefObject<HTMLInputElement | null> }) {
     if (meant.kind === "job") go(pageOf.job(meant.id));
     if (meant.kind === "filter") go(pageOf.jobs(writeFilter(meant.filter).toString()));
     setText("");
-    // The keys are the page's again.
+    // Gives the keyboard back to the page.
     props.input.current?.blur();
   };
   return (
@@ -187,7 +187,7 @@ function useShortcuts(
       leader = 0;
       event.preventDefault();
     };
-    // Before any table takes the key for itself.
+    // In the capture phase, before a table handles the key.
     document.addEventListener("keydown", press, true);
     return () => document.removeEventListener("keydown", press, true);
   }, [search, setHelp]);
@@ -200,7 +200,7 @@ function Keys(props: { onClose: () => void }) {
     ["Enter", "open the row"],
     ["x", "select the row"],
     ...PAGES.map((page): [string, string] => [`g ${page.key}`, page.name]),
-    ["?", "this list"],
+    ["?", "show this list"],
     ["Esc", "close, or leave a field"],
   ];
   return (

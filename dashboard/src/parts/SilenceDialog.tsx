@@ -1,4 +1,4 @@
-// Let a rule tell nobody for a while, with a reason for others who look.
+// Dialog to silence a rule for a time, with a reason.
 
 import { type FormEvent, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -9,7 +9,7 @@ import { ActionButton, CommandLines, useNotify } from "./Actions";
 import { Trouble } from "./basics";
 import { Dialog, DialogEnd } from "./Dialog";
 
-/** Offers what can be done now: to silence a rule, or to end its silence. */
+/** Silences a rule, or ends its silence. */
 export function SilenceAct(props: { name: string; silenced: boolean; small?: boolean }) {
   const [open, setOpen] = useState(false);
   const may = useMay("operate");
@@ -20,7 +20,7 @@ export function SilenceAct(props: { name: string; silenced: boolean; small?: boo
         needs="operate"
         small={props.small ?? false}
         act={unsilenceAct(props.name)}
-        done="Notifications are sent again; if it still fires, within ten seconds."
+        done="Notifications are sent again. If the rule still fires, one is sent within ten seconds."
       />
     );
   if (!may) return null;
@@ -59,11 +59,11 @@ function SilenceDialog(props: { name: string; onClose: () => void }) {
           then.
         </p>
         <label className="field">
-          For, as in 30m, 2h or 1d
+          Duration, such as 30m, 2h or 1d
           <input value={span} required onChange={(event) => setSpan(event.target.value)} />
         </label>
         <label className="field">
-          Why, for others who look
+          Reason
           <input
             value={reason}
             maxLength={200}

@@ -1,4 +1,4 @@
-// What to simulate: a time of the past or a trace, on which machines, under which policies.
+// Settings of a simulation: past jobs or a trace, machines, policies.
 
 import { useCall } from "../api/use";
 import { bytes, count } from "../lib/format";
@@ -14,7 +14,7 @@ import {
   SPANS,
 } from "../lib/simulate";
 
-const SOURCES = { past: "A time of the past", trace: "A trace" } as const;
+const SOURCES = { past: "Past jobs", trace: "Trace" } as const;
 
 export function SimulationFields(props: {
   asked: Question;
@@ -24,7 +24,7 @@ export function SimulationFields(props: {
   const { asked } = props;
   return (
     <>
-      <div className="segments only" role="group" aria-label="What to run">
+      <div className="segments only" role="group" aria-label="Workload">
         {(["past", "trace"] as const).map((one) => (
           <button
             key={one}
@@ -50,7 +50,7 @@ function Past(props: { asked: Question }) {
     <>
       <div className="chips only">
         <span className="soft">Submitted in the last</span>
-        <div className="segments" role="group" aria-label="How far back">
+        <div className="segments" role="group" aria-label="Time range">
           {SPANS.map(([name]) => (
             <button
               key={name}
@@ -81,10 +81,10 @@ function Past(props: { asked: Question }) {
           />
         </label>
         <label className="field">
-          Workers (empty: {online === undefined ? "those" : `the ${count(online)}`} of now)
+          Workers (empty: {online === undefined ? "the" : `the ${count(online)}`} current ones)
           <input
             type="number"
-            title="Each is like one of those of now, in turn"
+            title="Copies of the current workers, in turn"
             min={1}
             max={1000}
             value={asked.workers}
@@ -112,7 +112,7 @@ function TraceFields(props: {
           {file ? <span className="soft">{bytes(file.size)}</span> : null}
         </label>
         <label className="field">
-          On which machines
+          Machines
           <select
             value={asked.machines}
             onChange={(event) => setSearch({ machines: event.target.value })}
@@ -134,7 +134,7 @@ function TraceFields(props: {
             <Amount name="workers" label="Workers" max={1000} value={asked.workers} />
             <Amount name="cpu" label="Processors of each" max={1_000_000} value={asked.cpu} />
             <label className="field">
-              Memory of each, as in 64GiB (empty: none)
+              Memory of each, such as 64GiB (empty: none)
               <input
                 value={asked.memory}
                 pattern="\s*[0-9.]+\s*[KMGTkmgt]?i?B?\s*"

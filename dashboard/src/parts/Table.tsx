@@ -1,4 +1,4 @@
-// A table for the keyboard too: j and k move, Enter opens, x selects.
+// Table with keyboard control: j and k move, Enter opens, x selects.
 
 import { type KeyboardEvent, type ReactNode, useRef } from "react";
 import { go } from "../lib/router";
@@ -6,7 +6,7 @@ import { go } from "../lib/router";
 export interface Column<T> {
   head: ReactNode;
   cell: (item: T) => ReactNode;
-  /** Numbers stand to the right; what is minor goes first on a narrow screen. */
+  /** Numbers are right-aligned; minor columns are hidden first on a narrow screen. */
   kind?: "number" | "minor" | "minor number" | "wide";
 }
 

@@ -1,4 +1,4 @@
-// Tenants: the part of the fleet that each holds and is entitled to, and its quotas.
+// Tenants: current share and fair share of the fleet, and quotas.
 
 import { type FormEvent, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -35,7 +35,7 @@ export function Tenants() {
       {pages.isPending ? <Loading what="tenants" /> : null}
       {pages.data && !pages.items.length ? (
         <Empty title="No tenants yet." command="rota submit --tenant acme -- echo hello">
-          Tenants are made when they are first used, with weight 1 and no quotas.
+          A tenant is created on first use, with weight 1 and no quotas.
         </Empty>
       ) : null}
       {pages.items.length ? (
@@ -75,7 +75,7 @@ function columns(edit: ((tenant: TenantView) => void) | null): Column<TenantView
         </Link>
       ),
     },
-    { head: "Share and its part", kind: "minor", cell: (one) => <ShareBar tenant={one} /> },
+    { head: "Share and fair share", kind: "minor", cell: (one) => <ShareBar tenant={one} /> },
     {
       head: "Share",
       kind: "number",
@@ -134,10 +134,10 @@ function columns(edit: ((tenant: TenantView) => void) | null): Column<TenantView
   ];
 }
 
-/** What it holds, against the mark of what its weight gives it. */
+/** The current share, with a mark at the fair share. */
 function ShareBar(props: { tenant: TenantView }) {
   const { share, entitlement } = props.tenant;
-  const words = `holds ${percent(share)} of the fleet, its part is ${percent(entitlement)}`;
+  const words = `uses ${percent(share)} of the fleet, its fair share is ${percent(entitlement)}`;
   return (
     <svg
       className="depth"
@@ -214,7 +214,7 @@ function EditTenant(props: { tenant: Edited; onClose: () => void }) {
               <input required value={name} onChange={(event) => setName(event.target.value)} />
             </label>
           ) : null}
-          {field("weight", "Weight, its part against others", {
+          {field("weight", "Weight (share among tenants)", {
             type: "number",
             min: 0.001,
             max: 1_000_000,
@@ -224,9 +224,9 @@ function EditTenant(props: { tenant: Edited; onClose: () => void }) {
           {field("running", "Running at once", whole)}
           {field("queued", "Waiting", whole)}
           {field("cpu", "Cpus at once", { type: "number", min: 0, step: "any" })}
-          {field("memory", "Memory at once, as in 256GiB", {
+          {field("memory", "Memory at once, such as 256GiB", {
             pattern: "\\s*\\d+(\\.\\d+)?\\s*([kmgtpKMGTP]i?[bB]?|[bB])?\\s*",
-            title: "a number and a unit, as in 256GiB",
+            title: "a number and a unit, such as 256GiB",
           })}
         </div>
         <Trouble error={problem} />

@@ -1,4 +1,4 @@
-// Make a trigger: which events, and the command that each of them starts.
+// Form for a trigger: the events, and the command to run.
 
 import { type FormEvent, useState } from "react";
 import { call, type Problem } from "../api/client";
@@ -24,7 +24,7 @@ export function TriggerForm(props: { onClose: () => void }) {
     submitted.preventDefault();
     try {
       const made = (await call(act.call, act.asked)) as unknown as TriggerView;
-      say("The trigger is made.");
+      say("Trigger created.");
       props.onClose();
       line.readAll();
       go(pageOf.trigger(made.trigger_id));
@@ -41,7 +41,7 @@ export function TriggerForm(props: { onClose: () => void }) {
             <input value={name} required onChange={(e) => setName(e.target.value)} />
           </label>
           <label className="field">
-            Type of event, or the beginning of one as in shop.*
+            Event type, or a prefix such as shop.*
             <input
               value={event}
               required
@@ -50,7 +50,7 @@ export function TriggerForm(props: { onClose: () => void }) {
             />
           </label>
           <label className="field">
-            Filter, as in data.size &gt; 1000 (empty: every event)
+            Filter, such as data.size &gt; 1000 (empty: every event)
             <input
               className="code"
               value={filter}
@@ -59,7 +59,7 @@ export function TriggerForm(props: { onClose: () => void }) {
             />
           </label>
           <label className="field">
-            Command; {"{{event.data.path}}"} and the like are filled in
+            Command; {"{{event.data.path}}"} and other placeholders are replaced
             <input
               className="code"
               value={words}

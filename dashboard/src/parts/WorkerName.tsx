@@ -1,4 +1,4 @@
-// A worker by the name that people gave it; by the end of its id until that is known.
+// The name of a worker; the end of its id until the name is loaded.
 
 import { useCall } from "../api/use";
 import { shortId } from "../lib/format";
@@ -7,7 +7,7 @@ import { Link } from "./basics";
 
 const KNOWN_MAX = 500;
 
-/** One question for all that is on a page. */
+/** One query for all workers on a page. */
 export function useWorkerNames(): (id: string) => string {
   const found = useCall("GET /workers", { query: { limit: KNOWN_MAX } }, { every: 30_000 });
   const names = new Map(found.data?.items.map((one) => [one.worker_id, one.name]));

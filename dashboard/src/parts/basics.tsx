@@ -1,4 +1,4 @@
-// Small parts that every page uses: links, statuses, times, panels, empty states, troubles.
+// Basic components: links, statuses, times, panels, empty states, errors.
 
 import { type AnchorHTMLAttributes, type MouseEvent, type ReactNode, useState } from "react";
 import type { Problem } from "../api/client";
@@ -11,7 +11,7 @@ export function Link(props: { to: string } & AnchorHTMLAttributes<HTMLAnchorElem
   const { to, onClick, ...rest } = props;
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
     onClick?.(event);
-    // A new tab or window is the browser's affair.
+    // The browser handles clicks that open a new tab or window.
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey)
       return;
     event.preventDefault();
@@ -44,7 +44,7 @@ export function Ago(props: { time: string | null | undefined }) {
   );
 }
 
-/** How long something took, or has been going on. */
+/** A duration, up to now if it has not ended. */
 export function Took(props: { from: string | null | undefined; to?: string | null | undefined }) {
   const now = useNow();
   return <span className="number">{length(between(props.from, props.to, now))}</span>;
@@ -82,7 +82,7 @@ export function PageHead(props: { title: ReactNode; children?: ReactNode; sub?: 
   );
 }
 
-/** Nothing to show, and what to do next. */
+/** An empty state, with the next step. */
 export function Empty(props: { title: string; children?: ReactNode; command?: string }) {
   return (
     <div className="empty">
@@ -93,11 +93,11 @@ export function Empty(props: { title: string; children?: ReactNode; command?: st
   );
 }
 
-/** Nothing went wrong: this is the page of a gateway, and what was asked for is each cell's own. */
+/** Shown by a gateway for data that belongs to one cell; not an error. */
 function CellsOwn() {
   return (
     <p className="note-bar">
-      Not at a gateway: this is each cell's own, and the page of one of its servers shows it.
+      Not available through a gateway: open the dashboard of one of the cell's servers.
     </p>
   );
 }
@@ -127,10 +127,10 @@ function hint(error: Problem | Error): string {
   if (status === 0) return "No connection.";
   if (status === 403) return "Not allowed.";
   if (status === 404) return "Not found.";
-  if (status === 409) return "Too late, or in conflict.";
+  if (status === 409) return "Conflict with the current state.";
   if (status === 429) return "Too many requests.";
-  if (status === 503) return "Not just now.";
-  return "That did not work.";
+  if (status === 503) return "Not available now.";
+  return "The request failed.";
 }
 
 export function Loading(props: { what?: string }) {
@@ -157,7 +157,7 @@ export function Copy(props: { text: string; label?: string }) {
 
 async function copyText(text: string): Promise<void> {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  // Without HTTPS browsers have no clipboard for pages, but they still copy what is selected.
+  // Without HTTPS pages have no clipboard API, but the browser can copy selected text.
   const area = document.createElement("textarea");
   area.value = text;
   document.body.append(area);

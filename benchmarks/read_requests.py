@@ -1,4 +1,4 @@
-"""What the dashboard and the command line ask of a cell, as requests about an invented past.
+"""Read requests of the dashboard and the command line, for a cell with synthetic finished jobs.
 
 Each call has several variants, so that no answer is measured twice from the same warm pages only:
 frequent and rare names, near and far pages, filters that contradict each other and find nothing.
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.invented import DAY_MS, DAYS, RARE_PRIORITY, Invented, Trade, worker_id
+from benchmarks.synthetic_jobs import DAY_MS, DAYS, RARE_PRIORITY, SyntheticJobs, Trade, worker_id
 from rota.wire.formats import make_cursor
 
 COUNTED = 10_000
@@ -24,21 +24,16 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call."""
-
     path: str
     body: bytes = b""
 
     @property
     def method(self) -> str:
-        """Only actions have a body."""
         return "POST" if self.body else "GET"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call as a person would name it, in all its variants."""
-
     name: str
     requests: Sequence[Request]
     of_tenant: bool = False
@@ -47,8 +42,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Ids that are there."""
-
     now: int
     jobs: Sequence[str]
     """Finished ones of several ages."""
@@ -60,8 +53,7 @@ class Known:
 
 
 def questions(known: Known) -> Iterator[Question]:
-    """All of them."""
-    trades = Invented(0).trades
+    trades = SyntheticJobs(0).trades
     yield from _lists(known)
     yield from _filters(trades)
     yield from _labels(trades)
@@ -75,18 +67,15 @@ def questions(known: Known) -> Iterator[Question]:
 
 
 def get(path: str, **query: Any) -> Request:
-    """A read."""
     given = {name: value for name, value in query.items() if value is not None}
     return Request(f"{path}?{urlencode(given, doseq=True)}" if given else path)
 
 
 def moment(at: int) -> str:
-    """As the API writes times."""
     return datetime.fromtimestamp(at / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
 def cursor_at(at: int) -> str:
-    """Where a page of that time begins."""
     text = f"{at:012x}"
     return make_cursor(f"{text[:8]}-{text[8:]}-7000-8000-000000000000")
 
@@ -113,7 +102,6 @@ def _lists(known: Known) -> Iterator[Question]:
 
 
 def _some(trades: Sequence[Trade]) -> list[Trade]:
-    """Frequent, usual and rare ones."""
     return [trades[number] for number in (0, 1, 5, 20, 80, 200, len(trades) - 1)]
 
 

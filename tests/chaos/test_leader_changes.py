@@ -1,11 +1,11 @@
-"""A change of leader is measured from the old one's last word to the new one's first work."""
+"""Duration of a change of leader: from the old leader's last record to the new one's first work."""
 
 from __future__ import annotations
 
 from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
 from rota.core.outcome import AnyWrite, PutExecution
 from rota.store.protocol import Epoch, JournalRecord, Seq
-from tests.chaos.handovers import handovers
+from tests.chaos.leader_changes import leader_changes
 
 GIVEN_OUT = PutExecution(
     Execution(
@@ -14,7 +14,7 @@ GIVEN_OUT = PutExecution(
 )
 
 
-def test_a_handover_lasts_from_the_last_word_to_the_first_work() -> None:
+def test_a_change_of_leader_lasts_from_the_last_record_to_the_first_work() -> None:
     bodies: list[tuple[int, list[AnyWrite]]] = [
         (1, [GIVEN_OUT]),
         (1, []),
@@ -26,5 +26,5 @@ def test_a_handover_lasts_from_the_last_word_to_the_first_work() -> None:
         JournalRecord(Seq(place), Epoch(epoch), 1_000 * place, writes)
         for place, (epoch, writes) in enumerate(bodies, start=1)
     ]
-    (found,) = handovers(journal)
+    (found,) = leader_changes(journal)
     assert (found.epoch, found.silent_from, found.opened, found.working) == (2, 2_000, 3_000, 5_000)

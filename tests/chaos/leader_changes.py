@@ -1,4 +1,4 @@
-"""The changes of leader that a journal has seen, and how long they took."""
+"""Changes of leader in a journal, and how long they took."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rota.store.protocol import JournalRecord
 from rota.verify.replay import LEASED
 
 
-class Handover(NamedTuple):
-    """One leader after another, by their own records; on one machine their clocks are one."""
+class LeaderChange(NamedTuple):
+    """A change of leader by the records of both, which share a machine's clock."""
 
     epoch: int
     silent_from: int
@@ -23,8 +23,7 @@ class Handover(NamedTuple):
     """When the new one first took a job or gave one out."""
 
 
-def handovers(records: Sequence[JournalRecord]) -> list[Handover]:
-    """Every change of leader that the journal has seen."""
+def leader_changes(records: Sequence[JournalRecord]) -> list[LeaderChange]:
     found = []
     for place, (before, after) in enumerate(pairwise(records), start=1):
         if after.epoch == before.epoch:
@@ -34,7 +33,7 @@ def handovers(records: Sequence[JournalRecord]) -> list[Handover]:
             for record in records[place:]
             if record.epoch == after.epoch and any(map(_is_work, record.writes))
         )
-        found.append(Handover(after.epoch, before.at, after.at, next(works, None)))
+        found.append(LeaderChange(after.epoch, before.at, after.at, next(works, None)))
     return found
 
 

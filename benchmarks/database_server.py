@@ -1,4 +1,4 @@
-"""A PostgreSQL for one measurement, as durable as it is installed, on the disk that is measured."""
+"""A PostgreSQL server for one measurement, with default durability, on the measured disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WORN_SEGMENTS = 40
 """Of these files: enough for some hundred thousand jobs."""
 
 
-class Backing:
-    """One server with one database, gone when it is removed."""
+class DatabaseServer:
+    """One server with one database."""
 
     def __init__(
         self,
@@ -34,37 +34,34 @@ class Backing:
         self._server = PostgresServer(
             SETTINGS | kept | dict(settings or {}), quick=False, within=place
         )
-        self._wear_in(worn_segments)
+        self._write_log_files(worn_segments)
         self.dsn = self.new_dsn()
 
-    def _wear_in(self, segments: int) -> None:
-        """Lets it have files of its log to write over, as one has that has been in use for an hour.
+    def _write_log_files(self, segments: int) -> None:
+        """Creates files of the write-ahead log, as a server has after an hour of use.
 
-        A new one makes each of them first, zero by zero, while somebody waits for a commit.
+        A new server creates each of them first, zero by zero, while a commit waits.
         """
         fill = "SELECT pg_logical_emit_message(false, '', ''); SELECT pg_switch_wal();"
         self._server.sql(fill * segments)
         self._server.sql("CHECKPOINT")
 
     def new_dsn(self) -> str:
-        """The address of one more database, empty."""
         return self._server.dsn(self._server.new_database())
 
     def processes(self) -> list[psutil.Process]:
-        """All that the server has now."""
         return self._server.processes()
 
     def sql(self, statement: str) -> str:
-        """What a statement says of the database at `dsn`, bare."""
+        """Runs a statement on the database at `dsn`; returns its output."""
         return self._server.sql(statement, self.dsn.rpartition("/")[2])
 
     @property
     def folder(self) -> Path:
-        """Where all its files are."""
         return self._server.folder
 
     def new_token(self, tenant: str | None = None) -> str:
-        """One that its servers honour; an empty store gets its tables."""
+        """Creates a token; an empty store gets its tables."""
         whose = ["--role", "admin"] if tenant is None else ["--role", "viewer", "--tenant", tenant]
         made = subprocess.run(
             [sys.executable, "-m", "rota", "tokens", "create", "--store", self.dsn,
@@ -74,5 +71,4 @@ class Backing:
         return str(json.loads(made.stdout)["token"])
 
     def remove(self) -> None:
-        """Ends it."""
         self._server.remove()

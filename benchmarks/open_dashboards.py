@@ -1,4 +1,4 @@
-"""What open dashboards cost: whole lives a second with nobody looking, and with fifty who look.
+"""Cost of open dashboards: throughput with none and with fifty of them.
 
 The watchers are a process of their own that does what the overview does: the page's files, its
 first calls, then a stream of digests and the calls that come again. Taken in turns, so that a
@@ -21,7 +21,16 @@ import psutil
 
 from benchmarks.cell import MANY_CPUS, Cell, workplace
 from benchmarks.table import Row, Scale
-from benchmarks.traffic import NOOP, Lane, finished, folded, lanes, pour, run, staffed
+from benchmarks.traffic import (
+    NOOP,
+    Connection,
+    finished,
+    open_connections,
+    run,
+    submit_jobs,
+    tables_caught_up,
+    workers_registered,
+)
 
 WATCHERS = 50
 BATCH = 1_000
@@ -34,17 +43,15 @@ READY = "watching"
 
 @dataclass(slots=True)
 class Taken:
-    """What was measured in one of the two settings, turn by turn."""
-
     rates: list[float] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
     """Milliseconds of the server's cpu for each thousand jobs: what a busy machine leaves alone."""
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """The two rates, what each job cost the server, and how much is left with watchers."""
+    """Measures both rates, the server's cost of each job, and the ratio."""
     with workplace() as place, Cell(place / "watched", scale.store) as cell:
-        cell.hire(*MANY_CPUS)
+        cell.start_worker(*MANY_CPUS)
         alone, watched = run(_in_turns(cell, scale))
     looking = f"{WATCHERS} overviews are open"
     shares = [100 * one / other for one, other in zip(watched.rates, alone.rates, strict=True)]
@@ -58,8 +65,8 @@ def measure(scale: Scale) -> Iterator[Row]:
 
 async def _in_turns(cell: Cell, scale: Scale) -> tuple[Taken, Taken]:
     total, alone, watched = scale.of(8_000, 3_000), Taken(), Taken()
-    async with lanes(cell, 4) as opened:
-        await staffed(opened[0])
+    async with open_connections(cell, 4) as opened:
+        await workers_registered(opened[0])
         await _lives(cell, opened, total, Taken())
         for turn in range(scale.of(8, 1)):
             # Who is first changes: the database grows meanwhile, and that must favour neither.
@@ -69,13 +76,13 @@ async def _in_turns(cell: Cell, scale: Scale) -> tuple[Taken, Taken]:
     return alone, watched
 
 
-async def _lives(cell: Cell, opened: Sequence[Lane], total: int, taken: Taken) -> None:
+async def _lives(cell: Cell, opened: Sequence[Connection], total: int, taken: Taken) -> None:
     server = psutil.Process(cell.server.pid)
     done = int((await opened[0].ask("GET", "/stats"))["submitted_total"]) + total
     spent, began = server.cpu_times(), time.perf_counter()
-    await pour(opened, NOOP, total, BATCH)
+    await submit_jobs(opened, NOOP, total, BATCH)
     await finished(opened[0], done)
-    await folded(opened[0])
+    await tables_caught_up(opened[0])
     taken.rates.append(total / (time.perf_counter() - began))
     now = server.cpu_times()
     used_s = now.user + now.system - spent.user - spent.system
@@ -85,7 +92,7 @@ async def _lives(cell: Cell, opened: Sequence[Lane], total: int, taken: Taken) -
 @contextmanager
 def _watchers(cell: Cell) -> Iterator[None]:
     url = f"http://{cell.host}:{cell.port}"
-    command = [sys.executable, "-m", "benchmarks.watched", url, cell.token]
+    command = [sys.executable, "-m", "benchmarks.open_dashboards", url, cell.token]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == READY

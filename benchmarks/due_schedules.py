@@ -1,4 +1,4 @@
-"""Many schedules due at the same instant: how late their jobs are made, and when all have run."""
+"""Lateness of many schedules that are due at the same instant, and when all their jobs have run."""
 
 from __future__ import annotations
 
@@ -11,17 +11,24 @@ from datetime import UTC, datetime, timedelta
 
 from benchmarks.cell import MANY_CPUS, Cell, workplace
 from benchmarks.table import Row, Scale, count
-from benchmarks.traffic import NOOP, Lane, finished, folded, lanes, run, staffed
+from benchmarks.traffic import (
+    NOOP,
+    Connection,
+    finished,
+    open_connections,
+    run,
+    tables_caught_up,
+    workers_registered,
+)
 
 CONNECTIONS = 32
 _BUCKET = re.compile(r'^rota_schedule_lateness_seconds_bucket\{le="([^"]+)"\} (\S+)', re.M)
 
 
 def measure(scale: Scale) -> Iterator[Row]:
-    """All in one server, all due at once."""
     schedules = scale.of(10_000, 200)
     with workplace() as place, Cell(place / "data", scale.store) as cell:
-        cell.hire(*MANY_CPUS)
+        cell.start_worker(*MANY_CPUS)
         made_s, within, all_ran_s = run(_fired(cell, schedules, scale.of(60, 10)))
     name = f"{count(schedules)} due at once"
     yield Row("schedules", f"{name}: made before", [schedules / made_s], "1/s")
@@ -34,8 +41,8 @@ def measure(scale: Scale) -> Iterator[Row]:
 async def _fired(
     cell: Cell, schedules: int, ahead_s: float
 ) -> tuple[float, dict[int, float], float]:
-    async with lanes(cell, CONNECTIONS) as opened:
-        await staffed(opened[0])
+    async with open_connections(cell, CONNECTIONS) as opened:
+        await workers_registered(opened[0])
         due = datetime.now(UTC) + timedelta(seconds=ahead_s)
         began = time.perf_counter()
         await _make(opened, schedules, due)
@@ -45,25 +52,27 @@ async def _fired(
             raise RuntimeError(f"{schedules} schedules took {made_s:.0f} s to make: too late")
         await asyncio.sleep(left_s)
         await finished(opened[0], schedules)
-        await folded(opened[0])
+        await tables_caught_up(opened[0])
         all_ran_s = (datetime.now(UTC) - due).total_seconds()
         text = (await opened[0].send(opened[0].request("GET", "/metrics"))).decode()
     return made_s, {share: _lateness(text, share) for share in (50, 99)}, all_ran_s
 
 
-async def _make(opened: list[Lane], schedules: int, due: datetime) -> None:
+async def _make(opened: list[Connection], schedules: int, due: datetime) -> None:
     left = iter(range(schedules))
 
-    async def lane_of(lane: Lane) -> None:
+    async def lane_of(connection: Connection) -> None:
         for number in left:
             spec = {"name": f"due-{number}", "at": due.isoformat(), "job": NOOP}
-            await lane.send(lane.request("POST", "/schedules", json.dumps(spec).encode()))
+            await connection.send(
+                connection.request("POST", "/schedules", json.dumps(spec).encode())
+            )
 
-    await asyncio.gather(*(lane_of(lane) for lane in opened))
+    await asyncio.gather(*(lane_of(connection) for connection in opened))
 
 
 def _lateness(metrics: str, share: int) -> float:
-    """The bound of the step in which that share of the jobs is, in seconds."""
+    """Upper bound in seconds of the histogram step with that share of the jobs."""
     steps = [(float(bound), float(there)) for bound, there in _BUCKET.findall(metrics)]
     total = steps[-1][1]
     return next(bound for bound, there in steps if there >= total * share / 100)

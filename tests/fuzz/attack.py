@@ -1,4 +1,4 @@
-"""Holds a server against an abuser, and looks how another client fares meanwhile."""
+"""Runs an attack on a server, and measures another client meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import psutil
 
-from tests.fuzz.abuse import AT_IT
+from tests.fuzz.abuse import STARTED
 from tests.process.cell import PATIENCE_S, Cell
 
 ROOT = Path(__file__).parents[2]
@@ -24,9 +24,7 @@ NOOP = {"name": "meanwhile", "task": {"kind": "noop"}}
 
 
 @dataclass(frozen=True)
-class Fared:
-    """What a decent client met."""
-
+class ClientResult:
     statuses: Sequence[int]
     seconds: Sequence[float]
     """Of each call, from the shortest to the longest."""
@@ -37,18 +35,16 @@ class Fared:
 
 
 def memory(cell: Cell) -> int:
-    """Bytes in use by the server."""
     return int(psutil.Process(cell.server.pid).memory_info().rss)
 
 
 def connections(cell: Cell) -> int:
-    """How many the server holds."""
     found = psutil.Process(cell.server.pid).net_connections("tcp")
     return sum(1 for one in found if one.raddr)
 
 
-def fare(cell: Cell, visits: int = VISITS) -> Fared:
-    """Submits and reads, one call after the other; each visit is a connection of its own."""
+def measure_client(cell: Cell, visits: int = VISITS) -> ClientResult:
+    """Submits and reads, one call after the other; each visit is a new connection."""
     statuses: list[int] = []
     seconds: list[float] = []
     who = {"Authorization": f"Bearer {cell.token}"}
@@ -61,12 +57,11 @@ def fare(cell: Cell, visits: int = VISITS) -> Fared:
                 read = http.get(f"/jobs/{made.json().get('job_id', '-')}")
                 seconds += [submitted - began, time.perf_counter() - submitted]
                 statuses += [made.status_code, read.status_code]
-    return Fared(statuses, sorted(seconds))
+    return ClientResult(statuses, sorted(seconds))
 
 
 @contextmanager
 def abused(cell: Cell, name: str) -> Iterator[None]:
-    """While it lasts, the abuse goes on."""
     abuser = subprocess.Popen(
         [sys.executable, "-m", "tests.fuzz.abuse", name, str(cell.port), cell.token],
         cwd=ROOT,
@@ -77,7 +72,7 @@ def abused(cell: Cell, name: str) -> Iterator[None]:
     assert abuser.stdin is not None
     assert abuser.stdout is not None
     try:
-        assert abuser.stdout.readline().strip() == AT_IT, "the abuser gave up"
+        assert abuser.stdout.readline().strip() == STARTED, "the abuser gave up"
         yield
         assert abuser.poll() is None, "the abuser gave up"
         abuser.stdin.close()

@@ -1,4 +1,4 @@
-"""A past for a cell: finished jobs by the million, written straight into PostgreSQL's tables.
+"""Finished jobs by the million, written straight into PostgreSQL's tables.
 
 Nobody can wait for ten million jobs to be run. The rows are made by the store's own functions, and
 each day's partition is filled apart, then attached, as the store attaches it. Afterwards the tables
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import asyncpg
 import msgspec
 
-from benchmarks.invented import DAY_MS, DAYS, Invented, Tables, Trade
+from benchmarks.synthetic_jobs import DAY_MS, DAYS, SyntheticJobs, Tables, Trade
 from rota.core.model import RuntimeStats, UsageDay, UsageStats, WorkerState
 from rota.store.postgres.partitions import DAILY, Daily
 from rota.store.rows import worker_row
@@ -39,8 +39,6 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What one process writes."""
-
     dsn: str
     number: int
     """Days since 1970."""
@@ -50,8 +48,8 @@ class Day:
 
 
 def fill(dsn: str, now: int, done: int, live: int) -> None:
-    """So many finished jobs over thirty days up to `now`, and so many that wait."""
-    # Just after midnight the day has no room yet for a job that has ended.
+    """Writes finished jobs over thirty days up to `now`, and waiting jobs."""
+    # Just after midnight the day has no finished jobs yet.
     today = (now - Trade.LONGEST_MS) // DAY_MS
     each = done // DAYS
     days = [Day(dsn, today - back, each, now) for back in range(DAYS - 1, 0, -1)]
@@ -89,7 +87,7 @@ async def _write_day(day: Day) -> Counter[tuple[str, str]]:
 def _chunks(day: Day) -> Iterator[Tables]:
     start = day.number * DAY_MS
     end = min(start + DAY_MS - Trade.LONGEST_MS, day.until - Trade.LONGEST_MS)
-    invented = Invented(day.number)
+    invented = SyntheticJobs(day.number)
     for first in range(0, day.jobs, CHUNK):
         size = min(CHUNK, day.jobs - first)
         step = (end - start) / day.jobs
@@ -123,9 +121,9 @@ def _attach(daily: Daily, day: Day) -> str:
 
 
 async def _finish(dsn: str, ended: Counter[tuple[str, str]], now: int, live: int) -> None:
-    """The live ones, the sums that the fold would have kept, and the database's own figures."""
+    """Writes live jobs and totals, and refreshes the database's statistics."""
     connection = await asyncpg.connect(dsn)
-    invented = Invented(0)
+    invented = SyntheticJobs(0)
     waiting = invented.waiting(now, live)
     try:
         await connection.copy_records_to_table(
@@ -154,15 +152,15 @@ async def _finish(dsn: str, ended: Counter[tuple[str, str]], now: int, live: int
         await connection.close()
 
 
-def _gone_workers(invented: Invented, now: int) -> list[tuple[str, bytes]]:
+def _gone_workers(invented: SyntheticJobs, now: int) -> list[tuple[str, bytes]]:
     gone = {"state": WorkerState.OFFLINE, "gone_at": now - 3_600_000}
     return [worker_row(msgspec.structs.replace(worker, **gone)) for worker in invented.workers(now)]
 
 
 def _learned(trades: Sequence[Trade], now: int) -> list[tuple[str, str, bytes]]:
-    """How long jobs of each name took and what they used: what `rota report waste` adds up."""
+    """Writes run times and usage of each job name, for `rota report waste`."""
     sketch = tuple((step, 8) for step in range(60, 120, 4))
-    # Just after midnight the day has no room yet for a job that has ended.
+    # Just after midnight the day has no finished jobs yet.
     today = (now - Trade.LONGEST_MS) // DAY_MS
     days = tuple(UsageDay(today - back, 1000, 10**9, 10**8, 10**12, 10**11) for back in range(14))
     usage = UsageStats(1000, sketch, sketch, sketch, 10**4, 10**9, 10**6, 1000, 1 << 30, days)

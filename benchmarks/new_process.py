@@ -1,4 +1,4 @@
-"""Runs a function in a new process, so that one measurement's heap is not the next one's burden."""
+"""Runs a function in a new process, so that a measurement does not inherit another one's heap."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def aside(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What the function answers."""
+def in_new_process(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max_workers=1, mp_context=fresh) as pool:
         return pool.submit(work, *args, **kwargs).result()

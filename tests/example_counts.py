@@ -1,4 +1,4 @@
-"""How many examples a property is held against: a few every day, many where there is time."""
+"""Number of examples of property tests: few every day, many in `make test-slow`."""
 
 from __future__ import annotations
 
@@ -9,5 +9,4 @@ THOROUGH = "ROTA_TEST_THOROUGH"
 
 
 def examples(everyday: int, thorough: int) -> int:
-    """The number for this run."""
     return thorough if THOROUGH in os.environ else everyday

@@ -1,7 +1,7 @@
-"""Invents jobs as a company might have them: many names, few of them frequent, and some failures.
+"""Synthetic jobs as a company might have them: many names, few of them frequent, some failures.
 
-The shares are natural ones: names, tenants and customers fall off as one over their rank, most
-jobs succeed at the first try, a few fail with errors that differ in numbers only, a few were tried
+The shares are natural ones: names, tenants and customers fall off as one over their rank, most jobs
+succeed at the first try, a few fail with errors that differ in numbers only, a few were tried
 again, some wait for another one. From one seed comes the same past.
 """
 
@@ -63,8 +63,6 @@ _ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class Trade:
-    """What jobs of one name are like."""
-
     LONGEST_MS: ClassVar[int] = 40 * 60_000
     """From submission to end; the day's last jobs come this long before midnight."""
     terms: Terms
@@ -75,8 +73,6 @@ class Trade:
 
 @dataclass(slots=True)
 class Tables:
-    """Rows, as the store writes them."""
-
     jobs: list[Any] = field(default_factory=list)
     executions: list[Any] = field(default_factory=list)
     labels: list[Any] = field(default_factory=list)
@@ -84,16 +80,13 @@ class Tables:
 
 
 def by_rank(count: int) -> list[float]:
-    """Running sums of one over the rank."""
     return list(accumulate(1 / rank for rank in range(1, count + 1)))
 
 
-class Invented:
-    """A stream of jobs from a seed."""
-
+class SyntheticJobs:
     def __init__(self, seed: int) -> None:
         self.trades = [_trade(number) for number in range(NAMES)]
-        self._dice = random.Random(seed)
+        self._rng = random.Random(seed)
         self._by_name = by_rank(NAMES)
         self._by_customer = by_rank(CUSTOMERS)
         self._by_state = list(accumulate(_STATES.values()))
@@ -102,12 +95,11 @@ class Invented:
         self._widest: JobId | None = None
 
     def ended(self, times: Sequence[int]) -> Tables:
-        """Finished jobs, submitted at these times."""
-        tables, dice = Tables(), self._dice
+        tables, rng = Tables(), self._rng
         count = len(times)
-        trades = dice.choices(self.trades, cum_weights=self._by_name, k=count)
-        customers = dice.choices(range(CUSTOMERS), cum_weights=self._by_customer, k=count)
-        states = dice.choices(list(_STATES), cum_weights=self._by_state, k=count)
+        trades = rng.choices(self.trades, cum_weights=self._by_name, k=count)
+        customers = rng.choices(range(CUSTOMERS), cum_weights=self._by_customer, k=count)
+        states = rng.choices(list(_STATES), cum_weights=self._by_state, k=count)
         for at, trade, customer, state in zip(times, trades, customers, states, strict=True):
             job_id = self.new_id(at)
             spec = self._spec(trade, customer, at, self._needed())
@@ -121,13 +113,12 @@ class Invented:
         return tables
 
     def waiting(self, now: int, count: int) -> Tables:
-        """Queued jobs of the last hour."""
-        tables, dice = Tables(), self._dice
-        trades = dice.choices(self.trades, cum_weights=self._by_name, k=count)
+        tables, rng = Tables(), self._rng
+        trades = rng.choices(self.trades, cum_weights=self._by_name, k=count)
         for number, trade in enumerate(trades):
             at = now - 3_600_000 + 3_000_000 * number // max(1, count)
             job_id = self.new_id(at)
-            spec = self._spec(trade, dice.randrange(CUSTOMERS), at, ())
+            spec = self._spec(trade, rng.randrange(CUSTOMERS), at, ())
             life = Life(JobState.QUEUED, "no_worker", ready_at=at)
             row = job_row(job_id, spec, life)
             tables.jobs.append((*row[:8], None, *row[8:]))
@@ -135,7 +126,6 @@ class Invented:
         return tables
 
     def workers(self, now: int) -> list[Worker]:
-        """Those who ran it all."""
         capacity = Resources(cpu_milli=32_000, memory=128 << 30)
         return [
             Worker(worker_id(number), f"node-{number:03}", "gone", capacity, registered_at=now)
@@ -143,13 +133,11 @@ class Invented:
         ]
 
     def new_id(self, at: int) -> JobId:
-        """A UUIDv7 of that time."""
-        dice = self._dice.getrandbits(74)
-        text = f"{at:012x}7{dice >> 62:03x}{0x8000000000000000 | dice & (1 << 62) - 1:016x}"
+        rng = self._rng.getrandbits(74)
+        text = f"{at:012x}7{rng >> 62:03x}{0x8000000000000000 | rng & (1 << 62) - 1:016x}"
         return JobId(f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}")
 
     def _needed(self) -> tuple[Dependency, ...]:
-        """Two behind every so manieth job wait for the one before; many for the first of all."""
         if self._widest is not None and 0 < self._made <= WIDE_GRAPH:
             return (Dependency(self._widest),)
         if self._upstream is not None and self._made % CHAIN_EVERY in (1, 2):
@@ -180,9 +168,9 @@ class Invented:
     def _life(
         self, job_id: JobId, trade: Trade, state: JobState, at: int
     ) -> tuple[Life, list[Execution]]:
-        dice = self._dice
-        began = at + int(min(dice.expovariate(1 / 20_000), 600_000))
-        ended = began + int(min(dice.expovariate(1 / trade.run_ms), 600_000))
+        rng = self._rng
+        began = at + int(min(rng.expovariate(1 / 20_000), 600_000))
+        ended = began + int(min(rng.expovariate(1 / trade.run_ms), 600_000))
         if state not in _RAN:
             return Life(state, "cancelled" if state is JobState.CANCELLED else "upstream_failed",
                         finished_at=ended), []  # fmt: skip
@@ -204,21 +192,21 @@ class Invented:
         return life, tries
 
     def _tries(self, job_id: JobId, time: tuple[int, int], error: bytes | None) -> list[Execution]:
-        dice, (began, ended) = self._dice, time
-        again = 2 if error else int(dice.random() < 0.02)
+        rng, (began, ended) = self._rng, time
+        again = 2 if error else int(rng.random() < 0.02)
         tries = []
         for number in range(again + 1):
             last = number == again
             state = ExecutionState.FAILED
             if last and error is None:
                 state = ExecutionState.SUCCEEDED
-            elif dice.random() < 0.02:
+            elif rng.random() < 0.02:
                 state = ExecutionState.LOST
             tries.append(
                 Execution(
                     ExecutionId(self.new_id(began + number)),
                     job_id,
-                    worker_id(dice.randrange(WORKERS)),
+                    worker_id(rng.randrange(WORKERS)),
                     number + 1,
                     number + 1,
                     state,
@@ -235,24 +223,23 @@ class Invented:
         return tries
 
     def _error(self) -> bytes:
-        dice = self._dice
-        kind, text = dice.choice(_ERRORS)
-        numbers = dice.randrange(256), dice.randrange(256), dice.randrange(10**6)
+        rng = self._rng
+        kind, text = rng.choice(_ERRORS)
+        numbers = rng.randrange(256), rng.randrange(256), rng.randrange(10**6)
         return json.dumps({"type": kind, "message": text.format(*numbers)}).encode()
 
 
 def worker_id(number: int) -> WorkerId:
-    """Of one of those who ran it all."""
     return WorkerId(f"018f0000-0000-7000-8000-{number:012x}")
 
 
 def _trade(number: int) -> Trade:
-    dice = random.Random(number)
-    queue = dice.choices(range(QUEUES), cum_weights=by_rank(QUEUES))[0]
-    tenant = dice.choices(range(TENANTS), cum_weights=by_rank(TENANTS))[0]
-    needs = Needs(Resources(cpu_milli=1000, memory=dice.choice((256, 512, 2048)) << 20))
-    priority = RARE_PRIORITY if number == NAMES - 1 else dice.choice((0, 0, 0, 0, 5, -10))
-    name = f"{dice.choice(('bill', 'mail', 'scan', 'train', 'report'))}-{number:03}"
+    rng = random.Random(number)
+    queue = rng.choices(range(QUEUES), cum_weights=by_rank(QUEUES))[0]
+    tenant = rng.choices(range(TENANTS), cum_weights=by_rank(TENANTS))[0]
+    needs = Needs(Resources(cpu_milli=1000, memory=rng.choice((256, 512, 2048)) << 20))
+    priority = RARE_PRIORITY if number == NAMES - 1 else rng.choice((0, 0, 0, 0, 5, -10))
+    name = f"{rng.choice(('bill', 'mail', 'scan', 'train', 'report'))}-{number:03}"
     terms = Terms(
         name,
         f"queue-{queue:02}",
@@ -263,5 +250,5 @@ def _trade(number: int) -> Trade:
         timeout_ms=600_000,
     )
     task = {"kind": "command", "argv": ["python3", f"/srv/app/{name}.py", "--period", "2026-01"]}
-    run_ms = dice.choice((2_000, 20_000, 90_000))
+    run_ms = rng.choice((2_000, 20_000, 90_000))
     return Trade(terms, json.dumps(task).encode(), run_ms, f"team-{tenant % 10}")
