@@ -239,9 +239,11 @@ class _RemoteCall:
             result = work()
         except StoreError as refusal:
             error = refusal
-        said = "done" if error is None else type(error).__name__
         if self._name in WRITES:
-            database.trace.note(database.loop.true_s, "store", self._machine.name, self._name, said)
+            said = "done" if error is None else "refused"
+            called = self._name if error is None else f"{self._name} {type(error).__name__}"
+            at = database.loop.true_s
+            database.trace.note(at, "store", self._machine.name, said, unhashed=called)
         if self._machine.name in database.unreachable_from:
             return
         if database.rng.chance(database.fault_mode.forgetting):

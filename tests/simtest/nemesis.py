@@ -64,7 +64,7 @@ class Nemesis:
 
     def _inject(self, fault: Fault) -> None:
         rng = rng_for(self._cluster.plan.seed, "strike", fault.number)
-        self._cluster.trace.note(self._loop.true_s, "fault", fault.kind)
+        self._cluster.trace.note(self._loop.true_s, "fault", fault.number, unhashed=fault.kind)
         heal = self._injections[fault.kind](rng, fault.for_s)
         self._loop.after(fault.for_s, self._cluster.simulation, heal)
 

@@ -45,7 +45,7 @@ FAULTS: Mapping[str, tuple[float, float]] = {
     "network stalls": (1.0, 12.0),
     "requests doubled": (1.0, 15.0),
 }
-"""Kinds of faults, with how long each may last, in seconds. Their names are part of the trace."""
+"""Kinds of faults, with how long each may last, in seconds."""
 
 ACTIONS: Mapping[str, int] = {
     "plain": 6,
@@ -61,7 +61,7 @@ ACTIONS: Mapping[str, int] = {
     "flock": 1,
     "cancel": 4,
 }
-"""Kinds of actions of users, with their weights. Their names are part of the trace."""
+"""Kinds of actions of users, with their weights. Keys of jobs begin with them, and are hashed."""
 SHORT_ACTIONS: Mapping[str, int] = {"burst": 3}
 """Further actions where workers prefetch."""
 

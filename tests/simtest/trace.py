@@ -17,11 +17,15 @@ class Trace:
         self.tail: deque[tuple[float, str]] = deque(maxlen=TAIL)
         self.counts: Counter[str] = Counter()
 
-    def note(self, at_s: float, *what: object) -> None:
-        """Records one event; the first word is its kind."""
+    def note(self, at_s: float, *what: object, unhashed: str = "") -> None:
+        """Records one event; the first word is its kind.
+
+        `unhashed` is text for a reader only: names of the program's methods, errors and faults,
+        which may be renamed without changing what a cluster does.
+        """
         text = " ".join(map(str, what))
         self._digest.update(f"{at_s:.6f} {text}\n".encode())
-        self.tail.append((at_s, text))
+        self.tail.append((at_s, f"{text} {unhashed}".rstrip()))
         self.counts[str(what[0])] += 1
 
     def hash(self) -> str:
