@@ -92,7 +92,7 @@ class Outlook(msgspec.Struct, frozen=True):
     explanation: Explanation
     estimate: Estimate
     position: Position | None = None
-    reliefs: tuple[Remedy, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     deadline: DeadlineInfo | None = None
     accuracy: Accuracy | None = None
     seen: tuple[ObservedCause, ...] = ()
