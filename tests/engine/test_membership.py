@@ -82,7 +82,7 @@ async def test_a_durability_that_drops_is_said_and_refuses_what_asked_for_more()
         ("durability_dropped", "warning"),
         ("durability_at_risk", "warning"),
     ]
-    assert "gives async-ha" in assurance.refusal
+    assert "durability is async-ha" in assurance.refusal
     store.worth = Durability(DurabilityLevel.SYNC_HA)
     await assurance.look()
     assert assurance.refusal == ""

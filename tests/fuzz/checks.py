@@ -84,8 +84,8 @@ BEYOND_THE_SCHEMA = re.compile(
             "the event says when",
             "two triggers are named",
             # Nor know every service that can be told, or what goes with what is watched for.
-            "no address that can be told",
-            "the address (names no host|makes no sense)",
+            "the address is of no known service",
+            "the address (has no host|is not a valid URL)",
             "is watched for all queues together",
             "say what .* watches for",
             '"field":"window"',
