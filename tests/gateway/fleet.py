@@ -132,22 +132,22 @@ class TestFleet:
         self._stack.push_async_callback(fleet.connections.close)
         await fleet.start()
         self._stack.push_async_callback(fleet.stop)
-        desk = GatewayContext(fleet)
-        listening = await self._listen(create_app(desk, ["127.0.0.1"]))
-        self._stack.callback(desk.closing.set)
+        context = GatewayContext(fleet)
+        listening = await self._listen(create_app(context, ["127.0.0.1"]))
+        self._stack.callback(context.closing.set)
         headers = {"Authorization": f"Bearer {TOKEN}"}
         http = httpx2.AsyncClient(
             base_url=listening.url, headers=headers, timeout=PATIENCE_S, trust_env=False
         )
         await self._stack.enter_async_context(http)
-        return Gateway(desk, http)
+        return Gateway(context, http)
 
 
 @dataclass
 class Gateway:
     """A gateway, and who asks it."""
 
-    desk: GatewayContext
+    context: GatewayContext
     http: httpx2.AsyncClient
 
     async def ask(
@@ -165,7 +165,7 @@ class Gateway:
 
     def tenant_of(self, cell: str) -> str:
         """A tenant whose home this is."""
-        ring = self.desk.directory.router
+        ring = self.context.directory.router
         return next(name for n in range(1000) if ring.cell_of(name := f"tenant-{n}") == cell)
 
     async def pages(self, path: str, **query: Any) -> AsyncIterator[dict[str, Any]]:

@@ -172,7 +172,7 @@ async def test_a_bulk_action_counts_over_all_cells_and_goes_where_named_jobs_are
     made = await spread(gateway, 12)
     dry = {"action": "cancel", "filter": {}, "dry_run": True}
     assert (await gateway.ask("POST", "/jobs/bulk", dry, expect=200))["count"] == 12
-    north = [one for one in made if gateway.desk.directory.of_id(one).name == "north"]  # type: ignore[union-attr]
+    north = [one for one in made if gateway.context.directory.of_id(one).name == "north"]  # type: ignore[union-attr]
     await fleet.cells["south"].listening.stop()
     named = {"action": "cancel", "filter": {"job_ids": north}}
     done = await gateway.ask("POST", "/jobs/bulk", named, expect=200)
@@ -195,5 +195,5 @@ async def test_the_cluster_shows_cells_and_where_a_tenant_is(
     assert [one for one in shown["warnings"] if one.startswith("cell south is missing: ")]
     assert shown["home"] == {
         "tenant": "acme",
-        "cell": gateway.desk.directory.of_tenant("acme").name,
+        "cell": gateway.context.directory.of_tenant("acme").name,
     }

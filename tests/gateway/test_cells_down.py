@@ -81,7 +81,7 @@ async def test_a_server_of_another_cell_is_not_used(fleet: TestFleet) -> None:
     await fleet.add_cell("west", called="east")
     await fleet.add_cell("void", called="")
     gateway = await fleet.gateway()
-    cells = gateway.desk.directory.cells
+    cells = gateway.context.directory.cells
     assert not cells["west"].up
     assert "it is of the cell east: start its servers with --cell west" in cells["west"].why
     assert "it has no cell name" in cells["void"].why
@@ -166,9 +166,9 @@ async def test_bodies_are_bounded_one_by_one_and_together(gateway: Gateway) -> N
     assert b" 413 " in await reader.readline()
     writer.close()
     await writer.wait_closed()
-    gateway.desk.bodies._limit = 1000
+    gateway.context.bodies._limit = 1000
     job = {"name": "j", "task": NOOP, "payload": {"text": "x" * 2000}}
     answer = await gateway.http.post("/jobs", json=job)
     assert answer.status_code == 429
-    assert gateway.desk.bodies._held == 0
+    assert gateway.context.bodies._held == 0
     await gateway.submit("acme")

@@ -30,7 +30,7 @@ async def test_any_gateway_finds_shows_and_cancels_a_job_by_its_id(
 ) -> None:
     made = await gateway.submit("acme")
     # This one would send the tenant's new jobs elsewhere, and has never seen the old.
-    home = gateway.desk.directory.of_tenant("acme").name
+    home = gateway.context.directory.of_tenant("acme").name
     other = await fleet.gateway({"acme": "south" if home == "north" else "north"})
     path = f"/jobs/{made['job_id']}"
     assert (await other.ask("GET", path, expect=200))["tenant"] == "acme"

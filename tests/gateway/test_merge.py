@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.gateway.lists import Part, Places, add_up, merge_pages, read_cursor, write_cursor
+from rota.gateway.lists import Part, Positions, add_up, merge_pages, read_cursor, write_cursor
 
 CELLS = ("a", "b", "c")
 HELD = st.dictionaries(st.sampled_from(CELLS), st.sets(st.integers(0, 60), max_size=25), min_size=1)
@@ -27,10 +27,10 @@ def page_of(held: Sequence[str], place: str | None, size: int, *, falling: bool)
 
 
 def ask(
-    fleet: Mapping[str, Sequence[str]], places: Places, size: int, *, falling: bool
+    fleet: Mapping[str, Sequence[str]], positions: Positions, size: int, *, falling: bool
 ) -> list[Part]:
     parts = []
-    for cell, place in places.items():
+    for cell, place in positions.items():
         part = page_of(fleet[cell], place, size, falling=falling)
         parts.append(Part(cell, part.items, part.rest))
     return parts
@@ -41,18 +41,18 @@ def test_pages_put_one_after_the_other_are_the_whole_sorted_list(
     held: dict[str, set[int]], limit: int, size: int, falling: bool
 ) -> None:
     fleet = {cell: [key(n, cell) for n in numbers] for cell, numbers in held.items()}
-    places: Places = dict.fromkeys(fleet)
+    positions: Positions = dict.fromkeys(fleet)
     seen: list[str] = []
-    while places:
+    while positions:
         page = merge_pages(
-            ask(fleet, places, size, falling=falling), places, limit, falling=falling
+            ask(fleet, positions, size, falling=falling), positions, limit, falling=falling
         )
         items = [item.decode() for group in page.groups for _, item in group]
         assert len(page.groups) <= limit
         assert items or not page.rest, "a page that brings nothing must be the last"
         seen += items
         cursor = write_cursor(page.rest)
-        places = read_cursor(cursor) if cursor else {}
+        positions = read_cursor(cursor) if cursor else {}
     assert seen == sorted((one for some in fleet.values() for one in some), reverse=falling)
 
 
@@ -61,14 +61,14 @@ def test_cells_that_go_away_and_come_back_lose_nothing_and_double_nothing(
     held: dict[str, set[int]], limit: int, outages: list[set[str]]
 ) -> None:
     fleet = {cell: [key(n, cell) for n in numbers] for cell, numbers in held.items()}
-    places: Places = dict.fromkeys(fleet)
+    positions: Positions = dict.fromkeys(fleet)
     seen: list[str] = []
-    while places:
+    while positions:
         away = outages.pop() if outages else set()
-        there: Places = {cell: place for cell, place in places.items() if cell not in away}
+        there: Positions = {cell: place for cell, place in positions.items() if cell not in away}
         page = merge_pages(ask(fleet, there, limit, falling=True), there, limit, falling=True)
         seen += [item.decode() for group in page.groups for _, item in group]
-        places = page.rest | {cell: places[cell] for cell in places if cell in away}
+        positions = page.rest | {cell: positions[cell] for cell in positions if cell in away}
     assert len(seen) == len(set(seen))
     assert sorted(seen) == sorted(one for some in fleet.values() for one in some)
 
@@ -84,17 +84,17 @@ def test_cells_whose_pages_end_early_are_asked_until_their_ends(
     held: dict[str, set[int]], limit: int, looks: int, falling: bool
 ) -> None:
     fleet = {cell: [key(n, cell) for n in numbers] for cell, numbers in held.items()}
-    places: Places = dict.fromkeys(fleet)
+    positions: Positions = dict.fromkeys(fleet)
     seen: list[str] = []
-    while places:
+    while positions:
         parts = []
-        for cell, place in places.items():
+        for cell, place in positions.items():
             part = looked_through(fleet[cell], place, looks, falling=falling)
             parts.append(Part(cell, part.items, part.rest))
-        page = merge_pages(parts, places, limit, falling=falling)
+        page = merge_pages(parts, positions, limit, falling=falling)
         seen += [item.decode() for group in page.groups for _, item in group]
-        assert page.rest != places, "each page goes on"
-        places = page.rest
+        assert page.rest != positions, "each page goes on"
+        positions = page.rest
     wanted = (one for some in fleet.values() for one in some if int(one[:4]) % 2 == 0)
     assert seen == sorted(wanted, reverse=falling)
 

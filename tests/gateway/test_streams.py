@@ -52,13 +52,13 @@ async def reading(gateway: Gateway, path: str, **headers: str) -> AsyncIterator[
 
 
 def test_an_event_carries_a_place_in_every_cell() -> None:
-    weaver = StreamMerge({"a": "1.0"})
-    assert weaver.merge("b", b"id: 7.2\ndata: {}") == b"id: a=1.0,b=7.2\ndata: {}\n\n"
-    assert weaver.merge("a", b"event: reset\nid: 9.0\ndata: x\ndata: y") == (
+    merge = StreamMerge({"a": "1.0"})
+    assert merge.merge("b", b"id: 7.2\ndata: {}") == b"id: a=1.0,b=7.2\ndata: {}\n\n"
+    assert merge.merge("a", b"event: reset\nid: 9.0\ndata: x\ndata: y") == (
         b"id: a=9.0,b=7.2\nevent: reset\ndata: x\ndata: y\n\n"
     )
-    assert weaver.merge("a", b": still here") == b""
-    assert weaver.merge("a", b"retry: 1000") == b""
+    assert merge.merge("a", b": still here") == b""
+    assert merge.merge("a", b"retry: 1000") == b""
 
 
 @pytest.mark.parametrize("text", ["x", "1.0", "a=", "a=1.0,", "a=1.0;b=2", "A=1"])
@@ -106,13 +106,13 @@ async def test_a_stream_outlives_a_cell_and_goes_on_with_it(
 async def test_a_closing_gateway_ends_its_streams(gateway: Gateway) -> None:
     async with reading(gateway, "/stream") as stream:
         await stream.until("north=")
-        gateway.desk.closing.set()
+        gateway.context.closing.set()
         await stream.to_end()
-    assert gateway.desk.streams.taken == 0
+    assert gateway.context.streams.taken == 0
 
 
 async def test_only_so_many_streams_are_open(gateway: Gateway) -> None:
-    gateway.desk.streams.taken = 256
+    gateway.context.streams.taken = 256
     problem = await gateway.ask("GET", "/stream", expect=429)
     assert "streams are open" in problem["detail"]
     head = await gateway.http.head("/stream")

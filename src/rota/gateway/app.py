@@ -89,14 +89,14 @@ log = structlog.get_logger(__name__)
 _FILE, _FILE_IN_FOLDERS = "/artifacts/{name}", "/artifacts/{name:path}"
 
 
-def create_app(desk: GatewayContext, hosts: Sequence[str]) -> Starlette:
+def create_app(context: GatewayContext, hosts: Sequence[str]) -> Starlette:
     """The whole gateway; `hosts` are the names it goes by."""
     by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)
     app = Starlette(
         routes=[
-            PathRoute(path.replace(_FILE, _FILE_IN_FOLDERS), PathServer(routes, desk))
+            PathRoute(path.replace(_FILE, _FILE_IN_FOLDERS), PathServer(routes, context))
             for path, routes in by_path.items()
         ],
         middleware=[Middleware(HostCheck, hosts=hosts)],
@@ -115,9 +115,9 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 class PathServer:
     """All calls of one path."""
 
-    def __init__(self, routes: Sequence[Route], desk: GatewayContext) -> None:
+    def __init__(self, routes: Sequence[Route], context: GatewayContext) -> None:
         self._routes = {route.method: route for route in routes}
-        self._context = desk
+        self._context = context
         methods = [*self._routes, "OPTIONS", *(["HEAD"] if "GET" in self._routes else [])]
         self._allow = {"Allow": ", ".join(sorted(methods))}
 
@@ -159,8 +159,8 @@ class PathServer:
         headers = Headers(scope=scope)
         try:
             async with self._context.bodies.reading(headers, receive) as body:
-                visit = GatewayRequest(self._context, scope, headers, scope["path_params"], body)
-                response = await route.serve(visit)
+                request = GatewayRequest(self._context, scope, headers, scope["path_params"], body)
+                response = await route.serve(request)
         except ClientDisconnectedError:
             return
         except Exception as error:  # noqa: BLE001  (the top of every request)

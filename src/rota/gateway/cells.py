@@ -71,7 +71,7 @@ class Server:
             self.mark_down(why)
 
     def mark_down(self, why: str) -> None:
-        """It counts as down, and whoever waits for it is told."""
+        """It counts as down, and whoever waits for it is response."""
         self.up, self.ready, self.why = False, False, why
         now = asyncio.get_running_loop().time()
         for deadline in self._waiting:
@@ -240,8 +240,8 @@ class Connections:
             return
         server.is_of_other_cell = name != cell.name
         if server.is_of_other_cell:
-            told = f"it is of the cell {name}" if name else "it has no cell name"
-            server.mark_down(f"{told}: start its servers with --cell {cell.name}")
+            response = f"it is of the cell {name}" if name else "it has no cell name"
+            server.mark_down(f"{response}: start its servers with --cell {cell.name}")
             return
         server.answered()
         server.ready = True
@@ -252,7 +252,7 @@ def _is_refusal(error: BaseException) -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """What went wrong, in a few words and without addresses: it is told to clients."""
+    """What went wrong, in a few words and without addresses: it is response to clients."""
     match error:
         case aiohttp.ConnectionTimeoutError():
             return "no connection in time"

@@ -39,10 +39,10 @@ class GatewayMetrics:
 
 
 class _MetricsCollector(Collector):
-    """All figures as they are now."""
+    """All metrics as they are now."""
 
-    def __init__(self, figures: GatewayMetrics, cells: Sequence[Cell], streams: int) -> None:
-        self._metrics = figures
+    def __init__(self, metrics: GatewayMetrics, cells: Sequence[Cell], streams: int) -> None:
+        self._metrics = metrics
         self._cells = cells
         self._streams = streams
 
