@@ -1,4 +1,4 @@
-"""Forwards requests: to one cell, whose answer is passed on as it comes, or to several at once."""
+"""Forwards requests to one cell, whose answer it relays, or to several cells at once."""
 
 from __future__ import annotations
 
@@ -27,19 +27,22 @@ from rota.gateway.problems import MISSING_HEADER, CellDownError, retry_later
 from rota.wire.formats import encode
 from rota.wire.problems import Problem, ProblemError
 
+log = structlog.get_logger(__name__)
+
 
 async def ask_cells(
-    context: GatewayContext, cells: Iterable[Cell], ask: Callable[[Cell], CellRequest]
+    context: GatewayContext, cells: Iterable[Cell], request_for: Callable[[Cell], CellRequest]
 ) -> list[CellResponse]:
-    """All of them at once."""
-    return list(await asyncio.gather(*(_ask_cell(context, cell, ask(cell)) for cell in cells)))
+    """Sends each cell its request, all at once; returns the responses."""
+    asked = (_ask_cell(context, cell, request_for(cell)) for cell in cells)
+    return list(await asyncio.gather(*asked))
 
 
-async def _ask_cell(context: GatewayContext, cell: Cell, ask: CellRequest) -> CellResponse:
-    if (known := context.unknown_tokens.recall(cell.name, ask.headers)) is not None:
+async def _ask_cell(context: GatewayContext, cell: Cell, request: CellRequest) -> CellResponse:
+    if (known := context.unknown_tokens.recall(cell.name, request.headers)) is not None:
         return known
     try:
-        async with context.directory.connections.open(cell, ask) as answer:
+        async with context.directory.connections.open(cell, request) as answer:
             body = await _read(answer.content, cell)
             headers = response_headers(answer.headers.items(), cell.name, secure=context.secure)
             response = CellResponse(cell, answer.status, body, headers)
@@ -48,12 +51,10 @@ async def _ask_cell(context: GatewayContext, cell: Cell, ask: CellRequest) -> Ce
         return CellResponse(cell, 0, why=error.why)
     context.metrics.called(cell.name, answered=True)
     if response.status == 401:
-        context.unknown_tokens.note(cell.name, ask.headers, response)
-    return (
-        response
-        if not response.missing
-        else CellResponse(cell, response.status, why=_problem_detail(body, response.status))
-    )
+        context.unknown_tokens.note(cell.name, request.headers, response)
+    if response.missing:
+        return CellResponse(cell, response.status, why=_problem_detail(body, response.status))
+    return response
 
 
 async def _read(content: Any, cell: Cell) -> bytes:
@@ -74,14 +75,14 @@ def _problem_detail(body: bytes, status: int) -> str:
 
 
 class MissingCell(msgspec.Struct, frozen=True):
-    """A cell that an answer does without."""
+    """Cell that is missing in a merged answer."""
 
     cell: str
     why: str
 
 
 def missing_cells(responses: Sequence[CellResponse]) -> list[MissingCell]:
-    """The cells whose part is not there."""
+    """Lists the cells that gave no usable response."""
     return [
         MissingCell(response.cell.name, response.why or "this token is not known there")
         for response in responses
@@ -90,9 +91,9 @@ def missing_cells(responses: Sequence[CellResponse]) -> list[MissingCell]:
 
 
 def usable_responses(responses: Sequence[CellResponse]) -> list[CellResponse]:
-    """Those with an answer; where there is none, or one says that the question is wrong, that.
+    """Returns the successful responses; without one, raises the best refusal.
 
-    A cell that is down or does not know the token is no reason to withhold what the others said.
+    A cell that is down or does not know the token does not make a merged answer fail.
     """
     good = [response for response in responses if response.good]
     if good:
@@ -107,7 +108,7 @@ def usable_responses(responses: Sequence[CellResponse]) -> list[CellResponse]:
 
 
 class RefusalError(Exception):
-    """A cell's own refusal is the answer."""
+    """A cell's refusal, which is the gateway's answer."""
 
     def __init__(self, response: CellResponse) -> None:
         super().__init__(f"cell {response.cell.name} answered {response.status}")
@@ -115,7 +116,7 @@ class RefusalError(Exception):
 
 
 def no_cell_answered(responses: Sequence[CellResponse]) -> ProblemError:
-    """Nobody could answer."""
+    """Makes the error for a request that no cell could answer."""
     each = "; ".join(f"{response.cell.name}: {response.why}" for response in responses)
     names = ", ".join(response.cell.name for response in responses)
     return ProblemError(
@@ -126,39 +127,36 @@ def no_cell_answered(responses: Sequence[CellResponse]) -> ProblemError:
 def merged_response(
     body: dict[str, Any], missing: Sequence[MissingCell], status: int = 200
 ) -> Response:
-    """An answer put together of several; says which cells are not in it."""
+    """Makes a merged answer, which names missing cells."""
     headers = {}
     if missing:
         body["missing_cells"] = missing
-        headers[MISSING_HEADER] = ", ".join(lack.cell for lack in missing)
+        headers[MISSING_HEADER] = ", ".join(one.cell for one in missing)
     return Response(encode(body), status, headers=headers, media_type="application/json")
 
 
 def partly_done(
     done: Sequence[CellResponse], missing: Sequence[MissingCell], what: str
 ) -> ProblemError:
-    """Some cells did it and others could not be asked: not a success yet."""
-    each = "; ".join(f"{lack.cell}: {lack.why}" for lack in missing)
-    names = ", ".join(lack.cell for lack in missing)
+    """Makes the error for a change that some cells made and others could not be asked for."""
+    each = "; ".join(f"{one.cell}: {one.why}" for one in missing)
+    names = ", ".join(one.cell for one in missing)
     detail = (
-        f"{what} in {', '.join(response.cell.name for response in done)}, but not in {names} ({each}):"
-        " ask again with the same Idempotency-Key when they are back"
+        f"{what} in {', '.join(one.cell.name for one in done)}, but not in {names} ({each}):"
+        " send it again with the same Idempotency-Key when they are back"
     )
     headers = {**retry_later(names), MISSING_HEADER: names}
     return ProblemError(503, "partly_done", detail, headers=headers)
 
 
-log = structlog.get_logger(__name__)
-
-
 def request_to(request: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> CellRequest:
-    """The client's own request, for a cell."""
+    """Makes a cell's request of the client's own."""
     headers = request_headers(request.scope, request.headers, cell.name)
     return CellRequest(request.method, request.target, headers, request.body, wait_s)
 
 
 async def relay(request: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -> Response:
-    """The cell's answer; raises AwayError before anything of it was passed on."""
+    """Relays a request; raises CellDownError before any of the answer was sent."""
     metrics = request.context.metrics
     try:
         response = await _relay(request, cell, wait_s)
@@ -170,11 +168,10 @@ async def relay(request: GatewayRequest, cell: Cell, wait_s: float = ANSWER_S) -
 
 
 async def _relay(request: GatewayRequest, cell: Cell, wait_s: float) -> Response:
-    """Whole where it is short, else as much of it as has come."""
-    lines = request.context.directory.connections
+    connections = request.context.directory.connections
     async with AsyncExitStack() as stack:
         answer = await stack.enter_async_context(
-            lines.open(cell, request_to(request, cell, wait_s))
+            connections.open(cell, request_to(request, cell, wait_s))
         )
         headers = response_headers(answer.headers.items(), cell.name, secure=request.context.secure)
         length = answer.content_length
@@ -186,7 +183,7 @@ async def _relay(request: GatewayRequest, cell: Cell, wait_s: float) -> Response
 
 
 class RelayedResponse(Response):
-    """A long answer of a cell, under way to the client."""
+    """Long answer of a cell, sent to the client as it comes."""
 
     def __init__(
         self,
@@ -202,12 +199,12 @@ class RelayedResponse(Response):
         self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until it ends, breaks off or nobody is there."""
+        """Sends until the answer ends or breaks off, or the client leaves."""
         try:
             await first_of(self._pump(send), client_left(receive), self._context.closing.wait())
         except (aiohttp.ClientError, TimeoutError) as error:
-            # Left without an end, so that the reader knows it was cut off.
-            log.warning("answer cut off", path=scope["path"], cause=repr(error))
+            # The message without `more_body=False` tells the client that it was cut off.
+            log.warning("answer_cut_off", path=scope["path"], reason=repr(error))
         finally:
             await self._stack.aclose()
 
@@ -221,13 +218,13 @@ class RelayedResponse(Response):
 
 
 async def client_left(receive: Receive) -> None:
-    """Returns when the client has left."""
+    """Waits until the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def first_of(*works: Coroutine[Any, Any, Any]) -> None:
-    """Runs all until the first has ended; raises what that raised."""
+    """Runs all until the first has ended; raises the error of that one."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -240,5 +237,5 @@ async def first_of(*works: Coroutine[Any, Any, Any]) -> None:
 async def _end(tasks: Sequence[asyncio.Future[Any]]) -> None:
     for task in tasks:
         task.cancel()
-    # Their own failures matter no more: what counts has been raised already.
+    # Their own errors do not matter: that of the first has been raised already.
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
 """Merged lists of all cells: pagination of jobs, executions, workers, queues, schedules, triggers
 and calendars.
 
-A list goes on from a position in each cell. A cell that is down keeps its position, so that nothing of
-it is lost when it is back: its items then come late, but each comes once.
+A page begins at a position in each cell. A cell that is down keeps its position: its items come
+late, but each comes once.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from rota.wire.formats import make_cursor, parse_cursor, to_instant
 from rota.wire.limits import PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX
 
 Positions = dict[str, str | None]
-"""Where each cell goes on: after the item with this key, or (None) from its beginning.
+"""Position in each cell: after the item with this key, or (None) at its beginning.
 
-Cells that are not in it have nothing more to tell.
+Cells that are not in it have no more items.
 """
 Group = list[tuple[str, bytes]]
 """Items of one key: (cell, item)."""
 First = Callable[[Sequence[str]], str]
-"""Which of some keys comes first."""
+"""Chooses the first of some keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One cell's page: items with the keys they are sorted by."""
+    """Page of one cell: items with their sort keys."""
 
     cell: str
     items: Sequence[tuple[str, bytes]]
     rest: str | None
-    """Where it goes on: mostly behind its last item, or further where it looked and found nothing.
-    None: at its end."""
+    """Position of the next page: behind the last item, or further where the cell searched and found
+    nothing. None: there is none."""
 
 
 @dataclass(slots=True)
 class Page:
-    """A merged page; items of the same key stay together."""
+    """Merged page; items of the same key stay together."""
 
     groups: list[Group] = field(default_factory=list)
     rest: Positions = field(default_factory=dict)
@@ -64,10 +64,10 @@ class Page:
 def merge_pages(
     parts: Sequence[Part], positions: Mapping[str, str | None], limit: int, *, falling: bool
 ) -> Page:
-    """The first `limit` of all, and where each cell goes on.
+    """Merges the first `limit` items, and returns the next position in each cell.
 
-    It ends early where a cell's page has been used up and that cell has more behind a position: its
-    next item may come before all that the others hold from there on.
+    The page ends early where a cell's page is used up and the cell has more: its next item may come
+    before the remaining ones of the others.
     """
     page, used = Page(), dict.fromkeys((part.cell for part in parts), 0)
     first: First = max if falling else min
@@ -85,7 +85,7 @@ def merge_pages(
 
 
 def _next_group(parts: Sequence[Part], used: Mapping[str, int], first: First) -> Group:
-    """The items of the next key; none where there is no more, or none that is surely next."""
+    """Returns the items of the next key; none if there is no more, or which is next is unknown."""
     heads = {
         part.cell: part.items[used[part.cell]]
         for part in parts
@@ -101,12 +101,12 @@ def _next_group(parts: Sequence[Part], used: Mapping[str, int], first: First) ->
 
 
 def write_cursor(positions: Positions) -> str | None:
-    """The cursor of a merged list; None at its end."""
+    """Writes the cursor of a merged list; None at its end."""
     return make_cursor(msgspec.json.encode(positions).decode()) if positions else None
 
 
 def read_cursor(cursor: str) -> Positions:
-    """ValueError if it is not a cursor of a gateway."""
+    """Reads a cursor; raises ValueError if it is not one of a gateway."""
     try:
         return msgspec.json.decode(parse_cursor(cursor, CURSOR_CHARS_MAX), type=Positions)
     except msgspec.MsgspecError as error:
@@ -114,7 +114,7 @@ def read_cursor(cursor: str) -> Positions:
 
 
 def add_up(one: Any, other: Any) -> Any:
-    """Figures of two cells as those of one: numbers are added, at every depth; else the first's."""
+    """Adds up documents of two cells: numbers at every depth; else the first one's value stays."""
     match one, other:
         case bool(), bool():
             return one or other
@@ -167,7 +167,7 @@ class _Named(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ListOrder:
-    """How one list is sorted: by a key that its cells sort by as well."""
+    """Sort order of a list: by a key that its cells sort by as well."""
 
     item: type[Any]
     key: Callable[[Any], str]
@@ -186,37 +186,37 @@ CALENDARS = ListOrder(_Named, lambda calendar: str(calendar.name), descending=Fa
 
 
 async def list_jobs(request: GatewayRequest) -> Response:
-    """Newest first."""
+    """Lists jobs, newest first."""
     return await _list(request, JOBS)
 
 
 async def list_executions(request: GatewayRequest) -> Response:
-    """Newest first; those of one job are where the job is."""
+    """Lists executions, newest first; those of one job are in its cell."""
     return await _list(request, EXECUTIONS)
 
 
 async def list_workers(request: GatewayRequest) -> Response:
-    """The newest registration first."""
+    """Lists workers, the newest registration first."""
     return await _list(request, WORKERS)
 
 
 async def list_schedules(request: GatewayRequest) -> Response:
-    """Newest first."""
+    """Lists schedules, newest first."""
     return await _list(request, SCHEDULES)
 
 
 async def list_triggers(request: GatewayRequest) -> Response:
-    """Newest first."""
+    """Lists triggers, newest first."""
     return await _list(request, TRIGGERS)
 
 
 async def list_calendars(request: GatewayRequest) -> Response:
-    """By name; one that several cells have is one."""
+    """Lists calendars by name; those of one name in several cells are one."""
     return await _list(request, CALENDARS)
 
 
 async def list_queues(request: GatewayRequest) -> Response:
-    """By name; a queue that several cells have is one."""
+    """Lists queues by name; those of one name in several cells are one."""
     return await _list(request, QUEUES)
 
 
@@ -224,7 +224,7 @@ async def _list(request: GatewayRequest, order: ListOrder) -> Response:
     query = _pairs(request)
     limit = _limit(query)
     if limit is None:
-        # Cells say best what is wrong with it.
+        # A cell answers best what is wrong with it.
         return await relay(request, request.context.directory.any_cell())
     positions = _positions(request, query)
     cells = [request.context.directory.cells[name] for name in positions]
@@ -233,7 +233,7 @@ async def _list(request: GatewayRequest, order: ListOrder) -> Response:
     )
     parts = [_part(response, order) for response in usable_responses(responses)]
     page = merge_pages(parts, positions, limit, falling=order.descending)
-    rest = page.rest | _still_to_come(request, query, positions, responses)
+    rest = page.rest | _positions_of_missing(request, query, positions, responses)
     items = [item for group in page.groups for item in _shown(order, group)]
     return merged_response(
         {"items": items, "next_cursor": write_cursor(rest)}, missing_cells(responses)
@@ -241,7 +241,7 @@ async def _list(request: GatewayRequest, order: ListOrder) -> Response:
 
 
 def _shown(order: ListOrder, group: Sequence[tuple[str, bytes]]) -> Sequence[Any]:
-    """Items of one key: what bears a name is one thing of all cells, ids differ."""
+    """Returns the items of one key: those with a name are one for all cells, ids differ."""
     if order is QUEUES:
         return [combine_queues(group)]
     if order is CALENDARS:
@@ -250,7 +250,7 @@ def _shown(order: ListOrder, group: Sequence[tuple[str, bytes]]) -> Sequence[Any
 
 
 def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
-    """One queue of all cells: depths and rates added, settings of the first, each cell's own."""
+    """Combines a queue of several cells: adds depths and rates, and shows each cell's own view."""
     views: dict[str, dict[str, Any]] = {cell: msgspec.json.decode(raw) for cell, raw in group}
     first = next(iter(views.values()))
     depth = reduce(add_up, (view.get("depth", {}) for view in views.values()))
@@ -259,7 +259,7 @@ def combine_queues(group: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
 
 
 def combine_calendars(bodies: Sequence[bytes]) -> dict[str, Any]:
-    """One calendar of all cells: alike in each, and named by schedules of each."""
+    """Combines a calendar, which is equal in all cells; adds up the schedules that name it."""
     views = [msgspec.json.decode(body) for body in bodies]
     return {**views[0], "schedules": sum(view["schedules"] for view in views)}
 
@@ -273,14 +273,14 @@ def _limit(query: Query) -> int | None:
     given = [value for name, value in query if name == "limit" and value]
     if not given:
         return PAGE_ITEMS_DEFAULT
-    # What cells would refuse, they are left to refuse.
+    # An invalid limit is left to a cell to refuse.
     if len(given) > 1 or not given[0].isascii() or not given[0].isdigit():
         return None
     return int(given[0]) if 1 <= int(given[0][:9]) <= PAGE_ITEMS_MAX else None
 
 
 def _positions(request: GatewayRequest, query: Query) -> Positions:
-    """Where the page begins in each cell."""
+    """Returns the position in each cell at which the page begins."""
     directory, given = request.context.directory, dict(query)
     if cursor := given.get("cursor"):
         try:
@@ -292,7 +292,7 @@ def _positions(request: GatewayRequest, query: Query) -> Positions:
             name: position for name, position in positions.items() if name in directory.cells
         }
         if not known:
-            raise invalid("cursor", "its cells are no longer here: begin again without it")
+            raise invalid("cursor", "its cells are not in this gateway: begin again without it")
         return known
     job = directory.of_id(given.get("job_id", ""))
     return {job.name: None} if job is not None else dict.fromkeys(directory.cells)
@@ -317,12 +317,12 @@ def _part(response: CellResponse, order: ListOrder) -> Part:
     return Part(response.cell.name, items, rest)
 
 
-def _still_to_come(
+def _positions_of_missing(
     request: GatewayRequest, query: Query, positions: Positions, responses: Sequence[CellResponse]
 ) -> dict[str, str | None]:
-    """The positions of cells that are down: a list must not end as if they had nothing.
+    """Keeps positions of cells that are down: a list must not end as if they had no items.
 
-    Except where it is one tenant's: that is at home, and a cell elsewhere must not hold it up.
+    A list of one tenant needs only the tenant's cell, so others are left out.
     """
     tenant = dict(query).get("tenant")
     home = request.context.directory.of_tenant(tenant).name if tenant else None

@@ -1,7 +1,7 @@
-"""The stream of changes of all cells as one, resumable in each of them.
+"""Merges the streams of changes of all cells into one, which can be resumed.
 
-An event's id holds a position in every cell: `north=42.0,south=7.3`. A cell that goes away leaves the
-stream, is asked again from its position, and so misses nothing that it still keeps.
+An event's id holds a position in every cell: `north=42.0,south=7.3`. A cell that goes down leaves
+the stream and is asked again from its position, so no event is lost that it still keeps.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ _EVENTS = "text/event-stream; charset=utf-8"
 
 
 def read_event_id(text: str) -> dict[str, str]:
-    """The position in each cell; those not named begin now."""
+    """Reads the position in each cell; the stream of a cell without one begins now."""
     if not _POSITIONS.match(text):
         raise invalid("Last-Event-ID", "the `id` of an event of this stream, `north=42.0,…`")
     return dict(pair.split("=", 1) for pair in text.split(","))
 
 
 class StreamMerge:
-    """Makes events of several cells those of one stream."""
+    """Merges events of several cells: gives each an id with the positions in all cells."""
 
     def __init__(self, positions: dict[str, str]) -> None:
         self.positions = positions
 
     def merge(self, cell: str, event: bytes) -> bytes:
-        """The event with an id that holds all positions; nothing of what was only for us."""
+        """Returns the event with an id of all positions; empty for comments of a cell."""
         kept, moved = [], False
         for line in event.split(b"\n"):
             name, _, value = line.partition(b":")
@@ -64,18 +64,18 @@ class StreamMerge:
 
 
 async def cut_events(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Whole events, however the network cut them."""
+    """Yields whole events, however the network divided them."""
     left = b""
     async for piece in content.iter_any():
         *events, left = (left + piece).split(b"\n\n")
         if len(left) > STREAM_EVENT_BYTES_MAX:
-            raise aiohttp.ClientPayloadError("an event without end")
+            raise aiohttp.ClientPayloadError("an event is too long")
         for event in events:
             yield event
 
 
 async def stream_changes(request: GatewayRequest) -> Response:
-    """From the positions in Last-Event-ID on, or from now."""
+    """Streams changes from the positions in Last-Event-ID on, or from now."""
     text = request.headers.get("last-event-id")
     merge = StreamMerge(read_event_id(text) if text else {})
     cells = list(request.context.directory.cells.values())
@@ -84,7 +84,7 @@ async def stream_changes(request: GatewayRequest) -> Response:
         stack.enter_context(request.context.streams.reserve())
         opened = await asyncio.gather(*(_open(request, merge, cell, stack) for cell in cells))
         usable_responses([response for response, _ in opened])
-        lines = [
+        answers = [
             (response.cell, answer)
             for response, answer in opened
             if answer is not None or response.missing
@@ -92,7 +92,7 @@ async def stream_changes(request: GatewayRequest) -> Response:
     except BaseException:
         await stack.aclose()
         raise
-    return MergedStream(request, merge, lines, stack)
+    return MergedStream(request, merge, answers, stack)
 
 
 def _ask(request: GatewayRequest, merge: StreamMerge, cell: Cell) -> CellRequest:
@@ -122,25 +122,25 @@ async def _open(
 
 
 class MergedStream(Response):
-    """The merged stream."""
+    """Response with the merged stream."""
 
     def __init__(
         self,
         request: GatewayRequest,
         merge: StreamMerge,
-        lines: Sequence[tuple[Cell, aiohttp.ClientResponse | None]],
+        answers: Sequence[tuple[Cell, aiohttp.ClientResponse | None]],
         stack: AsyncExitStack,
     ) -> None:
         super().__init__(media_type=_EVENTS, headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._request = request
         self._merge = merge
-        self._answers = lines
+        self._answers = answers
         self._stack = stack
         self._events: asyncio.Queue[tuple[str, bytes | None]] = asyncio.Queue(STREAM_WAITING_MAX)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the reader leaves or the gateway closes."""
+        """Sends events until the client leaves or the gateway stops."""
         async with self._stack:
             readers = [self._read(cell, answer) for cell, answer in self._answers]
             closing = self._request.context.closing
@@ -149,10 +149,10 @@ class MergedStream(Response):
                 if closing.is_set():
                     await self._send(send, b"", more=False)
             except TimeoutError:
-                log.warning("stream cut off", cause="its reader took nothing")
+                log.warning("stream_cut_off", reason="its reader took nothing")
 
     async def _read(self, cell: Cell, answer: aiohttp.ClientResponse | None) -> None:
-        """One cell's events into the common line, as long as it knows who reads them."""
+        """Reads one cell's events, again after a failure, while the cell accepts the token."""
         while True:
             try:
                 if answer is not None:
@@ -165,7 +165,7 @@ class MergedStream(Response):
                     if again.status == 200:
                         await self._take(cell, again)
             except (CellDownError, aiohttp.ClientError) as error:
-                log.info("cell left a stream", cell=cell.name, cause=repr(error))
+                log.info("cell_left_stream", cell=cell.name, reason=repr(error))
             answer = None
             await self._events.put((cell.name, None))
             await asyncio.sleep(STREAM_RETRY_S)
