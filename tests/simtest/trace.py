@@ -1,4 +1,4 @@
-"""The trace of a run and its hash: equal runs, to the last message, have equal hashes."""
+"""Trace of a run and its hash: runs that are equal to the last message have equal hashes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TAIL = 4_000
 
 
 class Trace:
-    """Records every event."""
+    """Trace that records every event."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=12)
