@@ -51,10 +51,10 @@ def test_no_zone_changes_its_offset_twice_between_two_samples() -> None:
 def test_every_change_of_the_file_is_found(name: str) -> None:
     zone = load_zone(name)
     assert zone is not None
-    told = [at for at in changes_in_file(name) if at > 2 * SINCE]
+    recorded = [at for at in changes_in_file(name) if at > 2 * SINCE]
     found = [change.at for year in range(1972, 2037) for change in zone.changes(year)]
     # After the last one that is listed the file goes on with a rule.
-    assert [at for at in found if at <= told[-1]] == [at for at in told if at <= found[-1]]
+    assert [at for at in found if at <= recorded[-1]] == [at for at in recorded if at <= found[-1]]
 
 
 def test_names_that_lead_out_of_the_folder_are_no_zones() -> None:

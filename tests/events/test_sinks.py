@@ -165,8 +165,8 @@ async def test_a_change_that_cannot_be_delivered_becomes_a_dead_letter_and_an_ev
         await client.cancel(job_id)
         assert await seen(receiver, 1) == ["rota.job.cancelled"]
     assert (alarm.type, alarm.source) == ("sink.dead", "/sinks/hook")
-    (letter,) = (tmp_path / "state" / "hook.dead.jsonl").read_text().splitlines()
-    assert json.loads(letter)["type"] == "rota.job.pending"
+    (undelivered,) = (tmp_path / "state" / "hook.dead.jsonl").read_text().splitlines()
+    assert json.loads(undelivered)["type"] == "rota.job.pending"
 
 
 async def test_a_sink_delivers_only_the_types_that_it_names(

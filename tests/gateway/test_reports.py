@@ -9,11 +9,11 @@ from tests.gateway.fleet import Gateway
 
 
 def view(needed: int, queue: str, kind: int | None) -> dict[str, Any]:
-    crew = {"online": 1, "idle": 0, "needed": needed, "add": needed - 1, "remove": 0}
+    workers = {"online": 1, "idle": 0, "needed": needed, "add": needed - 1, "remove": 0}
     shape = {"jobs": 3, "kind": kind}
-    queues = {queue: {"workers": crew, "paused": False, "shapes": [shape]}}
-    head = {"at": "2026-01-05T09:00:00.000Z", "target": 300, "workers": dict(crew)}
-    return {**head, "queues": queues, "kinds": [{"size": {"cpu": 4}, "workers": crew}]}
+    queues = {queue: {"workers": workers, "paused": False, "shapes": [shape]}}
+    head = {"at": "2026-01-05T09:00:00.000Z", "target": 300, "workers": dict(workers)}
+    return {**head, "queues": queues, "kinds": [{"size": {"cpu": 4}, "workers": workers}]}
 
 
 def test_needed_workers_add_up_and_worker_types_stay_apart() -> None:

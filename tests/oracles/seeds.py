@@ -1,4 +1,4 @@
-"""The recorded hashes of simulated clusters: `rota verify --seeds 1..200 --hashes`."""
+"""Recorded hashes of simulated clusters: `rota verify --seeds 1..200 --hashes`."""
 
 from __future__ import annotations
 

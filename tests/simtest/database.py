@@ -41,7 +41,7 @@ UNPROJECTED_S = 2.0
 
 @dataclass(slots=True)
 class FaultMode:
-    """How the database fails at present."""
+    """Faults of the database at present."""
 
     delay_s: float = 0.001
     failing: float = 0.0

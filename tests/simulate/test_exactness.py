@@ -61,7 +61,7 @@ def test_easy_backfills_jobs_that_end_in_time_or_need_only_free_processors() -> 
 
 
 one_job = st.builds(
-    lambda gap, run, procs, doubt: (gap, run, procs, run + doubt),
+    lambda gap, run, procs, extra: (gap, run, procs, run + extra),
     st.sampled_from([0, 0, 1, 3, 10]),
     st.integers(1, 20),
     st.integers(1, PROCS),

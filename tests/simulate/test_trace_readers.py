@@ -93,7 +93,7 @@ def test_a_packed_log_is_read_whatever_its_file_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         ("1 2 3\n", r"line 2: 3 fields, a job has 18"),
         (line(1, 0, 5, 1).replace(" 5 ", " five "), r"line 2: field 4 is 'five'"),
@@ -103,8 +103,8 @@ def test_a_packed_log_is_read_whatever_its_file_is_named(folder: Path) -> None:
         ("", r"no job that ran"),
     ],
 )
-def test_an_error_in_a_log_names_its_line(folder: Path, bad: str, said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_an_error_in_a_log_names_its_line(folder: Path, bad: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         swf(folder, "; a comment\n", bad)
 
 
@@ -168,7 +168,7 @@ def test_a_workflow_of_the_older_format_is_read(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "said"),
+    ("tasks", "message"),
     [
         ([("a", 1, ["b"]), ("b", 1, ["a"])], "a depends on itself, through other jobs"),
         ([("a", 1, ["z"])], "'a' depends on 'z', which does not exist"),
@@ -178,9 +178,9 @@ def test_a_workflow_of_the_older_format_is_read(folder: Path) -> None:
     ],
 )
 def test_a_graph_that_cannot_be_run_is_refused(
-    folder: Path, tasks: list[tuple[str, float, list[str]]], said: str
+    folder: Path, tasks: list[tuple[str, float, list[str]]], message: str
 ) -> None:
-    with pytest.raises(TraceError, match=said):
+    with pytest.raises(TraceError, match=message):
         workflow(folder, tasks)
 
 
@@ -242,7 +242,7 @@ def test_dependencies_on_jobs_that_were_not_recorded_are_dropped(folder: Path) -
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([{"rota_history": 2}], "version 2"),
         ([{"hello": 1}], "line 1: not a line of exported history: .*rota_history"),
@@ -254,8 +254,8 @@ def test_dependencies_on_jobs_that_were_not_recorded_are_dropped(folder: Path) -
         ([OPENING, ran("a", "10:00:00", 1, requirements={"cpu": 1e99})], "line 2: .*cpu"),
     ],
 )
-def test_an_error_in_history_names_its_line(folder: Path, rows: list[object], said: str) -> None:
-    with pytest.raises(TraceError, match=said):
+def test_an_error_in_history_names_its_line(folder: Path, rows: list[object], message: str) -> None:
+    with pytest.raises(TraceError, match=message):
         recorded(folder, *rows)
 
 

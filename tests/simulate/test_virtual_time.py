@@ -142,13 +142,13 @@ def most_in_use(history: JobHistory) -> int:
 
 
 @pytest.mark.parametrize("policy", list(PRESETS))
-@given(seed=st.integers(1, 10_000), doubt=st.sampled_from([None, 1.0, 3.0]))
+@given(seed=st.integers(1, 10_000), overestimate=st.sampled_from([None, 1.0, 3.0]))
 @settings(max_examples=10)
 def test_every_job_starts_once_and_no_processor_is_used_twice(
-    policy: str, seed: int, doubt: float | None
+    policy: str, seed: int, overestimate: float | None
 ) -> None:
     recipe = SyntheticSpec(
-        jobs=60, rate=1.0, run_ms=9_000, cpu_max=8, tenants=3, overestimate=doubt, seed=seed
+        jobs=60, rate=1.0, run_ms=9_000, cpu_max=8, tenants=3, overestimate=overestimate, seed=seed
     )
     works = list(SyntheticWorkload(recipe))
     history = simulated(works, 10, policy)

@@ -31,7 +31,7 @@ from rota.verify.history import History, ObservedJob
 
 Change: TypeAlias = Callable[[list[JournalRecord]], None]
 
-ROOM = Resources(cpu_milli=1_000, memory=100)
+CAPACITY = Resources(cpu_milli=1_000, memory=100)
 SPEC = Spec(
     Terms("j", "default", "default", 0, Needs(Resources(cpu_milli=1_000)), RetryPolicy()),
     task=b"{}",
@@ -56,8 +56,8 @@ TABLES = {"a": "succeeded", "b": "running"}
 
 def broken_journal(records: list[JournalRecord], shown: dict[str, str]) -> list[str]:
     """Returns the violations in a journal, and in tables that show `shown`."""
-    told = [ObservedJob(job_id, job_id, status) for job_id, status in shown.items()]
-    verdicts = judge(History(journal=records, jobs=told), OF_JOURNALS)
+    jobs = [ObservedJob(job_id, job_id, status) for job_id, status in shown.items()]
+    verdicts = judge(History(journal=records, jobs=jobs), OF_JOURNALS)
     return [verdict.violation.message for verdict in verdicts]
 
 
@@ -87,7 +87,7 @@ def journal(*bodies: tuple[int, list[AnyWrite]]) -> list[JournalRecord]:
 def good_journal() -> list[JournalRecord]:
     """Makes a job that was lost under the first leader and run again under the second."""
     return journal(
-        (1, [PutWorker(Worker(WorkerId("w"), "w", "s", ROOM)), put("a", JobState.QUEUED)]),
+        (1, [PutWorker(Worker(WorkerId("w"), "w", "s", CAPACITY)), put("a", JobState.QUEUED)]),
         (1, [move("a", JobState.RUNNING), run("a1", 1, ExecutionState.CLAIMED)]),
         (1, [put("b", JobState.QUEUED, spec=ONCE)]),
         (2, []),

@@ -59,7 +59,7 @@ class ClockMonitor:
             self._away_ms += took
 
     def pulse(self) -> None:
-        """To be called every PULSE_S: a long gap means that the whole process stood still."""
+        """Notes that the process runs; a long gap between calls, due every PULSE_S, is a pause."""
         now = self._clock.steady()
         if self._pulse_at is not None and now - self._pulse_at > PULSE_S * 1000 + LEADER_PAUSE_MS:
             self._away_ms += now - self._pulse_at

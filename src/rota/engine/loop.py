@@ -410,7 +410,7 @@ class Engine:
         return False
 
     def pulse(self) -> None:
-        """To be called every PULSE_S by the process, to show that it does not stand still."""
+        """Notes that the process runs; its owner calls this every PULSE_S."""
         self._clock_monitor.pulse()
 
     def _leadership_changed(self) -> None:

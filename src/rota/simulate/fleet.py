@@ -38,7 +38,7 @@ class MachineGroup(msgspec.Struct, frozen=True):
 
 
 class FleetPlan(msgspec.Struct, frozen=True):
-    """All machines of a fleet."""
+    """Fleet: groups of machines."""
 
     machines: tuple[MachineGroup, ...]
 

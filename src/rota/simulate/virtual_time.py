@@ -187,7 +187,7 @@ class Simulation:
         self._next += [self._poll(one.worker_id) for one in registrations]
 
     def run(self, works: Iterable[Work]) -> JobHistory:
-        """Until all jobs have ended."""
+        """Runs a workload until all jobs have ended."""
         self.expect(works)
         while self.is_busy:
             self._pass(self._next_instant())
