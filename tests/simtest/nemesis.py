@@ -33,19 +33,15 @@ class Nemesis:
             "server stopped in order": self._stop_server,
             "server's clock set": self._set_clock,
             "server upgraded": self._upgrade,
-            "worker loses power": lambda rng, for_s: self._down(
-                self._worker(rng), SimulatedWorker.die
-            ),
+            "worker loses power": lambda rng, _: self._down(self._worker(rng), SimulatedWorker.die),
             "worker dies at its next step": self._crash_worker_at_step,
             "job's machine dies at its next word": self._crash_supervisor_at_step,
-            "agent killed": lambda rng, for_s: self._down(
+            "agent killed": lambda rng, _: self._down(
                 self._worker(rng), SimulatedWorker.lose_agent
             ),
-            "agent frozen": lambda rng, for_s: self._freeze(self._worker(rng).machine),
-            "supervisor frozen": lambda rng, for_s: self._freeze_worker(
-                self._worker(rng), whole=False
-            ),
-            "worker frozen": lambda rng, for_s: self._freeze_worker(self._worker(rng), whole=True),
+            "agent frozen": lambda rng, _: self._freeze(self._worker(rng).machine),
+            "supervisor frozen": lambda rng, _: self._freeze_worker(self._worker(rng), whole=False),
+            "worker frozen": lambda rng, _: self._freeze_worker(self._worker(rng), whole=True),
             "worker drained": self._drain,
             "cut between server and worker": self._cut_worker,
             "worker not heard": self._not_heard,
