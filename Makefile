@@ -125,6 +125,7 @@ check: $(VENV)/.product $(VENV)/.test ## Format, lint, types, imports and house 
 	$(BIN)/mypy --explicit-package-bases tools tests/tidy tests/simtest tests/conftest.py
 	$(BIN)/lint-imports
 	$(PYTEST) -q tests/tidy $(ARGS)
+	@$(BIN)/python -m tests.tidy.sizes
 
 .PHONY: quick
 quick: $(VENV)/.product $(VENV)/.test ## The tests that start no process

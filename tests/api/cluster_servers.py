@@ -26,21 +26,21 @@ from rota.engine.limits import ENGINE_LIMITS, EngineLimits
 from rota.engine.loop import Engine
 from rota.store.protocol import DurabilityLevel, LeaderRow
 from rota.store.sqlite.memory import MemoryStore
-from tests.api.in_process_server import ADMIN, NOOP, TOKEN, StubMetrics, watch_of
+from tests.api.in_process_server import ADMIN, NOOP, TOKEN, StubMetrics, alert_evaluator_of
 from tests.api.memory_files import memory_files
 from tests.engine.rig import PATIENCE_S, SlowStore, until
 
 TTL_MS = 6_000
-"""Shared cores stall for seconds, and nobody is to lose the seat by that. One that crashes is
-missed long before."""
+"""Shared cores can stall for seconds, and no server must lose leadership by that. One that crashes
+is noticed long before."""
 SILENT_TTL_MS = 1_500
-"""Where one that is only silent has to lose it."""
+"""TTL where a server that is only silent has to lose leadership."""
 HELD_S = 3 * PATIENCE_S
-"""For a poll that is held here, then by the next leader, then answered."""
+"""Time for a poll to be held here, then by the next leader, then answered."""
 
 
 class Server:
-    """One of them, and a client that asks it."""
+    """Server of the cell, and a client that asks it."""
 
     def __init__(self, store: MemoryStore, node: str, required: DurabilityLevel) -> None:
         self.node = node
@@ -56,9 +56,9 @@ class Server:
         member = CellMember(
             node=self.node, address=address or self.url, ttl_ms=ttl_ms, limits=limits
         )
-        figures = StubMetrics()
+        metrics = StubMetrics()
         timing = Timing(lease_ttl_ms=60_000, handover_ms=ttl_ms)
-        self.engine = Engine(self.store, self.clock, timing, figures, member)  # type: ignore[arg-type]
+        self.engine = Engine(self.store, self.clock, timing, metrics, member)  # type: ignore[arg-type]
         await self.engine.start(SubmittedSpecs(self.clock))
         self.roster = TokenCache(self.store.access, self.clock)
         self.audit = AuditLog(self.store.access, self.clock)
@@ -73,27 +73,27 @@ class Server:
             commits=self.engine.journal_notifier,
             access=Access(tokens=self.roster),
             audit=self.audit,
-            metrics=figures,
-            alerts=watch_of(self.engine, figures, self.store),  # type: ignore[arg-type]
+            metrics=metrics,
+            alerts=alert_evaluator_of(self.engine, metrics, self.store),  # type: ignore[arg-type]
             node=self.node,
             durability=DurabilityMonitor(self.store, self._required),  # type: ignore[arg-type]
             version="0.0.0",
             started_at=self.clock.now(),
         )
-        self.parts, self.company = await join_cluster(alone, self.store, member, None)  # type: ignore[arg-type]
+        self.deps, self.cluster = await join_cluster(alone, self.store, member, None)  # type: ignore[arg-type]
         options = ServerOptions(host="127.0.0.1", port=0, data=Path(), lease_ttl_ms=1)
-        self._server = EmbeddedServer(create_app(self.parts), options)
+        self._server = EmbeddedServer(create_app(self.deps), options)
         self._serving = asyncio.create_task(self._server.serve(sockets=[self._listening]))
         headers = {"Authorization": f"Bearer {TOKEN}"}
         self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=HELD_S)
         await until(lambda: self._server.started)
 
     async def crash(self) -> None:
-        """Ends at once, in the middle of everything: no goodbye to anybody."""
+        """Stops at once, without a clean shutdown."""
         self.died = True
         self.store.ledger.is_away = True
-        for door in self._server.servers:
-            door.close()
+        for listener in self._server.servers:
+            listener.close()
         self._server.force_exit = self._server.should_exit = True
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
@@ -102,17 +102,17 @@ class Server:
         await self._end()
 
     def go_deaf(self) -> None:
-        """Nobody reaches it any more; the store does, and it knows of nothing."""
-        for door in self._server.servers:
-            door.close()
+        """Makes it unreachable for clients and servers, while it still reaches the store."""
+        for listener in self._server.servers:
+            listener.close()
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
 
     async def stop(self) -> None:
-        """Ends in good order."""
+        """Stops in an orderly way."""
         if self.died:
             return
-        self.parts.closing.set()
+        self.deps.closing.set()
         self.store.ledger.is_away = False
         await asyncio.wait_for(self.engine.stop(), PATIENCE_S)
         self._server.should_exit = True
@@ -121,7 +121,7 @@ class Server:
 
     async def _end(self) -> None:
         await self.http.aclose()
-        await self.company.stop()
+        await self.cluster.stop()
         await self.roster.stop()
         await self.audit.stop()
         await asyncio.wait_for(self.engine.stop(), PATIENCE_S)
@@ -129,40 +129,40 @@ class Server:
     async def ask(
         self, method: str, path: str, body: Any = None, *, expect: int | None = None, **more: Any
     ) -> Any:
-        """One call; the JSON it answers."""
+        """Sends one request; returns the JSON of its answer."""
         answer = await self.http.request(method, path, json=body, **more)
         if expect is not None:
             assert answer.status_code == expect, answer.text
         return answer.json() if answer.content else None
 
     async def submit(self, name: str = "j", **fields: Any) -> Any:
-        """A noop job."""
+        """Submits a noop job."""
         return await self.ask("POST", "/jobs", {"name": name, "task": NOOP, **fields}, expect=201)
 
     async def register(self, name: str = "box") -> str:
-        """A worker."""
+        """Registers a worker."""
         body = {"name": name, "resources": {"cpu": 8}}
         return str((await self.ask("POST", "/workers/register", body, expect=201))["worker_id"])
 
     def lease(self, worker_id: str, wait: float = PATIENCE_S) -> asyncio.Task[Any]:
-        """A worker waits for work."""
+        """Has a worker wait for orders."""
         body = {"max": 10, "wait": wait}
         return asyncio.create_task(
             self.ask("POST", f"/workers/{worker_id}/lease", body, expect=200)
         )
 
     async def polled(self) -> None:
-        """Until this server has heard of the worker's poll."""
+        """Waits until this server knows of the worker's poll."""
         await until(lambda: bool(self.engine._callers._polls))
 
 
 def follows(one: Server, other: Server) -> bool:
-    """Whether the other leads, and the one knows it."""
+    """Whether `other` leads, and `one` knows it."""
     return other.engine.ready and one.engine.standing().address == other.url
 
 
 class Cell:
-    """Servers with one memory."""
+    """Servers that share one store."""
 
     def __init__(self, ttl_ms: int = TTL_MS, limits: EngineLimits = ENGINE_LIMITS) -> None:
         self._limits = limits
@@ -178,10 +178,8 @@ class Cell:
         leads: bool = True,
         address: str | None = None,
     ) -> Server:
-        """One more; one that may not lead finds the seat taken whenever it tries.
-
-        `address` is where the others believe it to be.
-        """
+        """Starts a server; one that may not lead never becomes the leader. `address` is where the
+        others believe it to be."""
         server = Server(self.store, node, required)
         server.store.ledger.may_claim = leads
         server.store.ledger.is_present = self._has_connection
@@ -193,7 +191,7 @@ class Cell:
         return any(one.node == row.holder and not one.died for one in self.servers)
 
     async def pair(self) -> tuple[Server, Server]:
-        """One that leads, one that follows and knows it; on a slow machine it may be the second."""
+        """Starts a leader and a follower that knows it; on a slow machine the second may lead."""
         first = await self.start("a")
         await until(lambda: first.engine.ready)
         second = await self.start("b")
@@ -203,7 +201,7 @@ class Cell:
 
 @asynccontextmanager
 async def a_cell(ttl_ms: int = TTL_MS, **limits: Any) -> AsyncIterator[Cell]:
-    """Ends all servers in the end; `limits` are fields of EngineLimits."""
+    """Stops all servers in the end; `limits` are fields of EngineLimits."""
     # Nobody waits until a leader that was alone has looked around.
     cell = Cell(ttl_ms, EngineLimits(**{"seen_after_ms": 0, **limits}))
     await cell.store.access.add_token(ADMIN)

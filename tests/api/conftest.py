@@ -1,4 +1,4 @@
-"""One house a test."""
+"""One in-process server for each test."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from tests.api.in_process_server import InProcessServer, open_server
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[InProcessServer]:
+async def server() -> AsyncIterator[InProcessServer]:
     async with open_server() as one:
         yield one

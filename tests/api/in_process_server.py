@@ -1,4 +1,5 @@
-"""A whole server without sockets: the real engine on the store in memory, behind the real app."""
+"""In-process server without sockets: the real engine on the store in memory, behind the real
+app."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from rota.api.auth.audit_log import AuditLog
 from rota.api.auth.authenticator import Access
 from rota.api.auth.token_cache import TokenCache, token_digest
 from rota.api.limits import API_LIMITS, ApiLimits
-from rota.api.throttling.rate_limit import Throttle
+from rota.api.throttling import Throttle
 from rota.core.commands import Timing
 from rota.engine.clock import SystemClock
 from rota.engine.durability import DurabilityMonitor
@@ -47,7 +48,7 @@ ADMIN = Token(
 
 
 class StubMetrics(Metrics):
-    """What the engine counts; the tables of the store in memory never lag."""
+    """Metrics of the engine; the projection of the store in memory never lags."""
 
     def estimates(self) -> Mapping[str, int]:
         return {"inside": 0, "outside": 0}
@@ -58,49 +59,49 @@ class StubMetrics(Metrics):
 
 @dataclass
 class InProcessServer:
-    """Everything a test may want to look at."""
+    """Server in this process, with the parts that a test may use."""
 
     app: ASGIApp
-    parts: AppDeps
+    deps: AppDeps
     engine: Engine
     store: MemoryStore
     http: httpx2.AsyncClient
     transport: httpx2.ASGITransport
 
     def limit(self, **changes: float) -> None:
-        """The same server, with other limits from now on."""
-        self.change(limits=replace(self.parts.limits, **changes))  # type: ignore[arg-type]
+        """Changes limits of the API from now on."""
+        self.change(limits=replace(self.deps.limits, **changes))  # type: ignore[arg-type]
 
-    def change(self, **parts: Any) -> None:
-        """The same server, with other parts from now on."""
-        self.parts = replace(self.parts, **parts)
-        self.app = create_app(self.parts)
+    def change(self, **deps: Any) -> None:
+        """Changes dependencies of the API from now on."""
+        self.deps = replace(self.deps, **deps)
+        self.app = create_app(self.deps)
         self.transport.app = self.app
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, expect: int | None = None, **more: Any
     ) -> Any:
-        """One call; the JSON it answers."""
+        """Sends one request; returns the JSON of its answer."""
         answer = await self.http.request(method, path, json=body, **more)
         if expect is not None:
             assert answer.status_code == expect, answer.text
         return answer.json() if answer.content else None
 
     async def submit(self, name: str = "j", **fields: Any) -> dict[str, Any]:
-        """A noop job."""
+        """Submits a noop job."""
         job: dict[str, Any] = await self.ask(
             "POST", "/jobs", {"name": name, "task": NOOP, **fields}, expect=201
         )
         return job
 
     async def register(self, name: str = "box", cpu: float = 8, **fields: Any) -> str:
-        """A worker."""
+        """Registers a worker."""
         body = {"name": name, "resources": {"cpu": cpu, "memory": "8GiB"}, **fields}
         answer = await self.ask("POST", "/workers/register", body, expect=201)
         return str(answer["worker_id"])
 
     async def lease(self, worker_id: str, **fields: Any) -> dict[str, Any]:
-        """One poll."""
+        """Polls once for orders."""
         body = {"max": 10, "wait": 0.5, **fields}
         answer: dict[str, Any] = await self.ask(
             "POST", f"/workers/{worker_id}/lease", body, expect=200
@@ -108,7 +109,7 @@ class InProcessServer:
         return answer
 
     async def start(self, worker_id: str, **fields: Any) -> dict[str, Any]:
-        """Submits a job and has a worker take it; the order."""
+        """Submits a job and has a worker take it; returns the order."""
         await self.submit(**fields)
         (order,) = (await self.lease(worker_id))["executions"]
         return dict(order)
@@ -116,21 +117,20 @@ class InProcessServer:
     async def finish(
         self, order: Mapping[str, Any], status: str = "succeeded", **fields: Any
     ) -> dict[str, Any]:
-        """Completes an execution."""
         body = {"status": status, "fence": order["fence"], **fields}
         path = f"/executions/{order['execution_id']}/complete"
         answer: dict[str, Any] = await self.ask("POST", path, body, expect=200)
         return answer
 
 
-def watch_of(engine: Engine, figures: StubMetrics, store: MemoryStore) -> AlertEvaluator:
-    """The real watch; it looks when a test says so."""
-    watcher = Sampler(engine, figures, lambda: 1 << 40)
-    return AlertEvaluator(engine, watcher, store.notes, Notifier("here"))
+def alert_evaluator_of(engine: Engine, metrics: StubMetrics, store: MemoryStore) -> AlertEvaluator:
+    """Makes the real evaluator of alerts; a test tells it when to check."""
+    sampler = Sampler(engine, metrics, lambda: 1 << 40)
+    return AlertEvaluator(engine, sampler, store.notes, Notifier("here"))
 
 
-def _parts(
-    engine: Engine, store: MemoryStore, figures: StubMetrics, access: Access, audit: AuditLog
+def _deps(
+    engine: Engine, store: MemoryStore, metrics: StubMetrics, access: Access, audit: AuditLog
 ) -> AppDeps:
     return AppDeps(
         brain=engine,
@@ -141,8 +141,8 @@ def _parts(
         commits=engine.journal_notifier,
         access=access,
         audit=audit,
-        metrics=figures,
-        alerts=watch_of(engine, figures, store),
+        metrics=metrics,
+        alerts=alert_evaluator_of(engine, metrics, store),
         node="node-a",
         durability=DurabilityMonitor(store),
         version="0.0.0",
@@ -161,51 +161,51 @@ async def open_server(
     store: MemoryStore | None = None,
     **others: Any,
 ) -> AsyncIterator[InProcessServer]:
-    """Starts it, and stops it whatever happens; `others` are fields of Parts."""
-    store, clock, figures = store or MemoryStore(), SystemClock(), StubMetrics()
-    engine = Engine(store, clock, timing or Timing(), figures, CellMember(node="node-a"))
-    roster = TokenCache(store.access, clock, limits)
+    """Starts a server and stops it in any case; `others` are fields of AppDeps."""
+    store, clock, metrics = store or MemoryStore(), SystemClock(), StubMetrics()
+    engine = Engine(store, clock, timing or Timing(), metrics, CellMember(node="node-a"))
+    tokens = TokenCache(store.access, clock, limits)
     audit = AuditLog(store.access, clock, limits=limits)
     await store.access.add_token(ADMIN)
-    for part in (engine, roster, audit):
+    for part in (engine, tokens, audit):
         await part.start()
-    access = Access(tokens=roster, no_auth=no_auth, throttle=throttle or Throttle())
-    alone = _parts(engine, store, figures, access, audit)
-    parts = replace(alone, limits=limits, **others)
-    app = create_app(parts)
+    access = Access(tokens=tokens, no_auth=no_auth, throttle=throttle or Throttle())
+    plain = _deps(engine, store, metrics, access, audit)
+    deps = replace(plain, limits=limits, **others)
+    app = create_app(deps)
     transport = httpx2.ASGITransport(app=app)
     async with httpx2.AsyncClient(transport=transport, base_url=URL, headers=HEADERS) as http:
         try:
-            yield InProcessServer(app, parts, engine, store, http, transport)
+            yield InProcessServer(app, deps, engine, store, http, transport)
         finally:
-            parts.closing.set()
-            for one in (roster, audit, engine):
+            deps.closing.set()
+            for one in (tokens, audit, engine):
                 await one.stop()
             await store.close()
 
 
 class StreamReader:
-    """A request whose answer is read as it comes, and which can be left in the middle."""
+    """Request whose answer is read as it comes, and which can be left in the middle."""
 
     def __init__(
-        self, house: InProcessServer, path: str, headers: Mapping[str, str] | None = None
+        self, server: InProcessServer, path: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        bare, _, query = path.partition("?")
-        named = {"host": HOST, "authorization": f"Bearer {TOKEN}", **(headers or {})}
+        path_only, _, query = path.partition("?")
+        headers_sent = {"host": HOST, "authorization": f"Bearer {TOKEN}", **(headers or {})}
         self._scope = {
             "type": "http",
             "method": "GET",
-            "path": bare,
-            "raw_path": bare.encode(),
+            "path": path_only,
+            "raw_path": path_only.encode(),
             "query_string": query.encode(),
-            "headers": [(k.lower().encode(), v.encode()) for k, v in named.items()],
+            "headers": [(k.lower().encode(), v.encode()) for k, v in headers_sent.items()],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 7070),
             "scheme": "http",
             "http_version": "1.1",
             "root_path": "",
         }
-        self._app = house.app
+        self._app = server.app
         self._sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue(1)
         self._leave = asyncio.Event()
         self.text = ""
@@ -222,7 +222,7 @@ class StreamReader:
         await self.leave()
 
     async def leave(self) -> None:
-        """The client goes away; returns when the server has noticed."""
+        """Disconnects the client; returns when the server has noticed."""
         self._leave.set()
         while not self._task.done():
             with suppress(TimeoutError):
@@ -240,14 +240,14 @@ class StreamReader:
         return await asyncio.wait_for(self._sent.get(), 10)
 
     async def read_until(self, wanted: str) -> str:
-        """All text so far, once it holds `wanted`."""
+        """Returns all text so far, once it contains `wanted`."""
         while wanted not in self.text:
             await self._piece()
             assert wanted in self.text or not self.ended, f"ended without {wanted!r}: {self.text!r}"
         return self.text
 
     async def read_all(self) -> str:
-        """All text, once the server has ended it."""
+        """Returns all text, once the server has ended it."""
         while not self.ended:
             await self._piece()
         return self.text
@@ -259,5 +259,5 @@ class StreamReader:
 
 
 def events(text: str) -> list[dict[str, Any]]:
-    """The data of server-sent events."""
+    """Parses the data of server-sent events."""
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]

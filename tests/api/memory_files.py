@@ -1,4 +1,4 @@
-"""Where a test's server keeps files: in memory, but for uploads on their way in."""
+"""Stores of files in memory for tests; only incoming uploads are on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ atexit.register(shutil.rmtree, _root, ignore_errors=True)
 
 
 def memory_files(store: Any) -> FileStores:
-    """Object storage in memory; servers that share a store share it, too."""
+    """Makes object storage in memory; servers that share a store share it, too."""
     blobs = _storages.setdefault(store.objects, MemoryBlobs())
     return FileStores(
         spool=Spool(_root / str(next(_numbers))),

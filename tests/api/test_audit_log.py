@@ -14,24 +14,26 @@ from rota.store.protocol import StoreError
 from rota.store.sqlite.memory import MemoryTokenStore
 from rota.store.tokens import AuditEntry, AuditQuery, Role
 from tests.api.in_process_server import TOKEN, InProcessServer
-from tests.api.token_headers import bearer, key
+from tests.api.token_headers import bearer, token_headers
 from tests.store.conformance_tokens import entry
 
 
-async def trail(house: InProcessServer, query: str = "") -> list[dict[str, object]]:
-    items: list[dict[str, object]] = (await house.ask("GET", f"/audit{query}", expect=200))["items"]
+async def audit_entries(server: InProcessServer, query: str = "") -> list[dict[str, object]]:
+    items: list[dict[str, object]] = (await server.ask("GET", f"/audit{query}", expect=200))[
+        "items"
+    ]
     return items
 
 
-async def test_every_change_says_who_did_what_to_what(house: InProcessServer) -> None:
-    alice = await key(house, Role.OPERATOR, name="alice")
-    job = await house.submit()
+async def test_every_change_says_who_did_what_to_what(server: InProcessServer) -> None:
+    alice = await token_headers(server, Role.OPERATOR, name="alice")
+    job = await server.submit()
     path = f"/jobs/{job['job_id']}"
-    await house.ask("PUT", f"{path}/cancel", headers=alice, expect=200)
-    await house.ask("PUT", f"{path}/cancel", headers=alice, expect=409)
-    await house.ask("PUT", "/queues/q", {"priority": 1}, headers=alice, expect=200)
-    await house.ask("POST", "/tokens", {"role": "viewer"}, headers=alice, expect=403)
-    found = await trail(house)
+    await server.ask("PUT", f"{path}/cancel", headers=alice, expect=200)
+    await server.ask("PUT", f"{path}/cancel", headers=alice, expect=409)
+    await server.ask("PUT", "/queues/q", {"priority": 1}, headers=alice, expect=200)
+    await server.ask("POST", "/tokens", {"role": "viewer"}, headers=alice, expect=403)
+    found = await audit_entries(server)
     assert [(one["token"], one["method"], one["route"], one["status"]) for one in found] == [
         ("alice", "POST", "/tokens", 403),
         ("alice", "PUT", "/queues/{name}", 200),
@@ -44,48 +46,48 @@ async def test_every_change_says_who_did_what_to_what(house: InProcessServer) ->
     assert {(one["remote"], one["node"]) for one in found} == {("127.0.0.1", "node-a")}
 
 
-async def test_reads_and_the_traffic_of_workers_leave_no_entry(house: InProcessServer) -> None:
-    worker = await house.register()
-    order = await house.start(worker)
-    await house.ask("POST", f"/workers/{worker}/heartbeat", {}, expect=200)
-    await house.http.post(f"/executions/{order['execution_id']}/logs", content=b"text")
-    await house.finish(order)
-    await house.ask("GET", "/jobs")
-    routes = [one["route"] for one in await trail(house)]
+async def test_reads_and_the_traffic_of_workers_leave_no_entry(server: InProcessServer) -> None:
+    worker = await server.register()
+    order = await server.start(worker)
+    await server.ask("POST", f"/workers/{worker}/heartbeat", {}, expect=200)
+    await server.http.post(f"/executions/{order['execution_id']}/logs", content=b"text")
+    await server.finish(order)
+    await server.ask("GET", "/jobs")
+    routes = [one["route"] for one in await audit_entries(server)]
     assert routes == ["/jobs", "/workers/register"]
 
 
-async def test_the_trail_is_read_by_who_what_and_when(house: InProcessServer) -> None:
-    alice = await key(house, Role.OPERATOR, name="alice")
+async def test_the_audit_log_is_filtered_by_token_target_and_time(server: InProcessServer) -> None:
+    alice = await token_headers(server, Role.OPERATOR, name="alice")
     for name in ("a", "b", "a"):
-        await house.ask("PUT", f"/queues/{name}", {}, headers=alice, expect=200)
-    await house.submit()
-    assert len(await trail(house, "?token_id=id-alice")) == 3
-    assert len(await trail(house, "?target=a")) == 2
-    assert await trail(house, "?before=2020-01-01T00:00:00Z") == []
-    assert len(await trail(house, "?after=2020-01-01T00:00:00Z")) == 4
-    page = await house.ask("GET", "/audit?limit=3")
-    rest = await house.ask("GET", f"/audit?cursor={page['next_cursor']}")
+        await server.ask("PUT", f"/queues/{name}", {}, headers=alice, expect=200)
+    await server.submit()
+    assert len(await audit_entries(server, "?token_id=id-alice")) == 3
+    assert len(await audit_entries(server, "?target=a")) == 2
+    assert await audit_entries(server, "?before=2020-01-01T00:00:00Z") == []
+    assert len(await audit_entries(server, "?after=2020-01-01T00:00:00Z")) == 4
+    page = await server.ask("GET", "/audit?limit=3")
+    rest = await server.ask("GET", f"/audit?cursor={page['next_cursor']}")
     assert (len(page["items"]), len(rest["items"])) == (3, 1)
     for wrong in ("cursor=bm8", "target=%00", "after=yesterday", "limit=0"):
-        await house.ask("GET", f"/audit?{wrong}", expect=422)
+        await server.ask("GET", f"/audit?{wrong}", expect=422)
 
 
-async def test_names_that_would_break_a_database_or_terminal_are_made_plain(
-    house: InProcessServer,
+async def test_characters_that_would_break_a_database_or_terminal_are_replaced(
+    server: InProcessServer,
 ) -> None:
-    await house.http.put("/queues/%00%1b[2J" + "x" * 900, json={})
-    (one,) = await trail(house)
+    await server.http.put("/queues/%00%1b[2J" + "x" * 900, json={})
+    (one,) = await audit_entries(server)
     assert one["target"] == "??[2J" + "x" * 250
     assert one["status"] == 422
 
 
-async def test_no_secret_is_in_what_a_server_says_or_keeps_of_a_request(
-    house: InProcessServer, capsys: pytest.CaptureFixture[str]
+async def test_answers_logs_and_audit_entries_contain_no_secret(
+    server: InProcessServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = await house.ask("POST", "/tokens", {"role": "viewer", "name": "v"}, expect=201)
-    code = house.parts.access.sign_in_codes.issue("id-v")
-    secret = house.parts.access.tokens.secret.hex()
+    made = await server.ask("POST", "/tokens", {"role": "viewer", "name": "v"}, expect=201)
+    code = server.deps.access.sign_in_codes.issue("id-v")
+    secret = server.deps.access.tokens.secret.hex()
     said = []
     for headers in (bearer(made["token"]), bearer(TOKEN), bearer("rota_guess")):
         for method, path in (
@@ -99,19 +101,19 @@ async def test_no_secret_is_in_what_a_server_says_or_keeps_of_a_request(
             ("GET", "/audit"),
             ("GET", f"/?token={code}x"),
         ):
-            answer = await house.http.request(method, path, headers=headers)
+            answer = await server.http.request(method, path, headers=headers)
             said.append(answer.text + str(answer.headers))
-    await house.parts.audit.flush()
-    said.append(repr(await house.store.access.audit(AuditQuery(limit=1000))))
-    said.append(repr((await house.store.access.load(b"")).tokens))
+    await server.deps.audit.flush()
+    said.append(repr(await server.store.access.audit(AuditQuery(limit=1000))))
+    said.append(repr((await server.store.access.load(b"")).tokens))
     printed = capsys.readouterr()
     text = "\n".join([*said, printed.out, printed.err])
     for one in (made["token"], TOKEN, "rota_guess", code, secret):
         assert one not in text
 
 
-class Book(MemoryTokenStore):
-    """Counts its writes, and fails when told to."""
+class CountingTokenStore(MemoryTokenStore):
+    """Token store that counts its writes, and fails when told to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,64 +134,64 @@ class Book(MemoryTokenStore):
 QUICK = ApiLimits(audit_gather_s=0.01, audit_retry_s=0.01)
 
 
-async def kept(book: Book) -> int:
-    return len(await book.audit(AuditQuery(limit=100_000)))
+async def stored_entries(store: CountingTokenStore) -> int:
+    return len(await store.audit(AuditQuery(limit=100_000)))
 
 
 async def test_entries_are_written_in_batches_by_themselves() -> None:
-    book = Book()
-    audit = AuditLog(book, SystemClock(), limits=QUICK)
+    store = CountingTokenStore()
+    audit = AuditLog(store, SystemClock(), limits=QUICK)
     await audit.start()
     now = SystemClock().now()
     for _ in range(2500):
         audit.add(entry(now))
-    await asyncio.wait_for(book.wrote.wait(), 20)
+    await asyncio.wait_for(store.wrote.wait(), 20)
     await audit.stop()
-    assert await kept(book) == 2500
-    assert max(book.batches) == 1000
+    assert await stored_entries(store) == 2500
+    assert max(store.batches) == 1000
 
 
 async def test_a_clean_stop_loses_no_entry() -> None:
-    book = Book()
-    audit = AuditLog(book, SystemClock())
+    store = CountingTokenStore()
+    audit = AuditLog(store, SystemClock())
     await audit.start()
     audit.add(entry(SystemClock().now()))
     await audit.stop()
-    assert await kept(book) == 1
+    assert await stored_entries(store) == 1
 
 
-async def test_entries_wait_for_a_store_that_is_away() -> None:
-    book = Book()
-    book.away = True
-    audit = AuditLog(book, SystemClock(), limits=QUICK)
+async def test_entries_wait_for_an_unavailable_store() -> None:
+    store = CountingTokenStore()
+    store.away = True
+    audit = AuditLog(store, SystemClock(), limits=QUICK)
     await audit.start()
     audit.add(entry(SystemClock().now()))
-    await asyncio.wait_for(book.failed.wait(), 20)
-    book.away = False
-    await asyncio.wait_for(book.wrote.wait(), 20)
+    await asyncio.wait_for(store.failed.wait(), 20)
+    store.away = False
+    await asyncio.wait_for(store.wrote.wait(), 20)
     await audit.stop()
-    assert await kept(book) == 1
+    assert await stored_entries(store) == 1
 
 
-async def test_what_does_not_fit_is_lost_loudly() -> None:
-    book, now = Book(), SystemClock().now()
-    audit = AuditLog(book, SystemClock(), limits=ApiLimits(audit_pending_max=3))
+async def test_entries_beyond_the_limit_are_lost_and_logged() -> None:
+    store, now = CountingTokenStore(), SystemClock().now()
+    audit = AuditLog(store, SystemClock(), limits=ApiLimits(audit_pending_max=3))
     with structlog.testing.capture_logs() as said:
         for number in range(5):
             audit.add(entry(now + number))
         await audit.flush()
-    assert [one.at - now for one in await book.audit(AuditQuery())] == [4, 3, 2]
+    assert [one.at - now for one in await store.audit(AuditQuery())] == [4, 3, 2]
     assert [one["count"] for one in said] == [2]
 
 
-async def test_old_entries_leave_and_no_age_keeps_none() -> None:
-    book, now = Book(), SystemClock().now()
-    audit = AuditLog(book, SystemClock(), age_ms=1000)
+async def test_old_entries_are_removed_and_an_age_of_zero_keeps_none() -> None:
+    store, now = CountingTokenStore(), SystemClock().now()
+    audit = AuditLog(store, SystemClock(), age_ms=1000)
     audit.add(entry(now - 5000))
     audit.add(entry(now + 60_000))
     await audit.flush()
-    assert [one.at for one in await book.audit(AuditQuery())] == [now + 60_000]
-    off = AuditLog(book, SystemClock(), age_ms=0)
+    assert [one.at for one in await store.audit(AuditQuery())] == [now + 60_000]
+    off = AuditLog(store, SystemClock(), age_ms=0)
     off.add(entry(now))
     await off.flush()
-    assert await kept(book) == 1
+    assert await stored_entries(store) == 1

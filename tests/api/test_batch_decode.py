@@ -1,4 +1,4 @@
-"""Jobs of a batch that are written alike are read once, and nobody can tell but by the time."""
+"""A batch of equal jobs is decoded once, with the result of decoding each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _written(*jobs: dict[str, Any]) -> bytes:
     return msgspec.json.encode({"jobs": jobs})
 
 
-def test_a_batch_is_read_as_if_each_job_were() -> None:
+def test_a_batch_is_decoded_like_each_job_alone() -> None:
     other = {**JOB, "payload": {"n": 1}, "ref": "x"}
     body = _written(JOB, JOB, other, JOB, {"name": "a"}, {"name": "a"})
     read = read_batch(body)
@@ -65,32 +65,32 @@ def test_a_batch_that_is_wrong_is_refused_in_the_same_words(body: bytes) -> None
     assert refusals[0] == refusals[1]
 
 
-async def test_jobs_written_alike_become_jobs_and_orders_of_their_own(
-    house: InProcessServer,
+async def test_jobs_with_the_same_bytes_become_separate_jobs_and_orders(
+    server: InProcessServer,
 ) -> None:
-    worker = await house.register(cpu=8)
+    worker = await server.register(cpu=8)
     plain, other = {"name": "a", "task": NOOP}, {"name": "a", "task": NOOP, "payload": [1]}
     named = {**plain, "labels": {"team": "x"}}
     body = {"jobs": [plain, plain, other, other, plain, named]}
-    ids = (await house.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
-    orders = (await house.lease(worker, max=8))["executions"]
+    ids = (await server.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
+    orders = (await server.lease(worker, max=8))["executions"]
     payloads = [{}, {}, [1], [1], {}, {}]
     assert [(one["job_id"], one["payload"]) for one in orders] == list(
         zip(ids, payloads, strict=True)
     )
     assert len({one["execution_id"] for one in orders}) == len(orders)
-    shown = [await house.ask("GET", f"/jobs/{one}") for one in ids]
+    shown = [await server.ask("GET", f"/jobs/{one}") for one in ids]
     assert [one["payload"] for one in shown] == payloads
     assert [one["labels"] for one in shown] == [{}] * 5 + [{"team": "x"}]
 
 
-async def test_the_third_of_alike_jobs_depends_on_what_the_first_does(
-    house: InProcessServer,
+async def test_the_third_of_equal_jobs_has_the_dependencies_of_the_first(
+    server: InProcessServer,
 ) -> None:
-    before = await house.submit("before")
+    before = await server.submit("before")
     body = {"jobs": [{"name": "a", "task": NOOP, "dependencies": [before["job_id"]]}] * 3}
-    ids = (await house.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
+    ids = (await server.ask("POST", "/jobs/batch", body, expect=201))["job_ids"]
     for one in ids:
-        job = await house.ask("GET", f"/jobs/{one}")
+        job = await server.ask("GET", f"/jobs/{one}")
         assert job["status"] == "pending"
         assert [needed["job_id"] for needed in job["dependencies"]] == [before["job_id"]]

@@ -18,7 +18,7 @@ from rota.store.protocol import StoreError
 from rota.store.sqlite.memory import MemoryBlobs
 from rota.store.tokens import Role
 from tests.api.in_process_server import HOST, InProcessServer
-from tests.api.token_headers import ACME, OTHER, key
+from tests.api.token_headers import ACME, OTHER, token_headers
 from tests.archives import zip_of
 from tests.stand_in import stand_in
 
@@ -30,13 +30,13 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-async def push(house: InProcessServer, content: bytes, **query: Any) -> httpx2.Response:
+async def push(server: InProcessServer, content: bytes, **query: Any) -> httpx2.Response:
     params = {"name": "run.sh", **query}
-    return await house.http.post("/bundles", params=params, content=content)
+    return await server.http.post("/bundles", params=params, content=content)
 
 
-async def pushed(house: InProcessServer, content: bytes = SCRIPT, **query: Any) -> dict[str, Any]:
-    answer = await push(house, content, **query)
+async def pushed(server: InProcessServer, content: bytes = SCRIPT, **query: Any) -> dict[str, Any]:
+    answer = await push(server, content, **query)
     assert answer.status_code in (200, 201), answer.text
     bundle: dict[str, Any] = answer.json()
     return bundle
@@ -47,9 +47,9 @@ def running(bundle: dict[str, Any], **task: Any) -> dict[str, Any]:
 
 
 async def cut_off(
-    house: InProcessServer, method: str, path: str, content: bytes, **query: str
+    server: InProcessServer, method: str, path: str, content: bytes, **query: str
 ) -> None:
-    """A request whose sender is gone in the middle of its body."""
+    """Sends a request whose client disconnects in the middle of its body."""
     messages = [
         {"type": "http.request", "body": content, "more_body": True},
         {"type": "http.disconnect"},
@@ -61,88 +61,90 @@ async def cut_off(
     async def send(message: Any) -> None:
         raise AssertionError("nobody is there to be told")
 
-    headers = {**house.http.headers, "host": HOST, "content-length": "99999999"}
+    headers = {**server.http.headers, "host": HOST, "content-length": "99999999"}
     scope = {
         "type": "http", "method": method, "path": path, "raw_path": path.encode(),
         "query_string": urlencode(query).encode(), "http_version": "1.1", "scheme": "http",
         "headers": [(k.lower().encode(), v.encode()) for k, v in headers.items()],
         "server": ("127.0.0.1", 7070), "client": ("127.0.0.1", 5),
     }  # fmt: skip
-    await house.app(scope, receive, send)
+    await server.app(scope, receive, send)
 
 
 async def test_a_bundle_is_uploaded_shown_listed_fetched_and_removed(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    answer = await push(house, SCRIPT, sha256=sha256(SCRIPT))
+    answer = await push(server, SCRIPT, sha256=sha256(SCRIPT))
     bundle = answer.json()
     assert answer.status_code == 201
     assert answer.headers["location"] == f"/bundles/{bundle['bundle_id']}"
     assert (bundle["name"], bundle["size"], bundle["format"]) == ("run.sh", len(SCRIPT), "file")
-    assert (await house.ask("GET", "/bundles"))["items"] == [bundle]
+    assert (await server.ask("GET", "/bundles"))["items"] == [bundle]
     path = f"/bundles/{bundle['bundle_id']}"
-    assert await house.ask("GET", path) == bundle
-    fetched = await house.http.get(f"{path}/content")
+    assert await server.ask("GET", path) == bundle
+    fetched = await server.http.get(f"{path}/content")
     assert fetched.content == SCRIPT
     assert fetched.headers["etag"] == f'"{sha256(SCRIPT)}"'
     assert fetched.headers["content-length"] == str(len(SCRIPT))
-    part = await house.http.get(f"{path}/content", headers={"Range": "bytes=2-5"})
+    part = await server.http.get(f"{path}/content", headers={"Range": "bytes=2-5"})
     assert (part.status_code, part.content) == (206, SCRIPT[2:6])
     assert part.headers["content-range"] == f"bytes 2-5/{len(SCRIPT)}"
-    beyond = await house.http.get(f"{path}/content", headers={"Range": "bytes=99-"})
+    beyond = await server.http.get(f"{path}/content", headers={"Range": "bytes=99-"})
     assert (beyond.status_code, beyond.headers["content-range"]) == (416, f"bytes */{len(SCRIPT)}")
-    await house.ask("DELETE", path, expect=204)
-    await house.ask("GET", path, expect=404)
+    await server.ask("DELETE", path, expect=204)
+    await server.ask("GET", path, expect=404)
 
 
-async def test_the_same_content_again_is_the_same_bundle(house: InProcessServer) -> None:
-    first = await push(house, SCRIPT)
-    again = await push(house, SCRIPT, name="other.sh")
+async def test_the_same_content_again_is_the_same_bundle(server: InProcessServer) -> None:
+    first = await push(server, SCRIPT)
+    again = await push(server, SCRIPT, name="other.sh")
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json()
-    shown = await house.ask("GET", f"/bundles/uploads/{sha256(SCRIPT)}")
+    shown = await server.ask("GET", f"/bundles/uploads/{sha256(SCRIPT)}")
     assert shown["bundle"] == first.json()
 
 
-async def test_many_that_upload_the_same_at_once_get_one_bundle(house: InProcessServer) -> None:
-    answers = await asyncio.gather(*(push(house, LARGE, sha256=sha256(LARGE)) for _ in range(6)))
+async def test_parallel_uploads_of_the_same_content_make_one_bundle(
+    server: InProcessServer,
+) -> None:
+    answers = await asyncio.gather(*(push(server, LARGE, sha256=sha256(LARGE)) for _ in range(6)))
     assert {answer.status_code for answer in answers} <= {200, 201}
     assert len({answer.json()["bundle_id"] for answer in answers}) == 1
-    assert len((await house.ask("GET", "/bundles"))["items"]) == 1
+    assert len((await server.ask("GET", "/bundles"))["items"]) == 1
 
 
-async def test_a_bundle_may_come_in_pieces(house: InProcessServer) -> None:
+async def test_a_bundle_may_come_in_pieces(server: InProcessServer) -> None:
     whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
-    first = await push(house, LARGE[:1000], **whole)
+    first = await push(server, LARGE[:1000], **whole)
     assert (first.status_code, first.json()) == (202, {"offset": 1000})
-    wrong = await push(house, LARGE[999:], **whole, offset=999)
+    wrong = await push(server, LARGE[999:], **whole, offset=999)
     assert (wrong.status_code, wrong.headers["upload-offset"]) == (409, "1000")
-    upload = await house.ask("GET", f"/bundles/uploads/{whole['sha256']}")
+    upload = await server.ask("GET", f"/bundles/uploads/{whole['sha256']}")
     assert upload == {"offset": 1000, "bundle": None}
-    last = await push(house, LARGE[1000:], **whole, offset=1000)
+    last = await push(server, LARGE[1000:], **whole, offset=1000)
     assert last.status_code == 201
-    assert (await house.http.get(f"{last.headers['location']}/content")).content == LARGE
+    assert (await server.http.get(f"{last.headers['location']}/content")).content == LARGE
 
 
-async def test_an_upload_that_is_cut_off_goes_on_where_it_was(house: InProcessServer) -> None:
+async def test_an_interrupted_upload_continues_where_it_stopped(server: InProcessServer) -> None:
     query = {"name": "a", "sha256": sha256(LARGE)}
-    await cut_off(house, "POST", "/bundles", LARGE[:5000], **query)
-    upload = await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
+    await cut_off(server, "POST", "/bundles", LARGE[:5000], **query)
+    upload = await server.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
     assert upload["offset"] == 5000
-    answer = await push(house, LARGE[5000:], **query, offset=5000)
+    answer = await push(server, LARGE[5000:], **query, offset=5000)
     assert (answer.status_code, answer.json()["sha256"]) == (201, sha256(LARGE))
 
 
-async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(
-    house: InProcessServer,
+async def test_an_upload_with_a_wrong_checksum_is_refused_and_dropped(
+    server: InProcessServer,
 ) -> None:
     whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
-    await push(house, b"X" + LARGE[1:1000], **whole)
-    answer = await push(house, LARGE[1000:], **whole, offset=1000)
+    await push(server, b"X" + LARGE[1:1000], **whole)
+    answer = await push(server, LARGE[1000:], **whole, offset=1000)
     assert answer.status_code == 422
-    assert "another than was said" in answer.json()["detail"]
-    assert (await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}"))["offset"] == 0
-    assert (await house.ask("GET", "/bundles"))["items"] == []
+    assert "not the one in the request" in answer.json()["detail"]
+    assert (await server.ask("GET", f"/bundles/uploads/{sha256(LARGE)}"))["offset"] == 0
+    assert (await server.ask("GET", "/bundles"))["items"] == []
 
 
 @pytest.mark.parametrize(
@@ -160,104 +162,108 @@ async def test_what_is_not_what_it_should_be_is_refused_and_forgotten(
         ({}, b""),
     ],
 )
-async def test_uploads_that_make_no_sense_are_refused(
-    house: InProcessServer, query: dict[str, Any], content: bytes
+async def test_invalid_uploads_are_refused(
+    server: InProcessServer, query: dict[str, Any], content: bytes
 ) -> None:
-    answer = await push(house, content, **query)
+    answer = await push(server, content, **query)
     assert answer.status_code == 422, answer.text
-    assert (await house.ask("GET", "/bundles"))["items"] == []
+    assert (await server.ask("GET", "/bundles"))["items"] == []
 
 
-async def test_more_than_was_said_is_not_taken(house: InProcessServer) -> None:
-    answer = await push(house, b"123456", sha256=sha256(b"12345"), size=5)
+async def test_an_upload_larger_than_declared_is_refused(server: InProcessServer) -> None:
+    answer = await push(server, b"123456", sha256=sha256(b"12345"), size=5)
     assert answer.status_code == 413
 
 
-async def test_a_job_may_name_only_what_its_tenant_has(house: InProcessServer) -> None:
-    acme, other = [await key(house, Role.SUBMITTER, tenant=name) for name in (ACME, OTHER)]
-    theirs = await house.http.post("/bundles", params={"name": "a"}, content=b"x", headers=acme)
+async def test_a_job_may_use_only_bundles_of_its_tenant(server: InProcessServer) -> None:
+    acme, other = [
+        await token_headers(server, Role.SUBMITTER, tenant=name) for name in (ACME, OTHER)
+    ]
+    theirs = await server.http.post("/bundles", params={"name": "a"}, content=b"x", headers=acme)
     bundle = theirs.json()
     assert bundle["tenant"] == ACME
-    await house.ask("POST", "/jobs", running(bundle), headers=acme, expect=201)
+    await server.ask("POST", "/jobs", running(bundle), headers=acme, expect=201)
     unknown = {"bundle_id": "019a85c2-0000-7000-8000-000000000000"}
     for headers in (other, None):
-        problem = await house.ask("POST", "/jobs", running(bundle), headers=headers, expect=422)
+        problem = await server.ask("POST", "/jobs", running(bundle), headers=headers, expect=422)
         assert problem["errors"][0]["field"] == "task.bundle_id"
-        same = await house.ask("POST", "/jobs", running(unknown), headers=headers, expect=422)
+        same = await server.ask("POST", "/jobs", running(unknown), headers=headers, expect=422)
         assert same["detail"] == problem["detail"]
     inputs = {"kind": "command", "argv": ["x"], "inputs": {"data": bundle["bundle_id"]}}
     jobs = {"jobs": [{"name": "a", "task": {"kind": "noop"}}, {"name": "a", "task": inputs}]}
-    problem = await house.ask("POST", "/jobs/batch", jobs, headers=other, expect=422)
+    problem = await server.ask("POST", "/jobs/batch", jobs, headers=other, expect=422)
     assert problem["errors"][0]["field"] == "jobs[1].task.inputs.data"
     schedule = {"name": "s", "cron": "0 0 * * *", "job": running(bundle)}
-    problem = await house.ask("POST", "/schedules", schedule, headers=other, expect=422)
+    problem = await server.ask("POST", "/schedules", schedule, headers=other, expect=422)
     assert problem["errors"][0]["field"] == "job.task.bundle_id"
 
 
 async def test_a_worker_gets_the_bundles_of_its_jobs_tenant_and_no_others(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    mine, theirs = await pushed(house), await pushed(house, b"theirs", tenant=ACME)
-    worker = await house.register(capabilities=["bundle"])
-    order = await house.start(worker, **running(mine))
+    mine, theirs = await pushed(server), await pushed(server, b"theirs", tenant=ACME)
+    worker = await server.register(capabilities=["bundle"])
+    order = await server.start(worker, **running(mine))
     assert order["task"]["bundle_id"] == mine["bundle_id"]
-    role = await key(house, Role.WORKER)
+    role = await token_headers(server, Role.WORKER)
     path = f"/executions/{order['execution_id']}/bundles"
-    own = await house.http.get(f"{path}/{mine['bundle_id']}", headers=role)
+    own = await server.http.get(f"{path}/{mine['bundle_id']}", headers=role)
     assert (own.status_code, own.json()) == (200, mine)
-    content = await house.http.get(f"{path}/{mine['bundle_id']}/content", headers=role)
+    content = await server.http.get(f"{path}/{mine['bundle_id']}/content", headers=role)
     assert content.content == SCRIPT
     for more in ("", "/content"):
-        foreign = await house.http.get(f"{path}/{theirs['bundle_id']}{more}", headers=role)
+        foreign = await server.http.get(f"{path}/{theirs['bundle_id']}{more}", headers=role)
         assert foreign.status_code == 404
 
 
-async def test_jobs_that_need_bundles_or_containers_wait_for_workers_that_can(
-    house: InProcessServer,
+async def test_jobs_with_bundles_or_containers_wait_for_capable_workers(
+    server: InProcessServer,
 ) -> None:
-    bundle = await pushed(house)
-    made = await house.ask("POST", "/jobs", running(bundle), expect=201)
+    bundle = await pushed(server)
+    made = await server.ask("POST", "/jobs", running(bundle), expect=201)
     assert made["requirements"]["capabilities"] == ["bundle"]
     image = {"kind": "container", "image": "alpine", "inputs": {"d": bundle["bundle_id"]}}
     body = {"name": "c", "task": image, "requirements": {"capabilities": ["arm64"]}}
-    made = await house.ask("POST", "/jobs", body, expect=201)
+    made = await server.ask("POST", "/jobs", body, expect=201)
     assert made["requirements"]["capabilities"] == ["arm64", "bundle", "container"]
     path = f"/jobs/{made['job_id']}"
-    changed = await house.ask("PATCH", path, {"task": {"kind": "noop"}})
+    changed = await server.ask("PATCH", path, {"task": {"kind": "noop"}})
     assert changed["requirements"]["capabilities"] == ["arm64"]
 
 
 async def test_a_repeated_submission_is_answered_though_its_bundle_is_gone(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    bundle, again = await pushed(house), {"Idempotency-Key": "one"}
-    first = await house.ask("POST", "/jobs", running(bundle), headers=again, expect=201)
-    await house.ask("DELETE", f"/bundles/{bundle['bundle_id']}", expect=204)
-    await house.ask("POST", "/jobs", running(bundle), expect=422)
-    repeated = await house.ask("POST", "/jobs", running(bundle), headers=again, expect=201)
+    bundle, again = await pushed(server), {"Idempotency-Key": "one"}
+    first = await server.ask("POST", "/jobs", running(bundle), headers=again, expect=201)
+    await server.ask("DELETE", f"/bundles/{bundle['bundle_id']}", expect=204)
+    await server.ask("POST", "/jobs", running(bundle), expect=422)
+    repeated = await server.ask("POST", "/jobs", running(bundle), headers=again, expect=201)
     assert repeated["job_id"] == first["job_id"]
 
 
-async def test_what_the_storage_did_not_take_need_not_be_sent_again(house: InProcessServer) -> None:
+async def test_an_upload_that_the_storage_refused_need_not_be_sent_again(
+    server: InProcessServer,
+) -> None:
     async def refuse(*_: object) -> None:
         raise StoreError("the bucket is away")
 
-    files = house.parts.files
-    house.change(files=replace(files, blobs=stand_in(files.blobs, put=refuse)))
+    files = server.deps.files
+    server.change(files=replace(files, blobs=stand_in(files.blobs, put=refuse)))
     whole = {"sha256": sha256(LARGE), "size": len(LARGE)}
-    assert (await push(house, LARGE, **whole)).status_code == 503
-    house.change(files=files)
-    upload = await house.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
+    assert (await push(server, LARGE, **whole)).status_code == 503
+    server.change(files=files)
+    upload = await server.ask("GET", f"/bundles/uploads/{sha256(LARGE)}")
     assert upload["offset"] == len(LARGE)
-    assert (await push(house, b"", **whole, offset=len(LARGE))).status_code == 201
+    assert (await push(server, b"", **whole, offset=len(LARGE))).status_code == 201
 
 
-async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: InProcessServer) -> None:
-    archive = await pushed(house, zip_of({"run.sh": SCRIPT}), name="a.zip")
+async def test_a_bundle_that_is_an_archive_needs_argv(server: InProcessServer) -> None:
+    archive = await pushed(server, zip_of({"run.sh": SCRIPT}), name="a.zip")
     assert archive["format"] == "zip"
-    problem = await house.ask("POST", "/jobs", running(archive), expect=422)
+    problem = await server.ask("POST", "/jobs", running(archive), expect=422)
     assert "task.argv" in problem["detail"]
-    await house.ask("POST", "/jobs", running(archive, argv=["./run.sh"]), expect=201)
+    await server.ask("POST", "/jobs", running(archive, argv=["./run.sh"]), expect=201)
 
 
 @pytest.mark.parametrize(
@@ -272,100 +278,102 @@ async def test_an_archive_needs_a_word_on_what_to_run_in_it(house: InProcessServ
         {"kind": "http", "url": "http://a.example", "inputs": {}},
     ],
 )
-async def test_tasks_that_could_lead_elsewhere_are_refused(
-    house: InProcessServer, task: dict[str, Any]
+async def test_bundle_tasks_with_unsafe_paths_are_refused(
+    server: InProcessServer, task: dict[str, Any]
 ) -> None:
-    await house.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
+    await server.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
 
 
 async def test_a_large_output_file_is_kept_outside_the_store_and_fetched_in_parts(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    order = await house.start(await house.register())
+    order = await server.start(await server.register())
     path = f"/executions/{order['execution_id']}/artifacts/model.bin"
-    kept = await house.http.put(path, params={"sha256": sha256(LARGE)}, content=LARGE)
+    kept = await server.http.put(path, params={"sha256": sha256(LARGE)}, content=LARGE)
     assert kept.json() == {"name": "model.bin", "size": len(LARGE), "sha256": sha256(LARGE)}
-    (listed,) = (await house.ask("GET", path.rpartition("/")[0]))["items"]
+    (listed,) = (await server.ask("GET", path.rpartition("/")[0]))["items"]
     assert listed == kept.json()
-    storage = house.parts.files.blobs
+    storage = server.deps.files.blobs
     assert isinstance(storage, MemoryBlobs)
     assert list(storage.objects.values()) == [LARGE]
-    whole = await house.http.get(path)
+    whole = await server.http.get(path)
     assert whole.content == LARGE
     assert whole.headers["accept-ranges"] == "bytes"
     half = len(LARGE) // 2
     tag = {"Range": f"bytes={half}-", "If-Range": f'"{sha256(LARGE)}"'}
-    rest = await house.http.get(path, headers=tag)
+    rest = await server.http.get(path, headers=tag)
     assert (rest.status_code, rest.content) == (206, LARGE[half:])
-    stale = await house.http.get(path, headers={**tag, "If-Range": '"another"'})
+    stale = await server.http.get(path, headers={**tag, "If-Range": '"another"'})
     assert (stale.status_code, stale.content) == (200, LARGE)
-    link = await house.ask("GET", f"{path}/link")
+    link = await server.ask("GET", f"{path}/link")
     assert link == {"url": path, "signed": False, "expires_in": None}
 
 
-async def test_an_output_file_that_was_damaged_on_its_way_is_refused(
-    house: InProcessServer,
+async def test_an_output_file_with_a_wrong_checksum_is_refused(
+    server: InProcessServer,
 ) -> None:
-    order = await house.start(await house.register())
+    order = await server.start(await server.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
     for content in (b"small", LARGE):
-        answer = await house.http.put(path, params={"sha256": "0" * 64}, content=content)
+        answer = await server.http.put(path, params={"sha256": "0" * 64}, content=content)
         assert answer.status_code == 422
-    assert (await house.ask("GET", path.rpartition("/")[0]))["items"] == []
+    assert (await server.ask("GET", path.rpartition("/")[0]))["items"] == []
 
 
-async def test_an_output_file_goes_on_after_a_break(house: InProcessServer) -> None:
-    order = await house.start(await house.register())
+async def test_an_interrupted_upload_of_an_output_file_continues(server: InProcessServer) -> None:
+    order = await server.start(await server.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
 
     digest = {"sha256": sha256(LARGE)}
-    await cut_off(house, "PUT", path, LARGE[:7000], **digest)
-    assert (await house.http.get(f"{path}/upload", params=digest)).json() == {"offset": 7000}
+    await cut_off(server, "PUT", path, LARGE[:7000], **digest)
+    assert (await server.http.get(f"{path}/upload", params=digest)).json() == {"offset": 7000}
     rest = {**digest, "offset": 7000}
-    assert (await house.http.put(path, params=rest, content=LARGE[7000:])).status_code == 200
-    assert (await house.http.get(path)).content == LARGE
+    assert (await server.http.put(path, params=rest, content=LARGE[7000:])).status_code == 200
+    assert (await server.http.get(path)).content == LARGE
 
 
-async def test_what_nobody_needs_any_more_leaves_the_storage(house: InProcessServer) -> None:
-    files = house.parts.files
+async def test_unneeded_objects_are_removed_from_the_storage(server: InProcessServer) -> None:
+    files = server.deps.files
     assert isinstance(files.blobs, MemoryBlobs)
-    sweeping = StorageSweep(files.objects, files.blobs, files.spool, house.engine, None)
-    bundle = await pushed(house, LARGE)
-    order = await house.start(await house.register())
+    sweeping = StorageSweep(files.objects, files.blobs, files.spool, server.engine, None)
+    bundle = await pushed(server, LARGE)
+    order = await server.start(await server.register())
     path = f"/executions/{order['execution_id']}/artifacts/out"
-    await house.http.put(path, content=LARGE)
-    now = house.engine.clock.now()
+    await server.http.put(path, content=LARGE)
+    now = server.engine.clock.now()
     assert (await sweeping.sweep(now), len(files.blobs.objects)) == (0, 2)
-    await house.ask("DELETE", f"/bundles/{bundle['bundle_id']}", expect=204)
-    await house.finish(order)
-    await house.ask("DELETE", f"/jobs/{order['job_id']}", expect=204)
-    await house.ask("GET", f"/jobs/{order['job_id']}", expect=404)
+    await server.ask("DELETE", f"/bundles/{bundle['bundle_id']}", expect=204)
+    await server.finish(order)
+    await server.ask("DELETE", f"/jobs/{order['job_id']}", expect=204)
+    await server.ask("GET", f"/jobs/{order['job_id']}", expect=404)
     assert (await sweeping.sweep(now), len(files.blobs.objects)) == (2, 0)
 
 
-async def test_unused_bundles_go_when_the_operator_said_so(house: InProcessServer) -> None:
-    files = house.parts.files
-    bundle = await pushed(house)
+async def test_unused_bundles_are_removed_after_the_configured_time(
+    server: InProcessServer,
+) -> None:
+    files = server.deps.files
+    bundle = await pushed(server)
     day = 24 * 3600 * 1000
-    sweeping = StorageSweep(files.objects, files.blobs, files.spool, house.engine, day)
-    now = house.engine.clock.now()
+    sweeping = StorageSweep(files.objects, files.blobs, files.spool, server.engine, day)
+    now = server.engine.clock.now()
     await sweeping.sweep(now + day - 1000)
-    await house.ask("GET", f"/bundles/{bundle['bundle_id']}")
+    await server.ask("GET", f"/bundles/{bundle['bundle_id']}")
     await sweeping.sweep(now + day + 60_000)
-    await house.ask("GET", f"/bundles/{bundle['bundle_id']}", expect=404)
+    await server.ask("GET", f"/bundles/{bundle['bundle_id']}", expect=404)
 
 
-async def test_a_file_that_the_storage_lost_is_said_to_be_lost(house: InProcessServer) -> None:
-    bundle = await pushed(house)
-    storage = house.parts.files.blobs
+async def test_a_file_lost_by_the_storage_is_reported_as_lost(server: InProcessServer) -> None:
+    bundle = await pushed(server)
+    storage = server.deps.files.blobs
     assert isinstance(storage, MemoryBlobs)
     storage.objects.clear()
-    answer = await house.http.get(f"/bundles/{bundle['bundle_id']}/content")
+    answer = await server.http.get(f"/bundles/{bundle['bundle_id']}/content")
     assert (answer.status_code, answer.json()["type"]) == (410, "urn:rota:problem:lost")
 
 
-async def test_a_form_is_not_kept_as_if_it_were_the_file_in_it(house: InProcessServer) -> None:
-    answer = await house.http.post("/bundles", files={"file": ("run.sh", SCRIPT)})
+async def test_an_upload_as_a_form_is_refused(server: InProcessServer) -> None:
+    answer = await server.http.post("/bundles", files={"file": ("run.sh", SCRIPT)})
     assert answer.status_code == 415
     assert "curl --data-binary @FILE" in answer.json()["detail"]
-    assert (await house.ask("GET", "/bundles"))["items"] == []
+    assert (await server.ask("GET", "/bundles"))["items"] == []

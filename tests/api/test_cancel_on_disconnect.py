@@ -1,4 +1,4 @@
-"""Whichever comes first: the answer, or the end of whoever wants it."""
+"""The result of work, or the first future that cancels it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rota.api.cancel_on_disconnect import first_of
 
 
 class Work:
-    """Takes until it is told its answer, and knows how it ended."""
+    """Work that waits for its result, and knows how it ended."""
 
     def __init__(self) -> None:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -28,7 +28,7 @@ class Work:
         return answer
 
 
-async def test_an_answer_comes_through_and_nobody_waits_any_more() -> None:
+async def test_a_result_is_returned_and_the_other_futures_are_cancelled() -> None:
     work, end = Work(), asyncio.Event()
     waiting = asyncio.create_task(first_of(work.run(), end.wait()))
     await work.begun.wait()
@@ -38,7 +38,7 @@ async def test_an_answer_comes_through_and_nobody_waits_any_more() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_work_that_nobody_wants_is_broken_off_however_many_say_so() -> None:
+async def test_work_is_cancelled_once_however_many_futures_complete() -> None:
     work, ends = Work(), [asyncio.Event(), asyncio.Event()]
     waiting = asyncio.create_task(first_of(work.run(), *(end.wait() for end in ends)))
     await work.begun.wait()
@@ -48,7 +48,7 @@ async def test_work_that_nobody_wants_is_broken_off_however_many_say_so() -> Non
     assert work.ended == "cancelled"
 
 
-async def test_a_cancel_from_outside_is_not_taken_for_an_end() -> None:
+async def test_a_cancel_from_outside_is_raised() -> None:
     work, end = Work(), asyncio.Event()
     waiting = asyncio.create_task(first_of(work.run(), end.wait()))
     await work.begun.wait()
@@ -58,7 +58,7 @@ async def test_a_cancel_from_outside_is_not_taken_for_an_end() -> None:
     assert work.ended == "cancelled"
 
 
-async def test_an_end_that_breaks_is_an_end() -> None:
+async def test_a_future_that_fails_cancels_the_work() -> None:
     async def break_down() -> None:
         raise OSError("gone")
 
@@ -66,7 +66,7 @@ async def test_an_end_that_breaks_is_an_end() -> None:
     assert await first_of(work.run(), break_down()) is None
 
 
-async def test_work_that_fails_says_why() -> None:
+async def test_an_exception_of_the_work_is_raised() -> None:
     work, end = Work(), asyncio.Event()
     work.answer.set_exception(ValueError("no"))
     with pytest.raises(ValueError, match="no"):

@@ -1,4 +1,4 @@
-"""Reading CloudEvents: whatever is sent is an event or a problem, never a fault."""
+"""Parsing of CloudEvents: whatever is sent is an event or a problem, never a fault."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def scope(**headers: str) -> Any:
 
 
 @given(event=_events, extensions=_extensions)
-def test_an_event_reads_as_it_was_written(event: dict[str, Any], extensions: Any) -> None:
+def test_an_event_is_parsed_as_it_was_encoded(event: dict[str, Any], extensions: Any) -> None:
     whole = {**event, **extensions}
     (read,), batched = read_events(scope(content_type=STRUCTURED), msgspec.json.encode(whole))
     assert not batched
@@ -54,7 +54,7 @@ def test_an_event_reads_as_it_was_written(event: dict[str, Any], extensions: Any
 
 
 @given(st.lists(_events, min_size=1, max_size=5))
-def test_a_batch_reads_as_its_events(events: list[dict[str, Any]]) -> None:
+def test_a_batch_is_parsed_as_its_events(events: list[dict[str, Any]]) -> None:
     read, batched = read_events(scope(content_type=BATCHED), msgspec.json.encode(events))
     assert batched
     assert [one.id for one in read] == [one["id"] for one in events]

@@ -1,4 +1,4 @@
-"""What was sent becomes what the core keeps."""
+"""Conversion of submitted jobs, and the ids of batches and keys."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_ids_rise_and_are_uuids_of_their_time_and_cell() -> None:
 
 
 @pytest.mark.parametrize("counts", [(0,), (1,), (3, 700, 1), (255, 256, 257, 1000)], ids=str)
-def test_many_ids_at_once_are_those_that_would_come_one_by_one(counts: tuple[int, ...]) -> None:
+def test_many_ids_at_once_equal_ids_one_by_one(counts: tuple[int, ...]) -> None:
     one_by_one, at_once = (IdMint("blue", Random(7).randbytes) for _ in range(2))
     for now, count in enumerate(counts, 0x0199_ABCD_EF01):
         ids = at_once.mint_many(now, count)
@@ -78,7 +78,7 @@ def test_many_ids_at_once_are_those_that_would_come_one_by_one(counts: tuple[int
 
 
 @pytest.mark.slow
-def test_ids_go_on_in_the_next_millisecond_where_one_has_no_more() -> None:
+def test_ids_continue_in_the_next_millisecond_when_one_is_used_up() -> None:
     # Each step is as long as it can be, from as far as a millisecond can begin.
     mint, now = IdMint("blue", lambda count: b"\xff" * count), 0x0199_ABCD_EF01
     ids = [one for _ in range(3) for one in mint.mint_many(now, 1_000_000)]

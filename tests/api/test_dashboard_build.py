@@ -1,4 +1,4 @@
-"""The dashboard's build: when it is due, what it does without Node.js, and that it says so."""
+"""Build of the dashboard: when it is due, and what it does without Node.js."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools import build_dashboard
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A project with sources, and nothing built from them: the program goes by where it lies."""
+    """Makes a project with sources, and nothing built from them."""
     (tmp_path / "dashboard" / "src").mkdir(parents=True)
     (tmp_path / "dashboard" / "src" / "main.tsx").write_text("export {};")
     (tmp_path / "tools").mkdir()
@@ -29,13 +29,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def build_by_hand(project: ModuleType) -> None:
-    """What a build leaves."""
+    """Writes what a build writes."""
     project.TARGET.mkdir(parents=True, exist_ok=True)
     (project.TARGET / "index.html").write_text("<!doctype html>")
     project.STAMP.write_text(project.fingerprint() + "\n")
 
 
-def test_a_page_is_fresh_until_a_source_changes(project: ModuleType) -> None:
+def test_the_build_is_fresh_until_a_source_changes(project: ModuleType) -> None:
     assert not project.is_fresh()
     build_by_hand(project)
     assert project.is_fresh()
@@ -58,7 +58,7 @@ def test_a_file_that_only_moved_makes_it_stale(project: ModuleType) -> None:
     assert not project.is_fresh()
 
 
-def test_without_node_it_says_what_to_install_and_leniently_goes_on(
+def test_a_build_without_node_says_what_to_install_and_is_skipped_if_lenient(
     project: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", "")
@@ -73,7 +73,7 @@ def test_without_node_it_says_what_to_install_and_leniently_goes_on(
     assert "the page built before is served" in capsys.readouterr().err
 
 
-def test_an_old_node_is_as_good_as_none(
+def test_an_old_node_counts_as_missing(
     project: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("node", "npm"):

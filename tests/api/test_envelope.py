@@ -10,8 +10,8 @@ from rota.api.envelope import Envelope
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
 
 
-class Paper(asyncio.Transport):
-    """Writes down what it is given at once."""
+class RecordingTransport(asyncio.Transport):
+    """Transport that records what is written to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,38 +34,38 @@ class Paper(asyncio.Transport):
 
 
 async def test_head_and_body_are_one_write_and_what_follows_is_another() -> None:
-    paper = Paper()
-    envelope = Envelope(paper, asyncio.get_running_loop())
+    transport = RecordingTransport()
+    envelope = Envelope(transport, asyncio.get_running_loop())
     envelope.write(HEAD)
-    assert paper.lines == []
+    assert transport.lines == []
     envelope.write(b"ok")
     envelope.write(b"more")
     await asyncio.sleep(0)
-    assert paper.lines == [HEAD + b"ok", b"more"]
+    assert transport.lines == [HEAD + b"ok", b"more"]
 
 
 async def test_a_head_that_nothing_follows_leaves_all_the_same() -> None:
-    paper = Paper()
-    envelope = Envelope(paper, asyncio.get_running_loop())
+    transport = RecordingTransport()
+    envelope = Envelope(transport, asyncio.get_running_loop())
     envelope.write(HEAD)
     await asyncio.sleep(0)
-    assert paper.lines == [HEAD]
+    assert transport.lines == [HEAD]
 
 
-async def test_what_is_held_back_goes_out_before_the_end() -> None:
-    paper = Paper()
-    envelope = Envelope(paper, asyncio.get_running_loop())
+async def test_a_head_held_back_is_sent_before_the_connection_closes() -> None:
+    transport = RecordingTransport()
+    envelope = Envelope(transport, asyncio.get_running_loop())
     envelope.write(HEAD)
     envelope.close()
     await asyncio.sleep(0)
-    assert paper.lines == [HEAD, b"closed"]
+    assert transport.lines == [HEAD, b"closed"]
     assert envelope.is_closing()
 
 
-async def test_a_connection_that_is_broken_off_is_not_written_to() -> None:
-    paper = Paper()
-    envelope = Envelope(paper, asyncio.get_running_loop())
+async def test_an_aborted_connection_is_not_written_to() -> None:
+    transport = RecordingTransport()
+    envelope = Envelope(transport, asyncio.get_running_loop())
     envelope.write(HEAD)
     envelope.abort()
     await asyncio.sleep(0)
-    assert paper.lines == [b"aborted"]
+    assert transport.lines == [b"aborted"]

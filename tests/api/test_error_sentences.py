@@ -1,4 +1,4 @@
-"""Provokes each English sentence of msgspec that Rota reads, so that a new wording is noticed."""
+"""Provokes each error text of msgspec that the parser reads, so that a new wording is noticed."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def refused(**fields: Any) -> msgspec.ValidationError:
         ),
     ],
 )
-def test_the_decoder_says_what_the_reader_looks_for(
+def test_msgspec_words_its_errors_as_the_parser_expects(
     fields: dict[str, Any], sentence: str, field: str, message: str
 ) -> None:
     error = refused(**fields)
@@ -157,7 +157,7 @@ def test_the_decoder_says_what_the_reader_looks_for(
     assert (found.field, found.message) == (field, message)
 
 
-def test_the_decoder_names_a_missing_field_as_the_reader_looks_for_it() -> None:
+def test_msgspec_names_a_missing_field_as_the_parser_expects() -> None:
     with pytest.raises(msgspec.ValidationError) as error:
         msgspec.json.decode(b"{}", type=Body)
     assert str(error.value) == "Object missing required field `needed`"

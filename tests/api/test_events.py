@@ -1,4 +1,4 @@
-"""Events and triggers over HTTP: sent in every mode, taken once, tried out, on record."""
+"""Events and triggers over HTTP: sent in every mode, accepted once, previewed, recorded."""
 
 from __future__ import annotations
 
@@ -28,67 +28,69 @@ def event(event_id: str = "e1", **fields: Any) -> dict[str, Any]:
     }
 
 
-async def make(house: InProcessServer, expect: int = 201, **fields: Any) -> dict[str, Any]:
+async def make(server: InProcessServer, expect: int = 201, **fields: Any) -> dict[str, Any]:
     body = {"name": "uploads", "event": "object.uploaded", "job": JOB, **fields}
-    answer: dict[str, Any] = await house.ask("POST", "/triggers", body, expect=expect)
+    answer: dict[str, Any] = await server.ask("POST", "/triggers", body, expect=expect)
     return answer
 
 
-async def send(house: InProcessServer, body: Any, expect: int = 202, **more: Any) -> Any:
-    answer = await house.http.post("/events", content=json.dumps(body), **more)
+async def send(server: InProcessServer, body: Any, expect: int = 202, **more: Any) -> Any:
+    answer = await server.http.post("/events", content=json.dumps(body), **more)
     assert answer.status_code == expect, answer.text
     return answer.json()
 
 
-async def ledger(house: InProcessServer, trigger_id: str, query: str = "") -> list[dict[str, Any]]:
-    page = await house.ask("GET", f"/triggers/{trigger_id}/events{query}", expect=200)
+async def decisions(
+    server: InProcessServer, trigger_id: str, query: str = ""
+) -> list[dict[str, Any]]:
+    page = await server.ask("GET", f"/triggers/{trigger_id}/events{query}", expect=200)
     items: list[dict[str, Any]] = page["items"]
     return items
 
 
-async def payload_of(house: InProcessServer, job_id: str) -> Any:
-    return (await house.ask("GET", f"/jobs/{job_id}", expect=200))["payload"]
+async def payload_of(server: InProcessServer, job_id: str) -> Any:
+    return (await server.ask("GET", f"/jobs/{job_id}", expect=200))["payload"]
 
 
-async def test_an_event_makes_a_job_that_has_its_data(house: InProcessServer) -> None:
-    made = await make(house)
-    told = await house.ask("POST", "/events", event(), expect=202)
-    (job_id,) = told["job_ids"]
-    job = await house.ask("GET", f"/jobs/{job_id}", expect=200)
+async def test_an_event_creates_a_job_with_its_data(server: InProcessServer) -> None:
+    made = await make(server)
+    shown = await server.ask("POST", "/events", event(), expect=202)
+    (job_id,) = shown["job_ids"]
+    job = await server.ask("GET", f"/jobs/{job_id}", expect=200)
     assert job["trigger_id"] == made["trigger_id"]
     assert job["payload"]["data"] == {"name": "a.csv", "size": 10}
-    assert told["outcomes"][0]["outcome"] == "fired"
-    assert told["outcomes"][0]["name"] == "uploads"
-    assert not told["duplicate"]
+    assert shown["outcomes"][0]["outcome"] == "fired"
+    assert shown["outcomes"][0]["name"] == "uploads"
+    assert not shown["duplicate"]
 
 
-async def test_the_same_event_twice_starts_its_jobs_once(house: InProcessServer) -> None:
-    made = await make(house)
-    first = await send(house, event())
-    again = await send(house, event(data={"other": 1}))
+async def test_the_same_event_twice_starts_its_jobs_once(server: InProcessServer) -> None:
+    made = await make(server)
+    first = await send(server, event())
+    again = await send(server, event(data={"other": 1}))
     assert (again["duplicate"], again["job_ids"]) == (True, first["job_ids"])
-    assert len(await ledger(house, made["trigger_id"])) == 1
-    (listed,) = (await house.ask("GET", "/events", expect=200))["items"]
+    assert len(await decisions(server, made["trigger_id"])) == 1
+    (listed,) = (await server.ask("GET", "/events", expect=200))["items"]
     assert (listed["repeats"], listed["duplicate"]) == (1, False)
 
 
-async def test_the_same_event_sent_at_once_by_many_starts_one_job(house: InProcessServer) -> None:
-    made = await make(house)
-    told = await asyncio.gather(*(send(house, event()) for _ in range(8)))
-    assert len({one["job_ids"][0] for one in told}) == 1
-    assert sum(not one["duplicate"] for one in told) == 1
-    assert len(await ledger(house, made["trigger_id"])) == 1
+async def test_the_same_event_sent_at_once_by_many_starts_one_job(server: InProcessServer) -> None:
+    made = await make(server)
+    shown = await asyncio.gather(*(send(server, event()) for _ in range(8)))
+    assert len({one["job_ids"][0] for one in shown}) == 1
+    assert sum(not one["duplicate"] for one in shown) == 1
+    assert len(await decisions(server, made["trigger_id"])) == 1
 
 
-async def test_an_event_may_come_structured(house: InProcessServer) -> None:
-    await make(house)
-    told = await send(house, event(specversion="1.0", region="eu"), headers=STRUCTURED)
-    payload = await payload_of(house, told["job_ids"][0])
+async def test_an_event_may_come_structured(server: InProcessServer) -> None:
+    await make(server)
+    shown = await send(server, event(specversion="1.0", region="eu"), headers=STRUCTURED)
+    payload = await payload_of(server, shown["job_ids"][0])
     assert payload["region"] == "eu"
 
 
-async def test_an_event_may_come_binary(house: InProcessServer) -> None:
-    await make(house)
+async def test_an_event_may_come_binary(server: InProcessServer) -> None:
+    await make(server)
     headers = {
         "ce-specversion": "1.0",
         "ce-id": "b1",
@@ -97,13 +99,13 @@ async def test_an_event_may_come_binary(house: InProcessServer) -> None:
         "ce-subject": "a%20b",
         "Content-Type": "application/json",
     }
-    told = await send(house, {"size": 5}, headers=headers)
-    payload = await payload_of(house, told["job_ids"][0])
+    shown = await send(server, {"size": 5}, headers=headers)
+    payload = await payload_of(server, shown["job_ids"][0])
     assert (payload["data"], payload["subject"]) == ({"size": 5}, "a b")
 
 
-async def test_data_that_is_not_json_reaches_the_job_in_base64(house: InProcessServer) -> None:
-    await make(house)
+async def test_data_that_is_not_json_reaches_the_job_in_base64(server: InProcessServer) -> None:
+    await make(server)
     headers = {
         "ce-specversion": "1.0",
         "ce-id": "b1",
@@ -111,16 +113,16 @@ async def test_data_that_is_not_json_reaches_the_job_in_base64(house: InProcessS
         "ce-type": "object.uploaded",
         "Content-Type": "image/png",
     }
-    answer = await house.http.post("/events", content=b"\x89PNG\x00", headers=headers)
-    payload = await payload_of(house, answer.json()["job_ids"][0])
+    answer = await server.http.post("/events", content=b"\x89PNG\x00", headers=headers)
+    payload = await payload_of(server, answer.json()["job_ids"][0])
     assert base64.b64decode(payload["data_base64"]) == b"\x89PNG\x00"
     assert payload["datacontenttype"] == "image/png"
 
 
-async def test_events_may_come_as_a_batch(house: InProcessServer) -> None:
-    await make(house)
-    told = await send(house, [event("a"), event("b"), event("a")], 200, headers=BATCHED)
-    assert [one["duplicate"] for one in told["items"]] == [False, False, True]
+async def test_events_may_come_as_a_batch(server: InProcessServer) -> None:
+    await make(server)
+    shown = await send(server, [event("a"), event("b"), event("a")], 200, headers=BATCHED)
+    assert [one["duplicate"] for one in shown["items"]] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -147,36 +149,36 @@ async def test_events_may_come_as_a_batch(house: InProcessServer) -> None:
         ("text", "", "an event is a JSON object"),
     ],
 )
-async def test_what_is_no_event_is_refused_with_the_reason(
-    house: InProcessServer, body: Any, field: str, said: str
+async def test_an_invalid_event_is_refused_with_the_reason(
+    server: InProcessServer, body: Any, field: str, said: str
 ) -> None:
-    problem = await send(house, body, 422)
+    problem = await send(server, body, 422)
     assert said in problem["detail"]
     assert problem["errors"][0]["field"] == field
 
 
-async def test_what_cannot_be_read_is_refused(house: InProcessServer) -> None:
+async def test_an_unreadable_body_is_refused(server: InProcessServer) -> None:
     for content, headers, status in [
         (b"{", STRUCTURED, 400),
         (b"", STRUCTURED, 400),
         (b"<xml/>", {"Content-Type": "text/xml"}, 415),
         (b"{}", BATCHED, 422),
     ]:
-        answer = await house.http.post("/events", content=content, headers=headers)
+        answer = await server.http.post("/events", content=content, headers=headers)
         assert answer.status_code == status, answer.text
 
 
-async def test_an_event_of_ten_megabytes_is_refused(house: InProcessServer) -> None:
+async def test_an_event_of_ten_megabytes_is_refused(server: InProcessServer) -> None:
     large = {"text": "x" * 10_000_000}
-    assert "at most 1000000 bytes" in (await send(house, event(data=large), 413))["detail"]
-    assert (await send(house, [event(data=large)], 413))["detail"].startswith("[0].")
+    assert "at most 1000000 bytes" in (await send(server, event(data=large), 413))["detail"]
+    assert (await send(server, [event(data=large)], 413))["detail"].startswith("[0].")
     binary = {"ce-specversion": "1.0", "ce-id": "b", "ce-source": "/b", "ce-type": "t"}
-    await send(house, large, 413, headers=binary)
+    await send(server, large, 413, headers=binary)
 
 
-async def test_a_trigger_answers_all_that_was_asked(house: InProcessServer) -> None:
+async def test_a_created_trigger_shows_all_its_settings(server: InProcessServer) -> None:
     made = await make(
-        house,
+        server,
         filter={"size": [10, 20]},
         debounce={"wait": "5s", "key": "data.name"},
         rate_limit={"count": 5, "per": "1m"},
@@ -185,16 +187,16 @@ async def test_a_trigger_answers_all_that_was_asked(house: InProcessServer) -> N
     assert made["debounce"] == {"wait": 5, "keep": "last", "max_wait": None, "key": "data.name"}
     assert made["rate_limit"] == {"count": 5, "per": 60}
     assert (made["batch"], made["paused"], made["waiting"]) == (None, False, 0)
-    again = await house.ask("GET", f"/triggers/{made['trigger_id']}", expect=200)
+    again = await server.ask("GET", f"/triggers/{made['trigger_id']}", expect=200)
     assert again == made
-    assert (await house.ask("GET", "/triggers?name=uploads"))["items"] == [made]
-    assert (await house.ask("GET", "/triggers?event=other"))["items"] == []
+    assert (await server.ask("GET", "/triggers?name=uploads"))["items"] == [made]
+    assert (await server.ask("GET", "/triggers?event=other"))["items"] == []
 
 
-async def test_short_forms_of_debounce_and_batch(house: InProcessServer) -> None:
-    made = await make(house, debounce="5s")
+async def test_short_forms_of_debounce_and_batch(server: InProcessServer) -> None:
+    made = await make(server, debounce="5s")
     assert made["debounce"]["wait"] == 5
-    other = await make(house, name="other", batch=10)
+    other = await make(server, name="other", batch=10)
     assert other["batch"] == {"size": 10, "wait": 10, "key": None}
 
 
@@ -215,159 +217,159 @@ async def test_short_forms_of_debounce_and_batch(house: InProcessServer) -> None
         ({"job": {**JOB, "run_at": "2030-01-01T00:00:00Z"}}, "job.run_at"),
     ],
 )
-async def test_a_trigger_that_makes_no_sense_is_refused(
-    house: InProcessServer, fields: dict[str, Any], field: str
+async def test_an_invalid_trigger_is_refused(
+    server: InProcessServer, fields: dict[str, Any], field: str
 ) -> None:
-    problem = await make(house, 422, **fields)
+    problem = await make(server, 422, **fields)
     assert problem["errors"][0]["field"] == field, problem
 
 
-async def test_a_trigger_can_be_changed_paused_and_removed(house: InProcessServer) -> None:
-    made = await make(house, filter={"size": 10}, batch=10)
+async def test_a_trigger_can_be_changed_paused_and_removed(server: InProcessServer) -> None:
+    made = await make(server, filter={"size": 10}, batch=10)
     path = f"/triggers/{made['trigger_id']}"
-    changed = await house.ask("PATCH", path, {"filter": "data.size > 5"}, expect=200)
+    changed = await server.ask("PATCH", path, {"filter": "data.size > 5"}, expect=200)
     assert (changed["filter"], changed["revision"]) == ("data.size > 5", 2)
-    other = await house.ask("PATCH", path, {"debounce": "1s", "filter": None}, expect=200)
+    other = await server.ask("PATCH", path, {"debounce": "1s", "filter": None}, expect=200)
     assert (other["filter"], other["batch"], other["debounce"]["wait"]) == (None, None, 1)
-    paused = await house.ask("POST", f"{path}/pause", expect=200)
+    paused = await server.ask("POST", f"{path}/pause", expect=200)
     assert paused["paused"]
-    await send(house, event())
-    (line,) = await ledger(house, made["trigger_id"])
+    await send(server, event())
+    (line,) = await decisions(server, made["trigger_id"])
     assert (line["outcome"], line["message"]) == ("paused", "the trigger was paused")
-    await house.ask("POST", f"{path}/resume", expect=200)
-    await house.ask("DELETE", path, expect=204)
-    await house.ask("GET", path, expect=404)
-    assert len(await ledger(house, made["trigger_id"])) == 1
-    await house.ask("GET", f"/triggers/{NOBODY}/events", expect=404)
-    await house.ask("DELETE", f"/triggers/{NOBODY}", expect=404)
-    await house.ask("GET", "/triggers/x", expect=404)
+    await server.ask("POST", f"{path}/resume", expect=200)
+    await server.ask("DELETE", path, expect=204)
+    await server.ask("GET", path, expect=404)
+    assert len(await decisions(server, made["trigger_id"])) == 1
+    await server.ask("GET", f"/triggers/{NOBODY}/events", expect=404)
+    await server.ask("DELETE", f"/triggers/{NOBODY}", expect=404)
+    await server.ask("GET", "/triggers/x", expect=404)
 
 
-async def test_a_patch_may_change_the_kind_of_task(house: InProcessServer) -> None:
-    made = await make(house)
+async def test_a_patch_may_change_the_kind_of_task(server: InProcessServer) -> None:
+    made = await make(server)
     task = {"kind": "command", "argv": ["./scan.sh", "{{event.id}}"]}
     patch = {"job": {"task": task}}
-    changed = await house.ask("PATCH", f"/triggers/{made['trigger_id']}", patch, expect=200)
+    changed = await server.ask("PATCH", f"/triggers/{made['trigger_id']}", patch, expect=200)
     assert changed["job"]["task"]["argv"] == task["argv"]
     assert changed["job"]["name"] == "scan"
 
 
-async def test_a_name_is_there_once(house: InProcessServer) -> None:
-    await make(house)
-    assert "already" in (await make(house, 409))["detail"]
+async def test_a_second_trigger_of_the_same_name_is_refused(server: InProcessServer) -> None:
+    await make(server)
+    assert "already" in (await make(server, 409))["detail"]
 
 
-async def test_the_ledger_says_why_an_event_made_no_job(house: InProcessServer) -> None:
-    made = await make(house, filter="data.size > 100")
-    await send(house, event())
-    await send(house, event("e2", data={"size": 200}))
+async def test_decisions_say_why_an_event_created_no_job(server: InProcessServer) -> None:
+    made = await make(server, filter="data.size > 100")
+    await send(server, event())
+    await send(server, event("e2", data={"size": 200}))
     # Two of the same millisecond have no order.
-    lines = {one["event_id"]: one for one in await ledger(house, made["trigger_id"])}
+    lines = {one["event_id"]: one for one in await decisions(server, made["trigger_id"])}
     assert (lines["e1"]["outcome"], lines["e2"]["outcome"]) == ("filtered", "fired")
     assert lines["e1"]["message"] == "the filter did not let it pass"
-    (only,) = await ledger(house, made["trigger_id"], "?outcome=filtered")
+    (only,) = await decisions(server, made["trigger_id"], "?outcome=filtered")
     assert only["event_id"] == "e1"
-    page = await house.ask("GET", f"/triggers/{made['trigger_id']}/events?limit=1", expect=200)
-    (rest,) = await ledger(house, made["trigger_id"], f"?cursor={page['next_cursor']}")
+    page = await server.ask("GET", f"/triggers/{made['trigger_id']}/events?limit=1", expect=200)
+    (rest,) = await decisions(server, made["trigger_id"], f"?cursor={page['next_cursor']}")
     assert {rest["event_id"], page["items"][0]["event_id"]} == {"e1", "e2"}
-    await house.ask("GET", f"/triggers/{made['trigger_id']}/events?outcome=maybe", expect=422)
+    await server.ask("GET", f"/triggers/{made['trigger_id']}/events?outcome=maybe", expect=422)
 
 
-async def test_events_are_listed_page_by_page(house: InProcessServer) -> None:
-    await send(house, [event(str(n)) for n in range(5)], 200)
-    await send(house, event("other", type="order.paid"))
+async def test_events_are_listed_page_by_page(server: InProcessServer) -> None:
+    await send(server, [event(str(n)) for n in range(5)], 200)
+    await send(server, event("other", type="order.paid"))
     seen: list[str] = []
     cursor = ""
     while cursor is not None:
-        page = await house.ask("GET", f"/events?limit=2{cursor and '&cursor=' + cursor}")
+        page = await server.ask("GET", f"/events?limit=2{cursor and '&cursor=' + cursor}")
         seen += [one["id"] for one in page["items"]]
         cursor = page["next_cursor"]
     assert sorted(seen) == ["0", "1", "2", "3", "4", "other"]
-    (paid,) = (await house.ask("GET", "/events?type=order.paid"))["items"]
+    (paid,) = (await server.ask("GET", "/events?type=order.paid"))["items"]
     assert paid["id"] == "other"
-    await house.ask("GET", "/events?cursor=AAAA", expect=422)
+    await server.ask("GET", "/events?cursor=AAAA", expect=422)
 
 
-async def test_gathered_events_make_one_job(house: InProcessServer) -> None:
-    made = await make(house, batch={"size": 3, "wait": "1h"})
-    first = await send(house, event("a"))
+async def test_buffered_events_create_one_job(server: InProcessServer) -> None:
+    made = await make(server, batch={"size": 3, "wait": "1h"})
+    first = await send(server, event("a"))
     assert first["outcomes"][0]["outcome"] == "held"
-    shown = await house.ask("GET", f"/triggers/{made['trigger_id']}")
+    shown = await server.ask("GET", f"/triggers/{made['trigger_id']}")
     assert shown["waiting"] == 1
     assert shown["closes_at"] is not None
-    told = await send(house, [event("b"), event("c")], 200)
-    (job_id,) = told["items"][1]["job_ids"]
-    payload = await payload_of(house, job_id)
+    shown = await send(server, [event("b"), event("c")], 200)
+    (job_id,) = shown["items"][1]["job_ids"]
+    payload = await payload_of(server, job_id)
     assert [one["id"] for one in payload["events"]] == ["a", "b", "c"]
-    assert {line["job_id"] for line in await ledger(house, made["trigger_id"])} == {job_id}
+    assert {line["job_id"] for line in await decisions(server, made["trigger_id"])} == {job_id}
 
 
-async def test_a_quiet_window_closes_by_itself(house: InProcessServer) -> None:
-    made = await make(house, debounce=0.05)
-    await send(house, event())
+async def test_a_debounce_window_closes_by_itself(server: InProcessServer) -> None:
+    made = await make(server, debounce=0.05)
+    await send(server, event())
     async with asyncio.timeout(20):
-        while (found := await ledger(house, made["trigger_id"]))[0]["outcome"] != "fired":
+        while (found := await decisions(server, made["trigger_id"]))[0]["outcome"] != "fired":
             assert found[0]["outcome"] == "held"
             await asyncio.sleep(0.01)
 
 
-async def test_a_job_that_fails_sets_off_a_trigger(house: InProcessServer) -> None:
-    made = await make(house, event="rota.job.failed", filter={"name": "j"})
-    order = await house.start(await house.register())
-    await house.finish(order, "failed", error={"message": "no"})
-    (line,) = await ledger(house, made["trigger_id"])
-    payload = await payload_of(house, line["job_id"])
+async def test_a_failed_job_fires_a_trigger(server: InProcessServer) -> None:
+    made = await make(server, event="rota.job.failed", filter={"name": "j"})
+    order = await server.start(await server.register())
+    await server.finish(order, "failed", error={"message": "no"})
+    (line,) = await decisions(server, made["trigger_id"])
+    payload = await payload_of(server, line["job_id"])
     assert payload["data"]["job_id"] == order["job_id"]
     assert payload["data"]["error"] == {"message": "no"}
 
 
-async def test_an_event_can_be_tried_out(house: InProcessServer) -> None:
-    made = await make(house, filter="data.size > 100")
-    other = await make(house, name="all", event="object.*")
-    tried = await house.ask("POST", "/triggers/preview", {"event": event()}, expect=200)
+async def test_an_event_can_be_previewed(server: InProcessServer) -> None:
+    made = await make(server, filter="data.size > 100")
+    other = await make(server, name="all", event="object.*")
+    tried = await server.ask("POST", "/triggers/preview", {"event": event()}, expect=200)
     outcomes = {one["name"]: one["outcome"] for one in tried["items"]}
     assert outcomes == {"uploads": "filtered", "all": "fired"}
     body = {"event": event(), "trigger_id": other["trigger_id"]}
-    (one,) = (await house.ask("POST", "/triggers/preview", body, expect=200))["items"]
+    (one,) = (await server.ask("POST", "/triggers/preview", body, expect=200))["items"]
     assert one["job"]["payload"]["data"]["name"] == "a.csv"
     spec = {"name": "n", "event": "x", "job": JOB, "filter": "data.size == 10"}
     body = {"event": event(), "trigger": spec}
-    (one,) = (await house.ask("POST", "/triggers/preview", body, expect=200))["items"]
+    (one,) = (await server.ask("POST", "/triggers/preview", body, expect=200))["items"]
     assert (one["outcome"], one["trigger_id"]) == ("fired", None)
     body = {"event": event(), "trigger": {**spec, "filter": "("}}
-    await house.ask("POST", "/triggers/preview", body, expect=422)
+    await server.ask("POST", "/triggers/preview", body, expect=422)
     body = {"event": event(), "trigger_id": NOBODY}
-    await house.ask("POST", "/triggers/preview", body, expect=404)
-    assert (await house.ask("GET", "/jobs"))["items"] == []
-    assert await ledger(house, made["trigger_id"]) == []
+    await server.ask("POST", "/triggers/preview", body, expect=404)
+    assert (await server.ask("GET", "/jobs"))["items"] == []
+    assert await decisions(server, made["trigger_id"]) == []
 
 
-async def test_a_program_sets_all_its_triggers_at_once(house: InProcessServer) -> None:
+async def test_a_deployment_sets_all_triggers_of_an_app(server: InProcessServer) -> None:
     spec = {"name": "a", "event": "x", "job": JOB}
     body = {"owner": "shop", "triggers": [spec, {**spec, "name": "b"}]}
-    done = await house.ask("POST", "/triggers/deploy", body, expect=200)
+    done = await server.ask("POST", "/triggers/deploy", body, expect=200)
     assert done["created"] == ["a", "b"]
     body = {"owner": "shop", "triggers": [{**spec, "filter": "data.x == 1"}]}
-    done = await house.ask("POST", "/triggers/deploy", body, expect=200)
+    done = await server.ask("POST", "/triggers/deploy", body, expect=200)
     assert (done["changed"], done["retired"]) == (["a"], ["b"])
     body = {"owner": "shop", "triggers": [{**spec, "filter": "("}]}
-    problem = await house.ask("POST", "/triggers/deploy", body, expect=422)
+    problem = await server.ask("POST", "/triggers/deploy", body, expect=422)
     assert problem["errors"][0]["field"] == "triggers[0].filter"
 
 
-async def test_the_figures_count_events_and_verdicts(house: InProcessServer) -> None:
-    await make(house, filter="data.size > 100")
-    await send(house, event())
-    await send(house, event())
-    text = (await house.http.get("/metrics")).text
+async def test_metrics_count_events_and_decisions(server: InProcessServer) -> None:
+    await make(server, filter="data.size > 100")
+    await send(server, event())
+    await send(server, event())
+    text = (await server.http.get("/metrics")).text
     assert 'rota_events_received_total{outcome="accepted"} 1.0' in text
     assert 'rota_events_received_total{outcome="repeated"} 1.0' in text
     assert 'rota_trigger_decisions_total{outcome="filtered"} 1.0' in text
 
 
-async def test_a_changed_job_still_says_where_it_came_from(house: InProcessServer) -> None:
-    made = await make(house)
-    told = await send(house, event())
-    path = f"/jobs/{told['job_ids'][0]}"
-    changed = await house.ask("PATCH", path, {"priority": 5}, expect=200)
+async def test_a_changed_job_still_says_where_it_came_from(server: InProcessServer) -> None:
+    made = await make(server)
+    shown = await send(server, event())
+    path = f"/jobs/{shown['job_ids'][0]}"
+    changed = await server.ask("PATCH", path, {"priority": 5}, expect=200)
     assert changed["trigger_id"] == made["trigger_id"]

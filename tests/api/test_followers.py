@@ -1,4 +1,4 @@
-"""Servers that do not lead: what they answer themselves, and what they pass on to the leader."""
+"""Followers: what they answer themselves, and what they forward to the leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.api.in_process_server import NOOP
 from tests.engine.rig import until
 
 
-async def test_a_write_through_a_follower_is_the_leaders_and_read_on_both() -> None:
+async def test_a_write_through_a_follower_goes_to_the_leader_and_is_read_on_both() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         answer = await follower.http.post("/jobs", json={"name": "j", "task": NOOP})
@@ -41,7 +41,7 @@ async def test_a_forwarded_refusal_and_its_headers_come_back_once() -> None:
             assert len(answer.headers.get_list(name)) == 1, name
 
 
-async def test_work_reaches_a_poll_that_a_follower_holds() -> None:
+async def test_orders_reach_a_poll_held_by_a_follower() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         worker = await follower.register()
@@ -71,7 +71,7 @@ async def test_a_poll_whose_worker_left_the_follower_is_closed_at_the_leader() -
 
 
 @pytest.mark.parametrize("asked", ["second", "third"])
-async def test_a_poll_open_through_a_follower_goes_on_with_the_next_leader(asked: str) -> None:
+async def test_a_poll_through_a_follower_continues_with_the_next_leader(asked: str) -> None:
     async with a_cell() as cell:
         leader, second = await cell.pair()
         third = await cell.start("c", leads=False)
@@ -88,14 +88,14 @@ async def test_a_poll_open_through_a_follower_goes_on_with_the_next_leader(asked
         assert order["job_id"] == job["job_id"]
 
 
-async def test_a_poll_stays_with_the_next_leader_whoever_hears_of_it_later() -> None:
+async def test_a_poll_stays_with_the_next_leader() -> None:
     async with a_cell() as cell:
         leader, second = await cell.pair()
         third = await cell.start("c", leads=False)
         await until(lambda: third.engine.standing().address == leader.url)
         poll = third.lease(await third.register())
         await leader.polled()
-        succession = third.parts.forwarder._succession
+        succession = third.deps.forwarder._succession
         await succession.stop()  # as if all its looks came late
         await leader.crash()
         await second.polled()
@@ -108,7 +108,7 @@ async def test_a_poll_stays_with_the_next_leader_whoever_hears_of_it_later() -> 
 
 
 async def test_a_leader_that_is_frozen_does_not_hold_a_call_that_may_be_repeated() -> None:
-    async with a_cell(SILENT_TTL_MS) as cell, a_silent_leader(cell) as heard:
+    async with a_cell(SILENT_TTL_MS) as cell, silent_leader(cell) as heard:
         follower = await cell.start("b")
         asking = asyncio.create_task(follower.ask("GET", "/queues", expect=200))
         keyed = {"Idempotency-Key": "once"}
@@ -122,8 +122,8 @@ async def test_a_leader_that_is_frozen_does_not_hold_a_call_that_may_be_repeated
 
 
 @asynccontextmanager
-async def a_silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
-    """One that holds the seat, takes calls and says nothing; answers what it heard."""
+async def silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
+    """Starts a leader that accepts requests and answers nothing; yields what it received."""
     heard: list[bytes] = []
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -131,16 +131,16 @@ async def a_silent_leader(cell: Cell) -> AsyncIterator[list[bytes]]:
         await reader.read()
         writer.close()
 
-    door = await asyncio.start_server(listen, "127.0.0.1", 0)
-    port = door.sockets[0].getsockname()[1]
+    listener = await asyncio.start_server(listen, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
     await cell.store.ledger.claim("ghost", None, f"http://127.0.0.1:{port}")
     try:
         yield heard
     finally:
-        door.close()
+        listener.close()
 
 
-async def test_what_was_sent_without_a_key_and_not_answered_is_not_sent_again() -> None:
+async def test_an_unanswered_write_without_a_key_is_not_sent_again() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         leader.store.ledger.shut()
@@ -153,7 +153,7 @@ async def test_what_was_sent_without_a_key_and_not_answered_is_not_sent_again() 
         assert "may or may not have happened" in answer.json()["detail"]
 
 
-async def test_a_submission_that_the_leader_left_unanswered_is_accepted_and_happens_once() -> None:
+async def test_a_submission_that_the_leader_did_not_answer_is_accepted_once() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         leader.store.ledger.shut()
@@ -169,8 +169,8 @@ async def test_a_submission_that_the_leader_left_unanswered_is_accepted_and_happ
         assert listed[0]["status"] == "queued"
 
 
-async def test_a_submission_under_a_key_may_be_asked_of_two_servers_at_once() -> None:
-    """As our clients do when one server does not answer: their keys say when they were made."""
+async def test_a_submission_with_a_key_may_be_sent_to_two_servers_at_once() -> None:
+    """Our clients do so when one server does not answer: their keys contain their time."""
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         leader.store.ledger.shut()
@@ -188,15 +188,15 @@ async def test_a_submission_under_a_key_may_be_asked_of_two_servers_at_once() ->
         assert listed["status"] == "queued"
 
 
-async def test_while_a_leader_accepts_nothing_only_the_first_has_to_wait_for_it() -> None:
-    async with a_cell() as cell, a_silent_leader(cell) as heard:
+async def test_only_the_first_submission_waits_for_a_leader_that_accepts_nothing() -> None:
+    async with a_cell() as cell, silent_leader(cell) as heard:
         follower = await cell.start("f")
         await follower.submit()
         await follower.submit()
         assert sum(line.startswith(b"POST /jobs ") for line in heard) == 1
 
 
-async def test_a_rehearsal_is_not_taken_for_a_submission() -> None:
+async def test_a_dry_run_is_not_accepted_as_a_submission() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         body = {"name": "j", "task": NOOP}
@@ -205,7 +205,7 @@ async def test_a_rehearsal_is_not_taken_for_a_submission() -> None:
         assert (await leader.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_what_is_said_to_be_no_rehearsal_is_accepted_though_the_leader_goes() -> None:
+async def test_a_submission_with_dry_run_false_is_accepted_when_the_leader_stops() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         leader.store.ledger.shut()
@@ -216,31 +216,31 @@ async def test_what_is_said_to_be_no_rehearsal_is_accepted_though_the_leader_goe
         assert (await asking).status_code == 201
 
 
-async def test_a_leader_that_no_other_server_reaches_lets_another_lead() -> None:
+async def test_a_leader_that_no_other_server_reaches_steps_down() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         third = await cell.start("third")
         for other in (follower, third):
-            await until(lambda other=other: other.company.reach.met == leader.engine.epoch)
+            await until(lambda other=other: other.cluster.reach.met == leader.engine.epoch)
         leader.go_deaf()
         await until(lambda: not leader.engine.ready)
         await until(lambda: follower.engine.ready or third.engine.ready)
 
 
-async def test_a_leader_that_one_server_reaches_goes_on() -> None:
+async def test_a_leader_that_one_server_reaches_continues_to_lead() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         await cell.start("third")
-        await follower.company.membership.report_unreachable(leader.engine.epoch)
-        await leader.company.membership.check_reachability()
+        await follower.cluster.membership.report_unreachable(leader.engine.epoch)
+        await leader.cluster.membership.check_reachability()
         await follower.submit()
         assert leader.engine.ready
 
 
-async def test_a_server_that_stops_does_not_wait_for_a_leader_it_will_not_see() -> None:
+async def test_a_stopping_server_does_not_wait_for_a_new_leader() -> None:
     async with a_cell() as cell:
         leader, _ = await cell.pair()
-        leader.parts.closing.set()
+        leader.deps.closing.set()
         await leader.engine.stop()
         keyed = {"Idempotency-Key": "once"}
         async with asyncio.timeout(FORWARD_PATIENCE_MS / 1000 / 2):
@@ -273,7 +273,7 @@ async def test_a_browser_signed_in_at_a_follower_asks_the_leader_through_it() ->
             assert (await browser.put("/queues/q", json={}, headers=other)).status_code == 403
 
 
-async def test_a_file_flows_through_a_follower_in_pieces() -> None:
+async def test_a_follower_forwards_a_file_in_pieces() -> None:
     async with a_cell() as cell:
         _, follower = await cell.pair()
         worker = await follower.register()
@@ -310,7 +310,7 @@ async def test_logs_sent_to_the_leader_are_followed_through_a_follower() -> None
             assert [piece async for piece in text] == []
 
 
-async def test_a_followers_stream_shows_what_the_leader_did_and_goes_on_elsewhere() -> None:
+async def test_a_followers_stream_shows_the_leaders_changes_and_can_be_resumed_elsewhere() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         async with follower.http.stream("GET", "/stream") as reading:
@@ -339,12 +339,12 @@ async def _event(lines: AsyncIterator[str]) -> dict[str, Any]:
     raise AssertionError("the stream has ended")
 
 
-async def test_both_are_ready_and_say_what_they_are() -> None:
+async def test_leader_and_follower_are_ready_and_show_their_role() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         assert (await leader.ask("GET", "/readyz", expect=200))["role"] == "leader"
-        told = await follower.ask("GET", "/readyz", expect=200)
-        assert (told["role"], told["detail"]) == ("follower", "a leads")
+        shown = await follower.ask("GET", "/readyz", expect=200)
+        assert (shown["role"], shown["detail"]) == ("follower", "a leads")
 
 
 async def test_every_server_shows_the_same_cluster() -> None:
@@ -352,7 +352,7 @@ async def test_every_server_shows_the_same_cluster() -> None:
         leader, follower = await cell.pair()
         await leader.submit()
         for server in (leader, follower):
-            await server.parts.membership.announce()  # type: ignore[union-attr]
+            await server.deps.membership.announce()  # type: ignore[union-attr]
         views = [await server.ask("GET", "/cluster", expect=200) for server in cell.servers]
         for view in views:
             assert (view["leader"], view["durability"], view["warnings"]) == ("a", "single", [])
@@ -361,13 +361,13 @@ async def test_every_server_shows_the_same_cluster() -> None:
         assert views[0]["epoch"] == views[1]["epoch"] >= 1
 
 
-async def test_a_follower_leaves_the_cells_figures_to_the_leader() -> None:
+async def test_a_follower_does_not_expose_the_cells_metrics() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         await follower.submit()
-        told, others = [(await one.http.get("/metrics")).text for one in (leader, follower)]
-        assert "rota_jobs_submitted_total 1.0" in told
-        assert "rota_leader 1.0" in told
+        shown, others = [(await one.http.get("/metrics")).text for one in (leader, follower)]
+        assert "rota_jobs_submitted_total 1.0" in shown
+        assert "rota_leader 1.0" in shown
         for name in ("rota_jobs_submitted_total", "rota_jobs{", "rota_workers", "rota_fold_lag"):
             assert name not in others
         assert "rota_leader 0.0" in others
@@ -375,7 +375,7 @@ async def test_a_follower_leaves_the_cells_figures_to_the_leader() -> None:
         assert 'rota_durability_level{level="single"} 1.0' in others
 
 
-async def test_who_changed_what_is_noted_with_the_clients_own_address() -> None:
+async def test_a_forwarded_call_is_audited_with_the_clients_own_address() -> None:
     async with a_cell() as cell:
         leader, follower = await cell.pair()
         async with _from("127.0.0.2", follower.url, follower.http.headers) as elsewhere:

@@ -1,4 +1,4 @@
-"""The signed word between servers: who is believed about a client's address, and who is not."""
+"""Signed headers between servers of a cell: whose are accepted, and whose are not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from rota.api.auth.forwarded import read_forwarded, sign
 from rota.api.endpoints import OPERATIONS
-from rota.api.throttling.rate_limit import Rate, RateLimiter, Throttle
+from rota.api.throttling import Rate, RateLimiter, Throttle
 from tests.api.in_process_server import open_server
 
 SECRET = b"shared by all servers of a cell"
@@ -18,9 +18,9 @@ def scope(value: str | None) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("remote", ["192.0.2.7", "2001:db8::7", "", "fe80::1%eth0"])
-def test_what_a_server_of_the_cell_says_is_believed(remote: str) -> None:
-    told = read_forwarded(scope(sign(SECRET, "knoten ü 1", remote)), SECRET)
-    assert told == ("knoten ü 1", remote)
+def test_a_header_signed_by_a_server_of_the_cell_is_accepted(remote: str) -> None:
+    shown = read_forwarded(scope(sign(SECRET, "knoten ü 1", remote)), SECRET)
+    assert shown == ("knoten ü 1", remote)
 
 
 @pytest.mark.parametrize(
@@ -36,29 +36,29 @@ def test_what_a_server_of_the_cell_says_is_believed(remote: str) -> None:
         sign(SECRET, "a", "192.0.2.7").replace("192.0.2.7", "192.0.2.8"),
     ],
 )
-def test_what_anybody_else_says_is_not(value: str | None) -> None:
+def test_a_header_signed_by_anybody_else_is_ignored(value: str | None) -> None:
     assert read_forwarded(scope(value), SECRET) is None
 
 
-def test_a_server_that_has_no_secret_yet_believes_nobody() -> None:
+def test_a_server_without_a_secret_accepts_no_header() -> None:
     assert read_forwarded(scope(sign(b"", "a", "192.0.2.7")), b"") is None
 
 
-async def test_a_forwarded_call_counts_for_its_client_and_not_for_the_server_between() -> None:
+async def test_a_forwarded_call_counts_for_its_client_not_the_forwarding_server() -> None:
     throttle = Throttle(by_address=RateLimiter(Rate(1, 60_000)))
-    async with open_server(throttle=throttle) as house:
-        secret = house.parts.access.tokens.secret
+    async with open_server(throttle=throttle) as server:
+        secret = server.deps.access.tokens.secret
         statuses = []
         for remote in ("192.0.2.1", "192.0.2.2", "192.0.2.1"):
             headers = {"Rota-Forwarded": sign(secret, "b", remote)}
-            statuses.append((await house.http.get("/queues", headers=headers)).status_code)
+            statuses.append((await server.http.get("/queues", headers=headers)).status_code)
         forged = {"Rota-Forwarded": sign(b"guessed", "b", "192.0.2.1")}
-        statuses.append((await house.http.get("/queues", headers=forged)).status_code)
+        statuses.append((await server.http.get("/queues", headers=forged)).status_code)
     assert statuses == [200, 200, 429, 200]
 
 
-def test_what_any_server_answers_needs_nothing_that_only_the_leader_has() -> None:
-    """A new call goes to the leader unless somebody thought about it and wrote it down here."""
+def test_operations_for_any_server_are_listed_here() -> None:
+    """A new operation goes to the leader unless it is listed here."""
     anywhere = {f"{one.method} {one.path}" for one in OPERATIONS if one.any_server}
     assert anywhere == {
         "GET /audit",

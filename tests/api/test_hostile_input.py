@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is clear, it is the sender's fault, and nothing has changed."""
+"""Invalid input of every kind: the answer is clear, blames the sender, and nothing has changed."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("body", MALFORMED.values(), ids=MALFORMED.keys())
-async def test_what_is_not_json_is_400(house: InProcessServer, body: bytes) -> None:
-    answer = await house.http.post("/jobs", content=body)
+async def test_a_body_that_is_not_json_is_400(server: InProcessServer, body: bytes) -> None:
+    answer = await server.http.post("/jobs", content=body)
     assert answer.status_code == 400, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     for path in ("/jobs/batch", "/jobs/bulk", "/workers/register"):
-        assert (await house.http.post(path, content=body)).status_code in (400, 422)
-    assert (await house.ask("GET", "/jobs"))["items"] == []
+        assert (await server.http.post(path, content=body)).status_code in (400, 422)
+    assert (await server.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_what_is_nested_far_too_deeply_is_refused(house: InProcessServer) -> None:
+async def test_a_body_nested_too_deeply_is_refused(server: InProcessServer) -> None:
     body = START + b',"payload":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-    answer = await house.http.post("/jobs", content=body)
+    answer = await server.http.post("/jobs", content=body)
     # Before Python 3.14 its reader gives up first, and says that it is no JSON it can read.
     assert answer.status_code in (400, 422)
     assert "nested" in answer.json()["detail"]
-    assert (await house.ask("GET", "/jobs"))["items"] == []
+    assert (await server.ask("GET", "/jobs"))["items"] == []
 
 
 SENSELESS: dict[str, tuple[bytes, str]] = {
@@ -102,49 +102,49 @@ SENSELESS: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("extra", "field"), SENSELESS.values(), ids=SENSELESS.keys())
-async def test_what_makes_no_sense_is_422_and_names_the_field(
-    house: InProcessServer, extra: bytes, field: str
+async def test_an_invalid_value_is_422_and_names_the_field(
+    server: InProcessServer, extra: bytes, field: str
 ) -> None:
     one = START + extra + b"}"
-    problem = (await house.http.post("/jobs", content=one)).json()
+    problem = (await server.http.post("/jobs", content=one)).json()
     assert problem["status"] == 422, problem
     assert problem["errors"][0]["field"] == field
     many = b'{"jobs":[' + START + b"}," + one + b"]}"
-    problem = (await house.http.post("/jobs/batch", content=many)).json()
+    problem = (await server.http.post("/jobs/batch", content=many)).json()
     assert problem["status"] == 422, problem
     assert problem["errors"][0]["field"] == f"jobs[1].{field}".rstrip(".")
-    assert (await house.ask("GET", "/jobs"))["items"] == []
+    assert (await server.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_the_entry_at_fault_is_named_wherever_it_is_if_the_body_is_not_large(
-    house: InProcessServer,
+async def test_the_wrong_entry_of_an_object_is_named_if_the_body_is_small(
+    server: InProcessServer,
 ) -> None:
     task = {"kind": "command", "argv": ["x"], "env": {"A": "1", "B": 2}}
-    problem = await house.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
+    problem = await server.ask("POST", "/jobs", {"name": "a", "task": task}, expect=422)
     assert problem["errors"][0]["field"] == "task.env.B"
     many = {f"k{n}": n for n in range(NAMED_ENTRIES + 1)}
-    problem = await house.ask(
+    problem = await server.ask(
         "POST", "/jobs", {"name": "a", "task": {**task, "env": many}}, expect=422
     )
     assert problem["errors"][0]["field"] == "task.env[...]"
     padded = {"name": "a", "task": task, "payload": "x" * NAMED_BODY_BYTES}
-    problem = await house.ask("POST", "/jobs", padded, expect=422)
+    problem = await server.ask("POST", "/jobs", padded, expect=422)
     assert problem["errors"][0]["field"] == "task.env[...]"
 
 
 @pytest.mark.parametrize("second", [b"[]", b"5", b"[5]", b"[{}]", b'[{"labels":[]}]'])
-async def test_a_name_that_stands_twice_in_a_body_is_the_senders_fault_too(
-    house: InProcessServer, second: bytes
+async def test_a_body_with_a_repeated_name_is_refused_without_a_fault(
+    server: InProcessServer, second: bytes
 ) -> None:
-    """What the decoder refused is not where the name leads the second time."""
+    """The path that the decoder reports leads to another value the second time."""
     first = b'[{"name":"a","task":{"kind":"noop"},"labels":{"x":1}}]'
     body = b'{"jobs":' + first + b',"jobs":' + second + b"}"
-    answer = await house.http.post("/jobs/batch", content=body)
+    answer = await server.http.post("/jobs/batch", content=body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["field"] == "jobs[0].labels[...]"
 
 
-async def test_to_find_the_entry_at_fault_takes_a_few_reads_however_many_there_are() -> None:
+async def test_finding_the_wrong_entry_takes_a_few_reads() -> None:
     reads = 0
 
     def decode(body: bytes) -> Any:
@@ -163,7 +163,7 @@ async def test_to_find_the_entry_at_fault_takes_a_few_reads_however_many_there_a
         assert reads <= 7
 
 
-async def test_a_misspelt_field_gets_the_nearest_name(house: InProcessServer) -> None:
+async def test_a_misspelt_field_gets_a_suggestion(server: InProcessServer) -> None:
     for extra, hint in (
         ({"priorty": 1}, "`priority`"),
         ({"requirements": {"memroy": 1}}, "`memory`"),
@@ -171,24 +171,26 @@ async def test_a_misspelt_field_gets_the_nearest_name(house: InProcessServer) ->
         ({"task": {"kind": "command", "argv": ["x"], "enw": {}}}, "`env`"),
     ):
         body = {"name": "a", "task": NOOP, **extra}
-        problem = await house.ask("POST", "/jobs", body, expect=422)
+        problem = await server.ask("POST", "/jobs", body, expect=422)
         assert f"did you mean {hint}" in problem["detail"]
     deep = {"jobs": [{"name": "a", "task": NOOP, "dependencies": [{"job_id": "x", "wen": 1}]}]}
-    problem = await house.ask("POST", "/jobs/batch", deep, expect=422)
+    problem = await server.ask("POST", "/jobs/batch", deep, expect=422)
     assert problem["errors"][0]["field"] == "jobs[0].dependencies[0].wen"
     assert "`when`" in problem["detail"]
 
 
-async def test_a_kind_of_task_that_nobody_knows_is_refused_with_those_there_are(
-    house: InProcessServer,
+async def test_an_unknown_kind_of_task_is_refused_with_the_known_ones(
+    server: InProcessServer,
 ) -> None:
-    problem = await house.ask("POST", "/jobs", {"name": "a", "task": {"kind": "magic"}}, expect=422)
+    problem = await server.ask(
+        "POST", "/jobs", {"name": "a", "task": {"kind": "magic"}}, expect=422
+    )
     assert "`command`, `python`, `http`, `bundle`, `container` and `noop`" in problem["detail"]
     assert problem["errors"][0]["field"] == "task.kind"
 
 
-async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(
-    house: InProcessServer,
+async def test_a_body_that_is_too_large_is_refused_whatever_its_declared_length(
+    server: InProcessServer,
 ) -> None:
     taken = 0
 
@@ -198,34 +200,34 @@ async def test_a_body_that_is_too_large_is_cut_off_whatever_its_length_says(
             taken += 1024 * 1024
             yield b" " * 1024 * 1024
 
-    answer = await house.http.post("/jobs", content=endless())
+    answer = await server.http.post("/jobs", content=endless())
     assert answer.status_code == 413
     assert taken <= BODY_BYTES_MAX + 2 * 1024 * 1024
     claimed = {"Content-Length": str(BODY_BYTES_MAX + 1)}
-    assert (await house.http.post("/jobs", content=b"{}", headers=claimed)).status_code == 413
+    assert (await server.http.post("/jobs", content=b"{}", headers=claimed)).status_code == 413
 
 
-async def test_only_json_is_taken_for_json(house: InProcessServer) -> None:
+async def test_a_body_declared_as_something_else_is_refused(server: InProcessServer) -> None:
     body = START + b"}"
     for media in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-        answer = await house.http.post("/jobs", content=body, headers={"Content-Type": media})
+        answer = await server.http.post("/jobs", content=body, headers={"Content-Type": media})
         assert answer.status_code == 415
     for media in ("application/json", "application/json; charset=utf-8", "application/x+json"):
-        answer = await house.http.post("/jobs", content=body, headers={"Content-Type": media})
+        answer = await server.http.post("/jobs", content=body, headers={"Content-Type": media})
         assert answer.status_code == 201
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
-async def test_a_compressed_body_is_not_taken_for_bad_json(
-    house: InProcessServer, encoding: str
+async def test_a_compressed_body_is_refused_as_compressed(
+    server: InProcessServer, encoding: str
 ) -> None:
     packed = {"Content-Encoding": encoding}
-    answer = await house.http.post("/jobs", content=gzip.compress(START + b"}"), headers=packed)
+    answer = await server.http.post("/jobs", content=gzip.compress(START + b"}"), headers=packed)
     assert answer.status_code == 415
     assert answer.headers["accept-encoding"] == "identity"
     assert "Content-Encoding" in answer.json()["detail"]
     plain = {"Content-Encoding": "identity"}
-    answer = await house.http.post("/jobs", content=START + b"}", headers=plain)
+    answer = await server.http.post("/jobs", content=START + b"}", headers=plain)
     assert answer.status_code == 201
 
 
@@ -246,10 +248,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("extra", "said"), REFUSED.values(), ids=REFUSED.keys())
-async def test_a_refusal_says_what_would_be_taken(
-    house: InProcessServer, extra: dict[str, Any], said: str
+async def test_a_refusal_lists_the_valid_values(
+    server: InProcessServer, extra: dict[str, Any], said: str
 ) -> None:
-    problem = await house.ask("POST", "/jobs", {"name": "a", "task": NOOP, **extra}, expect=422)
+    problem = await server.ask("POST", "/jobs", {"name": "a", "task": NOOP, **extra}, expect=422)
     assert said in problem["errors"][0]["message"]
     assert "regex" not in problem["detail"]
 
@@ -265,19 +267,17 @@ NAMED = {
 
 
 @pytest.mark.parametrize("path", NAMED)
-async def test_a_name_that_cannot_be_is_told_what_a_name_may_be(
-    house: InProcessServer, path: str
-) -> None:
-    problem = await house.ask("PUT", f"{path}/-a%20b", NAMED[path], expect=422)
+async def test_an_invalid_name_is_refused_with_the_rule(server: InProcessServer, path: str) -> None:
+    problem = await server.ask("PUT", f"{path}/-a%20b", NAMED[path], expect=422)
     said = "takes letters, digits and _ . : @ - only, and begins with a letter, digit or _"
     assert problem["errors"] == [{"field": "name", "message": said}]
 
 
 @pytest.mark.parametrize("path", NAMED)
-async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(
-    house: InProcessServer, path: str
+async def test_a_name_that_is_too_long_is_refused_with_the_limit(
+    server: InProcessServer, path: str
 ) -> None:
-    problem = await house.ask("PUT", f"{path}/{'a' * 1000}", NAMED[path], expect=422)
+    problem = await server.ask("PUT", f"{path}/{'a' * 1000}", NAMED[path], expect=422)
     assert problem["errors"] == [{"field": "name", "message": "takes at most 255 characters"}]
 
 
@@ -291,15 +291,15 @@ async def test_a_name_that_is_too_long_is_told_how_long_one_may_be(
         ("labels", {str(number): "" for number in range(65)}, "takes at most 64 entries"),
     ],
 )
-async def test_what_is_too_much_or_too_little_is_told_how_much_may_be(
-    house: InProcessServer, field: str, value: object, said: str
+async def test_a_number_out_of_range_is_refused_with_the_limit(
+    server: InProcessServer, field: str, value: object, said: str
 ) -> None:
     body = {"name": "j", "task": NOOP, field: value}
-    problem = await house.ask("POST", "/jobs", body, expect=422)
+    problem = await server.ask("POST", "/jobs", body, expect=422)
     assert problem["errors"] == [{"field": field, "message": said}]
 
 
-async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
+async def test_every_pattern_of_the_wire_has_an_error_text() -> None:
     said = set(formats.PATTERN_TEXTS)
     for module in pkgutil.iter_modules(wire.__path__):
         found = importlib.import_module(f"rota.wire.{module.name}")
@@ -310,7 +310,7 @@ async def test_every_pattern_of_the_contract_has_words_for_people() -> None:
 
 
 def _patterns_in(kind: Any) -> Iterator[str]:
-    """Those that a text of this type, or of one inside it, is held to."""
+    """Yields the patterns of texts of this type, or of one inside it."""
     if isinstance(kind, msgspec.inspect.StrType) and kind.pattern is not None:
         yield kind.pattern
     inside = [getattr(kind, name, None) for name in ("type", "item_type", "key_type", "value_type")]
@@ -322,65 +322,65 @@ def _patterns_in(kind: Any) -> Iterator[str]:
             yield from _patterns_in(field.type)
 
 
-async def test_a_look_at_a_long_answer_is_told_what_the_answer_would_be(
-    house: InProcessServer,
+async def test_a_head_request_of_a_stream_has_the_status_of_get(
+    server: InProcessServer,
 ) -> None:
     nobody = "019a85c2-6b1e-7c3a-9f00-5e2d8a41c7b3"
     for path in (f"/jobs/{nobody}/logs", f"/executions/{nobody}/artifacts/a.txt"):
-        assert (await house.http.head(path)).status_code == 404, path
-    job = await house.submit()
-    head = await house.http.head(f"/jobs/{job['job_id']}/logs", params={"follow": "true"})
+        assert (await server.http.head(path)).status_code == 404, path
+    job = await server.submit()
+    head = await server.http.head(f"/jobs/{job['job_id']}/logs", params={"follow": "true"})
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith("text/plain")
 
 
-async def test_other_methods_and_paths_are_problems_too(house: InProcessServer) -> None:
-    answer = await house.http.delete("/jobs")
+async def test_other_methods_and_paths_are_problems_too(server: InProcessServer) -> None:
+    answer = await server.http.delete("/jobs")
     assert answer.status_code == 405
     assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
     assert answer.json()["status"] == 405
-    missing = await house.http.get("/nothing/here")
+    missing = await server.http.get("/nothing/here")
     assert missing.status_code == 404
     assert missing.headers["content-type"] == "application/problem+json"
-    assert (await house.http.get("/jobs/")).status_code == 404
-    options = await house.http.options("/jobs")
+    assert (await server.http.get("/jobs/")).status_code == 404
+    options = await server.http.options("/jobs")
     assert (options.status_code, options.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
-    job = await house.submit()
-    head = await house.http.head(f"/jobs/{job['job_id']}")
+    job = await server.submit()
+    head = await server.http.head(f"/jobs/{job['job_id']}")
     assert (head.status_code, head.content) == (200, b"")
     assert int(head.headers["content-length"]) > 100
 
 
 @pytest.mark.parametrize("query", ["queue=%00", "queue=%ff", "name=%ed%a0%80", "&".join("a" * 99)])
-async def test_strange_queries_are_refused(house: InProcessServer, query: str) -> None:
-    assert (await house.http.get(f"/jobs?{query}")).status_code in (400, 422)
+async def test_invalid_queries_are_refused(server: InProcessServer, query: str) -> None:
+    assert (await server.http.get(f"/jobs?{query}")).status_code in (400, 422)
 
 
 @pytest.mark.parametrize("name", ["%00", "%ff", "..%2f..", "a" * 3000, "%F0%9F%92%A9", "'; drop"])
-async def test_strange_ids_are_not_found(house: InProcessServer, name: str) -> None:
+async def test_invalid_ids_are_not_found(server: InProcessServer, name: str) -> None:
     for path in ("jobs", "workers", "executions", "queues"):
-        answer = await house.http.get(f"/{path}/{name}")
+        answer = await server.http.get(f"/{path}/{name}")
         assert answer.status_code in (404, 422), path
 
 
-async def test_results_are_checked_like_payloads(house: InProcessServer) -> None:
-    order = await house.start(await house.register())
+async def test_results_are_checked_like_payloads(server: InProcessServer) -> None:
+    order = await server.start(await server.register())
     path = f"/executions/{order['execution_id']}/complete"
     for result in (b'"\xff"', b"[" * 200 + b"]" * 200, b'"' + b"x" * 1024 * 1024 + b'"'):
         body = b'{"status":"succeeded","fence":1,"result":' + result + b"}"
-        answer = await house.http.post(path, content=body)
+        answer = await server.http.post(path, content=body)
         assert answer.status_code == 422
-    assert (await house.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
+    assert (await server.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
 
 
 @given(st.binary(max_size=80))
-def test_free_json_is_read_or_refused_but_never_a_fault(raw: bytes) -> None:
+def test_free_json_is_accepted_or_refused_and_never_a_fault(raw: bytes) -> None:
     with suppress(ProblemError):
         read_json("payload", raw)
 
 
 @given(st.text(max_size=200))
-def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
+def test_a_cursor_decodes_to_its_text(last: str) -> None:
     try:
         last.encode()
     except UnicodeEncodeError:
@@ -389,6 +389,6 @@ def test_a_cursor_leads_back_to_what_it_was_made_of(last: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_anything_else_is_no_cursor_but_no_fault_either(text: str) -> None:
+def test_any_other_text_is_refused_as_a_cursor(text: str) -> None:
     with suppress(ProblemError):
         assert isinstance(read_cursor(text), str)

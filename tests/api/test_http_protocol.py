@@ -16,13 +16,13 @@ from uvicorn.server import ServerState
 from rota.api.http_protocol import BoundedProtocol
 from rota.api.limits import HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
 from rota.api.parsing.request import read_body
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import ConnectionLimit
 
 ASK = b"GET / HTTP/1.1\r\n\r\n"
 
 
-class Line(asyncio.Transport):
-    """A transport whose other end is the test; `untaken` is what its client has not read."""
+class ClientTransport(asyncio.Transport):
+    """Transport whose other end is the test; `untaken` is what its client has not read."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
@@ -54,11 +54,11 @@ class Line(asyncio.Transport):
         self.reading = True
 
 
-class House:
-    """A server of an application that answers when it is told to."""
+class ProtocolServer:
+    """Server of an application that answers when it is told to."""
 
-    def __init__(self, lobby: ConnectionLimit | None = None) -> None:
-        self.lobby = ConnectionLimit() if lobby is None else lobby
+    def __init__(self, connections: ConnectionLimit | None = None) -> None:
+        self.lobby = ConnectionLimit() if connections is None else connections
         self.may_answer = asyncio.Event()
         self._config = uvicorn.Config(self._answer, log_config=None, interface="asgi3")
         self._config.load()
@@ -68,17 +68,17 @@ class House:
         await self.may_answer.wait()
         await Response(b"ok")(scope, receive, send)
 
-    def connect(self) -> tuple[BoundedProtocol, Line]:
+    def connect(self) -> tuple[BoundedProtocol, ClientTransport]:
         one = BoundedProtocol(
-            config=self._config, server_state=self._state, app_state={}, lobby=self.lobby
+            config=self._config, server_state=self._state, app_state={}, connections=self.lobby
         )
-        line = Line()
-        one.connection_made(line)
-        return one, line
+        client = ClientTransport()
+        one.connection_made(client)
+        return one, client
 
 
 async def until(true: Callable[[], Any]) -> None:
-    """Gives the loop its turns."""
+    """Lets the event loop run until `true` holds."""
     async with asyncio.timeout(10):
         while not true():  # noqa: ASYNC110  (nobody could set an event: what is waited for is bytes)
             await asyncio.sleep(0)
@@ -89,72 +89,72 @@ def problem_in(written: bytes) -> dict[str, Any]:
     return body
 
 
-async def test_who_asks_far_ahead_is_not_parsed_far_ahead() -> None:
-    house = House()
-    one, line = house.connect()
+async def test_pipelined_requests_are_not_parsed_far_ahead() -> None:
+    server = ProtocolServer()
+    one, client = server.connect()
     asked = 5_000
     one.data_received(ASK * asked)
     assert len(one.pipeline) <= PARSE_BYTES // len(ASK) + 1
-    assert not line.reading
-    house.may_answer.set()
-    await until(lambda: line.written.count(b"200 OK") == asked)
-    assert line.reading
+    assert not client.reading
+    server.may_answer.set()
+    await until(lambda: client.written.count(b"200 OK") == asked)
+    assert client.reading
 
 
-async def test_what_comes_while_much_waits_is_kept_and_answered_in_order() -> None:
-    house = House()
-    one, line = house.connect()
+async def test_data_behind_pipelined_requests_is_kept_and_answered_in_order() -> None:
+    server = ProtocolServer()
+    one, client = server.connect()
     one.data_received(ASK * 1_000)
     for at in range(len(ASK)):  # a transport may hand over what it had read already
         one.data_received(ASK[at : at + 1])
-    house.may_answer.set()
-    await until(lambda: line.written.count(b"200 OK") == 1_001)
+    server.may_answer.set()
+    await until(lambda: client.written.count(b"200 OK") == 1_001)
 
 
-async def test_a_client_that_takes_nothing_is_cut_off_at_the_second_look() -> None:
-    house = House()
-    one, line = house.connect()
-    line.untaken = 10 * STALL_BYTES_MIN
+async def test_a_client_that_reads_nothing_is_closed_at_the_second_check() -> None:
+    server = ProtocolServer()
+    one, client = server.connect()
+    client.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
-    house.lobby.close_stalled()
-    assert not line.aborted
-    house.lobby.close_stalled()
-    assert line.aborted
+    server.lobby.close_stalled()
+    assert not client.aborted
+    server.lobby.close_stalled()
+    assert client.aborted
 
 
-async def test_a_client_that_takes_its_answer_slowly_is_let_be() -> None:
-    house = House()
-    one, line = house.connect()
-    line.untaken = 10 * STALL_BYTES_MIN
+async def test_a_client_that_reads_slowly_stays_connected() -> None:
+    server = ProtocolServer()
+    one, client = server.connect()
+    client.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
     for _ in range(5):
-        house.lobby.close_stalled()
-        line.untaken -= STALL_BYTES_MIN
+        server.lobby.close_stalled()
+        client.untaken -= STALL_BYTES_MIN
     one.resume_writing()
-    line.untaken = 10 * STALL_BYTES_MIN
+    client.untaken = 10 * STALL_BYTES_MIN
     one.pause_writing()
-    house.lobby.close_stalled()
-    assert not line.aborted
+    server.lobby.close_stalled()
+    assert not client.aborted
 
 
-async def test_a_closed_connection_does_not_wait_for_ever_for_its_client() -> None:
-    house = House()
-    _, line = house.connect()
-    line.untaken = 10
-    line.close()
-    house.lobby.close_stalled()
-    house.lobby.close_stalled()
-    assert line.aborted
+async def test_a_closed_connection_is_aborted_if_its_client_does_not_read() -> None:
+    server = ProtocolServer()
+    _, client = server.connect()
+    client.untaken = 10
+    client.close()
+    server.lobby.close_stalled()
+    server.lobby.close_stalled()
+    assert client.aborted
 
 
 @pytest.mark.parametrize("rest", [b"\r\n", b"x"], ids=["an empty line", "more of a body"])
-async def test_bytes_that_ask_nothing_buy_no_time(rest: bytes) -> None:
-    house = House()
-    house.may_answer.set()
-    one, line = house.connect()
+async def test_bytes_that_are_no_request_do_not_extend_the_timeout(rest: bytes) -> None:
+    server = ProtocolServer()
+    server.may_answer.set()
+    one, client = server.connect()
     length = 5 if rest == b"x" else 0
     one.data_received(b"GET / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % length)
-    await until(lambda: line.written.endswith(b"ok"))
+    await until(lambda: client.written.endswith(b"ok"))
     assert one.timeout_keep_alive_task is not None
     one.data_received(rest)
     alarm = one._head_alarm
@@ -163,12 +163,12 @@ async def test_bytes_that_ask_nothing_buy_no_time(rest: bytes) -> None:
     assert one._head_alarm is alarm
 
 
-async def test_part_of_a_head_has_its_time_also_on_a_connection_that_was_used_before() -> None:
-    house = House()
-    house.may_answer.set()
-    one, line = house.connect()
+async def test_an_incomplete_head_on_a_used_connection_has_a_timeout() -> None:
+    server = ProtocolServer()
+    server.may_answer.set()
+    one, client = server.connect()
     one.data_received(ASK)
-    await until(lambda: line.written.endswith(b"ok"))
+    await until(lambda: client.written.endswith(b"ok"))
     assert one._head_alarm is None
     one.data_received(ASK[:5])
     assert one._head_alarm is not None
@@ -176,24 +176,24 @@ async def test_part_of_a_head_has_its_time_also_on_a_connection_that_was_used_be
     assert one._head_alarm is None
 
 
-async def test_part_of_a_head_has_its_time_while_an_answer_is_waited_for() -> None:
-    house = House()
-    one, _ = house.connect()
+async def test_an_incomplete_head_has_a_timeout_while_an_answer_is_pending() -> None:
+    server = ProtocolServer()
+    one, _ = server.connect()
     one.data_received(ASK)
     assert one._head_alarm is None
     one.data_received(ASK[:5])
     assert one._head_alarm is not None
-    house.may_answer.set()
+    server.may_answer.set()
 
 
-async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
+async def test_a_request_is_marked_complete_when_all_of_it_has_arrived(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def no_clock(_: float) -> None:
         raise AssertionError("what has come needs no clock")
 
-    house = House()
-    one, _ = house.connect()
+    server = ProtocolServer()
+    one, _ = server.connect()
     one.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbo")
     cycle = one.cycle
     late = asyncio.create_task(read_body(cycle.scope, cycle.receive, 100))  # type: ignore[arg-type]  # as uvicorn's
@@ -201,51 +201,51 @@ async def test_a_request_is_known_to_be_whole_when_all_of_it_has_come(
     assert not late.done()
     one.data_received(b"dy")
     assert await late == b"body"
-    other, _ = house.connect()
+    other, _ = server.connect()
     other.data_received(b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody")
     monkeypatch.setattr("asyncio.timeout", no_clock)
     cycle = other.cycle
     assert await read_body(cycle.scope, cycle.receive, 100) == b"body"  # type: ignore[arg-type]  # as uvicorn's
     monkeypatch.undo()
-    house.may_answer.set()
+    server.may_answer.set()
 
 
-async def test_an_answer_that_is_posted_leaves_at_once_and_once() -> None:
-    house = House()
-    one, line = house.connect()
+async def test_a_posted_answer_is_sent_at_once_and_once() -> None:
+    server = ProtocolServer()
+    one, client = server.connect()
     one.data_received(ASK)
     scope: Any = one.cycle.scope
     posted = one.head(scope) + b"content-length: 2\r\n\r\nhi"
     one.post(scope, posted)
-    assert line.written == posted
+    assert client.written == posted
     assert posted.startswith(b"HTTP/1.1 200 OK\r\n")
-    house.may_answer.set()
+    server.may_answer.set()
     await until(lambda: one.cycle.response_complete)
     one.data_received(ASK)
-    await until(lambda: line.written.endswith(b"ok"))
-    assert line.written.startswith(posted)
-    assert line.written.count(b"HTTP/1.1") == 2
+    await until(lambda: client.written.endswith(b"ok"))
+    assert client.written.startswith(posted)
+    assert client.written.count(b"HTTP/1.1") == 2
 
 
-async def test_who_asks_again_right_after_a_posted_answer_is_answered_next() -> None:
-    """Its answer was there before whoever made it had done the rest."""
-    house = House()
-    one, line = house.connect()
+async def test_a_request_right_after_a_posted_answer_is_answered_next() -> None:
+    """The answer was sent before the call had done the rest."""
+    server = ProtocolServer()
+    one, client = server.connect()
     one.data_received(ASK)
     scope: Any = one.cycle.scope
     one.post(scope, b"posted")
     one.data_received(ASK)
     one.post(scope, b"posted")
-    house.may_answer.set()
-    await until(lambda: line.written.endswith(b"ok"))
-    assert line.written.startswith(b"postedHTTP/1.1 200 OK")
-    assert line.written.count(b"ok") == 1
+    server.may_answer.set()
+    await until(lambda: client.written.endswith(b"ok"))
+    assert client.written.startswith(b"postedHTTP/1.1 200 OK")
+    assert client.written.count(b"ok") == 1
 
 
 @pytest.mark.parametrize("why", ["others wait", "it is to end", "nothing is taken", "gone"])
-async def test_an_answer_that_uvicorn_has_more_to_say_about_is_not_posted(why: str) -> None:
-    house = House()
-    one, line = house.connect()
+async def test_an_answer_that_uvicorn_must_add_to_is_not_posted(why: str) -> None:
+    server = ProtocolServer()
+    one, client = server.connect()
     ask = b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n" if why == "it is to end" else ASK
     one.data_received(ask)
     scope: Any = one.cycle.scope
@@ -257,69 +257,69 @@ async def test_an_answer_that_uvicorn_has_more_to_say_about_is_not_posted(why: s
         one.connection_lost(None)
     assert one.head(scope) == b""
     one.post(scope, b"posted")
-    assert line.written == b""
+    assert client.written == b""
     one.resume_writing()
-    house.may_answer.set()
-    await until(lambda: why == "gone" or line.written.endswith(b"ok"))
+    server.may_answer.set()
+    await until(lambda: why == "gone" or client.written.endswith(b"ok"))
 
 
 async def test_a_broken_connection_leaves_no_timer_behind() -> None:
-    house = House()
-    house.may_answer.set()
-    one, line = house.connect()
+    server = ProtocolServer()
+    server.may_answer.set()
+    one, client = server.connect()
     one.data_received(ASK)
-    await until(lambda: line.written.endswith(b"ok"))
+    await until(lambda: client.written.endswith(b"ok"))
     one.connection_lost(ConnectionResetError())
     assert one.timeout_keep_alive_task is None
     assert one._head_alarm is None
-    assert len(house.lobby) == 0
+    assert len(server.lobby) == 0
 
 
-async def test_too_many_headers_are_told_so_before_all_have_come() -> None:
-    house = House()
-    one, line = house.connect()
+async def test_too_many_headers_are_refused_before_all_have_arrived() -> None:
+    server = ProtocolServer()
+    one, client = server.connect()
     one.data_received(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * (HEADERS_MAX + 2))
-    assert problem_in(line.written)["status"] == 431
-    assert line.closed
-    one, line = house.connect()
+    assert problem_in(client.written)["status"] == 431
+    assert client.closed
+    one, client = server.connect()
     one.data_received(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * HEADERS_MAX + b"\r\n")
-    house.may_answer.set()
-    await until(lambda: line.written.endswith(b"ok"))
+    server.may_answer.set()
+    await until(lambda: client.written.endswith(b"ok"))
 
 
-async def test_what_is_no_http_is_refused_as_a_problem() -> None:
-    _, line = (pair := House().connect())
+async def test_data_that_is_not_http_is_refused_as_a_problem() -> None:
+    _, client = (pair := ProtocolServer().connect())
     pair[0].data_received(b"\x16\x03\x01\x02\x00")
-    assert line.written.startswith(b"HTTP/1.1 400 ")
-    assert problem_in(line.written)["type"].endswith("not_http")
-    assert line.closed
+    assert client.written.startswith(b"HTTP/1.1 400 ")
+    assert problem_in(client.written)["type"].endswith("not_http")
+    assert client.closed
 
 
-async def test_a_full_house_lets_the_longest_silent_go() -> None:
-    house = House(ConnectionLimit(limit=3))
-    (_, first), (second, second_line), (third, third_line) = (house.connect() for _ in range(3))
+async def test_a_new_connection_beyond_the_limit_closes_the_longest_silent_one() -> None:
+    server = ProtocolServer(ConnectionLimit(limit=3))
+    (_, first), (second, second_line), (third, third_line) = (server.connect() for _ in range(3))
     second.data_received(b"GET / HT")
     third.data_received(ASK)
-    house.connect()
+    server.connect()
     assert first.aborted
-    house.connect()
+    server.connect()
     assert second_line.aborted
     assert not third_line.closed, "it waits for its answer"
-    assert (len(house.lobby), house.lobby.evicted) == (3, 2)
+    assert (len(server.lobby), server.lobby.evicted) == (3, 2)
 
 
-async def test_a_house_full_of_those_who_wait_for_answers_refuses_the_next() -> None:
-    house = House(ConnectionLimit(limit=2))
-    pairs = [house.connect() for _ in range(2)]
+async def test_a_new_connection_is_refused_if_all_others_wait_for_answers() -> None:
+    server = ProtocolServer(ConnectionLimit(limit=2))
+    pairs = [server.connect() for _ in range(2)]
     for one, _ in pairs:
         one.data_received(ASK)
-    _, late = house.connect()
+    _, late = server.connect()
     assert late.written.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: 1\r\n" in late.written
     assert problem_in(late.written)["type"].endswith("too_many_connections")
-    house.may_answer.set()
-    await until(lambda: all(line.written.endswith(b"ok") for _, line in pairs))
-    _, later = house.connect()
+    server.may_answer.set()
+    await until(lambda: all(client.written.endswith(b"ok") for _, client in pairs))
+    _, later = server.connect()
     assert not later.closed
     assert pairs[0][1].aborted, "it was silent for longest"
-    assert house.lobby.refused == 1
+    assert server.lobby.refused == 1

@@ -1,4 +1,4 @@
-"""While nobody leads: what is accepted all the same, what it looks like, and what becomes of it."""
+"""Submissions while no server leads: what is accepted, how it is shown, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ JOB = {"name": "j", "task": NOOP}
 
 
 async def nobody_leads(cell: Cell, *nodes: str) -> list[Server]:
-    """Servers of which none can have the seat."""
+    """Starts servers of which none can lead."""
     return [await cell.start(node, leads=False) for node in nodes]
 
 
 async def somebody_leads(server: Server) -> None:
-    """From now on it can."""
+    """Lets a server lead from now on."""
     server.store.ledger.may_claim = True
     await until(lambda: server.engine.ready)
 
 
 async def key_used(server: Server, key: str, **fields: Any) -> Any:
-    """A submission under a key."""
+    """Submits a job with a key."""
     return await server.http.post("/jobs", json=JOB | fields, headers={"Idempotency-Key": key})
 
 
@@ -57,7 +57,7 @@ async def test_a_job_is_accepted_and_taken_by_the_next_leader() -> None:
         assert why["cause"]["code"] == "no_workers"
 
 
-async def test_what_waits_is_taken_in_the_order_it_came_through_whichever_server() -> None:
+async def test_leaderless_submissions_are_taken_in_order_across_servers() -> None:
     async with a_cell() as cell:
         one, two = await nobody_leads(cell, "a", "b")
         first, second, third = [(await server.submit())["job_id"] for server in (one, two, one)]
@@ -67,7 +67,7 @@ async def test_what_waits_is_taken_in_the_order_it_came_through_whichever_server
         assert [job.id for job in records] == [first, second, third]
 
 
-async def test_a_batch_waits_as_a_whole_with_its_dependencies() -> None:
+async def test_a_batch_waits_for_a_leader_with_its_dependencies() -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         before = await one.submit("before")
@@ -84,7 +84,7 @@ async def test_a_batch_waits_as_a_whole_with_its_dependencies() -> None:
         assert [node["job_id"] for node in graph["nodes"]] == [ids[1], ids[0], before["job_id"]]
 
 
-async def test_what_a_leader_would_refuse_is_refused_at_once() -> None:
+async def test_a_submission_that_a_leader_would_refuse_is_refused_at_once() -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         nowhere = "019a85bf-0000-7000-8000-000000000009"
@@ -120,7 +120,7 @@ async def test_a_key_gets_its_first_answer_on_every_server_before_and_after() ->
         assert [job["job_id"] for job in (await two.ask("GET", "/jobs"))["items"]] == [first]
 
 
-async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> None:
+async def test_a_leader_knows_the_key_of_a_job_that_it_has_not_taken_yet() -> None:
     async with a_cell() as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await until(lambda: leader.engine.ready)
@@ -133,7 +133,7 @@ async def test_a_key_is_known_to_a_leader_that_has_not_taken_its_job_yet() -> No
         leader.store.ledger.let_go()
 
 
-async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it() -> None:
+async def test_a_leader_finds_a_job_that_it_has_not_taken_yet() -> None:
     async with a_cell(durable_inbox_look_s_min=3600) as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
         await until(lambda: leader.engine.ready)
@@ -142,7 +142,7 @@ async def test_a_job_that_the_leader_has_not_taken_yet_is_not_unknown_to_it() ->
         assert job["reason"] == "leaderless"
         answer = await leader.http.put(f"/jobs/{job['job_id']}/cancel")
         assert answer.status_code == 503
-        assert "waits for the leader to take it" in answer.json()["detail"]
+        assert "waits for a leader" in answer.json()["detail"]
 
 
 async def test_a_key_that_a_leader_answered_before_is_not_taken_again() -> None:
@@ -159,7 +159,7 @@ async def test_a_key_that_a_leader_answered_before_is_not_taken_again() -> None:
 
 
 class LateCatalog:
-    """The catalog of a server that something overtakes between its two looks for a key."""
+    """Query store of a server whose key is used between its two lookups."""
 
     def __init__(self, server: Server, meanwhile: Callable[[], Awaitable[None]]) -> None:
         self._catalog = server.store.catalog
@@ -167,14 +167,14 @@ class LateCatalog:
         self._looks = 0
 
     async def key(self, key: str) -> KeyRecord | None:
-        """What a leader answered to it."""
+        """Returns what a leader answered to the key."""
         self._looks += 1
         if self._looks == 2:
             await self._meanwhile()
         return await self._catalog.key(key)
 
 
-async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_last() -> None:
+async def test_ids_answered_without_a_leader_exist_whatever_the_last_leader_accepted() -> None:
     async with a_cell() as cell:
         leader, one = await cell.pair()
         two = await cell.start("two")
@@ -189,8 +189,8 @@ async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_
             await first
 
         late = LateCatalog(one, another_server_answers_then_the_leader)
-        mailbox = LeaderlessInbox(stand_in(one.store, catalog=late), one.clock)
-        app = create_app(replace(one.parts, leaderless_inbox=mailbox))
+        inbox = LeaderlessInbox(stand_in(one.store, catalog=late), one.clock)
+        app = create_app(replace(one.deps, leaderless_inbox=inbox))
         transport = httpx2.ASGITransport(app=app)
         async with httpx2.AsyncClient(
             transport=transport, base_url=one.url, headers=one.http.headers
@@ -203,7 +203,7 @@ async def test_ids_that_were_promised_are_known_whatever_the_leader_accepted_at_
         assert (other["status"], other["reason"]) == ("skipped", "duplicate")
 
 
-async def test_a_leader_that_cannot_be_reached_is_no_reason_to_refuse_a_job() -> None:
+async def test_a_job_is_accepted_although_the_leader_cannot_be_reached() -> None:
     async with a_cell(ttl_ms=20_000) as cell:
         await cell.store.ledger.claim("ghost", None, "http://127.0.0.1:9")
         (one,) = await nobody_leads(cell, "a")
@@ -220,7 +220,7 @@ async def test_a_leader_that_cannot_be_reached_is_no_reason_to_refuse_a_job() ->
         ("PUT", "/jobs/019a85bf-0000-7000-8000-000000000009/cancel", None),
     ],
 )
-async def test_other_writes_are_told_to_come_back(method: str, path: str, body: Any) -> None:
+async def test_other_writes_get_503_with_retry_after(method: str, path: str, body: Any) -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         answer = await one.http.request(method, path, json=body)
@@ -239,7 +239,7 @@ async def test_a_call_that_may_be_repeated_waits_for_the_next_leader() -> None:
         assert (await asking).status_code == 200
 
 
-async def test_nobody_is_ready_and_the_cluster_says_why() -> None:
+async def test_no_server_is_ready_and_the_cluster_shows_why() -> None:
     async with a_cell() as cell:
         (one,) = await nobody_leads(cell, "a")
         await one.ask("GET", "/readyz", expect=503)
@@ -249,7 +249,7 @@ async def test_nobody_is_ready_and_the_cluster_says_why() -> None:
         assert [node["role"] for node in view["nodes"]] == ["follower"]
 
 
-async def test_below_the_durability_that_was_asked_for_nothing_is_accepted() -> None:
+async def test_no_job_is_accepted_below_the_required_durability() -> None:
     async with a_cell() as cell:
         one = await cell.start("a", DurabilityLevel.SYNC_HA)
         await until(lambda: one.engine.ready)
@@ -260,8 +260,8 @@ async def test_below_the_durability_that_was_asked_for_nothing_is_accepted() -> 
         assert any("gives single" in one for one in (await one.ask("GET", "/cluster"))["warnings"])
 
 
-async def reign_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -> None:
-    """Its memory is thrown away; something happens before it leads once more."""
+async def lead_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -> None:
+    """Reloads the scheduler; `meanwhile` happens before it leads again."""
     ledger = server.store.ledger
     ledger.is_away, ledger.may_claim = True, False
     assert (await server.http.post("/jobs", json=JOB)).status_code != 201
@@ -272,16 +272,16 @@ async def reign_again(server: Server, meanwhile: Callable[[], Awaitable[Any]]) -
 
 
 async def alone(server: Server) -> None:
-    """It leads, has seen that nobody else is there, and would know a new key for one."""
+    """Waits until the server leads, has seen no other server, and recognises a new key."""
     await until(lambda: server.engine.ready)
-    assert server.company.membership is not None
-    await server.company.membership.check_reachability()
-    assert server.company.membership.is_alone
+    assert server.cluster.membership is not None
+    await server.cluster.membership.check_reachability()
+    assert server.cluster.membership.is_alone
     await until(lambda: server.engine.is_new_key("never used"))
 
 
-async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_alone() -> None:
-    """The promise was still on its way into the store when the inbox was gone through."""
+async def test_a_server_that_leads_again_alone_knows_the_key_it_answered() -> None:
+    """The entry was still on its way into the store when the inbox was read."""
     async with a_cell(durable_inbox_look_s_min=60) as cell:
         server = await cell.start("a")
         await alone(server)
@@ -299,7 +299,7 @@ async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_a
             promise.append(asyncio.create_task(key_used(server, "k")))
             await arrived.wait()
 
-        await reign_again(server, promised)
+        await lead_again(server, promised)
         await alone(server)
         may_go.set()
         first = (await promise[0]).json()
@@ -307,7 +307,9 @@ async def test_what_a_server_promised_under_a_key_it_keeps_when_it_leads_again_a
         assert (await key_used(server, "k")).json()["job_id"] == first["job_id"]
 
 
-async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken_first() -> None:
+async def test_a_leader_knows_the_key_answered_by_a_stopped_server_before_it_takes_the_job() -> (
+    None
+):
     async with a_cell(durable_inbox_entries=1) as cell:
         (gone,) = await nobody_leads(cell, "a")
         await key_used(gone, "before")
@@ -327,25 +329,25 @@ async def test_a_promise_of_a_server_that_is_gone_is_kept_while_others_are_taken
         server.store.ledger.inner = stand_in(inner, take_inbox=slowly)
         await somebody_leads(server)
         await until(lambda: takes > 1)
-        assert server.company.membership is not None
-        await server.company.membership.check_reachability()
+        assert server.cluster.membership is not None
+        await server.cluster.membership.check_reachability()
         await asyncio.sleep(0.05)  # in which the keys in the tables are read
         assert (await key_used(server, "k")).json()["job_id"] == first
         may_go.set()
         await until(lambda: server.engine.is_new_key("never used"))
 
 
-async def test_who_was_alone_in_one_reign_has_to_look_again_in_the_next() -> None:
+async def test_a_new_leader_checks_again_whether_it_is_alone() -> None:
     async with a_cell() as cell:
         server = await cell.start("a")
         await alone(server)
-        assert server.company.membership is not None
-        await reign_again(server, lambda: asyncio.sleep(0))
-        assert not server.company.membership.is_alone
+        assert server.cluster.membership is not None
+        await lead_again(server, lambda: asyncio.sleep(0))
+        assert not server.cluster.membership.is_alone
         await alone(server)
 
 
-async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_leader_saw_it() -> None:
+async def test_a_new_server_answers_no_key_before_a_lone_leader_has_seen_it() -> None:
     """It cannot reach that leader, whose clients may have the same key."""
     async with a_cell(seen_after_ms=700, reachability_alone_look_s=0.1) as cell:
         leader = await cell.start("a", address="http://127.0.0.1:9")
@@ -353,8 +355,8 @@ async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_lead
         other = await cell.start("b")
         assert (await key_used(other, mint_key())).json()["reason"] == "leaderless", "at once"
         first = asyncio.create_task(key_used(other, "k"))
-        assert leader.company.membership is not None
-        await until(lambda: not leader.company.membership.is_alone)
+        assert leader.cluster.membership is not None
+        await until(lambda: not leader.cluster.membership.is_alone)
         assert not first.done()
         leader.store.ledger.shut()
         promised = (await first).json()
@@ -363,7 +365,7 @@ async def test_who_has_just_come_promises_nothing_under_a_key_before_a_lone_lead
         leader.store.ledger.let_go()
 
 
-async def test_a_server_with_a_mailbox_that_looks_for_no_others_is_not_taken_for_alone() -> None:
+async def test_a_server_with_an_inbox_and_no_membership_does_not_count_as_alone() -> None:
     async with a_cell() as cell:
         server = await cell.start("a")
         await alone(server)
@@ -375,7 +377,7 @@ async def test_a_server_with_a_mailbox_that_looks_for_no_others_is_not_taken_for
             return await look(key)
 
         cell.store.catalog.key_at_once = noted  # type: ignore[method-assign]
-        await look_up_key(server.parts, "k", waits=False)
+        await look_up_key(server.deps, "k", waits=False)
         assert looked_for == []
-        await look_up_key(replace(server.parts, membership=None), "k", waits=False)
+        await look_up_key(replace(server.deps, membership=None), "k", waits=False)
         assert looked_for == ["k"]

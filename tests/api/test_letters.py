@@ -1,4 +1,4 @@
-"""A worker's answer is ready before it may leave, and leaves before the rest is done."""
+"""Answers to a worker's poll are encoded before they are durable, and sent as soon as they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stand_in import stand_in
 
 
 class Counter:
-    """A connection that keeps what is posted."""
+    """Connection that keeps what is posted."""
 
     def __init__(self, head: bytes = b"HTTP/1.1 200 OK\r\n") -> None:
         self.posted: list[bytes] = []
@@ -31,18 +31,18 @@ class Counter:
         self.posted.append(answer)
 
 
-def letter_to(house: InProcessServer, counter: Counter) -> Letter:
+def letter_to(server: InProcessServer, counter: Counter) -> Letter:
     scope: dict[str, Any] = {}
     note_line(scope, weakref.ref(counter))
-    return Letter(house.parts, scope)
+    return Letter(server.deps, scope)
 
 
 ANSWER = PollAnswer(poll_id=PollId(1))
 
 
-async def test_what_is_posted_says_what_the_usual_answer_says(house: InProcessServer) -> None:
+async def test_a_posted_answer_equals_the_usual_answer(server: InProcessServer) -> None:
     counter = Counter()
-    letter = letter_to(house, counter)
+    letter = letter_to(server, counter)
     letter.write(ANSWER)
     assert not counter.posted
     letter.post(ANSWER)
@@ -50,45 +50,47 @@ async def test_what_is_posted_says_what_the_usual_answer_says(house: InProcessSe
     assert body == letter.text_of(ANSWER)
     posted = dict(line.split(": ", 1) for line in head.decode().splitlines()[1:])
     assert int(posted.pop("content-length")) == len(body)
-    worker = await house.register()
-    usual = await house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "0s"})
+    worker = await server.register()
+    usual = await server.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "0s"})
     assert usual.status_code == 200
     assert posted == {name: value for name, value in usual.headers.items() if name in posted}
     assert set(usual.headers) - set(posted) == {"content-length"}
 
 
-async def test_only_what_is_in_words_is_posted(house: InProcessServer) -> None:
+async def test_only_an_encoded_answer_is_posted(server: InProcessServer) -> None:
     counter = Counter()
-    letter = letter_to(house, counter)
+    letter = letter_to(server, counter)
     letter.post(ANSWER)
     letter.write(ANSWER)
     letter.post(PollAnswer(poll_id=PollId(1)))
     assert not counter.posted, "another one that only looks like it"
 
 
-async def test_what_has_to_go_the_usual_way_does(house: InProcessServer) -> None:
+async def test_an_answer_that_cannot_be_posted_goes_through_the_framework(
+    server: InProcessServer,
+) -> None:
     closing, large = Counter(head=b""), Counter()
     for counter, limit in ((closing, 1_000_000), (large, 10)):
-        house.limit(answer_piece_bytes=limit)
-        letter = letter_to(house, counter)
+        server.limit(answer_piece_bytes=limit)
+        letter = letter_to(server, counter)
         letter.write(ANSWER)
         letter.post(ANSWER)
         assert not counter.posted
         assert letter.text_of(ANSWER)
 
 
-async def test_a_connection_that_is_gone_is_not_held_by_what_came_over_it(
-    house: InProcessServer,
+async def test_a_closed_connection_is_not_kept_alive_by_its_request(
+    server: InProcessServer,
 ) -> None:
     counter = Counter()
-    letter = letter_to(house, counter)
+    letter = letter_to(server, counter)
     letter.write(ANSWER)
     del counter
     gc.collect()
     letter.post(ANSWER)
 
 
-async def test_a_worker_that_is_superseded_while_it_waits_hears_so() -> None:
+async def test_a_waiting_worker_with_an_older_registration_gets_409() -> None:
     counter, store = Counter(), MemoryStore()
     append = store.ledger.append
 
@@ -97,8 +99,8 @@ async def test_a_worker_that_is_superseded_while_it_waits_hears_so() -> None:
         await append(*record)
 
     store.ledger = stand_in(store.ledger, append=slowly)
-    async with open_server(store=store) as house:
-        worker = await house.register()
+    async with open_server(store=store) as server:
+        worker = await server.register()
 
         def connected(app: ASGIApp) -> ASGIApp:
             async def call(scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,16 +109,16 @@ async def test_a_worker_that_is_superseded_while_it_waits_hears_so() -> None:
 
             return call
 
-        house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
-        lease = house.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "5s"})
+        server.http._transport.app = connected(server.app)  # type: ignore[attr-defined]  # in place of sockets
+        lease = server.http.post(f"/workers/{worker}/lease", json={"max": 1, "wait": "5s"})
         waiting = asyncio.create_task(lease)
         await asyncio.sleep(0.05)
-        await house.register(worker_id=worker)
+        await server.register(worker_id=worker)
         assert (await waiting).status_code == 409
         assert not counter.posted, "it was told that all is well"
 
 
-async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on() -> None:
+async def test_a_posted_answer_arrives_before_the_call_has_returned() -> None:
     counter, store = Counter(), MemoryStore()
     append = store.ledger.append
 
@@ -126,26 +128,26 @@ async def test_a_worker_hears_by_its_connection_before_its_call_has_gone_on() ->
         await append(*record)
 
     store.ledger = stand_in(store.ledger, append=slowly)
-    async with open_server(store=store) as house:
-        worker = await house.register()
-        told: list[int] = []
+    async with open_server(store=store) as server:
+        worker = await server.register()
+        shown: list[int] = []
 
         def connected(app: ASGIApp) -> ASGIApp:
             async def call(scope: Scope, receive: Receive, send: Send) -> None:
                 note_line(scope, weakref.ref(counter))
 
                 async def noted(message: Any) -> None:
-                    told.append(len(counter.posted))
+                    shown.append(len(counter.posted))
                     await send(message)
 
                 await app(scope, receive, noted if scope["path"].endswith("/lease") else send)
 
             return call
 
-        house.http._transport.app = connected(house.app)  # type: ignore[attr-defined]  # in place of sockets
-        waiting = asyncio.create_task(house.lease(worker, wait="5s"))
+        server.http._transport.app = connected(server.app)  # type: ignore[attr-defined]  # in place of sockets
+        waiting = asyncio.create_task(server.lease(worker, wait="5s"))
         await asyncio.sleep(0.05)
-        await house.submit()
+        await server.submit()
         (order,) = (await waiting)["executions"]
         assert order["execution_id"].encode() in counter.posted[0]
-        assert told == [1, 1]
+        assert shown == [1, 1]

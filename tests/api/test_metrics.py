@@ -24,37 +24,37 @@ PROMISED = (
 )
 
 
-async def families(house: InProcessServer, accept: str = "*/*") -> dict[str, Metric]:
-    """What a scrape says, by name."""
-    answer = await house.http.get("/metrics", headers={"Accept": accept})
+async def families(server: InProcessServer, accept: str = "*/*") -> dict[str, Metric]:
+    """Returns the metrics of a scrape, by name."""
+    answer = await server.http.get("/metrics", headers={"Accept": accept})
     assert answer.status_code == 200, answer.text
     read = read_openmetrics if "openmetrics" in answer.headers["content-type"] else read_text
     found: Iterator[Metric] = read(answer.text)
     return {one.name.removesuffix("_total"): one for one in found}
 
 
-async def run_one(house: InProcessServer, **fields: object) -> None:
-    """A job from its submission to its end."""
-    await house.finish(await house.start(await house.register(), **fields))
+async def run_one(server: InProcessServer, **fields: object) -> None:
+    """Runs a job from its submission to its end."""
+    await server.finish(await server.start(await server.register(), **fields))
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/openmetrics-text; version=1.0.0"])
 async def test_every_promised_metric_is_there_in_both_formats(
-    house: InProcessServer, accept: str
+    server: InProcessServer, accept: str
 ) -> None:
-    await run_one(house)
-    told = await families(house, accept)
-    assert [name for name in PROMISED if name not in told] == []
+    await run_one(server)
+    metrics_by_name = await families(server, accept)
+    assert [name for name in PROMISED if name not in metrics_by_name] == []
 
 
-async def test_what_a_scraper_may_ask_for_is_never_an_error(house: InProcessServer) -> None:
+async def test_every_accept_header_of_a_scraper_is_answered(server: InProcessServer) -> None:
     for accept in ("application/openmetrics-text;version=x", "text/plain;version=9.y", ",;,"):
-        answer = await house.http.get("/metrics", headers={"Accept": accept})
+        answer = await server.http.get("/metrics", headers={"Accept": accept})
         assert answer.status_code == 200, accept
 
 
 async def test_a_thousand_queues_tenants_and_names_make_no_more_series(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
     jobs = [
         {
@@ -66,72 +66,75 @@ async def test_a_thousand_queues_tenants_and_names_make_no_more_series(
         }
         for i in range(1_000)
     ]
-    await house.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=201)
+    await server.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=201)
     for i in range(30):
         custom = {f"kind{i}-{j}": 1 for j in range(10)}
-        await house.register(f"box{i}", resources={"cpu": 1, "custom": custom})
-    told = await families(house)
-    series = Counter({name: len(one.samples) for name, one in told.items()})
+        await server.register(f"box{i}", resources={"cpu": 1, "custom": custom})
+    metrics_by_name = await families(server)
+    series = Counter({name: len(one.samples) for name, one in metrics_by_name.items()})
     assert series["rota_jobs"] == 4 * (METRIC_QUEUES_MAX + 1)
     assert series["rota_autoscale_workers"] == METRIC_QUEUES_MAX + 1
     assert series["rota_resource_capacity"] == METRIC_KINDS_MAX
     assert series.total() < 1_400
     counted = {
-        (one.labels["queue"], one.labels["status"]): one.value for one in told["rota_jobs"].samples
+        (one.labels["queue"], one.labels["status"]): one.value
+        for one in metrics_by_name["rota_jobs"].samples
     }
     assert counted[OTHER_QUEUES, "queued"] == 1_000 - METRIC_QUEUES_MAX
     assert sum(counted.values()) == 1_000
 
 
-async def test_a_queue_with_a_series_of_its_own_keeps_it(house: InProcessServer) -> None:
-    await run_one(house, queue="zz-first")
+async def test_a_queue_with_a_series_of_its_own_keeps_it(server: InProcessServer) -> None:
+    await run_one(server, queue="zz-first")
     more = [{"name": "n", "queue": f"q{i}", "task": NOOP} for i in range(METRIC_QUEUES_MAX + 50)]
-    await house.ask("POST", "/jobs/batch", {"jobs": more}, expect=201)
-    told = await families(house)
-    ended = {one.labels["queue"]: one.value for one in _succeeded(told)}
+    await server.ask("POST", "/jobs/batch", {"jobs": more}, expect=201)
+    metrics_by_name = await families(server)
+    ended = {one.labels["queue"]: one.value for one in _succeeded(metrics_by_name)}
     assert ended["zz-first"] == 1
     assert sum(ended.values()) == 1
 
 
-def _succeeded(told: dict[str, Metric]) -> list[Sample]:
-    samples = told["rota_jobs_finished"].samples
+def _succeeded(metrics_by_name: dict[str, Metric]) -> list[Sample]:
+    samples = metrics_by_name["rota_jobs_finished"].samples
     return [one for one in samples if one.labels["status"] == "succeeded"]
 
 
-async def test_a_first_failure_is_seen_as_growth(house: InProcessServer) -> None:
-    await house.submit(queue="fresh")
-    told = await families(house)
+async def test_a_first_failure_counts_as_an_increase(server: InProcessServer) -> None:
+    await server.submit(queue="fresh")
+    metrics_by_name = await families(server)
     zero = {"status": "failed", "queue": "fresh"}
-    assert [one.value for one in told["rota_jobs_finished"].samples if one.labels == zero] == [0]
+    assert [
+        one.value for one in metrics_by_name["rota_jobs_finished"].samples if one.labels == zero
+    ] == [0]
 
 
-async def test_a_scrape_costs_the_same_whatever_waits(house: InProcessServer) -> None:
-    """Counted in what is looked at, not in time: the job records themselves are never."""
+async def test_a_scrape_costs_the_same_whatever_waits(server: InProcessServer) -> None:
+    """Counts calls, not time: job records are never read."""
     job = {"name": "n", "task": NOOP}
-    await house.ask("POST", "/jobs/batch", {"jobs": [job] * 10}, expect=201)
-    few = await _calls_of_a_scrape(house)
-    await house.ask("POST", "/jobs/batch", {"jobs": [job] * 5_000}, expect=201)
-    many = await _calls_of_a_scrape(house)
+    await server.ask("POST", "/jobs/batch", {"jobs": [job] * 10}, expect=201)
+    few = await _calls_of_a_scrape(server)
+    await server.ask("POST", "/jobs/batch", {"jobs": [job] * 5_000}, expect=201)
+    many = await _calls_of_a_scrape(server)
     assert many <= few * 1.2
 
 
-async def _calls_of_a_scrape(house: InProcessServer) -> int:
+async def _calls_of_a_scrape(server: InProcessServer) -> int:
     calls = 0
 
     def count(_frame: object, event: str, _arg: object) -> None:
         nonlocal calls
         calls += event == "call"
 
-    await families(house)
+    await families(server)
     sys.setprofile(count)
     try:
-        await house.http.get("/metrics")
+        await server.http.get("/metrics")
     finally:
         sys.setprofile(None)
     return calls
 
 
-def test_every_histogram_reaches_from_what_is_quick_to_what_is_stuck() -> None:
+def test_histogram_buckets_cover_fast_and_stuck_jobs() -> None:
     histograms = Metrics().histograms()
     assert list(HISTOGRAMS) == [*histograms, "estimate_error_seconds"]  # the calibration's
     for name, one in histograms.items():

@@ -1,4 +1,4 @@
-"""A submission under a new key asks the store nothing; one that may have been used is looked up."""
+"""Lookups of idempotency keys: a new key needs no query, one that may be used is looked up."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ JOB = {"name": "once", "task": NOOP}
 
 
 @pytest.fixture
-def looked_for(house: InProcessServer) -> list[str]:
-    """Keys that were looked up in the store."""
+def looked_for(server: InProcessServer) -> list[str]:
+    """Records the keys that were looked up in the store."""
     keys: list[str] = []
 
     async def noted(key: str) -> KeyStatus:
         keys.append(key)
-        return await house.store.catalog.key_at_once(key)
+        return await server.store.catalog.key_at_once(key)
 
-    house.change(catalog=stand_in(house.parts.catalog, key_at_once=noted))
+    server.change(catalog=stand_in(server.deps.catalog, key_at_once=noted))
     return keys
 
 
-async def submit(house: InProcessServer, key: str) -> Any:
-    return await house.ask("POST", "/jobs", JOB, expect=201, headers={"Idempotency-Key": key})
+async def submit(server: InProcessServer, key: str) -> Any:
+    return await server.ask("POST", "/jobs", JOB, expect=201, headers={"Idempotency-Key": key})
 
 
 async def test_a_new_key_is_not_looked_up_and_a_repeat_is(
-    house: InProcessServer, looked_for: list[str]
+    server: InProcessServer, looked_for: list[str]
 ) -> None:
-    await until(lambda: house.engine.is_new_key("k"))
-    first = await submit(house, "k")
+    await until(lambda: server.engine.is_new_key("k"))
+    first = await submit(server, "k")
     assert looked_for == []
-    house.engine._ready_scheduler()._t.recently_finished._keys.shard(
+    server.engine._ready_scheduler()._t.recently_finished._keys.shard(
         "k"
     ).clear()  # as after a while
-    again = await submit(house, "k")
+    again = await submit(server, "k")
     assert (again["job_id"], looked_for) == (first["job_id"], ["k"])
 
 
-async def test_where_there_are_other_servers_every_key_is_looked_up(
-    house: InProcessServer, looked_for: list[str]
+async def test_a_server_with_other_servers_looks_up_every_key(
+    server: InProcessServer, looked_for: list[str]
 ) -> None:
-    """One of them may have promised something under it."""
-    await until(lambda: house.engine.is_new_key("k"))
-    presence = Membership(house.store, house.engine, Node(node="node-a"))
-    house.change(membership=presence)
-    await submit(house, "before anybody looked")
+    """One of them may have answered under this key."""
+    await until(lambda: server.engine.is_new_key("k"))
+    presence = Membership(server.store, server.engine, Node(node="node-a"))
+    server.change(membership=presence)
+    await submit(server, "before anybody looked")
     await presence.check_reachability()
-    await submit(house, "alone")
-    await house.store.nodes.announce(Node(node="node-b"))
+    await submit(server, "alone")
+    await server.store.nodes.announce(Node(node="node-b"))
     await presence.check_reachability()
-    await submit(house, "in company")
+    await submit(server, "in company")
     assert looked_for == ["before anybody looked", "in company"]

@@ -1,4 +1,4 @@
-"""Null for what has a default means the default, in every body alike, and the document says so."""
+"""Null for a field with a default means the default, in every body, and the document says so."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ PLAIN: dict[str, Any] = {"name": "plain", "task": NOOP}
 OPTIONAL = [one.encode_name for one in msgspec.structs.fields(JobSpec) if not one.required]
 
 
-async def test_a_job_of_nulls_is_as_one_that_leaves_everything_out(house: InProcessServer) -> None:
-    left_out = await house.ask("POST", "/jobs", PLAIN, expect=201)
+async def test_a_job_of_nulls_equals_one_that_leaves_everything_out(
+    server: InProcessServer,
+) -> None:
+    left_out = await server.ask("POST", "/jobs", PLAIN, expect=201)
     nulls = {**dict.fromkeys(OPTIONAL), **PLAIN, "payload": {}}
-    sent = await house.ask("POST", "/jobs", nulls, expect=201)
+    sent = await server.ask("POST", "/jobs", nulls, expect=201)
     own = ("job_id", "created_at", "scheduled_at", "traceparent")
     assert {k: v for k, v in sent.items() if k not in own} == {
         k: v for k, v in left_out.items() if k not in own
@@ -30,7 +32,7 @@ async def test_a_job_of_nulls_is_as_one_that_leaves_everything_out(house: InProc
 
 
 async def test_nulls_inside_mean_defaults_too_and_a_payload_keeps_its_own(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
     job = {
         **PLAIN,
@@ -39,7 +41,7 @@ async def test_nulls_inside_mean_defaults_too_and_a_payload_keeps_its_own(
         "requirements": {"cpu": None, "memory": "1MiB", "custom": None},
         "payload": {"kept": None, "list": [None]},
     }
-    made = await house.ask("POST", "/jobs", job, expect=201)
+    made = await server.ask("POST", "/jobs", job, expect=201)
     assert (made["retry"]["max_attempts"], made["retry"]["delay"]) == (3, 1)
     assert made["requirements"]["cpu"] == 1
     assert made["payload"] == {"kept": None, "list": [None]}
@@ -60,10 +62,10 @@ async def test_nulls_inside_mean_defaults_too_and_a_payload_keeps_its_own(
         ("POST", "/triggers", {"name": "t", "event": "x", "filter": None, "job": PLAIN}),
     ],
 )
-async def test_every_body_takes_nulls_for_what_it_need_not_say(
-    house: InProcessServer, method: str, path: str, body: dict[str, Any]
+async def test_every_body_accepts_null_for_optional_fields(
+    server: InProcessServer, method: str, path: str, body: dict[str, Any]
 ) -> None:
-    answer = await house.http.request(method, path, json=body)
+    answer = await server.http.request(method, path, json=body)
     assert answer.is_success, answer.text
 
 
@@ -76,16 +78,16 @@ async def test_every_body_takes_nulls_for_what_it_need_not_say(
         ({**PLAIN, "task": {"kind": "command", "argv": None}}, "argv"),
     ],
 )
-async def test_null_for_what_has_no_default_is_refused(
-    house: InProcessServer, body: dict[str, Any], field: str
+async def test_null_for_a_required_field_is_refused(
+    server: InProcessServer, body: dict[str, Any], field: str
 ) -> None:
-    answer = await house.http.post("/jobs", json=body)
+    answer = await server.http.post("/jobs", json=body)
     assert answer.status_code == 422
     assert field in answer.json()["errors"][0]["field"]
 
 
-async def test_the_document_says_what_may_be_null(house: InProcessServer) -> None:
-    schemas = (await house.http.get("/openapi.json")).json()["components"]["schemas"]
+async def test_the_document_says_what_may_be_null(server: InProcessServer) -> None:
+    schemas = (await server.http.get("/openapi.json")).json()["components"]["schemas"]
     job = schemas["JobSpec"]["properties"]
     assert {"type": "null"} in job["priority"]["anyOf"]
     assert {"type": "null"} in schemas["RetrySpec"]["properties"]["max_attempts"]["anyOf"]
@@ -93,13 +95,13 @@ async def test_the_document_says_what_may_be_null(house: InProcessServer) -> Non
     assert job["priority"]["default"] == 0
 
 
-def test_every_type_of_a_body_can_be_looked_through() -> None:
+def test_null_fields_are_found_in_every_type_of_body() -> None:
     for operation in OPERATIONS:
         if operation.body is not None and not operation.streams_in:
             without_nulls(b'{"nothing": null, "of": [null]}', operation.body)
 
 
-def test_what_has_no_null_to_take_out_is_left_as_it_is() -> None:
+def test_a_body_without_removable_nulls_is_unchanged() -> None:
     assert without_nulls(b'{"name": "null-free"', JobSpec) is None
     assert without_nulls(b'{"name": null', JobSpec) is None, "no JSON"
     decode = msgspec.json.Decoder(BatchSpec, dec_hook=dec_hook).decode

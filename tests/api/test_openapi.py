@@ -1,4 +1,4 @@
-"""The document says all there is, and what it says is so."""
+"""The OpenAPI document is complete and correct."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def resolve(reference: str) -> Any:
     return node
 
 
-async def test_the_server_hands_out_the_document(house: InProcessServer) -> None:
-    served = await house.ask("GET", "/openapi.json", expect=200)
+async def test_the_server_serves_the_document(server: InProcessServer) -> None:
+    served = await server.ask("GET", "/openapi.json", expect=200)
     assert served["openapi"] == "3.1.0"
     assert list(served["paths"]) == list(DOCUMENT["paths"])
 
 
-async def test_a_start_does_not_wait_for_the_document_and_all_who_ask_get_the_same(
-    house: InProcessServer,
+async def test_the_document_is_built_at_the_first_request_and_once(
+    server: InProcessServer,
 ) -> None:
     made = app._document.cache_info().misses
-    other = app.create_app(replace(house.parts, version="a version of its own"))
+    other = app.create_app(replace(server.deps, version="a version of its own"))
     assert app._document.cache_info().misses == made
     transport = httpx2.ASGITransport(app=other)
     async with httpx2.AsyncClient(transport=transport, base_url=URL) as http:
@@ -65,7 +65,7 @@ async def test_a_start_does_not_wait_for_the_document_and_all_who_ask_get_the_sa
     assert app._document.cache_info().misses == made + 1
 
 
-def test_every_reference_leads_somewhere() -> None:
+def test_every_reference_resolves() -> None:
     found = list(references(DOCUMENT))
     assert len(found) > 100
     for reference in found:
@@ -73,7 +73,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 def test_no_two_types_share_a_name() -> None:
-    """Those that do are told apart by the names of modules, which are no reader's business."""
+    """Otherwise their names would contain modules, which mean nothing to a reader."""
     assert [name for name in DOCUMENT["components"]["schemas"] if "." in name] == []
 
 
@@ -83,7 +83,7 @@ def test_every_operation_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("operation", NAMED)
-def test_every_call_is_described_whole(operation: Operation) -> None:
+def test_every_operation_is_described_completely(operation: Operation) -> None:
     call = call_in_document(operation)
     assert call["summary"]
     assert str(operation.status) in call["responses"]
@@ -101,7 +101,7 @@ def test_every_call_is_described_whole(operation: Operation) -> None:
 
 
 @pytest.mark.parametrize("operation", NAMED)
-def test_every_example_is_what_its_type_says(operation: Operation) -> None:
+def test_every_example_matches_its_type(operation: Operation) -> None:
     call = call_in_document(operation)
     good = call["responses"][str(operation.status)]
     if operation.status != 204:
@@ -121,19 +121,19 @@ def test_unknown_fields_are_forbidden_in_the_document_too() -> None:
         assert DOCUMENT["components"]["schemas"][name]["additionalProperties"] is False
 
 
-async def test_the_examples_work_when_they_are_sent(house: InProcessServer) -> None:
+async def test_the_examples_work_when_they_are_sent(server: InProcessServer) -> None:
     submit = next(one for one in OPERATIONS if (one.method, one.path) == ("POST", "/jobs"))
-    job = await house.ask("POST", "/jobs", example(submit.examples["body"]), expect=201)
+    job = await server.ask("POST", "/jobs", example(submit.examples["body"]), expect=201)
     assert set(job) == set(example(submit.examples["answer"]))
     batch = next(one for one in OPERATIONS if one.path == "/jobs/batch")
-    await house.ask("POST", "/jobs/batch", example(batch.examples["body"]), expect=201)
+    await server.ask("POST", "/jobs/batch", example(batch.examples["body"]), expect=201)
     register = next(one for one in OPERATIONS if one.path == "/workers/register")
-    told = await house.ask(
+    shown = await server.ask(
         "POST", "/workers/register", example(register.examples["body"]), expect=201
     )
-    assert set(told) == set(example(register.examples["answer"]))
+    assert set(shown) == set(example(register.examples["answer"]))
     lease = next(one for one in OPERATIONS if one.path.endswith("/lease"))
-    answer = await house.lease(told["worker_id"])
+    answer = await server.lease(shown["worker_id"])
     assert set(answer) == set(example(lease.examples["answer"]))
     assert set(answer["executions"][0]) == set(example(lease.examples["answer"])["executions"][0])
 
@@ -145,7 +145,7 @@ def links_in_document() -> Iterator[tuple[Operation, str, dict[str, Any]]]:
             yield operation, name, link
 
 
-def test_whatever_is_made_leads_to_all_that_can_be_asked_about_it() -> None:
+def test_creating_an_item_links_to_all_operations_on_it() -> None:
     [submit] = [one for one in OPERATIONS if (one.method, one.path) == ("POST", "/jobs")]
     links = call_in_document(submit)["responses"]["201"]["links"]
     assert {"show_job", "cancel_job", "patch_job", "delete_job"} <= links.keys()
@@ -159,7 +159,7 @@ def test_whatever_is_made_leads_to_all_that_can_be_asked_about_it() -> None:
             assert operation.handle.__name__ in led_to, f"{operation.path} is a dead end"
 
 
-def test_every_link_gives_all_that_its_call_needs() -> None:
+def test_every_link_has_all_parameters_of_its_operation() -> None:
     by_name = {one.handle.__name__: one for one in OPERATIONS}
     for source, name, link in links_in_document():
         assert link["operationId"] == name

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from rota.api import limits
 from rota.api.limits import ApiLimits
-from rota.api.throttling.rate_limit import (
+from rota.api.throttling import (
     Rate,
     RateLimiter,
     Throttle,
@@ -14,7 +14,7 @@ from tests.api.in_process_server import TOKEN, open_server
 from tests.api.token_headers import bearer
 
 
-def test_a_bucket_gives_what_it_has_and_fills_evenly() -> None:
+def test_a_token_bucket_empties_and_fills_evenly() -> None:
     buckets = RateLimiter(Rate(4, 1000))
     assert [buckets.take("a", 0) for _ in range(4)] == [0, 0, 0, 0]
     assert buckets.take("a", 0) == 250
@@ -25,12 +25,12 @@ def test_a_bucket_gives_what_it_has_and_fills_evenly() -> None:
     assert [buckets.take("a", 99_000) for _ in range(5)] == [0, 0, 0, 0, 250]
 
 
-def test_a_rate_that_is_none_holds_nobody_back() -> None:
+def test_a_rate_of_none_limits_nobody() -> None:
     buckets = RateLimiter(None)
     assert not any(buckets.take("a", 0) for _ in range(100_000))
 
 
-def test_buckets_of_many_callers_take_bounded_memory() -> None:
+def test_token_buckets_of_many_callers_take_bounded_memory() -> None:
     buckets = RateLimiter(Rate(1, 1000), keys_max=10)
     for number in range(100):
         assert buckets.take(str(number), 0) == 0
@@ -58,7 +58,7 @@ def test_wrong_tokens_of_many_addresses_take_bounded_memory() -> None:
     assert len(tries._by_address) == limits.WRONG_TOKENS_ADDRESSES_MAX
 
 
-def test_one_machine_is_one_address_however_many_it_has() -> None:
+def test_addresses_of_one_machine_are_one_group() -> None:
     assert (
         address_group("2001:db8::1")
         == address_group("2001:db8::ffff")
@@ -70,42 +70,42 @@ def test_one_machine_is_one_address_however_many_it_has() -> None:
     assert address_group("no:address") == "no:address"
 
 
-async def test_an_address_that_guesses_is_told_to_wait_and_the_right_token_still_works() -> None:
+async def test_an_address_that_guesses_has_to_wait_and_a_valid_token_still_works() -> None:
     free = limits.WRONG_TOKENS_FREE
-    async with open_server(limits=ApiLimits(token_refresh_soon_s=0)) as house:
+    async with open_server(limits=ApiLimits(token_refresh_soon_s=0)) as server:
         answers = [
-            await house.http.get("/jobs", headers=bearer(f"guess {number}"))
+            await server.http.get("/jobs", headers=bearer(f"guess {number}"))
             for number in range(free + 2)
         ]
         assert [one.status_code for one in answers] == [401] * free + [429] * 2
         assert answers[-1].headers["retry-after"] == "1"
         assert answers[-1].json()["type"].endswith(":too_many_tries")
-        assert (await house.http.get("/jobs")).status_code == 200
-        nobody = await house.http.get("/jobs", headers={"Authorization": ""})
+        assert (await server.http.get("/jobs")).status_code == 200
+        nobody = await server.http.get("/jobs", headers={"Authorization": ""})
         assert nobody.status_code == 401
 
 
-async def test_a_token_that_asks_too_often_is_told_to_slow_down() -> None:
+async def test_a_token_over_its_rate_limit_gets_429() -> None:
     throttle = Throttle(by_token=RateLimiter(Rate(3, 60_000)))
-    async with open_server(throttle=throttle) as house:
-        statuses = [(await house.http.get("/queues")).status_code for _ in range(4)]
+    async with open_server(throttle=throttle) as server:
+        statuses = [(await server.http.get("/queues")).status_code for _ in range(4)]
         assert statuses == [200, 200, 200, 429]
-        refused = await house.http.post("/jobs", json={})
+        refused = await server.http.post("/jobs", json={})
         assert refused.json()["type"].endswith(":rate_limited")
         assert 1 <= int(refused.headers["retry-after"]) <= 20
-        await house.parts.audit.flush()
-        assert await house.store.access.audit(AuditQuery()) == [], "a flood leaves no entries"
-        assert (await house.http.get("/healthz")).status_code == 200
-        beat = await house.http.post("/workers/x/heartbeat", json={})
+        await server.deps.audit.flush()
+        assert await server.store.access.audit(AuditQuery()) == [], "a flood leaves no entries"
+        assert (await server.http.get("/healthz")).status_code == 200
+        beat = await server.http.post("/workers/x/heartbeat", json={})
         assert beat.status_code == 404, "what workers send is not counted"
 
 
-async def test_an_address_that_asks_too_often_is_told_to_slow_down() -> None:
+async def test_an_address_over_its_rate_limit_gets_429() -> None:
     throttle = Throttle(by_address=RateLimiter(Rate(2, 60_000)))
-    async with open_server(throttle=throttle) as house:
+    async with open_server(throttle=throttle) as server:
         for _ in range(5):
-            assert (await house.http.get("/queues")).status_code == 200
-        house.http._transport.client = ("10.0.0.7", 5)  # type: ignore[attr-defined]
-        statuses = [(await house.http.get("/healthz")).status_code for _ in range(3)]
+            assert (await server.http.get("/queues")).status_code == 200
+        server.http._transport.client = ("10.0.0.7", 5)  # type: ignore[attr-defined]
+        statuses = [(await server.http.get("/healthz")).status_code for _ in range(3)]
         assert statuses == [200, 200, 429]
         assert TOKEN

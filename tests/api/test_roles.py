@@ -1,4 +1,4 @@
-"""Every call times every role: what is written here by hand is what the server must do."""
+"""Every operation with every role: the expectations here are written by hand."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from rota.api.endpoints import OPERATIONS
 from rota.api.limits import ApiLimits
 from rota.api.router import Operation
-from rota.api.throttling.rate_limit import Throttle, WrongTokenLimiter
+from rota.api.throttling import Throttle, WrongTokenLimiter
 from rota.cli.tokens import ROLES
 from rota.store.tokens import Role
 from rota.wire.tokens import RoleName
 from tests.api.in_process_server import NOOP, InProcessServer, open_server
-from tests.api.token_headers import ACME, OTHER, bearer, dead_key, key
+from tests.api.token_headers import ACME, OTHER, bearer, ended_token, token_headers
 
 NOBODY = ""
 READERS = ("admin", "operator", "submitter", "viewer")
@@ -153,7 +153,7 @@ NOT_FOR_TENANTS = (
     *("GET /metrics", "GET /hooks", "GET /autoscale", "GET /stats/history", "GET /alerts"),
     *("GET /alert-notices", "GET /alert-channels", "GET /alerts/{name}"),
 )
-"""Calls whose role would do, but which tell of all tenants."""
+"""Operations that the role allows, but that show all tenants."""
 UNKNOWN_ID = "019a85c2-0000-7000-8000-000000000000"
 
 PAST = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
@@ -163,7 +163,7 @@ BODIES: dict[str, Any] = {
     "POST /schedules/{schedule_id}/backfill": PAST,
     "PATCH /triggers/{trigger_id}": {"filter": "data.size > 1"},
 }
-"""What a call needs in order to get as far as looking at its job."""
+"""Smallest bodies with which an operation gets as far as looking for its item."""
 
 
 def named(call: Operation) -> str:
@@ -175,22 +175,22 @@ def is_about_one(call: Operation) -> bool:
     return any(kind in call.path for kind in kinds)
 
 
-async def ask(house: InProcessServer, call: Operation, headers: dict[str, str], **ids: str) -> Any:
-    """The call with next to nothing in it; one that would not end is only looked at."""
+async def ask(server: InProcessServer, call: Operation, headers: dict[str, str], **ids: str) -> Any:
+    """Sends an almost empty request; one that would not end is only opened."""
     path = re.sub(r"{(\w+)}", lambda found: ids.get(found[1], UNKNOWN_ID), call.path)
     method = "HEAD" if call.path == "/stream" else call.method
-    return await house.http.request(method, path, headers=headers, json=BODIES.get(named(call)))
+    return await server.http.request(method, path, headers=headers, json=BODIES.get(named(call)))
 
 
-async def occasions(house: InProcessServer, name: str) -> dict[str, str]:
-    """A schedule, a trigger and a bundle of a tenant's; their ids."""
+async def items_of_tenant(server: InProcessServer, name: str) -> dict[str, str]:
+    """Makes a schedule, a trigger and a bundle of a tenant; returns their ids."""
     job = {"name": name, "task": NOOP, "tenant": ACME}
     made: dict[str, str] = {}
     for kind, more in (("schedule", {"cron": "0 0 1 1 *"}), ("trigger", {"event": "object.*"})):
         body = {"name": name, "job": job, **more}
-        answer = await house.ask("POST", f"/{kind}s", body, expect=201)
+        answer = await server.ask("POST", f"/{kind}s", body, expect=201)
         made[f"{kind}_id"] = answer[f"{kind}_id"]
-    sent = await house.http.post(f"/bundles?name={name}&tenant={ACME}", content=b"#!/bin/sh")
+    sent = await server.http.post(f"/bundles?name={name}&tenant={ACME}", content=b"#!/bin/sh")
     made["bundle_id"] = sent.json()["bundle_id"]
     return made
 
@@ -204,12 +204,12 @@ def test_the_public_roles_are_those_that_are_enforced() -> None:
 
 
 @pytest.mark.parametrize("role", Role)
-async def test_each_role_may_do_what_is_meant_for_it_and_no_more(
-    house: InProcessServer, role: Role
+async def test_each_role_has_its_permissions_and_no_more(
+    server: InProcessServer, role: Role
 ) -> None:
-    headers, wrong = await key(house, role), []
+    headers, wrong = await token_headers(server, role), []
     for call in OPERATIONS:
-        answer = await ask(house, call, headers)
+        answer = await ask(server, call, headers)
         allowed = answer.status_code not in (401, 403)
         if allowed != (role in EXPECTED[named(call)]):
             wrong.append(f"{named(call)} answers {answer.status_code} {answer.text}")
@@ -217,24 +217,24 @@ async def test_each_role_may_do_what_is_meant_for_it_and_no_more(
 
 
 @pytest.mark.parametrize("who", ["nobody", "unknown", "forged", "revoked", "expired"])
-async def test_who_has_no_good_token_gets_nowhere(who: str) -> None:
+async def test_a_caller_without_a_valid_token_is_refused_everywhere(who: str) -> None:
     throttle = Throttle(wrong_tokens=WrongTokenLimiter(free=len(OPERATIONS)))
-    async with open_server(limits=ApiLimits(token_refresh_soon_s=0), throttle=throttle) as house:
-        await _gets_nowhere(house, who)
+    async with open_server(limits=ApiLimits(token_refresh_soon_s=0), throttle=throttle) as server:
+        await _gets_nowhere(server, who)
 
 
-async def _gets_nowhere(house: InProcessServer, who: str) -> None:
-    house.http.headers.pop("authorization")
+async def _gets_nowhere(server: InProcessServer, who: str) -> None:
+    server.http.headers.pop("authorization")
     headers = {
         "nobody": {},
         "unknown": bearer("rota_unknown"),
         "forged": {"Cookie": "rota_session_7070=id-viewer.99999999999999.00"},
-        "revoked": await dead_key(house),
-        "expired": await dead_key(house, expires_at=house.engine.clock.now()),
+        "revoked": await ended_token(server),
+        "expired": await ended_token(server, expires_at=server.engine.clock.now()),
     }[who]
     wrong = []
     for call in OPERATIONS:
-        answer = await ask(house, call, headers)
+        answer = await ask(server, call, headers)
         due = (200, 204) if NOBODY in EXPECTED[named(call)] else (401,)
         if call.path == "/hooks/{name}" and call.method == "POST":
             due = (404,)  # there is none of that name; if there were, its signature would count
@@ -244,37 +244,35 @@ async def _gets_nowhere(house: InProcessServer, who: str) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.SUBMITTER, Role.VIEWER])
-async def test_what_is_another_tenants_is_as_if_it_were_not_there(
-    house: InProcessServer, role: Role
-) -> None:
-    order = await house.start(await house.register(), tenant=ACME)
+async def test_items_of_another_tenant_are_not_found(server: InProcessServer, role: Role) -> None:
+    order = await server.start(await server.register(), tenant=ACME)
     ids = {"job_id": order["job_id"], "execution_id": order["execution_id"]}
-    ids |= await occasions(house, "unspeakable")
-    other = await key(house, role, tenant=OTHER)
+    ids |= await items_of_tenant(server, "unspeakable")
+    other = await token_headers(server, role, tenant=OTHER)
     calls = [one for one in OPERATIONS if is_about_one(one) and role in EXPECTED[named(one)]]
     assert len(calls) >= 12
     for call in calls:
-        foreign = await ask(house, call, other, **ids)
-        unknown = await ask(house, call, other)
+        foreign = await ask(server, call, other, **ids)
+        unknown = await ask(server, call, other)
         assert foreign.status_code == unknown.status_code == 404, named(call)
         shown = foreign.text
         for own_id in ids.values():
             shown = shown.replace(own_id, UNKNOWN_ID)
         assert shown == unknown.text, named(call)
-    assert (await house.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
+    assert (await server.ask("GET", f"/jobs/{order['job_id']}"))["status"] == "running"
 
 
-async def test_no_list_tells_a_tenant_of_others(house: InProcessServer) -> None:
-    order = await house.start(await house.register(), name="unspeakable", tenant=ACME)
-    ids = await occasions(house, "unspeakable")
+async def test_no_list_shows_a_tenant_items_of_others(server: InProcessServer) -> None:
+    order = await server.start(await server.register(), name="unspeakable", tenant=ACME)
+    ids = await items_of_tenant(server, "unspeakable")
     event = {"id": "e1", "source": "/unspeakable", "type": "object.uploaded"}
-    acme = await key(house, Role.SUBMITTER, tenant=ACME)
-    await house.ask("POST", "/events", event, headers=acme, expect=202)
-    other, looked = await key(house, Role.VIEWER, tenant=OTHER), 0
+    acme = await token_headers(server, Role.SUBMITTER, tenant=ACME)
+    await server.ask("POST", "/events", event, headers=acme, expect=202)
+    other, looked = await token_headers(server, Role.VIEWER, tenant=OTHER), 0
     for call in OPERATIONS:
         if call.method != "GET" or "{" in call.path or "viewer" not in EXPECTED[named(call)]:
             continue
-        answer = await ask(house, call, other)
+        answer = await ask(server, call, other)
         looked += 1
         assert answer.status_code == (403 if named(call) in NOT_FOR_TENANTS else 200), named(call)
         for secret in (order["job_id"], order["execution_id"], *ids.values(), "unspeakable"):

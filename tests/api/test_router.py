@@ -1,4 +1,4 @@
-"""Calls are found by their paths as the framework's own routes would find them."""
+"""Operations are found by their paths as Starlette's own routes would find them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATHS = list(dict.fromkeys(operation.path for operation in OPERATIONS))
 
 
 class Named:
-    """A call that does nothing."""
+    """Application that does nothing."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -38,7 +38,7 @@ def by_routes(path: str) -> tuple[object, object] | None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_every_call_is_found_with_its_words(path: str) -> None:
+def test_every_operation_is_found_with_its_parameters(path: str) -> None:
     asked = re.sub(r"\{(\w+)\}", r"a \1 of ü.", path)
     found = Router(NOWHERE, CALLS).find(asked)
     assert found == by_routes(asked)
@@ -49,6 +49,6 @@ def test_every_call_is_found_with_its_words(path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["", "/", "/job", "/jobs/", "//jobs", "/jobs//why", "/jobs/1/why/2", "/ui/jobs", "jobs"]
 )
-def test_what_is_no_call_is_passed_on(path: str) -> None:
+def test_an_unknown_path_goes_to_the_next_application(path: str) -> None:
     assert Router(NOWHERE, CALLS).find(path) is None
     assert by_routes(path) is None

@@ -1,4 +1,4 @@
-"""Jobs that memory has left to the store are like all others to those who ask about them."""
+"""Spilled jobs behave like all others for clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WAITING = 12
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[InProcessServer]:
+async def server() -> AsyncIterator[InProcessServer]:
     """Twelve jobs wait in queue `q`, and the first three of them are in memory."""
     async with open_server(
         timing=Timing(window=MemoryWindow(jobs=3, fifo_group=2, refill=2))
@@ -25,83 +25,85 @@ async def house() -> AsyncIterator[InProcessServer]:
         yield opened
 
 
-async def listed(house: InProcessServer, **wanted: str) -> list[dict[str, Any]]:
-    """By name."""
-    page = await house.ask("GET", "/jobs", params=wanted, expect=200)
+async def listed(server: InProcessServer, **wanted: str) -> list[dict[str, Any]]:
+    """Lists jobs, by name."""
+    page = await server.ask("GET", "/jobs", params=wanted, expect=200)
     return sorted(page["items"], key=lambda job: str(job["name"]))
 
 
-async def run_all(house: InProcessServer) -> list[str]:
-    """One job at a time."""
-    worker = await house.register(cpu=1)
+async def run_all(server: InProcessServer) -> list[str]:
+    """Runs all jobs, one at a time."""
+    worker = await server.register(cpu=1)
     ran: list[str] = []
-    while orders := (await house.lease(worker, max=1))["executions"]:
+    while orders := (await server.lease(worker, max=1))["executions"]:
         ran += [order["name"] for order in orders]
         assert orders[0]["payload"] or orders[0]["name"] == "child"
-        await house.finish(orders[0])
+        await server.finish(orders[0])
     return ran
 
 
-async def test_they_are_counted_and_listed_as_queued(house: InProcessServer) -> None:
-    assert len(await listed(house, queue="q", status="queued")) == WAITING
-    queue = await house.ask("GET", "/queues/q", expect=200)
+async def test_spilled_jobs_are_counted_and_listed_as_queued(server: InProcessServer) -> None:
+    assert len(await listed(server, queue="q", status="queued")) == WAITING
+    queue = await server.ask("GET", "/queues/q", expect=200)
     assert queue["depth"]["queued"] == WAITING
-    assert (await house.ask("GET", "/stats", expect=200))["jobs"]["queued"] == WAITING
-    metrics = (await house.http.get("/metrics")).text
+    assert (await server.ask("GET", "/stats", expect=200))["jobs"]["queued"] == WAITING
+    metrics = (await server.http.get("/metrics")).text
     assert f'rota_jobs{{queue="q",status="queued"}} {WAITING}.0' in metrics
 
 
-async def test_they_say_why_they_wait(house: InProcessServer) -> None:
-    await house.register(cpu=1)
-    last = (await listed(house))[-1]["job_id"]
-    why = await house.ask("GET", f"/jobs/{last}/why", expect=200)
+async def test_spilled_jobs_show_why_they_wait(server: InProcessServer) -> None:
+    await server.register(cpu=1)
+    last = (await listed(server))[-1]["job_id"]
+    why = await server.ask("GET", f"/jobs/{last}/why", expect=200)
     causes = {cause["code"]: cause for cause in (why["cause"], *why["others"])}
     assert causes["order"]["figures"]["alike"] == WAITING - 1
 
 
-async def test_they_run_in_their_order_with_all_they_carry(house: InProcessServer) -> None:
-    assert await run_all(house) == [f"j{number:02}" for number in range(WAITING)]
+async def test_spilled_jobs_run_in_order_with_their_payloads(server: InProcessServer) -> None:
+    assert await run_all(server) == [f"j{number:02}" for number in range(WAITING)]
 
 
-async def test_they_can_be_cancelled_changed_deleted_and_waited_for(house: InProcessServer) -> None:
-    jobs = [job["job_id"] for job in await listed(house)]
-    await house.ask("PUT", f"/jobs/{jobs[8]}/cancel", expect=200)
-    await house.ask("DELETE", f"/jobs/{jobs[9]}", expect=409)
-    await house.ask("DELETE", f"/jobs/{jobs[9]}?force=true", expect=204)
-    changed = await house.ask("PATCH", f"/jobs/{jobs[10]}", {"priority": 5}, expect=200)
+async def test_spilled_jobs_can_be_cancelled_changed_deleted_and_depended_on(
+    server: InProcessServer,
+) -> None:
+    jobs = [job["job_id"] for job in await listed(server)]
+    await server.ask("PUT", f"/jobs/{jobs[8]}/cancel", expect=200)
+    await server.ask("DELETE", f"/jobs/{jobs[9]}", expect=409)
+    await server.ask("DELETE", f"/jobs/{jobs[9]}?force=true", expect=204)
+    changed = await server.ask("PATCH", f"/jobs/{jobs[10]}", {"priority": 5}, expect=200)
     assert changed["payload"] == {"number": 10}
-    await house.submit("child", queue="q", dependencies=[jobs[11]])
-    await house.ask("POST", f"/jobs/{jobs[7]}/retry", expect=409)
+    await server.submit("child", queue="q", dependencies=[jobs[11]])
+    await server.ask("POST", f"/jobs/{jobs[7]}/retry", expect=409)
     rest = [f"j{number:02}" for number in range(8)]
-    assert await run_all(house) == ["j10", *rest, "j11", "child"]
+    assert await run_all(server) == ["j10", *rest, "j11", "child"]
 
 
-async def test_one_of_them_can_be_run_on_a_named_worker(house: InProcessServer) -> None:
-    worker = await house.register(cpu=1)
-    last = (await listed(house))[-1]["job_id"]
-    await house.ask("POST", f"/jobs/{last}/execute", {"worker_id": worker}, expect=201)
-    (order,) = (await house.lease(worker))["executions"]
+async def test_a_spilled_job_can_run_on_a_named_worker(server: InProcessServer) -> None:
+    worker = await server.register(cpu=1)
+    last = (await listed(server))[-1]["job_id"]
+    await server.ask("POST", f"/jobs/{last}/execute", {"worker_id": worker}, expect=201)
+    (order,) = (await server.lease(worker))["executions"]
     assert order["payload"] == {"number": WAITING - 1}
 
 
-async def test_a_bulk_action_reaches_them(house: InProcessServer) -> None:
+async def test_a_bulk_action_reaches_spilled_jobs(server: InProcessServer) -> None:
     body = {"action": "cancel", "filter": {"queue": "q"}}
-    answer = await house.ask("POST", "/jobs/bulk", body, expect=200)
+    answer = await server.ask("POST", "/jobs/bulk", body, expect=200)
     assert answer["count"] == WAITING
-    assert len(await listed(house, status="cancelled")) == WAITING
+    assert len(await listed(server, status="cancelled")) == WAITING
 
 
 @pytest.mark.parametrize(("page", "piece"), [(500, 2000), (4, 1)])
-async def test_a_purge_ends_them_and_counts_them_once(
-    house: InProcessServer, page: int, piece: int
+async def test_a_purge_cancels_spilled_jobs_and_counts_each_once(
+    server: InProcessServer, page: int, piece: int
 ) -> None:
-    house.limit(purge_page=page, purge_piece=piece)
-    elsewhere = await house.submit("elsewhere")
+    server.limit(purge_page=page, purge_piece=piece)
+    elsewhere = await server.submit("elsewhere")
     key = {"Idempotency-Key": "purge-1"}
     purge = "/queues/q/purge"
-    assert await house.ask("POST", purge, headers=key, expect=200) == {"count": WAITING}
-    assert len(await listed(house, status="cancelled", queue="q")) == WAITING
-    await house.submit("later", queue="q")
-    assert await house.ask("POST", purge, headers=key, expect=200) == {"count": WAITING}
-    assert [job["name"] for job in await listed(house, status="queued")] == ["elsewhere", "later"]
-    assert (await house.ask("GET", f"/jobs/{elsewhere['job_id']}"))["status"] == "queued"
+    assert await server.ask("POST", purge, headers=key, expect=200) == {"count": WAITING}
+    assert len(await listed(server, status="cancelled", queue="q")) == WAITING
+    await server.submit("later", queue="q")
+    assert await server.ask("POST", purge, headers=key, expect=200) == {"count": WAITING}
+    assert [job["name"] for job in await listed(server, status="queued")] == ["elsewhere", "later"]
+    assert (await server.ask("GET", f"/jobs/{elsewhere['job_id']}"))["status"] == "queued"

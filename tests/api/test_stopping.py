@@ -1,4 +1,4 @@
-"""A server that stops while a request is still on its way to it."""
+"""A server that stops while a request is still arriving."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ PATIENCE_S = 10
 
 
 @contextlib.asynccontextmanager
-async def _served(house: InProcessServer) -> AsyncIterator[tuple[EmbeddedServer, int]]:
-    with socket.create_server(("127.0.0.1", 0)) as door:
+async def _served(server: InProcessServer) -> AsyncIterator[tuple[EmbeddedServer, int]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         options = ServerOptions(host="127.0.0.1", port=0, data=Path(), lease_ttl_ms=1)
-        server = EmbeddedServer(house.app, options)
-        serving = asyncio.create_task(server.serve(sockets=[door]))
+        uvicorn_server = EmbeddedServer(server.app, options)
+        serving = asyncio.create_task(uvicorn_server.serve(sockets=[listener]))
         try:
-            yield server, door.getsockname()[1]
+            yield uvicorn_server, listener.getsockname()[1]
         finally:
-            server.should_exit = True
+            uvicorn_server.should_exit = True
             await serving
 
 
 @pytest.mark.parametrize("path", ["/jobs", "/bundles?name=app.tar"])
 @pytest.mark.parametrize("part", [b"", b'{"name": '])
-async def test_who_has_not_sent_all_of_a_body_hears_that_nothing_was_done(
-    house: InProcessServer, path: str, part: bytes
+async def test_a_client_with_an_incomplete_body_is_told_that_nothing_was_done(
+    server: InProcessServer, path: str, part: bytes
 ) -> None:
-    async with _served(house) as (server, port):
+    async with _served(server) as (uvicorn_server, port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head = f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: Bearer {TOKEN}\r\n"
         writer.write(f"{head}Content-Length: 1000\r\n\r\n".encode() + part)
         await writer.drain()
-        await until(lambda: server.server_state.tasks)
-        house.parts.closing.set()
+        await until(lambda: uvicorn_server.server_state.tasks)
+        server.deps.closing.set()
         answer = (await asyncio.wait_for(reader.read(), PATIENCE_S)).decode()
         writer.close()
     assert answer.startswith("HTTP/1.1 503 ")
@@ -50,11 +50,11 @@ async def test_who_has_not_sent_all_of_a_body_hears_that_nothing_was_done(
     assert "retry-after: " in headers
     assert "connection: close" in headers
     assert "nothing was done" in body
-    assert (await house.ask("GET", "/jobs"))["items"] == []
+    assert (await server.ask("GET", "/jobs"))["items"] == []
 
 
-async def test_a_body_that_is_there_is_acted_on_though_the_server_stops(
-    house: InProcessServer,
+async def test_a_complete_request_is_served_while_the_server_stops(
+    server: InProcessServer,
 ) -> None:
-    house.parts.closing.set()
-    assert (await house.submit("late"))["status"] == "queued"
+    server.deps.closing.set()
+    assert (await server.submit("late"))["status"] == "queued"

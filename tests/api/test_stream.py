@@ -14,89 +14,89 @@ def last_id(text: str) -> str:
     return re.findall(r"^id: (\S+)$", text, re.MULTILINE)[-1]
 
 
-async def test_the_stream_tells_every_change_as_it_happens(house: InProcessServer) -> None:
-    async with StreamReader(house, "/stream") as tap:
+async def test_the_stream_shows_every_change_as_it_happens(server: InProcessServer) -> None:
+    async with StreamReader(server, "/stream") as tap:
         await tap.read_until("retry:")
-        worker = await house.register("box")
-        order = await house.start(worker, name="streamed", queue="q")
-        await house.finish(order)
+        worker = await server.register("box")
+        order = await server.start(worker, name="streamed", queue="q")
+        await server.finish(order)
         text = await tap.read_until('"succeeded"')
-    told = events(text)
-    kinds = {change["kind"] for change in told}
+    shown = events(text)
+    kinds = {change["kind"] for change in shown}
     assert kinds == {"job", "execution", "worker", "queue"}
-    job = [one for one in told if one["kind"] == "job" and one["id"] == order["job_id"]]
+    job = [one for one in shown if one["kind"] == "job" and one["id"] == order["job_id"]]
     assert job[0]["name"] == "streamed"
     assert job[0]["queue"] == "q"
     assert {"running", "succeeded"} <= {one["status"] for one in job}
 
 
 async def test_a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    async with StreamReader(house, "/stream") as tap:
+    async with StreamReader(server, "/stream") as tap:
         await tap.read_until("retry:")
-        first = await house.submit()
+        first = await server.submit()
         seen = last_id(await tap.read_until(first["job_id"]))
-    missed = await house.submit()
-    async with StreamReader(house, "/stream", {"last-event-id": seen}) as tap:
+    missed = await server.submit()
+    async with StreamReader(server, "/stream", {"last-event-id": seen}) as tap:
         text = await tap.read_until(missed["job_id"])
     assert first["job_id"] not in text
     assert "reset" not in text
 
 
 async def test_a_reader_that_leaves_before_the_first_change_misses_nothing_either(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    await house.submit()
-    async with StreamReader(house, "/stream") as tap:
+    await server.submit()
+    async with StreamReader(server, "/stream") as tap:
         place = last_id(await tap.read_until("id: "))
-    missed = await house.submit()
-    async with StreamReader(house, "/stream", {"last-event-id": place}) as tap:
+    missed = await server.submit()
+    async with StreamReader(server, "/stream", {"last-event-id": place}) as tap:
         assert len(events(await tap.read_until(missed["job_id"]))) >= 1
 
 
-async def test_a_reader_may_come_back_in_the_middle_of_a_record(house: InProcessServer) -> None:
-    async with StreamReader(house, "/stream") as tap:
+async def test_a_reader_may_come_back_in_the_middle_of_a_record(server: InProcessServer) -> None:
+    async with StreamReader(server, "/stream") as tap:
         await tap.read_until("retry:")
         jobs = [{"name": f"j{n}", "task": {"kind": "noop"}} for n in range(4)]
-        ids = (await house.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=201))["job_ids"]
+        ids = (await server.ask("POST", "/jobs/batch", {"jobs": jobs}, expect=201))["job_ids"]
         text = await tap.read_until(ids[-1])
     seen = re.findall(rf'^id: (\S+)\ndata: .*"{ids[1]}"', text, re.MULTILINE)[0]
-    async with StreamReader(house, "/stream", {"last-event-id": seen}) as tap:
+    async with StreamReader(server, "/stream", {"last-event-id": seen}) as tap:
         rest = await tap.read_until(ids[3])
     assert ids[2] in rest
     assert ids[1] not in rest
 
 
-async def test_a_reader_of_another_journal_is_told_to_start_afresh(house: InProcessServer) -> None:
-    await house.submit()
-    async with StreamReader(house, "/stream", {"last-event-id": "999999.0"}) as tap:
+async def test_a_reader_of_another_journal_is_told_to_start_afresh(server: InProcessServer) -> None:
+    await server.submit()
+    async with StreamReader(server, "/stream", {"last-event-id": "999999.0"}) as tap:
         text = await tap.read_until("event: reset")
-        after = await house.submit()
+        after = await server.submit()
         assert after["job_id"] in await tap.read_until(after["job_id"])
     assert last_id(text).split(".")[0] != "999999"
 
 
-async def test_a_bad_place_is_refused(house: InProcessServer) -> None:
+async def test_an_invalid_last_event_id_is_refused(server: InProcessServer) -> None:
     for place in ("x", "1", "1.2.3", "-1.0"):
-        answer = await house.http.get("/stream", headers={"Last-Event-ID": place})
+        answer = await server.http.get("/stream", headers={"Last-Event-ID": place})
         assert answer.status_code == 422
 
 
-async def test_a_shutdown_ends_streams_properly(house: InProcessServer) -> None:
-    async with StreamReader(house, "/stream") as tap:
+async def test_a_shutdown_ends_streams_properly(server: InProcessServer) -> None:
+    async with StreamReader(server, "/stream") as tap:
         await tap.read_until("retry:")
-        house.parts.closing.set()
+        server.deps.closing.set()
         await tap.read_all()
         assert tap.ended
 
 
 async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    """A stream that lived on would keep its seat, and hold up the end of the server."""
-    call = SimpleNamespace(deps=house.parts)
-    newest, feed = (await house.parts.catalog.head())[1], house.parts.commits
+    """A stream that stayed open would keep its place, and delay the stop of the server."""
+    call = SimpleNamespace(deps=server.deps)
+    newest, feed = (await server.deps.catalog.head())[1], server.deps.commits
     pieces = _pieces(call, StreamPosition(newest, _RECORD_END), lost=False)  # type: ignore[arg-type]
     await anext(pieces)
     reading = asyncio.ensure_future(anext(pieces))
@@ -110,21 +110,21 @@ async def test_a_reader_that_leaves_at_the_moment_of_a_commit_is_gone(
     await pieces.aclose()
 
 
-async def test_only_so_many_streams_are_open_and_leaving_frees_the_seat(
-    house: InProcessServer,
+async def test_the_number_of_open_streams_is_limited_and_leaving_frees_one(
+    server: InProcessServer,
 ) -> None:
-    server, _ = house.app._app.find("/stream")  # type: ignore[attr-defined]  # the directory's
-    seats: ConcurrencyLimit = server._servers["GET"]._state.streams
-    seats._taken = STREAMS_MAX - 1
-    async with StreamReader(house, "/stream") as tap:
+    path_server, _ = server.app._app.find("/stream")  # type: ignore[attr-defined]  # the directory's
+    limit: ConcurrencyLimit = path_server._servers["GET"]._state.streams
+    limit._taken = STREAMS_MAX - 1
+    async with StreamReader(server, "/stream") as tap:
         await tap.read_until("retry:")
-        refused = await house.http.get("/stream")
+        refused = await server.http.get("/stream")
         assert refused.status_code == 429
         assert refused.headers["retry-after"]
-    async with StreamReader(house, "/stream") as tap:
+    async with StreamReader(server, "/stream") as tap:
         assert tap.status == 200
 
 
-async def test_a_stream_answers_head_without_opening(house: InProcessServer) -> None:
-    answer = await house.http.head("/stream")
+async def test_a_stream_answers_head_without_opening(server: InProcessServer) -> None:
+    answer = await server.http.head("/stream")
     assert (answer.status_code, answer.content) == (200, b"")

@@ -1,4 +1,5 @@
-"""Who waits for a leader's answer hears of the next one, and nobody looks while nobody waits."""
+"""Callers that wait for a leader's answer are told of the next leader; nothing is checked while
+none waits."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.engine.rig import until
 
 
 class Servers:
-    """A brain that knows who leads, and counts how often it is asked."""
+    """Stub engine that knows who leads, and counts how often it is asked."""
 
     def __init__(self) -> None:
         self.leader = "a"
@@ -26,37 +27,35 @@ class Servers:
         return LeadershipStatus(*(False, self.leader, f"http://{self.leader}", self.epoch, 0))
 
 
-def watching(servers: Any, told: list[int]) -> Succession:
-    return Succession(servers, lambda: told.append(servers.epoch), look_s=0.001)
+def watching(servers: Any, changes: list[int]) -> Succession:
+    return Succession(servers, lambda: changes.append(servers.epoch), look_s=0.001)
 
 
-async def test_who_waits_is_told_that_another_leads_and_who_comes_then_waits_for_the_next() -> None:
-    servers, told = Servers(), []
-    it = watching(servers, told)
+async def test_waiters_are_told_that_another_leads_and_later_ones_wait_for_the_next() -> None:
+    servers, changes = Servers(), []
+    it = watching(servers, changes)
     with it.watched():
         waits = it.changed
         servers.elect("b")
         await asyncio.wait_for(waits.wait(), 5)
-        assert told == [2]
+        assert changes == [2]
         assert not it.changed.is_set()
     await it.stop()
 
 
-async def test_a_change_while_nobody_waited_is_known_to_the_next_and_does_not_send_it_away() -> (
-    None
-):
-    servers, told = Servers(), []
-    it = watching(servers, told)
+async def test_a_change_of_leader_before_the_first_waiter_does_not_wake_it() -> None:
+    servers, changes = Servers(), []
+    it = watching(servers, changes)
     servers.elect("b")
     with it.watched():
-        assert told == [2]
+        assert changes == [2]
         begun = servers.asked
         await until(lambda: servers.asked > begun + 2)
         assert not it.changed.is_set()
     await it.stop()
 
 
-async def test_it_looks_only_while_somebody_waits() -> None:
+async def test_the_leader_is_checked_only_while_somebody_waits() -> None:
     servers = Servers()
     it = watching(servers, [])
     await asyncio.sleep(0.02)

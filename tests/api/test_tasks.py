@@ -1,4 +1,4 @@
-"""Kinds of task over HTTP: what is taken, what is refused, and jobs that run a function."""
+"""Kinds of task over HTTP: what is accepted, what is refused, and jobs that run a function."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import pytest
 from tests.api.in_process_server import InProcessServer
 
 
-async def submitted(house: InProcessServer, **job: Any) -> dict[str, Any]:
-    view: dict[str, Any] = await house.ask("POST", "/jobs", {"name": "a", **job}, expect=201)
+async def submitted(server: InProcessServer, **job: Any) -> dict[str, Any]:
+    view: dict[str, Any] = await server.ask("POST", "/jobs", {"name": "a", **job}, expect=201)
     return view
 
 
-async def refused(house: InProcessServer, **job: Any) -> dict[str, Any]:
-    problem: dict[str, Any] = await house.ask("POST", "/jobs", {"name": "a", **job}, expect=422)
+async def refused(server: InProcessServer, **job: Any) -> dict[str, Any]:
+    problem: dict[str, Any] = await server.ask("POST", "/jobs", {"name": "a", **job}, expect=422)
     return problem
 
 
-async def worker(house: InProcessServer, name: str, **said: Any) -> str:
+async def worker(server: InProcessServer, name: str, **said: Any) -> str:
     body = {"name": name, "resources": {"cpu": 4}, **said}
-    answer = await house.ask("POST", "/workers/register", body, expect=201)
+    answer = await server.ask("POST", "/workers/register", body, expect=201)
     worker_id: str = answer["worker_id"]
     return worker_id
 
 
-async def leased(house: InProcessServer, worker_id: str) -> list[dict[str, Any]]:
+async def leased(server: InProcessServer, worker_id: str) -> list[dict[str, Any]]:
     body = {"max": 10, "wait": 0}
-    answer = await house.ask("POST", f"/workers/{worker_id}/lease", body, expect=200)
+    answer = await server.ask("POST", f"/workers/{worker_id}/lease", body, expect=200)
     orders: list[dict[str, Any]] = answer["executions"]
     return orders
 
 
-async def test_a_python_task_is_kept_as_it_was_given(house: InProcessServer) -> None:
+async def test_a_python_task_is_stored_unchanged(server: InProcessServer) -> None:
     task = {"kind": "python", "entry": "shop.billing:Desk.invoice", "args": [2**70, {"a": None}]}
-    view = await submitted(house, task=task)
+    view = await submitted(server, task=task)
     assert view["task"] == {**task, "kwargs": {}}
     assert view["requirements"]["capabilities"] == []
 
@@ -45,23 +45,23 @@ async def test_a_python_task_is_kept_as_it_was_given(house: InProcessServer) -> 
     ["shop", "shop:", ":f", "shop:f()", "shop/x:f", "1shop:f", "shop:f\n", "a b:f", "a:b:c"],
 )
 async def test_an_entry_that_names_no_function_is_refused(
-    house: InProcessServer, entry: str
+    server: InProcessServer, entry: str
 ) -> None:
-    problem = await refused(house, task={"kind": "python", "entry": entry})
+    problem = await refused(server, task={"kind": "python", "entry": entry})
     assert problem["errors"][0]["field"] == "task.entry"
 
 
-async def test_arguments_that_nest_too_deeply_are_refused(house: InProcessServer) -> None:
+async def test_arguments_that_nest_too_deeply_are_refused(server: InProcessServer) -> None:
     deep: Any = 1
     for _ in range(100):
         deep = [deep]
-    problem = await refused(house, task={"kind": "python", "entry": "a:b", "args": [deep]})
+    problem = await refused(server, task={"kind": "python", "entry": "a:b", "args": [deep]})
     assert problem["errors"][0]["field"] == "task"
-    problem = await refused(house, task={"kind": "http", "url": "http://a", "body": deep})
+    problem = await refused(server, task={"kind": "http", "url": "http://a", "body": deep})
     assert problem["errors"][0]["field"] == "task.body"
 
 
-async def test_an_http_task_is_kept_as_it_was_given(house: InProcessServer) -> None:
+async def test_an_http_task_is_stored_unchanged(server: InProcessServer) -> None:
     task = {
         "kind": "http",
         "url": "https://shop.example:8443/hooks?x=1",
@@ -69,7 +69,7 @@ async def test_an_http_task_is_kept_as_it_was_given(house: InProcessServer) -> N
         "headers": {"X-Token": "t"},
         "body": {"paid": 42},
     }
-    assert (await submitted(house, task=task))["task"] == task
+    assert (await submitted(server, task=task))["task"] == task
 
 
 @pytest.mark.parametrize(
@@ -90,33 +90,33 @@ async def test_an_http_task_is_kept_as_it_was_given(house: InProcessServer) -> N
         ({"url": "http://a", "timeout": 5}, "timeout"),
     ],
 )
-async def test_a_request_that_makes_no_sense_is_refused(
-    house: InProcessServer, task: dict[str, Any], hint: str
+async def test_an_invalid_http_task_is_refused(
+    server: InProcessServer, task: dict[str, Any], hint: str
 ) -> None:
-    problem = await refused(house, task={"kind": "http", **task})
+    problem = await refused(server, task={"kind": "http", **task})
     assert hint in problem["detail"]
 
 
-async def test_a_job_without_a_task_runs_the_function_of_its_name(house: InProcessServer) -> None:
-    view = await submitted(house, name="invoice", payload={"customer": 42})
+async def test_a_job_without_a_task_runs_the_function_of_its_name(server: InProcessServer) -> None:
+    view = await submitted(server, name="invoice", payload={"customer": 42})
     assert view["task"] is None
     assert view["requirements"]["capabilities"] == ["fn:invoice"]
-    plain = await worker(house, "plain")
-    assert await leased(house, plain) == []
-    able = await worker(house, "able", capabilities=["fn:invoice", "fn:other"])
-    [order] = await leased(house, able)
+    plain = await worker(server, "plain")
+    assert await leased(server, plain) == []
+    able = await worker(server, "able", capabilities=["fn:invoice", "fn:other"])
+    [order] = await leased(server, able)
     assert (order["name"], order["task"]) == ("invoice", None)
     assert order["payload"] == {"customer": 42}
 
 
-async def test_a_function_that_no_worker_has_parks_the_job_with_the_reason(
-    house: InProcessServer,
+async def test_a_job_of_a_function_that_no_worker_has_waits_with_that_reason(
+    server: InProcessServer,
 ) -> None:
-    await worker(house, "plain")
-    await worker(house, "other", capabilities=["fn:other"])
-    view = await submitted(house, name="invoice")
+    await worker(server, "plain")
+    await worker(server, "other", capabilities=["fn:other"])
+    view = await submitted(server, name="invoice")
     assert view["status"] == "queued"
-    why = await house.ask("GET", f"/jobs/{view['job_id']}/why", expect=200)
+    why = await server.ask("GET", f"/jobs/{view['job_id']}/why", expect=200)
     assert why["cause"]["code"] == "no_function"
     assert why["cause"]["message"].startswith("no worker has the function invoice;")
     assert "--app" in why["cause"]["message"]
@@ -124,27 +124,27 @@ async def test_a_function_that_no_worker_has_parks_the_job_with_the_reason(
 
 @pytest.mark.parametrize("payload", ["text", 42, True])
 async def test_a_function_takes_a_list_or_an_object(
-    house: InProcessServer, payload: object
+    server: InProcessServer, payload: object
 ) -> None:
-    problem = await refused(house, payload=payload)
+    problem = await refused(server, payload=payload)
     assert problem["errors"][0]["field"] == "payload"
     for fine in ([1], {"a": 1}, {"args": [1], "kwargs": {}}, None):
-        await submitted(house, payload=fine)
+        await submitted(server, payload=fine)
 
 
-async def test_another_name_means_another_function(house: InProcessServer) -> None:
-    view = await submitted(house, name="invoice", requirements={"capabilities": ["linux"]})
+async def test_another_name_means_another_function(server: InProcessServer) -> None:
+    view = await submitted(server, name="invoice", requirements={"capabilities": ["linux"]})
     path = f"/jobs/{view['job_id']}"
-    view = await house.ask("PATCH", path, {"name": "refund"}, expect=200)
+    view = await server.ask("PATCH", path, {"name": "refund"}, expect=200)
     assert view["requirements"]["capabilities"] == ["fn:refund", "linux"]
-    view = await house.ask("PATCH", path, {"task": {"kind": "noop"}}, expect=200)
+    view = await server.ask("PATCH", path, {"task": {"kind": "noop"}}, expect=200)
     assert view["requirements"]["capabilities"] == ["linux"]
-    view = await house.ask("PATCH", path, {"task": None}, expect=200)
+    view = await server.ask("PATCH", path, {"task": None}, expect=200)
     assert view["requirements"]["capabilities"] == ["fn:refund", "linux"]
 
 
-async def test_an_app_may_have_many_functions_and_long_names(house: InProcessServer) -> None:
+async def test_an_app_may_have_many_functions_and_long_names(server: InProcessServer) -> None:
     names = [f"fn:{'x' * 250}{number}" for number in range(2000)]
-    await worker(house, "rich", capabilities=names)
+    await worker(server, "rich", capabilities=names)
     body = {"name": "too rich", "capabilities": [*names, "one more"]}
-    await house.ask("POST", "/workers/register", body, expect=422)
+    await server.ask("POST", "/workers/register", body, expect=422)

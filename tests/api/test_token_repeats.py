@@ -12,13 +12,13 @@ from rota.store.sqlite.memory import MemoryStore, MemoryTokenStore
 from rota.store.tokens import Role, Token
 from rota.wire.tokens import TokenSpec
 from tests.api.in_process_server import ADMIN, TOKEN, InProcessServer, open_server
-from tests.api.token_headers import bearer, key
+from tests.api.token_headers import bearer, token_headers
 
 SPEC = {"role": "viewer", "name": "lobby", "expires_in": "30d"}
 
 
 async def ask(
-    house: InProcessServer,
+    server: InProcessServer,
     under: str,
     spec: dict[str, Any] | None = None,
     *,
@@ -26,30 +26,30 @@ async def ask(
     expect: int = 201,
 ) -> dict[str, Any]:
     headers = {**(as_ or bearer(TOKEN)), "idempotency-key": under}
-    answer: dict[str, Any] = await house.ask(
+    answer: dict[str, Any] = await server.ask(
         "POST", "/tokens", spec or SPEC, headers=headers, expect=expect
     )
     return answer
 
 
-async def made(house: InProcessServer) -> list[str]:
-    items = (await house.ask("GET", "/tokens"))["items"]
+async def made(server: InProcessServer) -> list[str]:
+    items = (await server.ask("GET", "/tokens"))["items"]
     return [one["token_id"] for one in items if one["token_id"] != ADMIN.id]
 
 
 async def test_a_repeat_under_the_same_key_gets_the_same_token_and_makes_no_second(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    first = await ask(house, "k")
-    assert await ask(house, "k") == first
-    assert await made(house) == [first["token_id"]]
-    assert (await house.http.get("/jobs", headers=bearer(first["token"]))).status_code == 200
-    assert first["token"] not in repr((await house.store.access.load(b"")).tokens)
-    assert (await ask(house, "another"))["token"] != first["token"]
+    first = await ask(server, "k")
+    assert await ask(server, "k") == first
+    assert await made(server) == [first["token_id"]]
+    assert (await server.http.get("/jobs", headers=bearer(first["token"]))).status_code == 200
+    assert first["token"] not in repr((await server.store.access.load(b"")).tokens)
+    assert (await ask(server, "another"))["token"] != first["token"]
 
 
-class SlowBook(MemoryTokenStore):
-    """A store that keeps a token only when all who came at once are at its door."""
+class SlowTokenStore(MemoryTokenStore):
+    """Token store that adds a token only when all parallel callers have arrived."""
 
     def __init__(self, expected: int) -> None:
         super().__init__()
@@ -61,136 +61,138 @@ class SlowBook(MemoryTokenStore):
         await super().add_token(token)
 
 
-async def test_repeats_that_come_at_once_make_one_token() -> None:
+async def test_parallel_repeats_create_one_token() -> None:
     store = MemoryStore()
-    store.access = SlowBook(expected=5)
-    async with open_server(store=store) as house, asyncio.timeout(20):
-        answers = await asyncio.gather(*(ask(house, "k") for _ in range(5)))
+    store.access = SlowTokenStore(expected=5)
+    async with open_server(store=store) as server, asyncio.timeout(20):
+        answers = await asyncio.gather(*(ask(server, "k") for _ in range(5)))
     assert answers == [answers[0]] * 5
 
 
-def under_key(roster: TokenCache, under: str, at: Instant) -> tuple[Token, str]:
-    """A token as a server of the cell makes it at a time, and its text."""
-    seed = TokenSeed(roster.secret, TOKEN, under)
+def under_key(tokens: TokenCache, under: str, at: Instant) -> tuple[Token, str]:
+    """Makes a token as a server of the cell does at a time, with its text."""
+    seed = TokenSeed(tokens.secret, TOKEN, under)
     token_id = seed.id_from(IdMint().mint(at))
     text = seed.token_of(token_id)
     return new_token(TokenSpec(role="viewer", name="lobby"), token_id, text, at, "tests"), text
 
 
 async def test_a_repeat_on_another_server_of_the_cell_gets_the_same_token(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    elsewhere = TokenCache(house.store.access, house.engine.clock)
+    elsewhere = TokenCache(server.store.access, server.engine.clock)
     await elsewhere.refresh()
     # By a clock that is ahead, and not seen here yet.
-    token, text = under_key(elsewhere, "k", house.engine.clock.now() + 5_000)
-    await house.store.access.add_token(token)
-    answer = await ask(house, "k", {"role": "viewer", "name": "lobby"})
+    token, text = under_key(elsewhere, "k", server.engine.clock.now() + 5_000)
+    await server.store.access.add_token(token)
+    answer = await ask(server, "k", {"role": "viewer", "name": "lobby"})
     assert (answer["token_id"], answer["token"]) == (token.id, text)
 
 
-async def test_a_key_is_that_of_the_token_it_was_sent_with(house: InProcessServer) -> None:
-    first = await ask(house, "k")
-    alice = await key(house, Role.ADMIN, name="alice")
-    assert (await ask(house, "k", as_=alice))["token"] != first["token"]
-
-
-async def test_the_same_caller_is_known_however_it_writes_its_header(
-    house: InProcessServer,
+async def test_an_idempotency_key_belongs_to_the_token_it_was_sent_with(
+    server: InProcessServer,
 ) -> None:
-    first = await ask(house, "k")
+    first = await ask(server, "k")
+    alice = await token_headers(server, Role.ADMIN, name="alice")
+    assert (await ask(server, "k", as_=alice))["token"] != first["token"]
+
+
+async def test_the_same_caller_is_recognised_however_it_writes_its_header(
+    server: InProcessServer,
+) -> None:
+    first = await ask(server, "k")
     for header in (f"bearer {TOKEN}", f"BEARER {TOKEN}", f"Bearer  {TOKEN}", f"Bearer {TOKEN} "):
-        assert await ask(house, "k", as_={"authorization": header}) == first
+        assert await ask(server, "k", as_={"authorization": header}) == first
 
 
-async def test_who_comes_by_a_session_is_not_known_by_the_header_beside_it(
-    house: InProcessServer,
+async def test_a_session_takes_no_identity_from_an_invalid_header_beside_it(
+    server: InProcessServer,
 ) -> None:
     for header in ("undefined", "Bearer"):
         made = []
         for name in ("alice", "bob"):
-            admin = await key(house, Role.ADMIN, name=f"{name}-{header}")
-            cookie = await sign_in(house, admin)
-            made.append(await ask(house, header, as_={"authorization": header, **cookie}))
-            assert await ask(house, header, as_={"authorization": "", **cookie}) == made[-1]
+            admin = await token_headers(server, Role.ADMIN, name=f"{name}-{header}")
+            cookie = await sign_in(server, admin)
+            made.append(await ask(server, header, as_={"authorization": header, **cookie}))
+            assert await ask(server, header, as_={"authorization": "", **cookie}) == made[-1]
         assert made[0]["token"] != made[1]["token"]
         assert [one["created_by"] for one in made] == [f"alice-{header}", f"bob-{header}"]
 
 
-async def test_without_access_control_a_key_is_everybodys() -> None:
-    async with open_server(no_auth=True) as house:
-        first = await ask(house, "k")
-        assert await ask(house, "k", as_=bearer("another")) == first
+async def test_keys_are_shared_without_access_control() -> None:
+    async with open_server(no_auth=True) as server:
+        first = await ask(server, "k")
+        assert await ask(server, "k", as_=bearer("another")) == first
 
 
-async def test_who_has_the_store_alone_cannot_make_out_a_token(house: InProcessServer) -> None:
-    first = await ask(house, "k")
-    secret, of = house.parts.access.tokens.secret, first["token_id"]
+async def test_the_store_alone_does_not_reveal_a_token(server: InProcessServer) -> None:
+    first = await ask(server, "k")
+    secret, of = server.deps.access.tokens.secret, first["token_id"]
     known = ("", ADMIN.digest.hex(), ADMIN.digest.decode("latin-1"), ADMIN.id, ADMIN.name)
     assert first["token"] not in [TokenSeed(secret, one, "k").token_of(of) for one in known]
     assert TokenSeed(secret, TOKEN, "k").token_of(of) == first["token"]
     assert TokenSeed(b"another cell's", TOKEN, "k").token_of(of) != first["token"]
 
 
-async def test_what_proves_a_caller_is_not_written_where_the_caller_is(
-    house: InProcessServer,
+async def test_the_text_of_a_caller_contains_no_credential(
+    server: InProcessServer,
 ) -> None:
-    found = house.parts.access.tokens.find(TOKEN)
+    found = server.deps.access.tokens.find(TOKEN)
     assert found is not None
     assert TOKEN not in repr(caller_from(found, TOKEN))
 
 
-async def test_the_same_key_for_another_token_is_refused(house: InProcessServer) -> None:
-    await ask(house, "k")
+async def test_the_same_key_for_another_token_is_refused(server: InProcessServer) -> None:
+    await ask(server, "k")
     for change in ({"role": "submitter"}, {"name": "hall"}, {"tenant": "t"}, {"expires_in": "1d"}):
-        refused = await ask(house, "k", {**SPEC, **change}, expect=409)
+        refused = await ask(server, "k", {**SPEC, **change}, expect=409)
         assert refused["type"].endswith("idempotency_key_reused")
-    assert len(await made(house)) == 1
+    assert len(await made(server)) == 1
 
 
-async def test_a_token_that_has_ended_is_not_shown_again(house: InProcessServer) -> None:
-    first = await ask(house, "k")
-    await house.ask("DELETE", f"/tokens/{first['token_id']}", expect=204)
-    refused = await ask(house, "k", expect=409)
+async def test_a_token_that_has_ended_is_not_shown_again(server: InProcessServer) -> None:
+    first = await ask(server, "k")
+    await server.ask("DELETE", f"/tokens/{first['token_id']}", expect=204)
+    refused = await ask(server, "k", expect=409)
     assert first["token_id"] in refused["detail"]
     assert "has ended: send a new key" in refused["detail"]
 
 
-async def test_after_a_day_a_token_is_not_shown_again(house: InProcessServer) -> None:
-    roster = house.parts.access.tokens
-    token, _ = under_key(roster, "k", house.engine.clock.now() - KEY_AGE_MS - 1)
-    await roster.add(token)
-    refused = await ask(house, "k", {"role": "viewer", "name": "lobby"}, expect=409)
+async def test_after_a_day_a_token_is_not_shown_again(server: InProcessServer) -> None:
+    tokens = server.deps.access.tokens
+    token, _ = under_key(tokens, "k", server.engine.clock.now() - KEY_AGE_MS - 1)
+    await tokens.add(token)
+    refused = await ask(server, "k", {"role": "viewer", "name": "lobby"}, expect=409)
     assert f"{token.id} more than 24 hours ago" in refused["detail"]
 
 
 async def test_a_token_that_was_revoked_and_forgotten_does_not_come_back_under_its_key(
-    house: InProcessServer,
+    server: InProcessServer,
 ) -> None:
-    roster, spec = house.parts.access.tokens, {"role": "viewer", "name": "lobby"}
-    long_ago = house.engine.clock.now() - TOKEN_KEPT_MS - 10_000
-    leaked, text = under_key(roster, "k", long_ago)
-    await roster.add(leaked)
-    await roster.revoke(leaked.id, long_ago + 1)
-    assert leaked.id in (await ask(house, "k", spec, expect=409))["detail"]
-    await ask(house, "another")
-    assert roster.by_id(leaked.id) is None, "the record is gone, as is that of every ended token"
-    again = await ask(house, "k", spec)
+    tokens, spec = server.deps.access.tokens, {"role": "viewer", "name": "lobby"}
+    long_ago = server.engine.clock.now() - TOKEN_KEPT_MS - 10_000
+    leaked, text = under_key(tokens, "k", long_ago)
+    await tokens.add(leaked)
+    await tokens.revoke(leaked.id, long_ago + 1)
+    assert leaked.id in (await ask(server, "k", spec, expect=409))["detail"]
+    await ask(server, "another")
+    assert tokens.by_id(leaked.id) is None, "the record is gone, as is that of every ended token"
+    again = await ask(server, "k", spec)
     assert again["token"] != text
     assert again["token_id"] != leaked.id
-    assert (await house.http.get("/jobs", headers=bearer(text))).status_code == 401
-    assert (await house.http.get("/jobs", headers=bearer(again["token"]))).status_code == 200
+    assert (await server.http.get("/jobs", headers=bearer(text))).status_code == 401
+    assert (await server.http.get("/jobs", headers=bearer(again["token"]))).status_code == 200
 
 
-async def sign_in(house: InProcessServer, headers: dict[str, str]) -> dict[str, str]:
-    """The cookie of a browser that signs in."""
-    signed = await house.http.post("/session", headers=headers)
-    house.http.cookies.clear()
+async def sign_in(server: InProcessServer, headers: dict[str, str]) -> dict[str, str]:
+    """Signs a browser in; returns its cookie."""
+    signed = await server.http.post("/session", headers=headers)
+    server.http.cookies.clear()
     return {"cookie": signed.headers["set-cookie"].split(";")[0]}
 
 
-async def test_a_browsers_session_repeats_as_well(house: InProcessServer) -> None:
-    browser = {"authorization": "", **await sign_in(house, bearer(TOKEN))}
-    first = await ask(house, "k", as_=browser)
+async def test_a_browsers_session_repeats_as_well(server: InProcessServer) -> None:
+    browser = {"authorization": "", **await sign_in(server, bearer(TOKEN))}
+    first = await ask(server, "k", as_=browser)
     other = {**browser, "cookie": f"theme=dark; {browser['cookie']}"}
-    assert await ask(house, "k", as_=other) == first
+    assert await ask(server, "k", as_=other) == first

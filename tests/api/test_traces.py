@@ -1,4 +1,4 @@
-"""Traces end to end on one server: what is submitted, waited for, run and ended becomes spans."""
+"""Traces end to end on one server: submissions, waits, executions and ends become spans."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RETRIED = {"retry": {"max_attempts": 2, "delay": 0, "jitter": 0}}
 
 
 class Traced:
-    """A server that traces into memory."""
+    """Server that exports traces into memory."""
 
     def __init__(self, sampler: Callable[[str], bool] | None = None) -> None:
         self._kept = InMemorySpanExporter()
@@ -32,47 +32,47 @@ class Traced:
         self.naming = RecordingPropagator(sampler or self._otlp.samples)
         self._seq = 0
 
-    def follow(self, house: InProcessServer) -> None:
-        self.house = house
-        engine = house.engine
+    def follow(self, server: InProcessServer) -> None:
+        self.server = server
+        engine = server.engine
         self._follower = TraceFollower(
-            engine, engine.journal_notifier, house.parts.catalog, self.naming, self._otlp
+            engine, engine.journal_notifier, server.deps.catalog, self.naming, self._otlp
         )
 
     async def spans(self, name: str = "") -> list[ReadableSpan]:
-        """All that ended so far, or those of this name."""
-        self._seq = await self._follower.follow(self._seq, self.house.engine.journal_notifier.seq)
+        """Returns all ended spans, or those of this name."""
+        self._seq = await self._follower.follow(self._seq, self.server.engine.journal_notifier.seq)
         return [one for one in self._kept.get_finished_spans() if one.name == name or not name]
 
     async def span(self, name: str) -> ReadableSpan:
-        """The one of this name."""
+        """Returns the span of this name."""
         (one,) = await self.spans(name)
         return one
 
     async def submit(self, name: str = "j", **more: Any) -> dict[str, Any]:
-        """A noop job, with or without a caller's trace."""
+        """Submits a noop job, with or without a caller's trace."""
         headers = more.pop("headers", GIVEN)
         body = {"name": name, "task": NOOP, **more}
-        made = await self.house.ask("POST", "/jobs", body, expect=201, headers=headers)
+        made = await self.server.ask("POST", "/jobs", body, expect=201, headers=headers)
         return dict(made)
 
     async def run(self, worker_id: str, status: str = "succeeded") -> str:
-        """The next job, to its end; what it got as TRACEPARENT."""
-        (order,) = (await self.house.lease(worker_id))["executions"]
-        await self.house.finish(order, status)
+        """Runs the next job to its end; returns its TRACEPARENT."""
+        (order,) = (await self.server.lease(worker_id))["executions"]
+        await self.server.finish(order, status)
         return str(order["traceparent"])
 
 
 @asynccontextmanager
 async def traced(**more: Any) -> AsyncIterator[Traced]:
     one = Traced(**more)
-    async with open_server(naming=one.naming) as house:
-        one.follow(house)
+    async with open_server(naming=one.naming) as server:
+        one.follow(server)
         yield one
 
 
 def ids(span: ReadableSpan) -> tuple[str, str, str | None]:
-    """(trace, span, parent)."""
+    """Returns (trace, span, parent)."""
     context, parent = span.get_span_context(), span.parent
     assert context is not None
     shown = None if parent is None else f"{parent.span_id:016x}"
@@ -80,14 +80,14 @@ def ids(span: ReadableSpan) -> tuple[str, str, str | None]:
 
 
 def linked(span: ReadableSpan) -> list[str]:
-    """The spans that it links to."""
+    """Returns the spans that it links to."""
     return [f"{one.context.span_id:016x}" for one in span.links]
 
 
 async def test_a_job_is_traced_from_its_caller_to_its_end() -> None:
     async with traced() as one:
         job = await one.submit(queue="q", tenant="t")
-        given = await one.run(await one.house.register())
+        given = await one.run(await one.server.register())
         whole, submit = await one.span("job j"), await one.span("submit j")
         wait, run = await one.span("wait j"), await one.span("run j")
         assert {ids(span)[0] for span in (whole, submit, wait, run)} == {TRACE}
@@ -103,10 +103,10 @@ async def test_a_job_is_traced_from_its_caller_to_its_end() -> None:
         assert whole.resource.attributes["service.instance.id"] == "node-a"
 
 
-async def test_a_retry_links_to_the_run_before_it() -> None:
+async def test_a_retry_links_to_the_execution_before_it() -> None:
     async with traced() as one:
         await one.submit(**RETRIED)
-        worker_id = await one.house.register()
+        worker_id = await one.server.register()
         await one.run(worker_id, "failed")
         await one.run(worker_id)
         first, second = await one.spans("run j")
@@ -117,12 +117,12 @@ async def test_a_retry_links_to_the_run_before_it() -> None:
         assert len(await one.spans("job j")) == 1
 
 
-async def test_a_job_links_to_what_it_waited_for() -> None:
+async def test_a_job_links_to_its_dependencies() -> None:
     async with traced() as one:
         upstream = await one.submit("up")
         other = {"traceparent": GIVEN["traceparent"].replace(TRACE, "1" * 32)}
         await one.submit("down", dependencies=[upstream["job_id"]], headers=other)
-        worker_id = await one.house.register()
+        worker_id = await one.server.register()
         await one.run(worker_id)
         await one.run(worker_id)
         down = await one.span("job down")
@@ -131,13 +131,13 @@ async def test_a_job_links_to_what_it_waited_for() -> None:
         assert f"{down.links[0].context.trace_id:032x}" == TRACE
 
 
-async def test_a_job_that_a_person_starts_over_has_a_span_for_each_life() -> None:
+async def test_a_manually_retried_job_has_a_span_for_each_retry() -> None:
     async with traced() as one:
         job = await one.submit()
-        worker_id = await one.house.register()
+        worker_id = await one.server.register()
         await one.run(worker_id, "failed")
         await one.spans()
-        await one.house.ask("POST", f"/jobs/{job['job_id']}/retry", expect=200)
+        await one.server.ask("POST", f"/jobs/{job['job_id']}/retry", expect=200)
         await one.run(worker_id)
         first, second = await one.spans("job j")
         assert ids(first)[1] != ids(second)[1]
@@ -147,10 +147,10 @@ async def test_a_job_that_a_person_starts_over_has_a_span_for_each_life() -> Non
 
 async def test_a_schedule_begins_a_trace() -> None:
     async with traced() as one:
-        worker_id = await one.house.register()
+        worker_id = await one.server.register()
         spec = {"name": "s", "interval": "1h", "job": {"name": "j", "task": NOOP}}
-        made = await one.house.ask("POST", "/schedules", spec, expect=201)
-        await one.house.ask("POST", f"/schedules/{made['schedule_id']}/trigger", expect=201)
+        made = await one.server.ask("POST", "/schedules", spec, expect=201)
+        await one.server.ask("POST", f"/schedules/{made['schedule_id']}/trigger", expect=201)
         given = await one.run(worker_id)
         whole = await one.span("job j")
         assert ids(whole)[2] is None
@@ -161,48 +161,48 @@ async def test_a_schedule_begins_a_trace() -> None:
 async def test_a_job_that_never_ran_is_traced_too() -> None:
     async with traced() as one:
         job = await one.submit()
-        await one.house.ask("PUT", f"/jobs/{job['job_id']}/cancel", expect=200)
+        await one.server.ask("PUT", f"/jobs/{job['job_id']}/cancel", expect=200)
         assert [span.name for span in await one.spans()] == ["job j", "submit j"]
 
 
 @pytest.mark.parametrize("headers", [{}, {"traceparent": f"00-{TRACE}-{CALLER}-00"}])
-async def test_what_is_not_sampled_makes_no_spans(headers: dict[str, str]) -> None:
+async def test_an_unsampled_trace_has_no_spans(headers: dict[str, str]) -> None:
     async with traced(sampler=lambda _: False) as one:
         await one.submit(headers=headers)
-        given = await one.run(await one.house.register())
+        given = await one.run(await one.server.register())
         assert given.endswith("-00"), "the job is told that nobody records it"
         assert await one.spans() == []
 
 
-async def test_a_traceparent_that_makes_no_sense_is_passed_over() -> None:
+async def test_an_invalid_traceparent_is_ignored() -> None:
     async with traced() as one:
         await one.submit(headers={"traceparent": "nonsense"})
-        await one.run(await one.house.register())
+        await one.run(await one.server.register())
         assert ids(await one.span("job j"))[2] is None
 
 
-async def test_without_tracing_the_caller_s_trace_reaches_the_job_as_it_came(
-    house: InProcessServer,
+async def test_the_callers_trace_reaches_the_job_unchanged_without_tracing(
+    server: InProcessServer,
 ) -> None:
-    worker_id = await house.register()
+    worker_id = await server.register()
     body = {"name": "j", "task": NOOP}
-    await house.ask("POST", "/jobs", body, expect=201, headers=GIVEN)
-    (order,) = (await house.lease(worker_id))["executions"]
+    await server.ask("POST", "/jobs", body, expect=201, headers=GIVEN)
+    (order,) = (await server.lease(worker_id))["executions"]
     assert order["traceparent"] == GIVEN["traceparent"]
-    await house.ask("POST", "/jobs/batch", {"jobs": [body]}, expect=201)
-    (order,) = (await house.lease(worker_id))["executions"]
+    await server.ask("POST", "/jobs/batch", {"jobs": [body]}, expect=201)
+    (order,) = (await server.lease(worker_id))["executions"]
     assert order["traceparent"] is None
 
 
-async def test_a_patched_job_stays_in_its_trace(house: InProcessServer) -> None:
+async def test_a_patched_job_stays_in_its_trace(server: InProcessServer) -> None:
     body = {"name": "j", "task": NOOP, "run_at": "2099-01-01T00:00:00Z"}
-    job = await house.ask("POST", "/jobs", body, expect=201, headers=GIVEN)
-    await house.ask("PATCH", f"/jobs/{job['job_id']}", {"run_at": None}, expect=200)
-    (order,) = (await house.lease(await house.register()))["executions"]
+    job = await server.ask("POST", "/jobs", body, expect=201, headers=GIVEN)
+    await server.ask("PATCH", f"/jobs/{job['job_id']}", {"run_at": None}, expect=200)
+    (order,) = (await server.lease(await server.register()))["executions"]
     assert order["traceparent"] == GIVEN["traceparent"]
 
 
-async def test_a_trace_comes_through_a_follower_and_through_a_time_without_a_leader() -> None:
+async def test_a_trace_passes_a_follower_and_a_time_without_a_leader() -> None:
     body = {"name": "j", "task": NOOP}
     async with a_cell(ttl_ms=1_000) as cell:
         leader, follower = await cell.pair()
@@ -216,12 +216,12 @@ async def test_a_trace_comes_through_a_follower_and_through_a_time_without_a_lea
         assert order["traceparent"] == GIVEN["traceparent"]
 
 
-async def test_the_leader_follows_its_journal_by_itself() -> None:
+async def test_the_leader_exports_traces_from_its_journal() -> None:
     async with traced() as one:
         one._follower.start()
         try:
             await one.submit()
-            await one.run(await one.house.register())
+            await one.run(await one.server.register())
             await until(lambda: len(one._kept.get_finished_spans()) == 4)
         finally:
             await one._follower.stop()

@@ -1,4 +1,4 @@
-"""Tokens for tests: one of each role, and some that are no longer good."""
+"""Tokens for tests: one of each role, and some that are no longer valid."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ ACME = "acme"
 OTHER = "other"
 
 
-async def key(house: InProcessServer, role: Role = Role.VIEWER, **given: Any) -> dict[str, str]:
-    """A token of this role made known to the house; the header that shows it."""
+async def token_headers(
+    server: InProcessServer, role: Role = Role.VIEWER, **given: Any
+) -> dict[str, str]:
+    """Adds a token of this role to the server; returns its header."""
     name = given.pop("name", "-".join([role, *(str(one) for one in given.values())]))
     text = f"key-{name}"
     token = Token(
@@ -22,20 +24,22 @@ async def key(house: InProcessServer, role: Role = Role.VIEWER, **given: Any) ->
         name=name,
         digest=token_digest(text),
         role=role,
-        created_at=house.engine.clock.now(),
+        created_at=server.engine.clock.now(),
         created_by="tests",
         **given,
     )
-    await house.parts.access.tokens.add(token)
+    await server.deps.access.tokens.add(token)
     return bearer(text)
 
 
-async def dead_key(house: InProcessServer, *, expires_at: Instant | None = None) -> dict[str, str]:
-    """An admin's token that has ended: at a time, or because somebody revoked it."""
+async def ended_token(
+    server: InProcessServer, *, expires_at: Instant | None = None
+) -> dict[str, str]:
+    """Returns the header of an admin's token that has expired or was revoked."""
     if expires_at is not None:
-        return await key(house, Role.ADMIN, name="expired", expires_at=expires_at)
-    header = await key(house, Role.ADMIN, name="revoked")
-    await house.parts.access.tokens.revoke("id-revoked", house.engine.clock.now())
+        return await token_headers(server, Role.ADMIN, name="expired", expires_at=expires_at)
+    header = await token_headers(server, Role.ADMIN, name="revoked")
+    await server.deps.access.tokens.revoke("id-revoked", server.engine.clock.now())
     return header
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from rota.core.commands import NewJob
-from rota.core.group_model import Array, Gang
 from rota.core.model import (
+    Array,
     Backoff,
     Concurrency,
     Dependency,
+    Gang,
     Instant,
     JobId,
     Needs,
@@ -77,7 +78,9 @@ def spec(**asked: Any) -> Spec:
         preemptible=asked.pop("preemptible", False),
     )
     key, limit = asked.pop("key", None), asked.pop("limit", 1)
-    band = band_of(asked.pop("count", None), asked.pop("max_parallel", None), asked.pop("gang", 0))
+    group = group_of(
+        asked.pop("count", None), asked.pop("max_parallel", None), asked.pop("gang", 0)
+    )
     made = Spec(
         terms=terms,
         task=b'{"kind":"noop"}',
@@ -88,13 +91,13 @@ def spec(**asked: Any) -> Spec:
         concurrency=None if key is None else Concurrency(key, limit),
         labels=tuple(asked.pop("labels", ())),
         finish_by=asked.pop("finish_by", None),
-        group=band,
+        group=group,
     )
     assert not asked, f"a job has no {list(asked)}"
     return made
 
 
-def band_of(count: int | None, max_parallel: int | None, gang: int) -> Array | Gang | None:
+def group_of(count: int | None, max_parallel: int | None, gang: int) -> Array | Gang | None:
     """An array of so many, a gang of so many, or neither."""
     if gang:
         return Gang(gang)

@@ -1,4 +1,4 @@
-"""The journal folded the naive way: dicts of whole records, each write applied as it comes."""
+"""Naive projection of the journal: dicts of whole records, each write applied as it comes."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ from rota.core.trigger_model import (
 )
 
 RECORDS_BEHIND = 3
-"""How far the tables are behind the journal, for whoever does not ask to wait for them."""
+"""Records that the tables are behind the journal, for refills that need not be exact."""
 
 
 class NaiveLedger:
-    """All that was ever written and not dropped."""
+    """Everything that was written and not dropped."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, JobRecord] = {}
@@ -87,28 +87,27 @@ class NaiveLedger:
         self.occurrences: dict[tuple[ScheduleId, Instant], Occurrence] = {}
         self.calendars: dict[str, Calendar] = {}
         self.triggers: dict[TriggerId, Trigger] = {}
-        self.told: dict[str, AcceptedEvent] = {}
-        self.arrivals: dict[TriggerDecisionId, TriggerDecision] = {}
-        self.held: dict[TriggerDecisionId, BufferedEvent] = {}
-        self._unfolded: deque[Sequence[AnyWrite]] = deque()
-        self._shelved: dict[JobId, JobRecord] = {}
-        """As the tables have it."""
+        self.accepted: dict[str, AcceptedEvent] = {}
+        self.decisions: dict[TriggerDecisionId, TriggerDecision] = {}
+        self.buffered: dict[TriggerDecisionId, BufferedEvent] = {}
+        self._unprojected: deque[Sequence[AnyWrite]] = deque()
+        self._spilled: dict[JobId, JobRecord] = {}
+        """Spilled jobs, as the tables have them."""
 
     def append(self, writes: Sequence[AnyWrite]) -> None:
-        """One record."""
         for write in writes:
             self._apply(write)
-        self._unfolded.append(writes)
-        self._fold(RECORDS_BEHIND)
+        self._unprojected.append(writes)
+        self._project(RECORDS_BEHIND)
 
-    def _fold(self, but: int) -> None:
-        """All records but the last few are in the tables."""
-        while len(self._unfolded) > but:
-            for write in self._unfolded.popleft():
+    def _project(self, kept: int) -> None:
+        """Applies all records but the last few to the tables."""
+        while len(self._unprojected) > kept:
+            for write in self._unprojected.popleft():
                 if isinstance(write, PutJob | MoveJob | DropJob):
-                    self._shelved.pop(write.id, None)
+                    self._spilled.pop(write.id, None)
                 if isinstance(write, PutJob) and write.life.line:
-                    self._shelved[write.id] = JobRecord(write.id, write.spec, write.life)
+                    self._spilled[write.id] = JobRecord(write.id, write.spec, write.life)
 
     def _apply(self, write: AnyWrite) -> None:
         match write:
@@ -175,17 +174,17 @@ class NaiveLedger:
             case DropTrigger():
                 del self.triggers[write.id]
             case PutEvent():
-                before = self.told.get(write.event.key)
+                before = self.accepted.get(write.event.key)
                 assert (before is None) == (write.event.repeats == 0), "an event was taken twice"
-                self.told[write.event.key] = write.event
+                self.accepted[write.event.key] = write.event
             case PutTriggerDecision():
-                self._arrive(write.decision)
+                self._decide(write.decision)
             case PutBufferedEvent():
-                assert write.event.id not in self.held, "an event was held twice"
-                self.held[write.event.id] = write.event
+                assert write.event.id not in self.buffered, "an event was held twice"
+                self.buffered[write.event.id] = write.event
             case ReleaseBufferedEvents():
                 for arrival_id in write.ids:
-                    del self.held[arrival_id]
+                    del self.buffered[arrival_id]
             case _:
                 assert_never(write)
 
@@ -201,18 +200,18 @@ class NaiveLedger:
             case _:
                 assert_never(write)
 
-    def _arrive(self, arrival: TriggerDecision) -> None:
-        """A trigger decides about an event once; what waits is decided later."""
-        before = self.arrivals.get(arrival.id)
+    def _decide(self, decision: TriggerDecision) -> None:
+        """Checks that a trigger decides about an event once; a buffered one is decided later."""
+        before = self.decisions.get(decision.id)
         assert before is None or before.decision is EventDecision.HELD, (
-            f"{arrival.id} was decided twice"
+            f"{decision.id} was decided twice"
         )
-        if arrival.job_id is not None:
-            assert arrival.job_id in self.jobs, "a trigger's job was not written with it"
-        self.arrivals[arrival.id] = arrival
+        if decision.job_id is not None:
+            assert decision.job_id in self.jobs, "a trigger's job was not written with it"
+        self.decisions[decision.id] = decision
 
     def _record(self, occurrence: Occurrence) -> None:
-        """An instant has one record, and once it has a job it keeps it."""
+        """Checks that an instant has one record, which keeps its job."""
         key = (occurrence.schedule_id, occurrence.nominal)
         before = self.occurrences.get(key)
         assert before is None or before.job_id is None, f"{key} was decided twice"
@@ -234,12 +233,12 @@ class NaiveLedger:
         """Executions that have not ended."""
         return [x for x in self.executions.values() if x.state not in EXECUTION_FINAL]
 
-    def shelf(self, line: int) -> list[JobRecord]:
-        """Jobs in this line of the store, in order of arrival."""
-        return [job for job in self.live() if job.life.line == line]
+    def spilled_in(self, number: int) -> list[JobRecord]:
+        """Jobs in this spill queue, in order of arrival."""
+        return [job for job in self.live() if job.life.line == number]
 
-    def lines(self) -> dict[int, int]:
-        """How many jobs are in each line."""
+    def spill_queues(self) -> dict[int, int]:
+        """Number of jobs in each spill queue."""
         found: dict[int, int] = {}
         for job in self.live():
             if job.life.line:
@@ -247,20 +246,20 @@ class NaiveLedger:
         return found
 
     def refill(self, wanted: Refill) -> Refilled:
-        """The next jobs of a line, as the tables have it."""
-        self._fold(0 if wanted.exact else RECORDS_BEHIND)
-        line = [job for job in self._shelved.values() if job.life.line == wanted.spill_queue]
-        behind = [job for job in line if job.spec.arrival_number > wanted.after]
+        """Next jobs of a spill queue, as the tables have them."""
+        self._project(0 if wanted.exact else RECORDS_BEHIND)
+        queue = [job for job in self._spilled.values() if job.life.line == wanted.spill_queue]
+        behind = [job for job in queue if job.spec.arrival_number > wanted.after]
         behind.sort(key=lambda job: job.spec.arrival_number)
         return Refilled(refill=wanted, jobs=tuple(behind[: wanted.limit]))
 
     def stored(self, kept: int) -> Stored:
-        """What a scheduler is built from, with the first `kept` jobs of each line."""
-        lines = self.lines()
-        heads = {job.id: None for line in lines for job in self.shelf(line)[:kept]}
+        """Records to restore a scheduler from, with the first `kept` jobs of each spill queue."""
+        spill_queues = self.spill_queues()
+        heads = {job.id: None for number in spill_queues for job in self.spilled_in(number)[:kept]}
         return Stored(
             jobs=[job for job in self.live() if not job.life.line or job.id in heads],
-            spill_queues=list(lines.items()),
+            spill_queues=list(spill_queues.items()),
             executions=self.running(),
             workers=list(self.workers.values()),
             queues=list(self.queues.values()),
@@ -268,36 +267,36 @@ class NaiveLedger:
             schedules=[self.schedules[one] for one in sorted(self.schedules)],
             calendars=list(self.calendars.values()),
             triggers=[self.triggers[one] for one in sorted(self.triggers)],
-            buffered_events=sorted(self.held.values(), key=lambda one: (one.at, one.id)),
+            buffered_events=sorted(self.buffered.values(), key=lambda one: (one.at, one.id)),
             policy=self.policy,
             tenants=list(self.tenants.values()),
             runtimes=list(self.runtimes.values()),
         )
 
     def check_against(self, tables: SchedulerState) -> None:
-        """Memory and what was written must tell the same story, record by record.
+        """Checks that memory agrees with what was written, record by record.
 
-        What is on the shelf need not be in memory, but is counted there.
+        Spilled jobs need not be in memory, but are counted there.
         """
         live = {job.id: job for job in self.live()}
-        for cell in tables.jobs.values():
-            assert cell.record() == live.pop(cell.id)
-        away: dict[int, int] = {}
+        for entry in tables.jobs.values():
+            assert entry.record() == live.pop(entry.id)
+        spilled: dict[int, int] = {}
         for job in live.values():
-            assert job.life.line, f"{job.id} is neither in memory nor on the shelf"
-            away[job.life.line] = away.get(job.life.line, 0) + 1
-        lanes = tables.ready_queue.by_spill_queue.items()
-        assert {number: lane.spilled for number, lane in lanes if lane.spilled} == away
-        assert {i: cell.execution for i, cell in tables.executions.items()} == {
+            assert job.life.line, f"{job.id} is neither in memory nor spilled"
+            spilled[job.life.line] = spilled.get(job.life.line, 0) + 1
+        groups = tables.ready_queue.by_spill_queue.items()
+        assert {number: group.spilled for number, group in groups if group.spilled} == spilled
+        assert {i: entry.execution for i, entry in tables.executions.items()} == {
             x.id: x for x in self.running()
         }
-        assert {i: cell.worker for i, cell in tables.fleet.workers.items()} == self.workers
-        assert {name: cell.queue for name, cell in tables.queues.items()} == self.queues
+        assert {i: entry.worker for i, entry in tables.fleet.workers.items()} == self.workers
+        assert {name: entry.queue for name, entry in tables.queues.items()} == self.queues
         assert tables.next_arrival_number == self.order_next
-        agenda = tables.schedule_index
-        assert {i: cell.schedule for i, cell in agenda.entries.items()} == self.schedules
-        assert agenda.calendars == self.calendars
-        cells = tables.trigger_index.entries
-        assert {i: cell.trigger for i, cell in cells.items()} == self.triggers
-        windows = [window for cell in cells.values() for window in cell.windows.values()]
-        assert {i: one for window in windows for i, one in window.events.items()} == self.held
+        schedules = tables.schedule_index
+        assert {i: entry.schedule for i, entry in schedules.entries.items()} == self.schedules
+        assert schedules.calendars == self.calendars
+        entries = tables.trigger_index.entries
+        assert {i: entry.trigger for i, entry in entries.items()} == self.triggers
+        windows = [window for entry in entries.values() for window in entry.windows.values()]
+        assert {i: one for window in windows for i, one in window.events.items()} == self.buffered

@@ -1,14 +1,14 @@
-"""The scheduler once more, the slow and obvious way: lists, sorts, and everything looked up anew.
+"""Naive scheduler, slow and obvious: lists, sorts, and everything looked up anew.
 
 Written from the promises, not from the code: no heaps, no classes of jobs, no bits, no timers. It
-knows only what decides: states, tries, fences, who runs where.
+knows only what decides: states, attempts, fences, and which worker runs what.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from tests.core.naive_nouns import Job, Poll, Queue, Try, Worker
+from tests.core.naive_nouns import Execution, Job, Poll, Queue, Worker
 
 LEASE = 17_000
 STOP_WINDOW = 30_000
@@ -19,25 +19,23 @@ FINAL = ("succeeded", "failed", "cancelled", "skipped", "expired")
 
 
 class Naive:
-    """All of it."""
-
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
-        self.tries: dict[str, Try] = {}
+        self.executions: dict[str, Execution] = {}
         self.workers: dict[str, Worker] = {}
         self.queues: dict[str, Queue] = {}
         self.answers: dict[int, list[str]] = {}
         self.now = 0
 
-    # What decides
+    # Decisions
 
-    def held(self, worker: Worker) -> list[Try]:
-        return [one for one in self.tries.values() if one.worker == worker.id]
+    def executions_of(self, worker: Worker) -> list[Execution]:
+        return [one for one in self.executions.values() if one.worker == worker.id]
 
     def free(self, worker: Worker) -> tuple[int, int]:
-        held = self.held(worker)
-        cpu = worker.cpu - sum(one.job.cpu for one in held)
-        gpu = worker.gpu - sum(one.job.gpu for one in held)
+        executions = self.executions_of(worker)
+        cpu = worker.cpu - sum(one.job.cpu for one in executions)
+        gpu = worker.gpu - sum(one.job.gpu for one in executions)
         return cpu, gpu
 
     def could_run(self, worker: Worker, job: Job) -> bool:
@@ -50,7 +48,7 @@ class Naive:
         )
 
     def badness(self, worker: Worker, job: Job) -> tuple[int, int, int]:
-        """A gpu machine for plain work is bad; then whatever leaves the most room unused."""
+        """A gpu machine for plain work is bad; then what leaves the most capacity unused."""
         cpu, gpu = self.free(worker)
         left = (cpu - job.cpu) * 1000 // worker.cpu if worker.cpu else 0
         if worker.gpu:
@@ -66,11 +64,11 @@ class Naive:
         ready = sorted((one for one in alike if one.state == "queued"), key=lambda one: one.place)
         return job in ready[: max(0, job.limit - len(running))]
 
-    def gate_open(self, job: Job) -> bool:
+    def within_limits(self, job: Job) -> bool:
         queue = self.queues[job.queue]
         if queue.paused:
             return False
-        running = [one for one in self.tries.values() if one.job.queue == job.queue]
+        running = [one for one in self.executions.values() if one.job.queue == job.queue]
         if queue.max_workers is not None and len(running) >= queue.max_workers:
             return False
         return queue.rate is None or self.tokens(queue) >= 1
@@ -81,25 +79,25 @@ class Naive:
         grown = queue.tokens + Fraction((self.now - queue.filled_at) * count, per)
         return min(grown, Fraction(count))
 
-    def line(self) -> list[Job]:
+    def queued(self) -> list[Job]:
         ready = [one for one in self.jobs.values() if one.state == "queued"]
         return sorted(ready, key=lambda one: (-self.queues[one.queue].priority, *one.place))
 
-    def place_all(self) -> None:
-        """Again and again the first in line that can go anywhere, until none can."""
-        while self.place_one():
+    def dispatch(self) -> None:
+        """Starts the first queued job that fits on a worker, again and again, until none does."""
+        while self.dispatch_one():
             pass
 
-    def place_one(self) -> bool:
-        for job in self.line():
-            if not (self.has_slot(job) and self.gate_open(job)):
+    def dispatch_one(self) -> bool:
+        for job in self.queued():
+            if not (self.has_slot(job) and self.within_limits(job)):
                 continue
             fit = [
                 worker
                 for worker in self.workers.values()
                 if worker.state == "online"
                 and worker.poll is not None
-                and worker.poll.room > 0
+                and worker.poll.free_slots > 0
                 and self.could_run(worker, job)
             ]
             if fit:
@@ -112,14 +110,14 @@ class Naive:
         job.state, job.why = "running", ""
         job.attempt += 1
         job.fence += 1
-        self.tries[job.id] = Try(job, worker.id, self.now, self.now + LEASE)
+        self.executions[job.id] = Execution(job, worker.id, self.now, self.now + LEASE)
         worker.poll.orders.append(job.id)
-        worker.poll.room -= 1
+        worker.poll.free_slots -= 1
         queue = self.queues[job.queue]
         if queue.rate is not None:
             queue.tokens, queue.filled_at = self.tokens(queue) - 1, self.now
 
-    # What happens to jobs
+    # Jobs
 
     def submit(self, job: Job) -> None:
         self.queues.setdefault(job.queue, Queue())
@@ -133,7 +131,7 @@ class Naive:
         return self.begin(job)
 
     def begin(self, job: Job) -> None:
-        """Where a job that waits has to wait."""
+        """Moves a waiting job to the state in which it has to wait."""
         start = job.due if job.due is not None else job.run_at
         if job.expires_at is not None and job.expires_at <= self.now:
             self.end(job, "expired", "expires_at")
@@ -148,7 +146,7 @@ class Naive:
 
     def end(self, job: Job, state: str, why: str) -> None:
         job.state, job.why, job.due, job.unmet = state, why, None, []
-        self.tries.pop(job.id, None)
+        self.executions.pop(job.id, None)
         for below in self.jobs.values():
             for edge in [one for one in below.unmet if one[0] == job.id]:
                 if below.state in FINAL:
@@ -165,19 +163,19 @@ class Naive:
             self.end(job, "cancelled", "cancelled")
         elif job.state == "running":
             job.state, job.why = "cancelling", "cancelled"
-            one = self.tries[job.id]
+            one = self.executions[job.id]
             one.stop_at = self.now
             poll = self.workers[one.worker].poll
             if poll is not None:
                 poll.answer = True
 
     def update(self, job: Job) -> None:
-        """The job was changed where it stands."""
+        """Follows a change of a waiting job."""
         self.queues.setdefault(job.queue, Queue())
         self.begin(job)
 
     def retry(self, job: Job) -> None:
-        """It and what was skipped because of it live again."""
+        """Starts a job over, and those that were skipped because of it."""
         self.revive(job)
         while found := [one for one in self.jobs.values() if self.is_back(one)]:
             for one in found:
@@ -198,15 +196,15 @@ class Naive:
         job.unmet = [edge for edge in job.after if self.jobs[edge[0]].state not in FINAL]
         self.begin(job)
 
-    # What happens to executions
+    # Executions
 
     def complete(self, job: Job, how: str) -> None:
-        self.tries.pop(job.id)
+        self.executions.pop(job.id)
         if how == "succeeded":
             self.end(job, "succeeded", "")
         elif how == "cancelled" or job.state == "cancelling":
             self.end(job, "cancelled", "cancelled")
-        elif how != "hopeless" and job.attempt < job.tries and not job.once:
+        elif how != "hopeless" and job.attempt < job.max_attempts and not job.once:
             job.state = "pending"
             job.due = self.now + (0 if how == "at once" else job.delay)
             self.begin(job)
@@ -214,11 +212,11 @@ class Naive:
             why = {"hopeless": "not_retryable", "timed_out": "timeout", "at once": "exit_code"}
             self.end(job, "failed", why.get(how, "error"))
 
-    def lose(self, one: Try) -> None:
+    def lose(self, one: Execution) -> None:
         job = one.job
         if one.stop_at is not None:
             return self.complete(job, "cancelled")
-        self.tries.pop(job.id)
+        self.executions.pop(job.id)
         job.losses += 1
         if job.once or job.losses >= LOSSES:
             return self.end(job, "failed", "lost")
@@ -226,7 +224,7 @@ class Naive:
         job.state, job.why = "queued", "lost"
         return self.begin(job)
 
-    # What happens to workers
+    # Workers
 
     def hear(self, worker: Worker) -> None:
         worker.seen = self.now
@@ -234,7 +232,7 @@ class Naive:
             worker.state, worker.look_at = "online", self.now + LEASE
 
     def renew(self, worker: Worker, names: list[str] | None) -> None:
-        for one in self.held(worker):
+        for one in self.executions_of(worker):
             if names is not None and one.job.id in names:
                 one.named = True
             elif names is not None or not one.named:
@@ -243,17 +241,19 @@ class Naive:
                 one.lease = self.now + LEASE
 
     def open(self, worker: Worker, poll: Poll, names: list[str] | None) -> None:
-        """Owed orders come first, in the order they were given."""
+        """Opens a poll; orders that the worker has not named yet come first."""
         worker.poll = poll
-        held = self.held(worker)
-        for one in held if names is not None else []:
+        executions = self.executions_of(worker)
+        for one in executions if names is not None else []:
             fresh = one.claimed_at > worker.registered_at or not one.job.once
             if one.job.id in (names or ()) or one.named or one.stop_at is not None or not fresh:
                 continue
             if self.now < one.claimed_at + PATIENCE:
                 poll.orders.append(one.job.id)
-                poll.room -= 1
-        if poll.until <= self.now or any(o.stop_at is not None and not o.told for o in held):
+                poll.free_slots -= 1
+        if poll.until <= self.now or any(
+            o.stop_at is not None and not o.stop_sent for o in executions
+        ):
             poll.answer = True
 
     def close(self, worker: Worker) -> None:
@@ -262,14 +262,14 @@ class Naive:
             worker.poll = None
 
     def restart(self) -> None:
-        """What is not written is forgotten: polls, how fast queues went, how old leases are.
+        """Forgets what is not written: polls, progress of rate limits, ages of leases.
 
         A job that waits for others waits again for those of them that were started over.
         """
         for worker in self.workers.values():
             worker.poll, worker.seen, worker.look_at = None, self.now, self.now + LEASE
-        for one in self.tries.values():
-            one.lease, one.told = self.now + LEASE, False
+        for one in self.executions.values():
+            one.lease, one.stop_sent = self.now + LEASE, False
         for queue in self.queues.values():
             if queue.rate is not None:
                 queue.tokens, queue.filled_at = Fraction(queue.rate[0]), self.now
@@ -279,14 +279,14 @@ class Naive:
 
     def leave(self, worker: Worker) -> None:
         self.close(worker)
-        for one in self.held(worker):
+        for one in self.executions_of(worker):
             self.lose(one)
         worker.state = "offline"
 
     # Time
 
     def pass_time(self) -> None:
-        """Whatever is over by now ends, whatever was waited for is there."""
+        """Ends and releases everything that is due."""
         for job in list(self.jobs.values()):
             if job.state in WAITING and job.expires_at is not None and job.expires_at <= self.now:
                 self.end(job, "expired", "expires_at")
@@ -294,7 +294,7 @@ class Naive:
             if job.state == "pending" and not job.unmet:
                 self.begin(job)
         for worker in self.workers.values():
-            for one in self.held(worker):
+            for one in self.executions_of(worker):
                 if one.lease <= self.now:
                     self.lose(one)
             if worker.state != "offline" and worker.look_at <= self.now:
@@ -303,9 +303,9 @@ class Naive:
                 worker.poll.answer = True
 
     def look_at(self, worker: Worker) -> None:
-        """One that is silent and holds nothing is gone; others are looked at again later."""
-        marks = [worker.seen + LEASE, *(one.lease for one in self.held(worker))]
-        later = [mark for mark in marks if mark > self.now]
+        """Checks a worker: one that is silent and holds nothing is offline."""
+        times = [worker.seen + LEASE, *(one.lease for one in self.executions_of(worker))]
+        later = [time for time in times if time > self.now]
         if later:
             worker.look_at = min(later)
         else:
@@ -313,20 +313,20 @@ class Naive:
             worker.state = "offline"
 
     def finish_turn(self) -> None:
-        """Ready jobs and waiting workers are brought together, and polls answered."""
-        self.place_all()
+        """Starts ready jobs on waiting workers, and answers polls."""
+        self.dispatch()
         for worker in self.workers.values():
             poll = worker.poll
             if poll is not None and (poll.answer or poll.orders):
-                for one in self.held(worker):
+                for one in self.executions_of(worker):
                     if one.job.id in poll.orders:
                         one.lease = self.now + LEASE
-                    one.told = one.told or one.stop_at is not None
+                    one.stop_sent = one.stop_sent or one.stop_at is not None
                 self.close(worker)
 
     def next_due(self) -> int | None:
-        """When something will happen by itself."""
-        times = [one.lease for one in self.tries.values()]
+        """Time at which something happens by itself next."""
+        times = [one.lease for one in self.executions.values()]
         for job in self.jobs.values():
             if job.state in WAITING and job.expires_at is not None:
                 times.append(job.expires_at)
@@ -342,5 +342,5 @@ class Naive:
 
 
 def accepted(when: str, state: str) -> bool:
-    """Whether this end of an upstream job is what was waited for."""
+    """Whether this end of an upstream job meets the dependency."""
     return when == "finished" or when == state

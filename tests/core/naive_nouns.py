@@ -1,4 +1,4 @@
-"""The nouns of the naive model: plain things with plain numbers."""
+"""Records of the naive scheduler: plain objects with plain numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 @dataclass
 class Job:
-    """A job, whatever became of it."""
+    """A job, live or ended."""
 
     id: str
     order: int
@@ -22,7 +22,7 @@ class Job:
     expires_at: int | None = None
     key: str | None = None
     limit: int = 1
-    tries: int = 1
+    max_attempts: int = 1
     delay: int = 1_000
     once: bool = False
     state: str = "pending"
@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass
-class Try:
+class Execution:
     """The live execution of a job."""
 
     job: Job
@@ -49,16 +49,16 @@ class Try:
     lease: int
     named: bool = False
     stop_at: int | None = None
-    told: bool = False
+    stop_sent: bool = False
 
 
 @dataclass
 class Poll:
-    """A worker's open call."""
+    """An open poll of a worker."""
 
     number: int
     until: int
-    room: int
+    free_slots: int
     orders: list[str] = field(default_factory=list)
     answer: bool = False
 
@@ -76,14 +76,14 @@ class Worker:
     seen: int
     registered_at: int
     look_at: int
-    """When it is next looked at whether it is still there."""
+    """When it is checked next whether the worker is still there."""
     state: str = "online"
     poll: Poll | None = None
 
 
 @dataclass
 class Queue:
-    """A line's limits; the rate limit is a bucket of tokens."""
+    """Limits of a queue; the rate limit is a token bucket."""
 
     priority: int = 0
     max_workers: int | None = None

@@ -19,63 +19,63 @@ class RandomState:
     """A cell in the middle of its day."""
 
     def __init__(self, seed: int, policy: Policy) -> None:
-        self.dice = random.Random(seed)
+        self.rng = random.Random(seed)
         self.world = World(policy=policy)
-        self.workers = [f"w{number}" for number in range(self.dice.randrange(1, 6))]
+        self.workers = [f"w{number}" for number in range(self.rng.randrange(1, 6))]
         self.jobs = 0
         for name in self.workers:
-            self.world.register(name, cpu=self.dice.choice((1, 2, 4, 8)), memory=8 * GIB)
+            self.world.register(name, cpu=self.rng.choice((1, 2, 4, 8)), memory=8 * GIB)
         self._limit()
-        for _ in range(self.dice.randrange(3, 12)):
+        for _ in range(self.rng.randrange(3, 12)):
             self._happen()
 
     def _limit(self) -> None:
-        dice, world = self.dice, self.world
-        if dice.random() < 0.3:
-            world.queue("q1", max_workers=dice.randrange(1, 3))
-        if dice.random() < 0.2:
+        rng, world = self.rng, self.world
+        if rng.random() < 0.3:
+            world.queue("q1", max_workers=rng.randrange(1, 3))
+        if rng.random() < 0.2:
             world.queue("q2", rate_limit=RateLimit(2, 60 * SECOND))
-        if dice.random() < 0.2:
+        if rng.random() < 0.2:
             world.queue("q0", paused=True)
-        if dice.random() < 0.3:
-            quota = Quota(running=dice.randrange(1, 4))
+        if rng.random() < 0.3:
+            quota = Quota(running=rng.randrange(1, 4))
             world.step(PutTenantSettings(name="b", weight=2.0, quota=quota))
 
     def _happen(self) -> None:
-        dice, world = self.dice, self.world
-        world.advance(dice.choice((0, 500, 5 * SECOND)))
-        roll = dice.random()
+        rng, world = self.rng, self.world
+        world.advance(rng.choice((0, 500, 5 * SECOND)))
+        roll = rng.random()
         if roll < 0.5:
-            world.submit_all([self._job() for _ in range(dice.randrange(1, 5))])
+            world.submit_all([self._job() for _ in range(rng.randrange(1, 5))])
         elif roll < 0.85:
-            self.poll(dice.choice(self.workers), dice.choice((1, 2, 10)))
+            self.poll(rng.choice(self.workers), rng.choice((1, 2, 10)))
         elif roll < 0.95:
             running = [one.execution.job_id for one in world.scheduler._t.executions.values()]
             if running:
-                world.complete(dice.choice(running))
+                world.complete(rng.choice(running))
         elif len(self.workers) > 1:
-            gone = dice.choice(self.workers)
+            gone = rng.choice(self.workers)
             if world.scheduler.worker(WorkerId(gone), world.now).worker.state == "online":
                 world.step(Drain(worker_id=WorkerId(gone)))
 
     def _job(self) -> Any:
-        dice = self.dice
+        rng = self.rng
         self.jobs += 1
         asked: dict[str, Any] = {
-            "queue": dice.choice(QUEUES),
-            "tenant": dice.choice(TENANTS),
-            "priority": dice.choice((0, 0, 5)),
-            "cpu": dice.choice((1, 1, 2, 3, 6)),
-            "memory": dice.choice((0, GIB, 6 * GIB)),
-            "runs_ms": dice.choice((None, 10 * SECOND, 90 * SECOND, HOUR)),
+            "queue": rng.choice(QUEUES),
+            "tenant": rng.choice(TENANTS),
+            "priority": rng.choice((0, 0, 5)),
+            "cpu": rng.choice((1, 1, 2, 3, 6)),
+            "memory": rng.choice((0, GIB, 6 * GIB)),
+            "runs_ms": rng.choice((None, 10 * SECOND, 90 * SECOND, HOUR)),
             "created_at": self.world.now,
         }
-        if dice.random() < 0.1:
+        if rng.random() < 0.1:
             asked["run_at"] = self.world.now + 30 * SECOND
-        if dice.random() < 0.1:
+        if rng.random() < 0.1:
             asked["key"] = "k"
-        if dice.random() < 0.1:
-            asked["finish_by"] = self.world.now + dice.choice((60 * SECOND, HOUR))
+        if rng.random() < 0.1:
+            asked["finish_by"] = self.world.now + rng.choice((60 * SECOND, HOUR))
         return job(f"j{self.jobs}", **asked)
 
     def poll(self, name: str, orders: int = 10) -> None:
@@ -84,16 +84,20 @@ class RandomState:
 
     def idle(self) -> list[str]:
         """Workers that are there and do not ask."""
-        cells = self.world.scheduler._t.fleet.workers.values()
+        entries = self.world.scheduler._t.fleet.workers.values()
         return [
-            cell.worker.id for cell in cells if cell.poll is None and cell.worker.state == "online"
+            entry.worker.id
+            for entry in entries
+            if entry.poll is None and entry.worker.state == "online"
         ]
 
     def waiting(self) -> list[JobId]:
         """Jobs that have not started."""
         states = (JobState.PENDING, JobState.QUEUED)
         return [
-            cell.id for cell in self.world.scheduler._t.jobs.values() if cell.life.state in states
+            entry.id
+            for entry in self.world.scheduler._t.jobs.values()
+            if entry.life.state in states
         ]
 
     def all_ask(self, *before: AnyInput) -> dict[JobId, WorkerId]:
@@ -103,9 +107,9 @@ class RandomState:
         """
         world = self.world
         online = [
-            cell.worker.id
-            for cell in world.scheduler._t.fleet.workers.values()
-            if cell.worker.state == "online"
+            entry.worker.id
+            for entry in world.scheduler._t.fleet.workers.values()
+            if entry.worker.state == "online"
         ]
         online += [one.worker_id for one in before if isinstance(one, Register)]
         polls = [

@@ -1,4 +1,4 @@
-"""Jobs of known lengths on workers that always wait for work: who starts when and where."""
+"""Replay of jobs with known run times on workers that always wait: when and where each starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.world import World, succeeded
 
 
 class Work(NamedTuple):
-    """A job that comes `at` and runs for `runs`, both in milliseconds after the beginning."""
+    """Job that is submitted at `at` and runs for `runs`, in milliseconds."""
 
     at: int
     runs: int
@@ -39,7 +39,7 @@ class Replay:
             self.world.register(name, **has)
 
     def run(self, works: Sequence[Work]) -> None:
-        """All of them, to the end; ends of one instant come before arrivals."""
+        """Runs all of them; ends come before arrivals of the same instant."""
         events: list[tuple[int, int, int, JobId]] = []
         self._works = {JobId(f"j{number}"): work for number, work in enumerate(works)}
         for number, work in enumerate(works):

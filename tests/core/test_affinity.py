@@ -1,4 +1,4 @@
-"""Where a job would rather run: what it waits for, how long, and what would help."""
+"""Affinity: preferred workers, the wait for them, and remedies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_preferred_worker_that_is_open_is_taken(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("policy", [STRICT, DEFAULT])
-def test_a_preferred_worker_is_waited_for_and_others_pass(policy: Policy) -> None:
+def test_a_job_waits_for_a_preferred_worker_and_other_jobs_pass(policy: Policy) -> None:
     world = World(policy=policy)
     world.register("w1", cpu=2)
     world.register("w2", labels={"disk": "ssd"})
@@ -54,7 +54,7 @@ def test_a_preferred_worker_is_waited_for_and_others_pass(policy: Policy) -> Non
 
 
 @pytest.mark.parametrize("policy", [STRICT, DEFAULT])
-def test_when_the_wait_is_over_it_goes_where_there_is_room(policy: Policy) -> None:
+def test_a_job_whose_wait_is_over_starts_on_any_free_worker(policy: Policy) -> None:
     world = World(policy=policy)
     world.register("w1")
     world.register("w2", labels={"disk": "ssd"})
@@ -77,7 +77,7 @@ def test_once_a_class_has_waited_its_next_jobs_do_not_wait_each() -> None:
     assert [started_on(world, f"j{number}") for number in range(3)] == ["w1"] * 3
 
 
-def test_nobody_is_waited_for_where_no_preferred_worker_is() -> None:
+def test_a_job_does_not_wait_if_no_preferred_worker_exists() -> None:
     world = World()
     world.register("w1")
     world.submit("j", affinity=SSD)
@@ -92,7 +92,7 @@ def test_without_a_wait_a_preference_only_decides_between_open_workers() -> None
     assert world.take("w1") == ["j"]
 
 
-def test_why_says_what_it_waits_for_until_when_and_where_it_would_start() -> None:
+def test_an_explanation_names_the_preferred_worker_and_the_end_of_the_wait() -> None:
     world = World()
     world.register("w1")
     world.register("w2", labels={"disk": "ssd"})
@@ -108,7 +108,7 @@ def test_why_says_what_it_waits_for_until_when_and_where_it_would_start() -> Non
     assert started_on(world, "j") == "w1"
 
 
-def test_the_wait_follows_the_clock() -> None:
+def test_the_wait_for_a_preferred_worker_follows_the_clock() -> None:
     world = World()
     world.register("w1")
     world.register("w2", labels={"disk": "ssd"})
@@ -135,7 +135,7 @@ def test_jobs_of_a_name_are_spread_over_hosts(policy: Policy) -> None:
     assert {started_on(world, f"j{n}") for n in range(3)} == {"w0", "w1", "w2"}
 
 
-def test_a_worker_that_asks_first_does_not_get_them_all() -> None:
+def test_a_worker_that_polls_first_does_not_get_all_spread_jobs() -> None:
     world = World()
     world.register("w1", labels={"host": "h1"})
     world.register("w2", labels={"host": "h2"})
@@ -145,7 +145,7 @@ def test_a_worker_that_asks_first_does_not_get_them_all() -> None:
     assert world.take("w2") == ["j2"]
 
 
-def test_a_line_of_jobs_is_spread_evenly_as_workers_ask_one_after_another() -> None:
+def test_queued_jobs_are_spread_evenly_over_workers_that_poll_one_by_one() -> None:
     world = World()
     for number in range(6):
         world.register(f"w{number}", labels={"zone": "ab"[number % 2]})
@@ -160,7 +160,7 @@ def test_a_line_of_jobs_is_spread_evenly_as_workers_ask_one_after_another() -> N
     assert abs(zones.count(0) - zones.count(1)) <= 1
 
 
-def test_spreading_gives_way_where_there_is_no_room_elsewhere() -> None:
+def test_jobs_that_cannot_be_spread_start_on_the_same_host() -> None:
     world = World()
     world.register("w1", labels={"host": "h1"})
     world.register("w2", cpu=1, labels={"host": "h2"})
@@ -171,7 +171,7 @@ def test_spreading_gives_way_where_there_is_no_room_elsewhere() -> None:
     assert world.take("w1") == ["j1", "j2"]
 
 
-def test_what_has_ended_and_what_has_another_name_does_not_count() -> None:
+def test_spreading_ignores_ended_jobs_and_jobs_of_another_name() -> None:
     world = World()
     world.register("w1", labels={"host": "h1"})
     world.register("w2", labels={"host": "h2"})
@@ -184,14 +184,14 @@ def test_what_has_ended_and_what_has_another_name_does_not_count() -> None:
     assert world.take("w1") == ["j2"]
 
 
-def test_a_restart_knows_where_they_run() -> None:
+def test_spreading_still_counts_running_jobs_after_a_restart() -> None:
     world = World()
     world.register("w1", labels={"host": "h1"})
     world.register("w2", labels={"host": "h2"})
     world.submit("j1", affinity=SPREAD)
     run(world, "j1", "w1")
     world.restart()
-    world.beat("w1", names=["j1"])
+    world.heartbeat("w1", names=["j1"])
     world.submit("j2", affinity=SPREAD)
     assert world.take("w1") == []
     assert world.take("w2") == ["j2"]
@@ -200,7 +200,7 @@ def test_a_restart_knows_where_they_run() -> None:
 # Near the previous run
 
 
-def test_a_retry_stays_near_the_try_before() -> None:
+def test_a_retry_runs_near_the_attempt_before() -> None:
     world = World()
     world.register("w1")
     world.register("w2")
@@ -213,7 +213,7 @@ def test_a_retry_stays_near_the_try_before() -> None:
     assert world.take("w2") == ["j"]
 
 
-def test_a_job_runs_near_what_it_waited_for() -> None:
+def test_a_job_runs_near_its_upstream_job() -> None:
     world = World()
     world.register("w1", labels={"host": "h1"})
     world.register("w2", labels={"host": "h2"})
@@ -238,7 +238,7 @@ def test_a_job_runs_near_the_last_of_its_name() -> None:
     assert world.take("w2") == ["j2"]
 
 
-def test_a_place_that_is_gone_is_not_waited_for() -> None:
+def test_a_job_does_not_wait_for_a_preferred_worker_that_is_gone() -> None:
     world = World()
     world.register("w1")
     world.register("w2")
@@ -260,7 +260,7 @@ def test_the_conservative_plan_looks_at_preferred_workers_first() -> None:
     assert started_on(world, "j") == "w2"
 
 
-def test_a_class_that_waits_holds_up_no_reservation_of_others() -> None:
+def test_a_class_that_waits_for_a_worker_delays_no_reservation_of_others() -> None:
     world = World(policy=DEFAULT)
     world.register("w1", cpu=2)
     world.register("w2", labels={"disk": "ssd"})
@@ -294,7 +294,7 @@ def taken_up(world: World, job_id: str) -> None:
     assert started_on(world, job_id) == relief.figures["worker_id"]
 
 
-def test_what_would_help_is_another_label_a_word_or_no_wait() -> None:
+def test_remedies_name_a_label_a_toleration_or_a_shorter_wait() -> None:
     world = World()
     world.register("w1", labels={"zone": "b"}, only=("batch",))
     world.register("w2", labels={"zone": "b", "disk": "ssd"})
@@ -313,7 +313,7 @@ def test_what_would_help_is_another_label_a_word_or_no_wait() -> None:
     taken_up(world, "likes")
 
 
-def test_the_worker_that_would_do_is_one_that_is_there() -> None:
+def test_a_remedy_names_an_online_worker() -> None:
     world = World()
     world.register("gone", labels={"zone": "b"})
     world.register("here", labels={"zone": "b"})
@@ -346,7 +346,7 @@ _WORKERS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(_WORKERS, st.lists(_WISHES, min_size=1, max_size=8), st.sampled_from([STRICT, DEFAULT]))
-def test_every_job_starts_where_it_may_or_is_told_why_not(
+def test_every_job_starts_on_an_allowed_worker_or_has_an_explanation(
     workers: list[tuple[dict[str, str], tuple[str, ...], int]],
     wishes: list[Affinity],
     policy: Policy,
@@ -365,7 +365,7 @@ def test_every_job_starts_where_it_may_or_is_told_why_not(
         world.advance(10 * SECOND)
         for number in range(len(workers)):
             jobs = (f"j{n}" for n in range(len(wishes)))
-            world.beat(
+            world.heartbeat(
                 f"w{number}", names=[j for j in jobs if started_on(world, j) == f"w{number}"]
             )
     for number, wish in enumerate(wishes):
@@ -373,8 +373,8 @@ def test_every_job_starts_where_it_may_or_is_told_why_not(
         if life.state is JobState.QUEUED:
             assert "affinity" not in world.causes(f"j{number}")
             continue
-        cell = world.scheduler._t.fleet.workers[life.worker_id or WorkerId("")]
+        entry = world.scheduler._t.fleet.workers[life.worker_id or WorkerId("")]
         needs = world.record(f"j{number}").spec.terms.needs
-        assert not infeasible_reasons("default", needs, cell.machine)
+        assert not infeasible_reasons("default", needs, entry.machine)
         for label, values in wish.require:
-            assert value_of(cell.worker, label) in values
+            assert value_of(entry.worker, label) in values

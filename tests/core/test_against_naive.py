@@ -1,4 +1,4 @@
-"""The scheduler against the naive model, decision by decision, on stories nobody thought of."""
+"""Scheduler against the naive model, decision by decision, on random stories."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def one_of(things: list[T], number: int) -> T:
 
 
 class Stories(RuleBasedStateMachine):
-    """What people, workers and time do."""
+    """Random commands of users and workers, and the passing of time."""
 
     few_classes = 256
     few_open = 8
@@ -66,7 +66,7 @@ class Stories(RuleBasedStateMachine):
         limits = CoreLimits(classes_kept=self.few_classes, open_workers_compared=self.few_open)
         self.both = Together(self.window, limits)
 
-    # Who is there
+    # Lookups
 
     def jobs(self, *states: str) -> list[Job]:
         return [job for job in self.both.model.jobs.values() if job.state in states]
@@ -75,10 +75,10 @@ class Stories(RuleBasedStateMachine):
         return list(self.both.model.workers.values())
 
     def names(self, worker: Worker, said: str) -> list[str] | None:
-        held = [one.job.id for one in self.both.model.held(worker)]
+        held = [one.job.id for one in self.both.model.executions_of(worker)]
         return {"nothing said": None, "all": held, "none": [], "some": held[::2]}[said]
 
-    # What people do
+    # Users
 
     @initialize(count=st.integers(1, 4), waiting=st.booleans())
     def some_workers(self, count: int, *, waiting: bool) -> None:
@@ -136,7 +136,7 @@ class Stories(RuleBasedStateMachine):
     def queue(self, **settings_: Any) -> None:
         self.both.queue(**settings_)
 
-    # What workers do
+    # Workers
 
     @rule(number=st.integers(0, 12))
     def register(self, number: int) -> None:
@@ -154,7 +154,7 @@ class Stories(RuleBasedStateMachine):
     def poll(self, number: int, said: str, reports: list[str], **more: Any) -> None:
         more["max_orders"] = min(more["max_orders"], self.orders_max)
         worker = one_of(self.workers(), number)
-        held = [one.job for one in self.both.model.held(worker)]
+        held = [one.job for one in self.both.model.executions_of(worker)]
         done = list(zip(held, reports, strict=False))
         self.both.poll(worker, self.names(worker, said), done=done, **more)
 
@@ -166,9 +166,9 @@ class Stories(RuleBasedStateMachine):
             self.both.poll(worker, names, max_orders=max_orders, wait_ms=5_000)
 
     @rule(number=pick, said=spoken)
-    def beat(self, number: int, said: str) -> None:
+    def heartbeat(self, number: int, said: str) -> None:
         worker = one_of(self.workers(), number)
-        self.both.beat(worker, self.names(worker, said))
+        self.both.heartbeat(worker, self.names(worker, said))
 
     @precondition(lambda self: self.jobs("running", "cancelling"))
     @rule(number=pick, how=st.sampled_from(sorted(ENDS)))
@@ -181,7 +181,7 @@ class Stories(RuleBasedStateMachine):
         for job in self.jobs("running"):
             self.both.complete(job, how)
 
-    # What nobody does
+    # Time and failures
 
     @rule(ms=st.sampled_from((1, 500, 3_000, 9_000, 20_000)))
     def time_passes(self, ms: int) -> None:
@@ -203,17 +203,17 @@ class Stories(RuleBasedStateMachine):
 
 
 class CrampedStories(Stories):
-    """The same with class numbers used again and workers kept in heaps all the time."""
+    """Stories in which class indexes are reused and workers kept in heaps all the time."""
 
     few_classes = 2
     few_open = 0
 
 
-class ShelvedStories(Stories):
-    """The same with nearly everything on the shelf.
+class SpilledStories(Stories):
+    """Stories in which nearly all jobs are spilled.
 
-    As many jobs of each line are in memory as a turn can start: a poll is answered with what there
-    is, so a line that runs dry in the middle of a turn shares the jobs out over more polls.
+    As many jobs of each FIFO group are in memory as a turn can start: a poll is answered with what
+    there is, so a group that becomes empty in a turn would spread its jobs over more polls.
     """
 
     workers_max = 3
@@ -221,7 +221,7 @@ class ShelvedStories(Stories):
     window = MemoryWindow(jobs=2, fifo_group=4, refill=3)
 
     @rule(asked=terms, count=st.integers(6, 14), number=pick)
-    def submit_a_long_line(self, asked: dict[str, Any], count: int, number: int) -> None:
+    def submit_many_alike(self, asked: dict[str, Any], count: int, number: int) -> None:
         asked["key"] = None
         for place in range(count):
             asked["priority"] = (0, 1, 0, -1)[number >> place & 3]
@@ -238,13 +238,13 @@ EVERYDAY = settings(max_examples=50, stateful_step_count=50)
 LONG = settings(max_examples=1_000, stateful_step_count=80)
 
 
-@pytest.mark.parametrize("stories", [Stories, CrampedStories, ShelvedStories])
+@pytest.mark.parametrize("stories", [Stories, CrampedStories, SpilledStories])
 def test_the_scheduler_decides_what_the_naive_model_decides(stories: type[Stories]) -> None:
     run_state_machine_as_test(stories, settings=EVERYDAY)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stories", [Stories, CrampedStories, ShelvedStories])
+@pytest.mark.parametrize("stories", [Stories, CrampedStories, SpilledStories])
 def test_the_scheduler_decides_what_the_naive_model_decides_for_long(
     stories: type[Stories],
 ) -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from rota.core.commands import Delete, Execute, Purge, PutTenantSettings, Retry
 from rota.core.errors import Conflict, Invalid, OverQuota
-from rota.core.group_model import GroupProgress
 from rota.core.ids import member_id, members_between
-from rota.core.model import JobId, JobState, Quota, WorkerId
+from rota.core.model import GroupProgress, JobId, JobState, Quota, WorkerId
 from rota.core.outcome import CountReceipt, MoveJob, PutGroup, PutJob
 from rota.core.policy import CONSERVATIVE, DEFAULT
 from tests.core.asking import SECOND, retries

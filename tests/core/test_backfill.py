@@ -138,10 +138,10 @@ def test_run_times_are_learned_from_earlier_runs_of_the_name() -> None:
 
 def test_a_job_that_outlives_its_estimate_does_not_stop_the_reckoning() -> None:
     world = busy(DEFAULT)
-    world.beat(names=["running"])
+    world.heartbeat(names=["running"])
     for _ in range(64):
         world.advance(10_000)
-        world.beat(names=["running"])
+        world.heartbeat(names=["running"])
     held = world.scheduler._t.executions[world.execution("running").id]
     assert held.ends_at > world.now
     world.submit("short", cpu=1, runs_ms=1_000)

@@ -1,4 +1,4 @@
-"""How many workers would clear what waits: counted from sums, capped by what may run."""
+"""Capacity: workers needed to clear the backlog, from sums, within all limits."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def quiet(world: World) -> None:
     end = world.now + NO_ARRIVALS
     while world.now < end:
         world.now += 10 * SECOND
-        for worker_id, cell in world.scheduler._t.fleet.workers.items():
-            if cell.worker.state == "online":
-                world.beat(worker_id)
+        for worker_id, entry in world.scheduler._t.fleet.workers.items():
+            if entry.worker.state == "online":
+                world.heartbeat(worker_id)
         world.advance(0)
 
 
@@ -62,25 +62,25 @@ def test_jobs_longer_than_the_target_at_least_begin() -> None:
     assert look(world).workers.needed == 3
 
 
-def test_nothing_to_do_needs_nobody_and_the_idle_may_go() -> None:
+def test_an_idle_cell_needs_no_workers_and_may_remove_idle_ones() -> None:
     world = World()
     world.register("w1")
     world.register("w2")
-    crew = look(world).workers
-    assert (crew.needed, crew.idle, crew.remove, crew.add) == (0, 2, 2, 0)
+    count = look(world).workers
+    assert (count.needed, count.idle, count.remove, count.add) == (0, 2, 2, 0)
 
 
-def test_what_runs_goes_on_and_its_worker_is_not_idle() -> None:
+def test_a_worker_with_a_running_job_is_needed_and_not_idle() -> None:
     world = World()
     world.register("w1")
     world.register("w2")
     world.submit("j", runs_ms=3600 * SECOND)
     run(world, "j")
-    crew = look(world).workers
-    assert (crew.needed, crew.online, crew.idle, crew.remove) == (1, 2, 1, 1)
+    count = look(world).workers
+    assert (count.needed, count.online, count.idle, count.remove) == (1, 2, 1, 1)
 
 
-def test_a_batch_that_has_just_come_is_taken_for_no_stream() -> None:
+def test_a_new_batch_does_not_count_as_an_arrival_rate() -> None:
     world = World()
     world.register("w1", cpu=1)
     waiting(world, 10, runs_ms=MINUTE)
@@ -89,14 +89,14 @@ def test_a_batch_that_has_just_come_is_taken_for_no_stream() -> None:
     assert look(world).workers.needed == 2
 
 
-def test_what_comes_in_counts_before_it_waits() -> None:
+def test_expected_arrivals_count_before_they_wait() -> None:
     world = World()
     world.register("w1", cpu=1)
     for _ in range(60):
         world.submit(runs_ms=10 * SECOND)
         world.take("w1", max_orders=1)
-        for held in list(world.scheduler._t.executions.values()):
-            world.complete(held.execution.job_id)
+        for running in list(world.scheduler._t.executions.values()):
+            world.complete(running.execution.job_id)
         world.advance(5 * SECOND)
     shape = queue(look(world)).shapes[0]
     assert shape.shape.jobs == 0
@@ -105,7 +105,7 @@ def test_what_comes_in_counts_before_it_waits() -> None:
     assert look(world).workers.needed in (2, 3)
 
 
-def test_a_paused_queue_asks_for_nobody() -> None:
+def test_a_paused_queue_needs_no_workers() -> None:
     world = World()
     world.register("w1")
     world.queue(paused=True)
@@ -114,7 +114,7 @@ def test_a_paused_queue_asks_for_nobody() -> None:
     assert queue(look(world)).shapes[0].shape.jobs == 50
 
 
-def test_a_queue_asks_for_no_more_than_it_may_run() -> None:
+def test_a_queue_needs_no_more_workers_than_max_workers() -> None:
     world = World()
     world.register("w1", cpu=1)
     world.queue(max_workers=3)
@@ -122,7 +122,7 @@ def test_a_queue_asks_for_no_more_than_it_may_run() -> None:
     assert look(world).workers.needed == 3
 
 
-def test_a_rate_limit_bounds_what_ever_runs_at_once() -> None:
+def test_a_rate_limit_bounds_the_workers_that_a_queue_needs() -> None:
     world = World()
     world.register("w1", cpu=1)
     world.queue(rate_limit=RateLimit(1, SECOND))
@@ -130,7 +130,7 @@ def test_a_rate_limit_bounds_what_ever_runs_at_once() -> None:
     assert look(world).workers.needed == 10
 
 
-def test_a_tenants_quota_bounds_what_it_asks_for() -> None:
+def test_a_tenants_quota_bounds_the_workers_that_it_needs() -> None:
     world = World()
     world.register("w1", cpu=1)
     world.step(PutTenantSettings(name="small", quota=Quota(running=2)))
@@ -139,18 +139,21 @@ def test_a_tenants_quota_bounds_what_it_asks_for() -> None:
     assert look(world).workers.needed == 2
 
 
-def test_jobs_go_to_the_kind_of_worker_they_would_start_on() -> None:
+def test_jobs_count_for_the_worker_type_they_would_start_on() -> None:
     world = World()
     world.register("cpu-1", cpu=4)
     world.register("gpu-1", cpu=4, gpu=1)
     waiting(world, 40, runs_ms=TARGET)
     waiting(world, 3, runs_ms=TARGET, gpu=1, name="train")
     quiet(world)
-    needed = {kind.capacity.gpu_milli: kind.workers.needed for kind in look(world).worker_types}
+    needed = {
+        worker_type.capacity.gpu_milli: worker_type.workers.needed
+        for worker_type in look(world).worker_types
+    }
     assert needed == {0: 10, 1000: 3}
 
 
-def test_a_worker_kept_for_gpus_is_not_counted_for_plain_jobs() -> None:
+def test_a_worker_reserved_for_gpu_jobs_does_not_count_for_plain_jobs() -> None:
     world = World()
     world.register("gpu-1", cpu=4, gpu=1, only=("gpu",))
     waiting(world, 8, runs_ms=TARGET)
@@ -161,7 +164,7 @@ def test_a_worker_kept_for_gpus_is_not_counted_for_plain_jobs() -> None:
     assert demand.workers.needed == 0  # more workers like that would not help
 
 
-def test_the_size_of_a_new_worker_may_be_said() -> None:
+def test_demand_can_be_computed_for_a_given_size_of_worker() -> None:
     world = World()
     waiting(world, 64, runs_ms=TARGET, cpu=2, memory=GIB)
     quiet(world)
@@ -170,17 +173,17 @@ def test_the_size_of_a_new_worker_may_be_said() -> None:
     assert look(world).workers.needed == 64
 
 
-def test_workers_that_have_left_tell_what_a_worker_is_like() -> None:
+def test_offline_workers_show_the_size_of_a_worker() -> None:
     world = World()
     world.register("w1", cpu=4)
     world.advance(MINUTE)
     waiting(world, 8, runs_ms=TARGET)
     quiet(world)
-    crew = look(world).workers
-    assert (crew.online, crew.needed) == (0, 2)
+    count = look(world).workers
+    assert (count.online, count.needed) == (0, 2)
 
 
-def test_jobs_on_the_shelf_count() -> None:
+def test_spilled_jobs_count_as_backlog() -> None:
     window = MemoryWindow(jobs=50, fifo_group=5, refill=10)
     world = World(timing=Timing(window=window))
     world.register("w1", cpu=1)
@@ -194,13 +197,13 @@ def test_jobs_on_the_shelf_count() -> None:
     assert look(world).workers.needed in range(56, 65)
 
 
-def test_it_looks_at_no_job_that_waits() -> None:
-    """The work is in a line's sum: what is changed in a job behind its back changes nothing."""
+def test_demand_is_computed_without_reading_waiting_jobs() -> None:
+    """The work is a sum of the class queue, so changing a job directly changes nothing."""
     world = World(checked=False)
     world.register("w1")
     waiting(world, 10, runs_ms=MINUTE)
-    for cell in world.scheduler._t.jobs.values():
-        cell.estimate = 0
+    for entry in world.scheduler._t.jobs.values():
+        entry.estimate = 0
     assert queue(look(world)).shapes[0].shape.work == 10 * MINUTE
 
 

@@ -24,14 +24,14 @@ def pass_through(world: World, *names: str, **asked: Any) -> None:
         world.complete(f"{name}-passing")
 
 
-def test_numbers_of_empty_classes_are_used_again() -> None:
+def test_the_indexes_of_empty_classes_are_used_again() -> None:
     world = few_classes()
     world.register()
     pass_through(world, *(f"q{n}" for n in range(40)))
     assert len(world.scheduler._t.ready_queue.classes) == KEPT
 
 
-def test_a_class_that_has_jobs_keeps_its_number() -> None:
+def test_a_class_with_jobs_keeps_its_index() -> None:
     world = few_classes()
     world.register(cpu=1)
     for n in range(8):
@@ -42,7 +42,7 @@ def test_a_class_that_has_jobs_keeps_its_number() -> None:
     assert world.take("big") == ["waiting-0"]
 
 
-def test_a_number_taken_over_from_a_paused_queue_is_not_paused() -> None:
+def test_a_class_with_the_index_of_a_paused_one_is_not_paused() -> None:
     world = few_classes()
     world.register()
     world.submit("p", queue="paused")
@@ -52,7 +52,7 @@ def test_a_number_taken_over_from_a_paused_queue_is_not_paused() -> None:
     pass_through(world, *names)
 
 
-def test_a_number_taken_over_by_a_paused_queue_is_paused() -> None:
+def test_a_class_of_a_paused_queue_with_a_used_index_is_paused() -> None:
     world = few_classes()
     world.register()
     world.queue("paused", paused=True)
@@ -65,7 +65,7 @@ def test_a_number_taken_over_by_a_paused_queue_is_paused() -> None:
     assert world.take() == ["held"]
 
 
-def test_resuming_a_queue_does_not_resume_the_one_that_took_its_number() -> None:
+def test_resuming_a_queue_does_not_resume_the_class_that_took_its_index() -> None:
     world = few_classes()
     world.register()
     world.submit("a", queue="first")
@@ -80,7 +80,7 @@ def test_resuming_a_queue_does_not_resume_the_one_that_took_its_number() -> None
     assert len(world.take()) == 2
 
 
-def test_a_number_with_new_meaning_is_placed_by_the_new_needs() -> None:
+def test_a_class_with_a_used_index_is_placed_by_its_own_needs() -> None:
     """What fits a worker is remembered by number: it must be forgotten with the number."""
     world = few_classes()
     world.register("small", cpu=1)
@@ -104,7 +104,7 @@ def test_a_number_with_new_meaning_is_placed_by_the_new_needs() -> None:
         world.complete(f"j{turn}")
 
 
-def test_many_shapes_and_queues_at_once_all_run_in_the_end() -> None:
+def test_jobs_of_many_classes_at_once_all_run_in_the_end() -> None:
     world = World(checked=False)
     world.register(cpu=64)
     world.submit_all(

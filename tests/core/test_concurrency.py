@@ -17,7 +17,7 @@ def keyed(world: World, *names: str, limit: int = 1, **asked: object) -> None:
         world.submit(name, key="k", limit=limit, **asked)
 
 
-def roomy() -> World:
+def large_worker() -> World:
     """A world with one large worker."""
     world = World()
     world.register(cpu=64)
@@ -25,7 +25,7 @@ def roomy() -> World:
 
 
 def test_no_more_than_the_limit_of_a_key_run_at_once() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b", "c", limit=2)
     world.submit("other")
     assert world.take() == ["a", "b", "other"]
@@ -34,14 +34,14 @@ def test_no_more_than_the_limit_of_a_key_run_at_once() -> None:
 
 
 def test_keys_of_two_tenants_are_two_keys() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a")
     keyed(world, "b", tenant="acme")
     assert world.take() == ["a", "b"]
 
 
-def test_the_line_of_a_key_goes_by_priority_then_arrival() -> None:
-    world = roomy()
+def test_jobs_wait_for_a_key_by_priority_then_arrival() -> None:
+    world = large_worker()
     keyed(world, "holder", priority=100)
     world.take()
     keyed(world, "late", "later")
@@ -54,7 +54,7 @@ def test_the_line_of_a_key_goes_by_priority_then_arrival() -> None:
 
 
 def test_a_more_urgent_job_takes_the_slot_of_one_that_has_not_started() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "plain")
     keyed(world, "urgent", priority=1)
     assert world.take() == ["urgent"]
@@ -64,7 +64,7 @@ def test_a_more_urgent_job_takes_the_slot_of_one_that_has_not_started() -> None:
 
 
 def test_a_more_urgent_job_waits_for_one_that_runs() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "plain")
     world.take()
     keyed(world, "urgent", priority=1)
@@ -89,7 +89,7 @@ def delete_and_stop(world: World) -> None:
 def test_however_a_running_job_ends_its_slot_goes_to_the_next(
     ending: Callable[[World], None],
 ) -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     run(world, "a")
     ending(world)
@@ -97,15 +97,15 @@ def test_however_a_running_job_ends_its_slot_goes_to_the_next(
 
 
 def test_a_cancelled_job_keeps_its_slot_until_it_has_stopped() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     run(world, "a")
     world.cancel("a")
     assert world.take() == []
 
 
-def test_a_job_that_waits_for_its_next_try_lets_the_next_one_run() -> None:
-    world = roomy()
+def test_a_job_in_backoff_gives_its_slot_to_the_next_one() -> None:
+    world = large_worker()
     keyed(world, "a", retry=retries(2, delay_ms=HOUR))
     keyed(world, "b")
     run(world, "a")
@@ -113,21 +113,21 @@ def test_a_job_that_waits_for_its_next_try_lets_the_next_one_run() -> None:
     assert world.take() == ["b"]
 
 
-def test_a_waiting_holder_that_is_cancelled_or_expires_hands_its_slot_on() -> None:
-    world = roomy()
+def test_a_waiting_holder_that_is_cancelled_or_expires_gives_its_slot_back() -> None:
+    world = large_worker()
     keyed(world, "a", "b", "c", "d")
     world.cancel("a")
     world.step(Delete(job_id=JobId("b"), force=True))
     assert world.take() == ["c"]
-    world = roomy()
+    world = large_worker()
     keyed(world, "short", expires_at=world.now + SECOND)
     keyed(world, "next")
     world.advance(SECOND + 1)
     assert world.take() == ["next"]
 
 
-def test_one_that_stops_waiting_for_a_slot_is_passed_over() -> None:
-    world = roomy()
+def test_a_job_that_stops_waiting_for_a_slot_is_skipped() -> None:
+    world = large_worker()
     keyed(world, "a", "b", "c")
     run(world, "a")
     world.cancel("b")
@@ -135,8 +135,8 @@ def test_one_that_stops_waiting_for_a_slot_is_passed_over() -> None:
     assert world.take() == ["c"]
 
 
-def test_a_lost_job_goes_on_before_those_of_its_key_that_came_later() -> None:
-    world = roomy()
+def test_a_lost_job_runs_again_before_later_jobs_of_its_key() -> None:
+    world = large_worker()
     keyed(world, "a", "b")
     run(world, "a")
     world.step(Deregister(worker_id=WorkerId("w1")))
@@ -144,8 +144,8 @@ def test_a_lost_job_goes_on_before_those_of_its_key_that_came_later() -> None:
     assert world.take() == ["a"]
 
 
-def test_a_lost_job_lets_a_more_urgent_one_of_its_key_go_first() -> None:
-    world = roomy()
+def test_a_lost_job_runs_again_after_a_more_urgent_one_of_its_key() -> None:
+    world = large_worker()
     keyed(world, "a")
     run(world, "a")
     keyed(world, "urgent", priority=1)
@@ -156,29 +156,29 @@ def test_a_lost_job_lets_a_more_urgent_one_of_its_key_go_first() -> None:
     assert world.take() == ["a"]
 
 
-def test_an_update_of_something_else_keeps_the_place_in_the_line_of_the_key() -> None:
-    world = roomy()
+def test_an_update_of_other_fields_keeps_the_position_for_the_key() -> None:
+    world = large_worker()
     keyed(world, "a", "b")
     world.update("a", key="k", labels=[("team", "x")])
     assert world.take() == ["a"]
 
 
-def test_an_update_that_lowers_its_priority_hands_the_slot_on() -> None:
-    world = roomy()
+def test_an_update_that_lowers_the_priority_of_a_holder_gives_its_slot_away() -> None:
+    world = large_worker()
     keyed(world, "a", "b")
     world.update("a", key="k", priority=-1)
     assert world.take() == ["b"]
 
 
 def test_an_update_can_give_a_job_another_key() -> None:
-    world = roomy()
+    world = large_worker()
     keyed(world, "a", "b")
     world.update("b", key="another")
     assert world.take() == ["a", "b"]
 
 
-def test_who_holds_and_who_waits_is_the_same_after_a_restart() -> None:
-    world = roomy()
+def test_holders_and_waiting_jobs_of_a_key_are_the_same_after_a_restart() -> None:
+    world = large_worker()
     keyed(world, "running")
     run(world, "running")
     keyed(world, "a", "b")
@@ -194,7 +194,7 @@ def test_who_holds_and_who_waits_is_the_same_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("policy", [FCFS, Policy(OrderKind.PRIORITY)])
-def test_whoever_waits_for_a_key_gets_its_slot_under_another_policy_too(policy: Policy) -> None:
+def test_a_job_that_waits_for_a_key_gets_its_slot_under_any_policy(policy: Policy) -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=64)
     keyed(world, "running")
@@ -210,7 +210,7 @@ def test_whoever_waits_for_a_key_gets_its_slot_under_another_policy_too(policy: 
     assert order == (["a", "b", "urgent"] if policy is FCFS else ["urgent", "a", "b"])
 
 
-def test_a_holder_gives_way_by_the_places_of_the_policy_that_holds_now() -> None:
+def test_a_holder_loses_its_slot_by_the_order_of_the_current_policy() -> None:
     world = World(policy=Policy(OrderKind.PRIORITY))
     world.register(cpu=64)
     keyed(world, "plain")
@@ -219,8 +219,8 @@ def test_a_holder_gives_way_by_the_places_of_the_policy_that_holds_now() -> None
     assert world.take() == ["urgent"]
 
 
-def test_each_job_looks_at_its_own_limit() -> None:
-    world = roomy()
+def test_each_job_obeys_its_own_limit_of_the_key() -> None:
+    world = large_worker()
     keyed(world, "a", "b", limit=2)
     keyed(world, "strict", limit=1)
     assert world.take() == ["a", "b"]
@@ -231,7 +231,7 @@ def test_each_job_looks_at_its_own_limit() -> None:
 
 
 def test_a_key_in_heavy_use_never_passes_its_limit() -> None:
-    world = roomy()
+    world = large_worker()
     world.submit_all(
         [job(f"j{n}", key="k", limit=3, priority=n % 5, retry=retries(3)) for n in range(60)]
     )
@@ -243,7 +243,7 @@ def test_a_key_in_heavy_use_never_passes_its_limit() -> None:
             how = ("succeeded", "failed", "failed")[turn % 3]
             world.complete(running.pop(turn % len(running)), how)
         world.advance(100)
-        world.beat()
+        world.heartbeat()
     assert not world.scheduler._t.concurrency_keys.groups
     assert {record.life.state for record in world.ledger.jobs.values()} <= {
         JobState.SUCCEEDED,

@@ -1,4 +1,4 @@
-"""Deadlines: who goes first because of one, who is warned, and what is written of it."""
+"""Deadlines: their effect on the order, warnings, and what is written."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_batch_never_grows_past_what_a_job_can_carry(world: Stirred) -> None:
     trigger = world.trigger(buffering=debounce())
     world.send(*(event(f"e{n}") for n in range(BUFFERED_PER_JOB_MAX + 1)))
     assert len(world.jobs_of(trigger)) == 1
-    assert len(world.ledger.held) == 1
+    assert len(world.ledger.buffered) == 1
 
 
 def test_large_events_close_a_window_early(world: Stirred) -> None:
@@ -136,7 +136,7 @@ def test_what_waits_when_its_trigger_is_deleted_is_dropped(world: Stirred) -> No
     world.send(event("e1"))
     world.delete(trigger)
     assert world.words(trigger) == ["dropped"]
-    assert not world.ledger.held
+    assert not world.ledger.buffered
     world.restart()
 
 
@@ -219,8 +219,8 @@ def test_whatever_happens_every_event_ends_in_one_verdict(first: Any, steps: lis
     world.pause(trigger, paused=False)
     world.advance(60 * SECOND)
     lines = world.ledger_of(trigger)
-    assert len(lines) == len(world.ledger.told), "an event left no trace, or two"
-    assert not world.ledger.held
+    assert len(lines) == len(world.ledger.accepted), "an event left no trace, or two"
+    assert not world.ledger.buffered
     final = {EventDecision.FIRED, EventDecision.SUPERSEDED, EventDecision.PAUSED}
     assert {one.decision for one in lines} <= final
     carried: Counter[str] = Counter()

@@ -75,7 +75,7 @@ def test_a_job_that_waits_goes_or_is_skipped_in_the_step_that_ends_its_upstream(
     assert world.state("down") is expected
 
 
-def test_a_skipped_job_says_because_of_whom() -> None:
+def test_a_skipped_job_names_the_upstream_job() -> None:
     world = World()
     world.submit("up")
     world.submit("down", after=["up"])
@@ -130,7 +130,7 @@ def test_a_diamond_with_one_broken_side_is_skipped_once() -> None:
     ]
 
 
-def test_a_job_that_is_tried_again_does_not_release_its_dependents_yet() -> None:
+def test_a_retried_job_does_not_release_its_dependents_yet() -> None:
     world = World()
     world.register()
     world.submit("up", retry=retries(2))
@@ -144,7 +144,7 @@ def test_a_job_that_is_tried_again_does_not_release_its_dependents_yet() -> None
     assert world.state("down") is JobState.QUEUED
 
 
-def test_one_upstream_named_twice_must_please_both() -> None:
+def test_an_upstream_job_named_twice_must_meet_both_conditions() -> None:
     world = World()
     world.submit("up")
     world.submit("down", after=[("up", "finished"), ("up", "succeeded")])
@@ -152,7 +152,7 @@ def test_one_upstream_named_twice_must_please_both() -> None:
     assert world.state("down") is JobState.SKIPPED
 
 
-def test_time_is_waited_for_after_the_dependencies() -> None:
+def test_a_job_waits_for_its_run_at_after_its_dependencies() -> None:
     world = World()
     world.register()
     world.submit("up")

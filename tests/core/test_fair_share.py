@@ -31,7 +31,7 @@ def served(world: World, count: int) -> list[str]:
     return found
 
 
-def test_a_newcomer_waits_for_one_round_whatever_another_has_in_line() -> None:
+def test_a_new_tenant_waits_for_one_round_however_much_another_has_queued() -> None:
     world = World(policy=FAIR, checked=False)
     world.register(cpu=1)
     world.submit_all([job(f"a{n}", tenant="a") for n in range(5_000)])
@@ -52,7 +52,7 @@ def test_tenants_are_served_by_their_weights() -> None:
         assert 14 <= found[start : start + 20].count("b") <= 16
 
 
-def test_what_two_tenants_get_stays_near_their_weights_at_any_time() -> None:
+def test_the_shares_of_two_tenants_stay_near_their_weights_at_any_time() -> None:
     """1:3 to a fiftieth over any stretch of more than twenty run times, lengths mixed."""
     replay = Replay(DEFAULT, {"w": {"cpu": 12}}, lambda _: None)
     set_tenant(replay.world, "b", weight=3.0)
@@ -72,7 +72,7 @@ def test_what_two_tenants_get_stays_near_their_weights_at_any_time() -> None:
 
 
 @pytest.mark.parametrize("policy", [FAIR, DEFAULT])
-def test_what_counts_is_the_resource_of_which_a_job_takes_the_most(policy: Policy) -> None:
+def test_fair_share_counts_the_dominant_share_of_a_job(policy: Policy) -> None:
     """One tenant's jobs take a quarter of the cpus, the other's half of the memory."""
     taken = {"a": 0.0, "b": 0.0}
     replay = Replay(policy, {"w": {"cpu": 8, "memory": 8}}, lambda _: None)
@@ -91,7 +91,7 @@ def test_what_counts_is_the_resource_of_which_a_job_takes_the_most(policy: Polic
     assert taken["a"] / taken["b"] == pytest.approx(1.0, rel=0.1)
 
 
-def test_an_idle_share_is_lent_and_comes_back() -> None:
+def test_an_idle_tenants_share_is_used_by_others_and_comes_back() -> None:
     world = World(policy=FAIR, checked=False)
     world.register(cpu=1)
     world.submit_all([job(f"a{n}", tenant="a") for n in range(400)])
@@ -100,7 +100,7 @@ def test_an_idle_share_is_lent_and_comes_back() -> None:
     assert 47 <= served(world, 100).count("b") <= 53, "no debt of the loan, no credit either"
 
 
-def test_a_wrong_guess_at_lengths_holds_nobody_back() -> None:
+def test_a_wrong_run_time_estimate_holds_no_tenant_back() -> None:
     """Its jobs are thought to run for hours, and end at once: the next tenant must not wait."""
     world = World(policy=FAIR, checked=False)
     world.register(cpu=4)
@@ -117,7 +117,7 @@ def used(world: World, tenant: str) -> float:
     return found.used
 
 
-def test_what_a_tenant_used_fades_and_is_no_more_than_what_it_used() -> None:
+def test_a_tenants_usage_decays_and_is_never_more_than_it_used() -> None:
     world = World(policy=replace(FAIR, half_life_ms=HOUR), checked=False, timing=PATIENT)
     world.register(cpu=4)
     world.submit("a", tenant="a", runs_ms=24 * HOUR)
@@ -129,7 +129,7 @@ def test_what_a_tenant_used_fades_and_is_no_more_than_what_it_used() -> None:
     assert used(world, "a") == pytest.approx(60_000 / 4 / 8, rel=0.02)
 
 
-def test_who_had_more_while_both_waited_waits_until_the_other_has_had_as_much() -> None:
+def test_a_tenant_that_had_more_waits_until_the_other_has_had_as_much() -> None:
     world = World(policy=FAIR, checked=False, timing=PATIENT)
     world.register(cpu=1)
     for tenant, runs_ms in (("a", 60_000), ("b", 1_000)):
@@ -186,7 +186,7 @@ def test_queues_of_one_tenant_share_by_weight_and_one_with_priority_goes_first()
     assert world.take(max_orders=1)[0].startswith("light")
 
 
-def test_in_turn_every_tenant_gets_one_job_after_the_other() -> None:
+def test_round_robin_gives_every_tenant_one_job_in_turn() -> None:
     world = World(policy=IN_TURN)
     world.register(cpu=1)
     for tenant in "abc":
@@ -213,19 +213,19 @@ def test_a_restart_remembers_what_tenants_used() -> None:
     assert used(world, "a") == pytest.approx(before, rel=0.02)
 
 
-def test_a_search_passes_over_tenants_that_have_nothing_which_fits() -> None:
+def test_a_tenant_without_a_job_that_fits_is_skipped() -> None:
     """Of a thousand tenants, all but one wait for a worker that is not there."""
     world = World(policy=FAIR, checked=False)
     world.register(cpu=1)
     waiting = [job(f"big{n}", tenant=f"t{n}", cpu=2) for n in range(999)]
     world.submit_all([*waiting, *(job(f"s{n}", tenant="small") for n in range(30))])
     served(world, 10)
-    ring = world.scheduler._t.ready_queue.order._waiting  # type: ignore[attr-defined]
+    items = world.scheduler._t.ready_queue.order._waiting  # type: ignore[attr-defined]
     small = world.scheduler._t.ready_queue.class_of(world.record("s29").spec.terms)
     assert small is not None
-    hopeful = [block for block in ring._blocks if block.mask & small.bit]
+    hopeful = [block for block in items._blocks if block.mask & small.bit]
     assert len(hopeful) <= 2, "a search opens only blocks that may have something"
-    assert max(len(block.entries) for block in ring._blocks) <= 128
+    assert max(len(block.entries) for block in items._blocks) <= 128
 
 
 def test_the_policy_can_be_changed_while_jobs_wait() -> None:

@@ -1,4 +1,4 @@
-"""What a waiting job takes of memory: a million of them must fit."""
+"""Memory of a waiting job: a million of them must fit."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_a_waiting_job_takes_less_than_half_a_kilobyte() -> None:
     assert used / (1_000 * BATCHES) < 500
 
 
-def test_jobs_that_come_at_once_share_their_place_in_line() -> None:
+def test_jobs_that_arrive_together_share_one_sort_key() -> None:
     world = World()
     world.submit_all([job("a"), job("b")])
     first, second = world.scheduler._t.jobs.values()
     assert first.sort_key is second.sort_key
 
 
-def test_more_kinds_of_jobs_than_are_remembered_leave_nothing_behind() -> None:
+def test_more_terms_than_the_pool_holds_leave_nothing_behind() -> None:
     world = World(limits=CoreLimits(terms_pool_max=3))
     world.register(cpu=100)
     names = [f"j{number}" for number in range(20)]
@@ -69,7 +69,7 @@ def test_more_kinds_of_jobs_than_are_remembered_leave_nothing_behind() -> None:
     assert not job_class.fifo_groups
 
 
-def test_a_pool_gives_the_first_of_equals_as_long_as_it_remembers() -> None:
+def test_an_intern_pool_returns_the_first_of_equal_values_until_it_is_full() -> None:
     pool: InternPool[str] = InternPool(2)
     first, again = "ab", "".join(("a", "b"))
     assert pool.same(first) is first

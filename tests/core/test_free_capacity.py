@@ -21,15 +21,15 @@ AMOUNTS = (
 walks = st.lists(st.tuples(st.sampled_from(AMOUNTS), st.booleans()), max_size=40)
 
 
-def walk(room: FreeCapacity, steps: list[tuple[Resources, bool]]) -> list[Resources]:
+def walk(free: FreeCapacity, steps: list[tuple[Resources, bool]]) -> list[Resources]:
     seen: list[Resources] = []
     for amount, is_taken in steps:
-        room = room.without(amount) if is_taken else room.with_back(amount)
-        seen.append(room.free)
+        free = free.without(amount) if is_taken else free.with_back(amount)
+        seen.append(free.free)
     return seen
 
 
-def reckoned(steps: list[tuple[Resources, bool]]) -> list[Resources]:
+def computed(steps: list[tuple[Resources, bool]]) -> list[Resources]:
     free, seen = FULL, []
     for amount, is_taken in steps:
         free = minus(free, amount) if is_taken else plus(free, amount)
@@ -39,16 +39,16 @@ def reckoned(steps: list[tuple[Resources, bool]]) -> list[Resources]:
 
 @pytest.mark.parametrize("most", [2, 5, 1_000])
 @given(first=walks, second=walks)
-def test_rooms_that_are_remembered_have_what_arithmetic_says(
+def test_pooled_free_capacities_agree_with_arithmetic(
     most: int, first: list[tuple[Resources, bool]], second: list[tuple[Resources, bool]]
 ) -> None:
     """However few are remembered: what was found before is forgotten or used, never wrong."""
     full = FreeCapacities(most).of(1, FULL)
-    assert walk(full, first) == reckoned(first)
-    assert walk(full, second) == reckoned(second)
+    assert walk(full, first) == computed(first)
+    assert walk(full, second) == computed(second)
 
 
-def test_workers_that_are_alike_share_a_room_as_long_as_it_is_remembered() -> None:
+def test_alike_workers_share_one_free_capacity_while_it_is_pooled() -> None:
     known = FreeCapacities()
     full = known.of(1, FULL)
     less = full.without(AMOUNTS[0])
@@ -65,7 +65,7 @@ _some = st.builds(
 
 
 @given(capacity=_some, taken=st.lists(_some, max_size=6), kept=st.integers(0, 6))
-def test_an_amount_is_written_the_same_whatever_came_and_went(
+def test_an_amount_has_one_form_whatever_was_taken_and_given_back(
     capacity: Resources, taken: list[Resources], kept: int
 ) -> None:
     """Also where there is nothing of a kind, or was less than what was held."""
@@ -78,53 +78,56 @@ def test_an_amount_is_written_the_same_whatever_came_and_went(
     assert used == total(taken[:kept])
 
 
-def test_rooms_that_nobody_uses_are_not_kept() -> None:
+def test_free_capacities_that_are_not_used_are_not_kept() -> None:
     known = FreeCapacities(3)
-    room = full = known.of(1, FULL)
+    free = full = known.of(1, FULL)
     for _ in range(20):
-        room = room.with_back(AMOUNTS[0])
+        free = free.with_back(AMOUNTS[0])
     assert len(known._known) <= 3
-    assert not full._more
+    assert not full._after_return
 
 
 WORKERS = 6
 
 
-def fleet_of_one_kind() -> list[WorkerEntry]:
+def alike_workers() -> list[WorkerEntry]:
     worker = Worker(WorkerId("w"), "w", "s", resources(cpu=8))
     machine = MachineClass(1, worker, FreeCapacities())
     return [WorkerEntry(worker, machine, rank, 0) for rank in range(WORKERS)]
 
 
 @given(st.lists(st.tuples(st.integers(0, WORKERS - 1), st.integers(0, 3)), max_size=60))
-def test_each_worker_is_listed_once_with_the_room_it_has_and_by_rank(
+def test_each_worker_is_listed_once_by_free_capacity_and_rank(
     acts: list[tuple[int, int]],
 ) -> None:
-    cells, roomy = fleet_of_one_kind(), FreeIndex()
+    entries, index = alike_workers(), FreeIndex()
     expected: dict[int, FreeCapacity] = {}
     for rank, cpu in acts:
-        cell, worker_id = cells[rank], WorkerId(f"w{rank}")
+        entry, worker_id = entries[rank], WorkerId(f"w{rank}")
         if cpu:
-            cell.set_free(resources(cpu=cpu))
-            roomy.put(worker_id, cell)
-            expected[rank] = cell.free_capacity
+            entry.set_free(resources(cpu=cpu))
+            index.put(worker_id, entry)
+            expected[rank] = entry.free_capacity
         else:
-            roomy.drop(worker_id)
+            index.drop(worker_id)
             expected.pop(rank, None)
-        listed = {room: [entry[0] for entry in row] for room, row in roomy.by_free_capacity.items()}
-        rooms = dict.fromkeys(expected.values())
+        listed = {
+            free: [entry[0] for entry in workers]
+            for free, workers in index.by_free_capacity.items()
+        }
+        kept = dict.fromkeys(expected.values())
         assert listed == {
-            room: sorted(rank for rank, its in expected.items() if its is room) for room in rooms
+            free: sorted(rank for rank, its in expected.items() if its is free) for free in kept
         }
 
 
 def test_of_equally_good_workers_the_first_that_may_be_used_is_taken() -> None:
-    cells, roomy = fleet_of_one_kind(), FreeIndex()
-    for cell in reversed(cells):
-        roomy.put(WorkerId(f"w{cell.rank}"), cell)
-    (row,) = roomy.by_free_capacity.values()
-    assert row[0][1] is cells[0]
-    found = first_allowed(row, lambda cell: cell.rank >= 2)
+    entries, index = alike_workers(), FreeIndex()
+    for entry in reversed(entries):
+        index.put(WorkerId(f"w{entry.rank}"), entry)
+    (workers,) = index.by_free_capacity.values()
+    assert workers[0][1] is entries[0]
+    found = first_allowed(workers, lambda entry: entry.rank >= 2)
     assert found is not None
-    assert found[1] is cells[2]
-    assert first_allowed(row, lambda cell: False) is None
+    assert found[1] is entries[2]
+    assert first_allowed(workers, lambda entry: False) is None

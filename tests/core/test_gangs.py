@@ -175,7 +175,7 @@ def test_room_that_a_gang_does_not_use_in_time_is_let_go() -> None:
 
     def asks_after(ms: int) -> list[JobId]:
         world.advance(ms)
-        world.beat("w2")
+        world.heartbeat("w2")
         return world.take("w1")
 
     for _ in range(GANG_HOLD_MS // (5 * SECOND) - 1):

@@ -17,9 +17,17 @@ from hypothesis.stateful import (
 
 from rota.core.commands import Purge, Retry
 from rota.core.errors import Refusal
-from rota.core.group_model import Array, Gang, GroupMember, GroupProgress
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import ExecutionState, JobId, JobRecord, JobState
+from rota.core.model import (
+    Array,
+    ExecutionState,
+    Gang,
+    GroupMember,
+    GroupProgress,
+    JobId,
+    JobRecord,
+    JobState,
+)
 from rota.core.outcome import PutExecution
 from rota.core.policy import CONSERVATIVE, DEFAULT, STRICT, Policy
 from tests.core.asking import SECOND, retries

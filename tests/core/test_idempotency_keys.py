@@ -26,7 +26,7 @@ def test_the_same_key_again_gets_the_same_receipt_and_makes_nothing() -> None:
     assert list(world.ledger.jobs) == ["a"]
 
 
-def test_both_in_one_turn_are_one() -> None:
+def test_two_requests_with_one_key_in_one_turn_make_one_job() -> None:
     world = World()
     outcome = world.turn([keyed(world, "a"), keyed(world, "b")])
     assert outcome.replies[0] == outcome.replies[1]

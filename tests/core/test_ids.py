@@ -1,4 +1,4 @@
-"""Ids of executions: UUIDs of their time, told apart, and the same in every replay."""
+"""Ids of executions: UUIDs of their time, all different, and the same in every replay."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ def test_an_execution_has_a_uuid_of_its_own_time() -> None:
         assert f"{found}"[15:18] == job_id[15:18] != "000", "the cell is that of the job"
 
 
-def test_the_first_execution_can_be_told_by_the_end_of_its_job() -> None:
+def test_the_first_execution_id_ends_like_its_job_id() -> None:
     job_id = JobId(IdMint().mint(NOW))
     assert execution_id(job_id, 1, NOW + 7)[20:] == job_id[20:]
     assert execution_id(job_id, 2, NOW + 7)[20:] != job_id[20:]
 
 
 @given(st.integers(1, 300), st.integers(0, 3))
-def test_executions_of_one_moment_are_all_different_and_no_jobs(count: int, later: int) -> None:
+def test_execution_ids_of_one_moment_differ_from_each_other_and_from_job_ids(
+    count: int, later: int
+) -> None:
     mint = IdMint()
     jobs = [JobId(one) for one in mint.mint_many(NOW, count)]
     jobs += [member_id(jobs[0], index) for index in range(count)]
@@ -39,7 +41,7 @@ def test_executions_of_one_moment_are_all_different_and_no_jobs(count: int, late
     assert len({*jobs, *firsts, *others}) == 4 * len(jobs)
 
 
-def test_jobs_that_others_have_named_have_executions_all_the_same() -> None:
+def test_jobs_with_ids_of_another_form_get_execution_ids_too() -> None:
     found = execution_id(JobId("job-1"), 1, NOW)
     assert UUID(found).version == 7
     assert found == execution_id(JobId("job-1"), 1, NOW)

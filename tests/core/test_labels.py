@@ -1,4 +1,4 @@
-"""Where a job must run: labels that it requires, and workers that are kept for some jobs."""
+"""Required labels, and workers that are reserved for some jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_required_label_keeps_a_job_from_workers_without_it() -> None:
     assert world.take("w2") == ["j"]
 
 
-def test_any_of_several_values_will_do() -> None:
+def test_any_of_several_values_of_a_required_label_is_enough() -> None:
     world = World()
     world.register("w1", labels={"zone": "c"})
     world.submit("j", affinity=Affinity(require=(("zone", ("a", "c")),)))
@@ -38,7 +38,7 @@ def test_a_worker_that_comes_later_with_the_label_gets_the_job() -> None:
     assert world.take("w2") == ["j"]
 
 
-def test_a_worker_that_registers_again_with_another_label_is_another_place() -> None:
+def test_a_worker_that_registers_with_another_label_changes_its_class() -> None:
     world = World()
     world.register("w1", labels={"zone": "b"})
     world.submit("j", affinity=ZONE_A)
@@ -47,7 +47,7 @@ def test_a_worker_that_registers_again_with_another_label_is_another_place() -> 
     assert world.take("w1") == ["j"]
 
 
-def test_a_worker_that_does_not_say_its_host_is_one_of_its_own() -> None:
+def test_a_worker_without_a_host_label_counts_as_a_host_of_its_own() -> None:
     world = World()
     world.register("w1")
     world.register("w2")
@@ -56,7 +56,7 @@ def test_a_worker_that_does_not_say_its_host_is_one_of_its_own() -> None:
     assert world.take("w2") == ["j"]
 
 
-def test_labels_are_remembered_over_a_restart() -> None:
+def test_required_labels_still_hold_after_a_restart() -> None:
     world = World()
     world.register("w1", labels={"zone": "b"})
     world.register("w2", labels={"zone": "a"})
@@ -66,7 +66,7 @@ def test_labels_are_remembered_over_a_restart() -> None:
     assert world.take("w2") == ["j"]
 
 
-def test_why_names_the_label_and_who_could_without_it() -> None:
+def test_an_explanation_names_the_missing_label_and_workers_that_lack_it() -> None:
     world = World()
     world.register("w1", labels={"zone": "b"})
     world.submit("j", affinity=ZONE_A)
@@ -78,7 +78,7 @@ def test_why_names_the_label_and_who_could_without_it() -> None:
 # Workers that are kept for some jobs
 
 
-def test_a_worker_kept_for_gpu_jobs_takes_no_other() -> None:
+def test_a_worker_reserved_for_gpu_jobs_takes_no_other() -> None:
     world = World()
     world.register("w1", gpu=1, only=("gpu",))
     world.submit("plain")
@@ -97,7 +97,7 @@ def test_a_worker_kept_for_gpu_jobs_takes_no_other() -> None:
         {"affinity": Affinity(tolerate=("licence",))},
     ],
 )
-def test_asking_for_it_by_resource_capability_or_tolerance_opens_the_worker(
+def test_a_job_gets_a_reserved_worker_by_resource_capability_or_toleration(
     asked: dict[str, object],
 ) -> None:
     world = World()

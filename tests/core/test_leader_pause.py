@@ -1,4 +1,4 @@
-"""Nobody was answered for a while, or somebody else led: workers must not pay for it."""
+"""Time without a leader, and failover: workers must not lose leases for it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def holding(timing: Timing | None = None) -> World:
     world.register()
     world.submit("x")
     world.take()
-    world.beat(names=["x"])
+    world.heartbeat(names=["x"])
     return world
 
 
-def test_a_lease_goes_on_for_as_long_as_nobody_was_answered() -> None:
+def test_a_lease_is_extended_by_the_time_without_a_server() -> None:
     world = holding()
     world.now += LEASE + SECOND
     world.turn([LeaderPause(by=LEASE)])
@@ -32,7 +32,7 @@ def test_a_lease_goes_on_for_as_long_as_nobody_was_answered() -> None:
     assert world.state("x") is JobState.QUEUED
 
 
-def test_a_worker_is_not_silent_for_the_time_it_was_not_answered() -> None:
+def test_a_worker_does_not_count_as_silent_for_the_time_without_a_server() -> None:
     world = World()
     world.register()
     world.now += LEASE + SECOND
@@ -44,7 +44,7 @@ def test_a_worker_is_not_silent_for_the_time_it_was_not_answered() -> None:
 
 
 @pytest.mark.parametrize("comes", ["a restart", "an absence"])
-def test_a_worker_that_is_gone_is_not_heard_of_by_our_coming_back(comes: str) -> None:
+def test_an_offline_worker_stays_offline_after_the_server_comes_back(comes: str) -> None:
     world = World()
     world.register()
     world.step(Deregister(worker_id=WorkerId("w1")))
@@ -59,20 +59,20 @@ def test_a_worker_that_is_gone_is_not_heard_of_by_our_coming_back(comes: str) ->
     assert glance.last_seen == left
 
 
-def test_a_clock_that_was_set_while_nobody_was_answered_is_followed_too() -> None:
+def test_a_clock_set_during_the_time_without_a_server_is_followed() -> None:
     world = holding()
     world.now += LEASE + SECOND + 3_600_000
     world.turn([ClockJump(by=3_600_000), LeaderPause(by=LEASE)])
     assert world.state("x") is JobState.RUNNING
 
 
-def test_an_absence_writes_nothing() -> None:
+def test_a_leader_pause_writes_nothing() -> None:
     world = holding()
     assert world.turn([LeaderPause(by=5 * SECOND)]).writes == []
 
 
 @pytest.mark.parametrize("handover", [0, 3 * SECOND])
-def test_after_a_take_over_a_lease_has_the_time_that_the_leader_before_may_have_given(
+def test_after_a_failover_a_lease_has_the_time_the_previous_leader_may_have_given(
     handover: int,
 ) -> None:
     world = holding(Timing(handover_ms=handover))
@@ -83,7 +83,7 @@ def test_after_a_take_over_a_lease_has_the_time_that_the_leader_before_may_have_
     assert world.state("x") is JobState.QUEUED
 
 
-def test_a_job_that_was_promised_and_cannot_be_is_kept_as_failed_with_the_reason() -> None:
+def test_an_accepted_job_that_is_invalid_is_kept_as_failed_with_the_reason() -> None:
     world = World()
     world.step(Reject(jobs=(job("x", queue="new"),), why="no such zone"))
     record = world.ledger.jobs[job("x").id]
@@ -93,21 +93,21 @@ def test_a_job_that_was_promised_and_cannot_be_is_kept_as_failed_with_the_reason
     assert world.last.submitted == 1
 
 
-def test_what_was_never_a_job_cannot_be_started_over() -> None:
+def test_a_rejected_job_cannot_be_retried() -> None:
     world = World()
     world.step(Reject(jobs=(job("x"),), why="no such zone"))
     with pytest.raises(Conflict, match="submit it anew"):
         world.retry("x")
 
 
-def test_what_depends_on_it_is_skipped() -> None:
+def test_a_job_that_depends_on_a_rejected_one_is_skipped() -> None:
     world = World()
     world.step(Reject(jobs=(job("x"),), why="no such zone"))
     world.submit("y", after=["x"])
     assert world.ledger.jobs[job("y").id].life.state is JobState.SKIPPED
 
 
-def test_an_id_that_somebody_has_is_not_rejected_over() -> None:
+def test_a_rejection_does_not_replace_an_existing_job() -> None:
     world = World()
     world.submit("x")
     with pytest.raises(Conflict):

@@ -20,7 +20,7 @@ def with_running(**asked: object) -> World:
     world.register()
     world.submit("a", **asked)
     run(world, "a")
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     return world
 
 
@@ -31,7 +31,7 @@ def test_an_execution_is_claimed_until_its_worker_names_it() -> None:
     run(world, "a")
     assert world.execution("a").state is ExecutionState.CLAIMED
     world.advance(SECOND)
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     execution = world.execution("a")
     assert (execution.state, execution.started_at) == (ExecutionState.RUNNING, world.now)
 
@@ -39,7 +39,7 @@ def test_an_execution_is_claimed_until_its_worker_names_it() -> None:
 def test_a_bare_heartbeat_writes_nothing() -> None:
     world = with_running()
     world.advance(SECOND)
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     assert world.last.writes == []
 
 
@@ -63,7 +63,7 @@ def test_a_heartbeat_renews_the_lease(names: list[str] | None) -> None:
     world = with_running()
     for _ in range(10):
         world.advance(10 * SECOND)
-        world.beat(names=names)
+        world.heartbeat(names=names)
     assert world.state("a") is JobState.RUNNING
 
 
@@ -79,7 +79,7 @@ def test_saying_that_nothing_runs_renews_nothing() -> None:
     world = with_running()
     for _ in range(3):
         world.advance(8 * SECOND)
-        world.beat(names=[])
+        world.heartbeat(names=[])
     assert world.state("a") is JobState.QUEUED
     assert world.ledger.workers["w1"].state is WorkerState.ONLINE
 
@@ -90,10 +90,10 @@ def test_saying_nothing_of_what_runs_renews_only_what_was_named_before() -> None
     world.submit("named")
     world.submit("never-named")
     world.take()
-    world.beat(names=["named"])
+    world.heartbeat(names=["named"])
     for _ in range(4):
         world.advance(5 * SECOND)
-        world.beat(names=None)
+        world.heartbeat(names=None)
     assert world.state("named") is JobState.RUNNING
     assert world.state("never-named") is JobState.QUEUED
 
@@ -135,8 +135,8 @@ def test_what_a_worker_names_but_does_not_hold_is_lost_to_it() -> None:
     world = with_running()
     world.register("w2")
     execution = world.execution("a")
-    assert world.beat("w2", names=["a"]).lost == (execution.id,)
-    assert world.beat("w1", names=["a"]).lost == ()
+    assert world.heartbeat("w2", names=["a"]).lost == (execution.id,)
+    assert world.heartbeat("w1", names=["a"]).lost == ()
     poll = world.poll("w2", names=["a"])
     assert world.answers[poll].lost == (execution.id,), "and is told so at once"
 
@@ -175,7 +175,7 @@ def test_an_order_whose_answer_was_lost_is_given_again() -> None:
     world.advance(SECOND)
     assert world.take(names=[]) == ["a"]
     assert world.execution("a") == first, "the same execution, not another"
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     assert world.take(names=["a"]) == []
 
 
@@ -295,7 +295,7 @@ def test_a_restart_gives_every_lease_its_whole_length_again() -> None:
     world.restart()
     world.advance(TTL + GRACE - 1)
     assert world.state("a") is JobState.RUNNING
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     world.complete("a")
     assert world.state("a") is JobState.SUCCEEDED
     assert world.scheduler.why(JobId("a"), world.now) is None

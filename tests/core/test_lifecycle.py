@@ -30,7 +30,7 @@ EXECUTION_MOVES = list(product(ExecutionState, ExecutionVerb))
 
 
 @pytest.mark.parametrize(("state", "verb"), JOB_MOVES)
-def test_a_job_moves_as_the_table_says_and_every_other_move_is_refused(
+def test_a_job_follows_the_transition_table_and_other_moves_are_refused(
     state: JobState, verb: JobVerb
 ) -> None:
     after = JOB_TRANSITIONS.get((state, verb))
@@ -44,7 +44,7 @@ def test_a_job_moves_as_the_table_says_and_every_other_move_is_refused(
 
 
 @pytest.mark.parametrize(("state", "verb"), EXECUTION_MOVES)
-def test_an_execution_moves_as_the_table_says_and_every_other_move_is_refused(
+def test_an_execution_follows_the_transition_table_and_other_moves_are_refused(
     state: ExecutionState, verb: ExecutionVerb
 ) -> None:
     after = EXECUTION_TRANSITIONS.get((state, verb))
@@ -91,7 +91,7 @@ def test_every_state_and_verb_is_explained_in_one_sentence() -> None:
         assert meaning.endswith(".")
 
 
-def test_the_document_says_what_the_tables_say() -> None:
+def test_the_lifecycle_page_is_up_to_date() -> None:
     written = TARGET.read_text(encoding="utf-8")
     assert written == render(), "run `make docs`"
     for (state, verb), after in JOB_TRANSITIONS.items():

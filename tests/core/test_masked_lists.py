@@ -13,15 +13,15 @@ from rota.core.ready_queue.fair_share import MaskedSortedList
 
 
 @dataclass
-class Sitter:
+class Item:
     level: int
-    had: float
+    weighted_usage: float
     rank: int
     ready: int = 0
 
 
 act = st.tuples(
-    st.sampled_from(["sit", "leave", "move", "widen", "narrow"]),
+    st.sampled_from(["insert", "remove", "move", "widen", "narrow"]),
     st.integers(0, 39),
     st.integers(0, 9),
     st.integers(1, 15),
@@ -29,38 +29,40 @@ act = st.tuples(
 
 
 @given(acts=st.lists(act, max_size=120), mask=st.integers(1, 15))
-def test_a_ring_finds_whom_a_sorted_list_finds(
+def test_a_masked_sorted_list_finds_what_a_sorted_list_finds(
     acts: list[tuple[str, int, int, int]], mask: int
 ) -> None:
-    ring: MaskedSortedList[Sitter] = MaskedSortedList(
+    items: MaskedSortedList[Item] = MaskedSortedList(
         block_max=3
     )  # blocks are split and dropped all the time
-    sitters = {rank: Sitter(0, 0.0, rank) for rank in range(40)}
-    seated: dict[int, Sitter] = {}
+    all_items = {rank: Item(0, 0.0, rank) for rank in range(40)}
+    listed: dict[int, Item] = {}
     for verb, rank, key, bits in acts:
-        sitter = sitters[rank]
-        if rank in seated:
-            if verb == "leave":
-                ring.remove(seated.pop(rank))
+        item = all_items[rank]
+        if rank in listed:
+            if verb == "remove":
+                items.remove(listed.pop(rank))
             elif verb == "widen":
-                sitter.ready |= bits
-                ring.widen(sitter)
+                item.ready |= bits
+                items.widen(item)
             elif verb == "narrow":
-                sitter.ready &= bits
+                item.ready &= bits
             else:
-                ring.move(sitter, float(key))
-        elif verb == "sit":
-            sitter.level, sitter.had, sitter.ready = key % 2, float(key), bits
-            ring.insert(sitter)
-            seated[rank] = sitter
-        line = sorted(seated.values(), key=lambda one: (one.level, one.had, one.rank))
-        assert ring.first(mask) is next((one for one in line if one.ready & mask), None)
-        if line:
-            assert ring.before(line[-1]) == line[:-1]
+                items.move(item, float(key))
+        elif verb == "insert":
+            item.level, item.weighted_usage, item.ready = key % 2, float(key), bits
+            items.insert(item)
+            listed[rank] = item
+        in_order = sorted(
+            listed.values(), key=lambda one: (one.level, one.weighted_usage, one.rank)
+        )
+        assert items.first(mask) is next((one for one in in_order if one.ready & mask), None)
+        if in_order:
+            assert items.before(in_order[-1]) == in_order[:-1]
 
 
 @dataclass
-class Standing:
+class Queue:
     bit: int
 
 
@@ -68,21 +70,19 @@ head_acts = st.tuples(st.booleans(), st.integers(0, 29), st.integers(0, 9))
 
 
 @given(acts=st.lists(head_acts, max_size=100), mask=st.integers(1, 255))
-def test_heads_in_blocks_find_whom_a_sorted_list_finds(
+def test_class_heads_find_what_a_sorted_list_finds(
     acts: list[tuple[bool, int, int]], mask: int
 ) -> None:
-    heads: ClassHeads[Standing] = ClassHeads(
-        block_max=2
-    )  # blocks are split and dropped all the time
-    lines = [Standing(1 << number % 8) for number in range(30)]
-    seated: dict[int, HeadEntry[Standing]] = {}
+    heads: ClassHeads[Queue] = ClassHeads(block_max=2)  # blocks are split and dropped all the time
+    queues = [Queue(1 << number % 8) for number in range(30)]
+    listed: dict[int, HeadEntry[Queue]] = {}
     for comes, number, place in acts:
-        if number in seated:
-            heads.remove(seated.pop(number))
+        if number in listed:
+            heads.remove(listed.pop(number))
         if comes:
-            seated[number] = (place % 3, (place, number, JobId("")), number, lines[number])
-            heads.add(seated[number])
-        in_order = sorted(seated.values(), key=lambda seat: seat[:3])
+            listed[number] = (place % 3, (place, number, JobId("")), number, queues[number])
+            heads.add(listed[number])
+        in_order = sorted(listed.values(), key=lambda entry: entry[:3])
         assert list(heads) == in_order
         assert len(heads) == len(in_order)
         assert heads.least() == (in_order[0][0] if in_order else -1)

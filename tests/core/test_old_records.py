@@ -1,4 +1,4 @@
-"""Records of before there was affinity and usage are read, and lines keep their numbers."""
+"""Records written before affinity and usage existed are read; spill queues keep their numbers."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_run_times_without_usage_are_read() -> None:
     assert found == RuntimeStats("t", "n", (5, 6))
 
 
-def test_lines_of_the_store_keep_their_numbers() -> None:
-    """Written down once: another number and what is on the shelf would be read as strangers."""
+def test_spill_queues_keep_their_numbers() -> None:
+    """Stored numbers: with another one, spilled jobs would not be found."""
     needs = Needs(resources(cpu=1, memory=1 << 20), ("linux",))
     assert spill_queue_number(("default", needs, 0, "default", -1)) == NUMBER
     wish = Needs(needs.resources, needs.capabilities, Affinity(spread="host"))

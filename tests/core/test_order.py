@@ -34,7 +34,7 @@ def test_a_higher_priority_goes_first_whatever_it_needs() -> None:
     assert drained(world) == ["high", "middle", "late-middle", "low"]
 
 
-def test_a_queue_with_priority_goes_before_any_job_of_another() -> None:
+def test_jobs_of_a_queue_with_higher_priority_go_before_all_others() -> None:
     world = World()
     world.register()
     world.queue("express", priority=1)
@@ -52,7 +52,7 @@ def test_the_priority_of_a_queue_can_be_changed_while_jobs_wait() -> None:
     assert drained(world) == ["b", "a"]
 
 
-def test_a_job_too_big_for_now_does_not_hold_up_a_smaller_one() -> None:
+def test_a_job_that_does_not_fit_now_does_not_delay_a_smaller_one() -> None:
     world = World()
     world.register(cpu=4)
     world.submit("first", cpu=3)
@@ -71,7 +71,7 @@ def test_a_retried_job_keeps_its_place_before_those_that_came_later() -> None:
     world.submit("new", cpu=4)
     world.advance(20_000)
     assert world.life("old").reason == "lost"
-    world.beat()
+    world.heartbeat()
     assert drained(world) == ["old", "new"]
 
 
@@ -94,7 +94,7 @@ def cost_of_a_decision(world: World) -> int:
     return cost
 
 
-def test_a_decision_costs_the_same_whatever_waits() -> None:
+def test_a_decision_costs_the_same_however_many_jobs_wait() -> None:
     costs = {}
     for waiting in (10, 1_000, 30_000):
         world = World(checked=False)
@@ -104,13 +104,13 @@ def test_a_decision_costs_the_same_whatever_waits() -> None:
     assert costs[30_000] <= costs[10], f"calls by backlog: {costs}"
 
 
-def test_a_line_full_of_called_off_jobs_is_tidied() -> None:
+def test_the_keys_of_many_cancelled_jobs_are_removed() -> None:
     world = World(checked=False)
     world.submit_all([job(f"j{n}") for n in range(2_000)])
     for n in range(1, 2_000):
         world.scheduler.turn([], world.now)
         world.cancel(f"j{n}")
-    (line,) = world.scheduler._t.ready_queue._queues.values()
-    assert line.waiting == 1
-    assert line.jobs.size < 100
+    (class_queue,) = world.scheduler._t.ready_queue._queues.values()
+    assert class_queue.waiting == 1
+    assert class_queue.jobs.size < 100
     world.check()

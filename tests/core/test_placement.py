@@ -46,7 +46,7 @@ def test_a_worker_serves_only_its_queues() -> None:
         {"custom": {"unheard-of": 1}},
     ],
 )
-def test_each_kind_of_resource_is_respected(asked: dict[str, object]) -> None:
+def test_no_worker_gets_more_of_any_resource_than_it_has(asked: dict[str, object]) -> None:
     world = World()
     world.register(cpu=4, memory=8 * GIB, storage=50 * GIB, gpu=1, custom={"licence": 2})
     world.submit("too-big", **asked)
@@ -54,7 +54,7 @@ def test_each_kind_of_resource_is_respected(asked: dict[str, object]) -> None:
     assert world.take() == ["fits"]
 
 
-def test_licences_are_shared_out_and_come_back() -> None:
+def test_custom_resources_are_shared_and_given_back() -> None:
     world = World()
     world.register(cpu=64, custom={"licence": 2})
     world.submit_all([job(f"j{n}", custom={"licence": 1}) for n in range(4)])
@@ -63,7 +63,7 @@ def test_licences_are_shared_out_and_come_back() -> None:
     assert world.take() == ["j2"]
 
 
-def test_the_tightest_fit_wins() -> None:
+def test_a_job_goes_to_the_worker_with_the_tightest_fit() -> None:
     world = World()
     for name, cpu in (("eight", 8), ("two", 2), ("four", 4)):
         world.register(name, cpu=cpu)
@@ -85,7 +85,7 @@ def test_a_part_used_worker_is_filled_before_an_idle_one_like_it() -> None:
     assert (world.orders(first), world.orders(second)) == ([], ["b"])
 
 
-def test_plain_work_keeps_off_a_gpu_machine_while_another_has_room() -> None:
+def test_plain_jobs_avoid_a_gpu_machine_while_another_is_free() -> None:
     world = World()
     world.register("gpu", cpu=2, gpu=1)
     world.register("plain", cpu=64)
@@ -96,7 +96,7 @@ def test_plain_work_keeps_off_a_gpu_machine_while_another_has_room() -> None:
     assert world.orders(gpu) == ["b"], "no other waits: better there than not at all"
 
 
-def test_work_that_needs_the_gpu_is_not_pushed_off_it() -> None:
+def test_a_gpu_job_goes_to_a_gpu_machine() -> None:
     world = World()
     world.register("gpu", cpu=2, gpu=1)
     world.register("plain", cpu=2)
@@ -106,7 +106,7 @@ def test_work_that_needs_the_gpu_is_not_pushed_off_it() -> None:
     assert world.orders(gpu) == ["a"]
 
 
-def test_among_equals_the_one_registered_first_is_taken() -> None:
+def test_of_equal_workers_the_one_registered_first_gets_the_job() -> None:
     world = World()
     for name in ("b", "a", "c"):
         world.register(name)
@@ -115,7 +115,7 @@ def test_among_equals_the_one_registered_first_is_taken() -> None:
     assert world.orders(polls["b"]) == ["x"]
 
 
-def test_work_goes_only_to_an_open_poll() -> None:
+def test_jobs_go_only_to_workers_with_an_open_poll() -> None:
     world = World()
     world.register("best", cpu=1)
     world.register("other", cpu=8)
@@ -124,7 +124,7 @@ def test_work_goes_only_to_an_open_poll() -> None:
     assert world.orders(other) == ["a"]
 
 
-def test_a_worker_that_came_back_smaller_is_given_nothing_until_it_has_room() -> None:
+def test_a_worker_that_came_back_smaller_gets_nothing_until_it_has_free_capacity() -> None:
     world = World()
     world.may_shrink = True
     world.register(cpu=4)
@@ -146,8 +146,8 @@ def test_a_job_that_asks_for_nothing_fits_a_full_worker() -> None:
     assert world.take() == ["full", "nothing"]
 
 
-def test_what_is_lacking_is_empty_exactly_where_it_fits() -> None:
-    room = resources(cpu=1, memory=5, custom={"a": 1})
+def test_shortfalls_are_empty_exactly_when_a_job_fits() -> None:
+    free = resources(cpu=1, memory=5, custom={"a": 1})
     for need in (
         resources(cpu=1, memory=5, custom={"a": 1}),
         resources(cpu=1.001),
@@ -158,7 +158,7 @@ def test_what_is_lacking_is_empty_exactly_where_it_fits() -> None:
         resources(gpu=1),
         resources(),
     ):
-        assert fits(need, room) == (not shortfalls(need, room))
+        assert fits(need, free) == (not shortfalls(need, free))
 
 
 def test_sums_come_out_even() -> None:
@@ -172,7 +172,7 @@ def test_sums_come_out_even() -> None:
     assert plus(left, whole) == whole
 
 
-def test_the_best_fit_is_found_among_many_that_wait() -> None:
+def test_the_best_fit_is_found_among_many_open_workers() -> None:
     world = World()
     polls = {}
     for cpu in range(40, 0, -1):

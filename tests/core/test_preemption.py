@@ -50,7 +50,7 @@ def test_those_stopped_do_not_take_their_place_back(policy: Policy) -> None:
     world = crowded(policy)
     for _ in range(4):
         world.advance(10_000)
-        world.beat(names=names(world))
+        world.heartbeat(names=names(world))
     world.submit("urgent", cpu=2, priority=500)
     world.poll(names=names(world), wait_ms=60_000)
     world.advance(11_000)
@@ -69,7 +69,7 @@ def test_nobody_is_stopped_who_did_not_agree_or_is_nearly_as_urgent(policy: Poli
         world.submit("urgent", priority=500)
         for _ in range(4):
             world.advance(10_000)
-            world.beat(names=names(world))
+            world.heartbeat(names=names(world))
         assert all(x.stop is None for x in world.ledger.running())
 
 
@@ -84,7 +84,7 @@ def test_the_fewest_are_stopped() -> None:
     world.submit("urgent", cpu=3, priority=500)
     for _ in range(2):
         world.advance(10_000)
-        world.beat(names=names(world))
+        world.heartbeat(names=names(world))
     assert [x.job_id for x in world.ledger.running() if x.stop] == ["large"]
 
 
@@ -96,7 +96,7 @@ def test_nobody_is_stopped_in_vain_or_where_the_policy_forbids_it() -> None:
     for world in (in_vain, forbidden):
         for _ in range(2):
             world.advance(10_000)
-            world.beat(names=names(world))
+            world.heartbeat(names=names(world))
         assert all(x.stop is None for x in world.ledger.running())
 
 
@@ -105,7 +105,7 @@ def test_a_worker_that_never_confirms_loses_what_it_was_to_stop_and_it_runs_agai
     world.submit("urgent", priority=500)
     for _ in range(8):
         world.advance(10_000)
-        world.beat(names=[n for n in names(world) if n.startswith("low")])
+        world.heartbeat(names=[n for n in names(world) if n.startswith("low")])
     assert world.execution("low-3").state is ExecutionState.PREEMPTED
     assert world.life("low-3").attempt == 0
 
@@ -114,7 +114,7 @@ def test_one_that_ended_well_before_it_was_stopped_has_succeeded() -> None:
     world = crowded(DEFAULT)
     world.submit("urgent", priority=500)
     world.advance(10_000)
-    world.beat(names=names(world))
+    world.heartbeat(names=names(world))
     world.complete("low-3")
     assert world.state("low-3") is JobState.SUCCEEDED
 
@@ -123,7 +123,7 @@ def test_one_called_off_while_it_is_stopped_is_cancelled() -> None:
     world = crowded(DEFAULT)
     world.submit("urgent", priority=500)
     world.advance(10_000)
-    world.beat(names=names(world))
+    world.heartbeat(names=names(world))
     world.cancel("low-3")
     world.complete("low-3", "cancelled")
     assert world.state("low-3") is JobState.CANCELLED

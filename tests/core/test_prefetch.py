@@ -78,11 +78,11 @@ def test_ends_may_be_heard_of_in_another_order_than_they_came() -> None:
 
 def test_a_prefetched_one_that_its_worker_names_does_not_run_before_it_has_its_place() -> None:
     world = with_short(2, spare=1)
-    world.beat(names=["a", "b"])
+    world.heartbeat(names=["a", "b"])
     assert world.execution("a").state is ExecutionState.RUNNING
     assert world.execution("b").state is ExecutionState.CLAIMED
     world.complete("a")
-    world.beat(names=["b"])
+    world.heartbeat(names=["b"])
     assert world.execution("b").state is ExecutionState.RUNNING
 
 
@@ -90,7 +90,7 @@ def test_the_time_of_a_prefetched_execution_is_counted_from_when_it_has_its_plac
     world = with_short(2, spare=1, timeout_ms=SECOND)
     for _ in range(4):  # past the timeout and the time a worker has to mind it
         world.advance(4 * SECOND)
-        world.beat(names=["a", "b"])
+        world.heartbeat(names=["a", "b"])
     assert world.execution("b").stop is None
     world.complete("a")
     world.advance(3)
@@ -305,7 +305,7 @@ def test_giving_back_twice_is_giving_back_once() -> None:
 
 def test_what_has_begun_is_not_given_back() -> None:
     world = with_short(1)
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     with pytest.raises(Conflict, match="has begun"):
         world.complete("a", "preempted")
     assert world.state("a") is JobState.RUNNING
@@ -351,7 +351,7 @@ def test_a_prefetched_one_outlives_the_one_before_it_whose_lease_ran_out() -> No
     world = with_short(2, spare=1)
     for _ in range(4):
         world.advance(TTL // 2)
-        world.beat(names=["b"])
+        world.heartbeat(names=["b"])
     assert world.execution("a").state is ExecutionState.LOST
     assert (world.execution("b").state, holds(world)) == (ExecutionState.RUNNING, 1_000)
 

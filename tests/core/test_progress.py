@@ -20,7 +20,7 @@ def running() -> World:
     world.register()
     world.submit("a")
     run(world, "a")
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     return world
 
 

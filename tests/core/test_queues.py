@@ -37,7 +37,7 @@ def test_a_queue_runs_no_more_than_its_max_workers() -> None:
     assert world.take() == ["j2"]
 
 
-def test_what_the_jobs_of_a_queue_are_held_to_goes_with_their_orders() -> None:
+def test_the_job_limits_of_a_queue_go_with_its_orders() -> None:
     world = World()
     world.register(cpu=64)
     world.queue("tight", limits=(("processes", 20), ("file_size", 100)))
@@ -111,7 +111,7 @@ def test_a_rate_limit_unused_for_long_allows_only_one_burst() -> None:
     world.register(cpu=64)
     world.queue(rate_limit=RateLimit(2, SECOND))
     world.advance(HOUR)
-    world.beat()
+    world.heartbeat()
     world.submit_all([job(f"j{n}") for n in range(4)])
     assert starts(world, 1_500) == [0, 0, 500, 1_000]
 
@@ -156,7 +156,7 @@ def test_settings_that_are_not_given_stay_and_a_replacement_takes_defaults() -> 
     assert after.created_at == before.created_at
 
 
-def test_purging_cancels_what_waits_and_leaves_what_runs() -> None:
+def test_a_purge_cancels_waiting_jobs_and_leaves_running_ones() -> None:
     world = World()
     world.register(cpu=1)
     world.submit_all(
@@ -177,7 +177,7 @@ def test_purging_cancels_what_waits_and_leaves_what_runs() -> None:
     assert world.state("elsewhere") is JobState.QUEUED
 
 
-def test_a_purge_can_be_taken_in_pieces() -> None:
+def test_a_purge_can_be_done_in_parts() -> None:
     world = World()
     world.submit_all([job(f"j{number}", queue="q") for number in range(5)])
     world.submit_all([job("elsewhere", queue="other")])

@@ -103,12 +103,12 @@ class Remembering(RuleBasedStateMachine):
             assert (self.recent.key(key) is None) == (key not in self.keys)
 
 
-def test_what_is_remembered_in_slices_is_what_was_remembered_in_one_piece() -> None:
+def test_recently_finished_in_slices_answers_like_one_dictionary() -> None:
     run_state_machine_as_test(Remembering)  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.parametrize("back_ms", [1, 3 * PRELOAD_WINDOW_MS])
-def test_a_clock_that_is_behind_the_time_of_the_start_harms_nobody(back_ms: int) -> None:
+def test_a_clock_behind_the_time_of_the_start_does_no_harm(back_ms: int) -> None:
     """As when it is set while a server comes up: what happens then seems to be before its time."""
     start = 10 * PRELOAD_WINDOW_MS
     recent = RecentlyFinished(start)
@@ -145,29 +145,29 @@ def test_no_dictionary_becomes_so_large_that_it_takes_long_to_grow() -> None:
     assert max(sizes) <= SLICE_MAX
 
 
-def test_what_is_forgotten_is_let_go_a_little_at_a_time_and_all_of_it_in_the_end() -> None:
+def test_forgotten_entries_are_freed_in_small_parts_and_all_in_the_end() -> None:
     recent = RecentlyFinished(0)
     for _ in busy(recent, seconds=1):
         pass
     recent.forget(3 * PRELOAD_WINDOW_MS)
-    held = most = sum(len(part) for part in recent._over)
-    assert held > 30_000
+    kept = most = sum(len(part) for part in recent._over)
+    assert kept > 30_000
     while recent._over:
         recent.forget(3 * PRELOAD_WINDOW_MS)
         left = sum(len(part) for part in recent._over)
-        assert held - left < most / 10
-        held = left
+        assert kept - left < most / 10
+        kept = left
 
 
 @given(keys=st.lists(st.text(), max_size=50))
-def test_what_is_put_into_a_part_is_found_in_it(keys: list[str]) -> None:
+def test_a_key_is_found_in_its_shard(keys: list[str]) -> None:
     shards: ShardedDict[str, int] = ShardedDict()
     for number, key in enumerate(keys):
         shards.shard(key)[key] = number
     assert {key: shards.shard(key)[key] for key in keys} == {key: n for n, key in enumerate(keys)}
 
 
-def test_the_parts_are_all_about_as_large() -> None:
+def test_shards_are_of_about_equal_size() -> None:
     shards: ShardedDict[str, int] = ShardedDict()
     parts = [shards.shard(str(number)) for number in range(100_000)]
     for number, part in enumerate(parts):

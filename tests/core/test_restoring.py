@@ -31,15 +31,15 @@ def busy() -> World:
         ]
     )
     world.take("w1", max_orders=4)
-    world.beat("w1", names=["running"])
+    world.heartbeat("w1", names=["running"])
     return world
 
 
 def test_nothing_is_written_by_a_restart_and_memory_is_what_it_was() -> None:
     world = busy()
-    before = {cell.id: cell.record() for cell in world.scheduler._t.jobs.values()}
+    before = {entry.id: entry.record() for entry in world.scheduler._t.jobs.values()}
     world.restart()
-    assert {cell.id: cell.record() for cell in world.scheduler._t.jobs.values()} == before
+    assert {entry.id: entry.record() for entry in world.scheduler._t.jobs.values()} == before
     world.advance(0)
     assert world.last.writes == []
 
@@ -63,7 +63,7 @@ def test_the_decisions_after_a_restart_are_those_without_one() -> None:
     assert stories[0] == stories[1]
 
 
-def test_new_jobs_come_after_old_ones_in_line() -> None:
+def test_jobs_submitted_after_a_restart_come_after_old_ones() -> None:
     world = World()
     world.submit("z-old")
     world.restart()
@@ -105,7 +105,7 @@ def test_a_job_that_ran_through_a_restart_and_was_lost_still_expires() -> None:
     assert world.state("a") is JobState.EXPIRED
 
 
-def test_a_job_that_was_to_be_tried_again_while_nobody_was_there_is_released() -> None:
+def test_a_retry_due_while_no_server_ran_is_released() -> None:
     world = World()
     world.register()
     world.submit("a", retry=retries(2))
@@ -127,7 +127,7 @@ def test_a_pending_job_found_with_nothing_to_wait_for_is_released() -> None:
     scheduler.check()
 
 
-def test_restarting_between_all_steps_of_a_life_changes_nothing() -> None:
+def test_restarts_between_all_steps_of_a_job_change_nothing() -> None:
     world = World()
     world.register()
     world.restart()
@@ -135,7 +135,7 @@ def test_restarting_between_all_steps_of_a_life_changes_nothing() -> None:
     world.restart()
     run(world, "a")
     world.restart()
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     world.restart()
     world.complete("a", "failed")
     world.restart()

@@ -134,7 +134,7 @@ def test_a_delay_goes_on_through_a_restart() -> None:
 
 def test_a_success_has_no_reason_and_its_progress_is_whole() -> None:
     world = tried_once()
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     world.complete("a", result=b'"done"')
     life = world.life("a")
     assert (life.state, life.reason, life.result) == (JobState.SUCCEEDED, "", b'"done"')

@@ -113,7 +113,7 @@ def test_a_backfill_runs_behind_others_and_so_many_at_once(world: Planner) -> No
     schedule = world.schedule(paused=True)
     world.register()
     world.advance(4 * MINUTE)
-    world.beat()
+    world.heartbeat()
     past = [NOON + n * MINUTE for n in (1, 2, 3)]
     done = world.backfill(schedule, *past, max_parallel=2)
     assert [world.record(job).spec.run_at for job in done.job_ids] == past

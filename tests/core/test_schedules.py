@@ -248,7 +248,7 @@ def test_an_interval_from_the_finish_waits_for_the_run_to_end(world: Planner) ->
     world.advance(10 * MINUTE)
     (job,) = world.take()
     world.advance(5_000)
-    world.beat(names=[job])
+    world.heartbeat(names=[job])
     assert world.scheduler.schedule(schedule).next_at is None  # type: ignore[union-attr]
     world.restart()
     world.complete(job)

@@ -69,7 +69,7 @@ def test_a_long_line_runs_in_order_of_arrival_with_few_of_it_in_memory() -> None
         world.complete(f"j{number}")
         assert len(in_memory(world)) <= 5
     assert in_memory(world) == []
-    assert world.ledger.lines() == {}
+    assert world.ledger.spill_queues() == {}
 
 
 @pytest.mark.parametrize("stretch", [1, 17, 20, 60])
@@ -267,7 +267,7 @@ def test_a_visitor_that_is_next_is_not_put_back_behind_the_edge() -> None:
     assert "j4" in in_memory(world)
     while world.take(max_orders=50):
         pass
-    assert world.ledger.lines() == {}
+    assert world.ledger.spill_queues() == {}
 
 
 def test_a_job_that_has_just_been_cancelled_is_not_brought_back_by_an_old_record() -> None:
@@ -306,7 +306,7 @@ def test_a_purge_ends_what_it_is_brought_and_then_what_is_in_memory() -> None:
     assert world.step(Purge(name="default", preloaded=piece)) == CountReceipt(6)
     assert world.step(Purge(name="default", before=6)) == CountReceipt(9)
     assert in_memory(world) == ["elsewhere"]
-    assert world.ledger.lines() == {}
+    assert world.ledger.spill_queues() == {}
 
 
 def test_a_purge_leaves_what_has_moved_on_meanwhile() -> None:

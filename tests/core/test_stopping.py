@@ -18,7 +18,7 @@ def with_running(**asked: object) -> World:
     world.register()
     world.submit("a", **asked)
     run(world, "a")
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     return world
 
 
@@ -34,7 +34,7 @@ def test_a_waiting_job_is_cancelled_at_once() -> None:
         assert (life.state, life.reason) == (JobState.CANCELLED, "cancelled")
     world.register()
     world.advance(HOUR)
-    world.beat()
+    world.heartbeat()
     assert world.take() == []
 
 
@@ -61,7 +61,7 @@ def test_a_stop_is_repeated_with_every_answer_but_wakes_only_the_first_poll() ->
     assert second not in world.answers
     world.advance(5 * SECOND)
     assert world.answers[second].cancel == stop
-    assert world.beat(names=["a"]).cancel == stop
+    assert world.heartbeat(names=["a"]).cancel == stop
 
 
 def test_cancelling_twice_changes_nothing() -> None:
@@ -77,7 +77,7 @@ def test_a_worker_that_ignores_the_stop_loses_its_lease_and_the_job_is_cancelled
     asked_at = world.now
     while world.state("a") is JobState.CANCELLING:
         world.advance(SECOND)
-        world.beat(names=["a"])
+        world.heartbeat(names=["a"])
     waited = world.now - asked_at
     assert STOP_WINDOW_MS < waited <= STOP_WINDOW_MS + 18 * SECOND
     assert world.state("a") is JobState.CANCELLED
@@ -144,7 +144,7 @@ def keep_beating(world: World, ms: int) -> None:
         world.advance(SECOND)
         if world.state("a") is not JobState.RUNNING:
             return
-        world.beat(names=["a"])
+        world.heartbeat(names=["a"])
 
 
 def test_a_worker_that_lets_a_job_run_past_its_timeout_is_told_to_stop_it() -> None:
@@ -153,7 +153,7 @@ def test_a_worker_that_lets_a_job_run_past_its_timeout_is_told_to_stop_it() -> N
     assert world.execution("a").stop is None, "the worker's own timer comes first"
     keep_beating(world, 20 * SECOND)
     assert world.execution("a").stop is Stop.TIMEOUT
-    assert world.beat(names=["a"]).cancel == (world.execution("a").id,)
+    assert world.heartbeat(names=["a"]).cancel == (world.execution("a").id,)
     assert world.state("a") is JobState.RUNNING
 
 

@@ -1,4 +1,4 @@
-"""What is looked up once for alike jobs does not outlive what it was looked up for."""
+"""Terms cache: entries for alike jobs are not used after what they depend on has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.core.asking import HOUR, job, spec
 from tests.core.world import World
 
 
-def test_a_limit_that_a_queue_is_given_holds_for_kinds_of_jobs_that_ran_without_one() -> None:
+def test_a_new_limit_of_a_queue_holds_for_terms_that_ran_without_one() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=4)
     for name in ("a", "b", "c"):
@@ -30,7 +30,7 @@ def test_a_limit_that_a_queue_is_given_holds_for_kinds_of_jobs_that_ran_without_
     assert world.take() == ["d"]
 
 
-def test_a_quota_that_a_tenant_is_given_counts_what_ran_without_one() -> None:
+def test_a_new_quota_of_a_tenant_counts_jobs_that_ran_without_one() -> None:
     world = World(policy=DEFAULT)
     world.register(cpu=4)
     for name in ("a", "b", "c"):
@@ -67,7 +67,7 @@ def test_a_tenant_that_was_forgotten_is_counted_anew_when_it_comes_again() -> No
 
 
 @pytest.mark.parametrize("kept", [1, 2, 64])
-def test_who_is_charged_is_the_same_whether_it_was_looked_up_before_or_now(
+def test_the_charged_account_is_the_same_from_the_cache_and_from_the_order(
     kept: int,
 ) -> None:
     """Though a tenant's account of a queue is forgotten when others come, and begun anew."""
@@ -76,12 +76,12 @@ def test_who_is_charged_is_the_same_whether_it_was_looked_up_before_or_now(
     remembers, looks_up = (World(policy=DEFAULT, checked=False, limits=limits) for _ in range(2))
     found: list[object] = []
     for world in (remembers, looks_up):
-        kinds = world.scheduler._t.terms
+        entries = world.scheduler._t.terms
         world.register(cpu=8)
         for number in range(30):
             world.advance(1_000)
             if world is looks_up:
-                kinds.forget()
+                entries.forget()
             world.submit(f"j{number}", queue=f"q{number * 7 % 5}", cpu=1 + number % 2)
             ended = [world.report(JobId(f"j{number - 4}"))] if number >= 4 else []
             world.poll(completed=ended, wait_ms=0)
@@ -99,26 +99,26 @@ _RUNS = st.sampled_from([0, 5, 900, 40_000, 3_600_000])
     st.lists(st.tuples(st.booleans(), _NAMES, st.lists(_RUNS, min_size=1, max_size=3))),
     st.sampled_from([None, 2_000]),
 )
-def test_a_kind_is_expected_to_run_as_long_as_is_known_of_its_name(
+def test_cached_terms_follow_the_run_time_estimate_of_their_name(
     heard: list[tuple[bool, str, list[int]]], timeout_ms: int | None
 ) -> None:
     """Whatever is learned, loaded, or forgotten because too many names came."""
     world = World(policy=DEFAULT, limits=CoreLimits(runtimes_kept=3))
     world.submit("first")
-    kinds, known = world.scheduler._t.terms, world.scheduler._t.runtime_estimates
+    entries, known = world.scheduler._t.terms, world.scheduler._t.runtime_estimates
     terms = [job("j", name=name, timeout_ms=timeout_ms).spec.terms for name in "abcd"]
     for is_loaded, name, runs in heard:
         if is_loaded:
             known.restore(RuntimeStats("default", name, tuple(runs[:2])))
         else:
             known.learn(job("j", name=name).spec.terms, runs)
-        assert [kinds.of(one).estimate(known) for one in terms] == [
+        assert [entries.of(one).estimate(known) for one in terms] == [
             known.estimate(one) for one in terms
         ]
 
 
-def test_the_head_of_a_line_leaves_it_as_anybody_else_would() -> None:
-    """The last of its lane too, whether urgent ones come one by one or many wait."""
+def test_removing_the_head_by_its_handle_equals_removing_any_job() -> None:
+    """Also for the last of its FIFO group, with single urgent jobs or many waiting ones."""
     found: list[object] = []
     for leaves_at_once in (True, False):
         world, started = World(policy=DEFAULT), list[list[JobId]]()
@@ -132,8 +132,8 @@ def test_the_head_of_a_line_leaves_it_as_anybody_else_would() -> None:
             if not leaves_at_once:
                 world.scheduler._t.terms.forget()  # so nobody knows where it stands
             started.append(world.take(completed=ended))
-        lanes = [sorted(one.fifo_groups) for one in world.scheduler._t.ready_queue.classes]
-        found.append((started, lanes))
+        groups = [sorted(one.fifo_groups) for one in world.scheduler._t.ready_queue.classes]
+        found.append((started, groups))
     assert found[0] == found[1]
 
 
@@ -146,7 +146,7 @@ def batch(*groups: tuple[str, str]) -> Submit:
     return Submit(jobs=tuple(jobs))
 
 
-def test_a_batch_in_which_the_pool_of_terms_begins_anew_stands_in_one_lane() -> None:
+def test_a_batch_that_empties_the_pool_of_terms_stays_in_one_fifo_group() -> None:
     limits = CoreLimits(terms_pool_max=4)
     world = World(timing=Timing(lease_ttl_ms=100 * HOUR), limits=limits)
     world.register(cpu=64)

@@ -173,7 +173,7 @@ def test_nothing_is_made_of_an_end_that_nobody_asked_about(world: Stirred) -> No
     world.trigger(kind="rota.job.failed")
     world.submit("j1")
     world.cancel("j1")
-    assert not world.ledger.told
+    assert not world.ledger.accepted
 
 
 def test_a_trigger_for_everything_is_not_set_off_by_the_jobs_it_makes(world: Stirred) -> None:
@@ -265,4 +265,4 @@ def test_trying_an_event_changes_nothing(world: Stirred) -> None:
     (other,) = world.scheduler.try_event(event(data={"size": 3}), trigger, world.now)
     assert (other.decision, other.job) == (EventDecision.FILTERED, None)
     assert not world.ledger.jobs
-    assert not world.ledger.arrivals
+    assert not world.ledger.decisions

@@ -1,4 +1,4 @@
-"""What jobs really take: sketches, sums by day, and more memory after too little."""
+"""Usage of resources by jobs: sketches, sums by day, and more memory after too little."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_quantile_is_never_below_and_an_eighth_above_at_most(
     assert exact <= sketch.quantile(part) <= exact + exact // 8
 
 
-def test_old_runs_fade() -> None:
+def test_old_runs_count_less_in_a_sketch() -> None:
     sketch = Sketch()
     for _ in range(1000):
         sketch.add(1000)
@@ -63,7 +63,7 @@ def test_old_runs_fade() -> None:
     assert sketch.largest == 1000
 
 
-def test_what_a_run_took_is_learned_and_survives_a_restart() -> None:
+def test_the_usage_of_a_run_is_learned_and_survives_a_restart() -> None:
     world = World()
     world.register("w1", memory=8 * GIB)
     for _ in range(4):
@@ -79,7 +79,7 @@ def test_what_a_run_took_is_learned_and_survives_a_restart() -> None:
         world.restart()
 
 
-def test_it_is_written_seldom() -> None:
+def test_usage_statistics_are_written_rarely() -> None:
     world = World()
     world.register("w1", cpu=1)
     writes = 0
@@ -90,14 +90,14 @@ def test_it_is_written_seldom() -> None:
     assert 5 <= writes <= 10
 
 
-def test_what_nobody_measured_is_not_counted() -> None:
+def test_runs_without_measurements_do_not_count() -> None:
     world = World()
     world.register("w1")
     run_once(world)
     assert list(world.scheduler.usages()) == []
 
 
-def test_sums_are_of_whole_days_and_two_weeks_are_kept() -> None:
+def test_usage_is_summed_by_day_and_kept_for_two_weeks() -> None:
     known = UsageHistory()
     used = MeasuredUsage(cpu_ms=1000, memory_peak=MIB)
     for day in range(30):
@@ -107,7 +107,7 @@ def test_sums_are_of_whole_days_and_two_weeks_are_kept() -> None:
     assert known.since(28 * DAY_MS + HOUR).runs == 2
 
 
-def test_a_suggestion_needs_a_few_runs_and_leaves_some_room() -> None:
+def test_a_suggestion_needs_a_few_runs_and_has_a_margin() -> None:
     known = UsageHistory()
     used = MeasuredUsage(cpu_ms=1_500, memory_peak=100 * MIB)
     for _ in range(4):
@@ -189,7 +189,7 @@ def test_the_reason_of_a_job_that_failed_for_memory_says_so() -> None:
     assert reasons == ["memory", "not_retryable", "exit_code"]
 
 
-def test_without_another_try_it_fails_as_it_is() -> None:
+def test_a_job_out_of_memory_without_another_attempt_fails_unchanged() -> None:
     world = World()
     world.register("w1", memory=8 * GIB)
     world.submit("j", memory=GIB, retry=retries(1, memory_factor=2))

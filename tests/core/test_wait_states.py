@@ -133,7 +133,7 @@ def with_running(**asked: object) -> World:
     world.register()
     world.submit("a", **asked)
     run(world, "a")
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     return world
 
 
@@ -184,11 +184,11 @@ def test_a_clock_set_forward_does_not_time_out_what_runs() -> None:
     world = with_running(timeout_ms=600 * SECOND)
     set_clock(world, HOUR)
     world.advance(5 * SECOND)
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     world.advance(14 * SECOND)
     assert world.execution("a").stop is None
     for _ in range(70):
-        world.beat(names=["a"])
+        world.heartbeat(names=["a"])
         world.advance(10 * SECOND)
     assert world.execution("a").stop is Stop.TIMEOUT, "the length it may run is what it was"
 
@@ -223,13 +223,13 @@ def test_a_clock_set_forward_gives_a_worker_its_time_to_stop_a_job() -> None:
     set_clock(world, HOUR)
     for _ in range(3):
         world.advance(9 * SECOND)
-        world.beat(names=["a"])
+        world.heartbeat(names=["a"])
     world.advance(9 * SECOND)
     assert world.state("a") is JobState.CANCELLING
     set_clock(world, -HOUR)
     for _ in range(8):
         world.advance(3 * SECOND)
-        world.beat(names=["a"])
+        world.heartbeat(names=["a"])
     assert world.state("a") is JobState.CANCELLED
 
 

@@ -155,9 +155,9 @@ def test_what_a_worker_held_is_still_its_own_after_it_registered_again() -> None
     world.register(session="old")
     world.submit("a")
     run(world, "a")
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     world.register(session="new")
-    assert world.beat(names=["a"]).lost == ()
+    assert world.heartbeat(names=["a"]).lost == ()
     world.complete("a")
     assert world.state("a") is JobState.SUCCEEDED
 
@@ -167,7 +167,7 @@ def test_a_worker_that_registers_over_and_over_does_not_keep_what_it_never_names
     world.register()
     world.submit("a")
     run(world, "a")
-    world.beat(names=["a"])
+    world.heartbeat(names=["a"])
     for number in range(10):
         world.advance(5 * SECOND)
         world.register(session=f"crashed-{number}")

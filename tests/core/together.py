@@ -52,7 +52,7 @@ class Together:
 
     def compare(self) -> None:
         """Every job, every answer, and that nothing is left that could go."""
-        told = {
+        decided = {
             record.id: (
                 record.life.state.value,
                 record.life.attempt,
@@ -60,11 +60,11 @@ class Together:
                 record.life.losses,
                 record.life.lives,
                 record.life.reason,
-                record.life.worker_id if record.id in self.model.tries else None,
+                record.life.worker_id if record.id in self.model.executions else None,
             )
             for record in self.world.ledger.jobs.values()
         }
-        same(told, {job.id: self.expected(job) for job in self.model.jobs.values()})
+        same(decided, {job.id: self.expected(job) for job in self.model.jobs.values()})
         given = {number: self.world.orders(number) for number in self.world.answers}
         same(given, self.model.answers)
         states = {worker.id: worker.state.value for worker in self.world.ledger.workers.values()}
@@ -74,7 +74,7 @@ class Together:
         assert due is None or (ticks_at is not None and ticks_at <= due), "it would be late"
 
     def expected(self, job: Job) -> tuple[object, ...]:
-        one = self.model.tries.get(job.id)
+        one = self.model.executions.get(job.id)
         worker = None if one is None else one.worker
         return (job.state, job.attempt, job.fence, job.losses, job.lives, job.why, worker)
 
@@ -114,7 +114,7 @@ class Together:
             **asked,
         )
         job = Job(name, self._number, after=after, run_at=run_at, expires_at=expires_at)
-        job.tries, job.delay, job.once = tries, 3_000, once
+        job.max_attempts, job.delay, job.once = tries, 3_000, once
         self._copy(job, asked)
         self.both(lambda: self.model.submit(job))
 
@@ -134,7 +134,7 @@ class Together:
             after=job.after,
             run_at=run_at,
             expires_at=job.expires_at,
-            retry=retries(job.tries, delay_ms=job.delay),
+            retry=retries(job.max_attempts, delay_ms=job.delay),
             semantics=SEMANTICS[job.once],
             **asked,
         )
@@ -247,15 +247,15 @@ class Together:
         ]
         return over[-1] if over else None
 
-    def beat(self, worker: Worker, names: list[str] | None) -> None:
+    def heartbeat(self, worker: Worker, names: list[str] | None) -> None:
         self._come_back(worker)
-        self.world.beat(worker.id, names=names)
+        self.world.heartbeat(worker.id, names=names)
 
         def act() -> None:
             self.model.hear(worker)
             self.model.renew(worker, names)
-            for one in self.model.held(worker):
-                one.told = one.told or one.stop_at is not None
+            for one in self.model.executions_of(worker):
+                one.stop_sent = one.stop_sent or one.stop_at is not None
 
         self.both(act)
 
@@ -320,9 +320,9 @@ class Together:
         self.both(lambda: None)
 
 
-def same(told: Mapping[Any, object], expected: Mapping[Any, object]) -> None:
+def same(decided: Mapping[Any, object], expected: Mapping[Any, object]) -> None:
     """Fails with what differs, and only that."""
-    for key in {**told, **expected}:
-        assert told.get(key) == expected.get(key), (
-            f"{key}: the scheduler says {told.get(key)}, the model {expected.get(key)}"
+    for key in {**decided, **expected}:
+        assert decided.get(key) == expected.get(key), (
+            f"{key}: the scheduler says {decided.get(key)}, the model {expected.get(key)}"
         )

@@ -99,7 +99,7 @@ class Stirred(World):
         """Events come in, with what the tables know of them."""
         self.now += 1
         keys = [event_key(one) for one in events]
-        known = tuple(self.ledger.told[key] for key in keys if key in self.ledger.told)
+        known = tuple(self.ledger.accepted[key] for key in keys if key in self.ledger.accepted)
         receipt = self.step(
             ReceiveEvents(events=events, preloaded=Preloaded(at=self.now, accepted_events=known))
         )
@@ -108,7 +108,7 @@ class Stirred(World):
 
     def ledger_of(self, trigger_id: TriggerId) -> list[TriggerDecision]:
         """What it made of events, the oldest first."""
-        found = [one for one in self.ledger.arrivals.values() if one.trigger_id == trigger_id]
+        found = [one for one in self.ledger.decisions.values() if one.trigger_id == trigger_id]
         return sorted(found, key=lambda one: (one.at, one.id))
 
     def words(self, trigger_id: TriggerId) -> list[str]:

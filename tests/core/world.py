@@ -1,6 +1,6 @@
-"""A scheduler, and everything around it that a test needs: clock, callers, workers, and a ledger.
+"""A scheduler with everything that a test needs around it: clock, callers, workers, and a ledger.
 
-After every step the invariants are checked, and that memory and what was written tell one story.
+After every step the invariants are checked, and that memory agrees with the journal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from tests.core.asking import NOON, job, resources, spec
 from tests.core.ledger import NaiveLedger
 
 TICKS_MAX = 2_000
-"""More turns than this in one stretch of time mean that something rings without end."""
+"""More turns than this within one `advance` mean that a timer is set without end."""
 
 
 class World:
@@ -76,7 +76,7 @@ class World:
         self.answers: dict[PollId, PollAnswer] = {}
         self.last = Outcome([], [], [])
         self.may_shrink = False
-        """Set where a worker comes back with less than it holds."""
+        """Set by tests in which a worker comes back with less than it holds."""
         self.ticks = 0
         self._checked = checked
         self._poll_ids = 0
@@ -85,7 +85,7 @@ class World:
     # Stepping
 
     def turn(self, events: Sequence[AnyInput]) -> Outcome:
-        """A turn with these inputs, and those that the store answers in; refusals are replies."""
+        """A turn with these commands, and turns with its refills; refusals are replies."""
         outcome = self.bare_turn(events)
         wanted = outcome.refills
         while wanted:
@@ -94,7 +94,7 @@ class World:
         return outcome
 
     def bare_turn(self, events: Sequence[AnyInput]) -> Outcome:
-        """One turn; what it wants of the store is the caller's to bring."""
+        """One turn; the caller answers its refills."""
         outcome = self.scheduler.turn(events, self.now)
         self.ledger.append(outcome.writes)
         for answer in outcome.answers:
@@ -106,14 +106,14 @@ class World:
         return outcome
 
     def step(self, event: AnyInput) -> AnyReceipt:
-        """One input; a refusal is raised."""
+        """A turn with one command; raises its refusal."""
         reply = self.turn([event]).replies[0]
         if isinstance(reply, Refusal):
             raise reply
         return reply
 
     def check(self) -> None:
-        """What must hold after every step."""
+        """Checks what must hold after every step."""
         self.scheduler.check()
         if not self.may_shrink:
             check_capacity(self.scheduler._t)
@@ -132,7 +132,7 @@ class World:
         self.ticks = ticks
 
     def restart(self) -> None:
-        """The scheduler is thrown away and built again from what was written."""
+        """Replaces the scheduler by one that is restored from what was written."""
         self.scheduler = Scheduler(self.timing, self.now, load_zone, self.policy, self.limits)
         self.scheduler.restore(self.ledger.stored(self.timing.window.fifo_group), self.now)
         self.check()
@@ -140,7 +140,7 @@ class World:
     # Callers
 
     def submit(self, job_id: str | None = None, **asked: Any) -> JobId:
-        """One job; recalls all that has ended, as the api would what it names."""
+        """Submits one job, with all ended jobs preloaded, as the API does with those it names."""
         if job_id is None:
             self._job_ids += 1
             job_id = f"job-{self._job_ids}"
@@ -148,39 +148,37 @@ class World:
         return JobId(job_id)
 
     def submit_all(self, jobs: Iterable[NewJob]) -> JobsAccepted:
-        """A batch."""
         receipt = self.step(Submit(jobs=tuple(jobs), preloaded=self.recall()))
         assert isinstance(receipt, JobsAccepted)
         return receipt
 
     def recall(self) -> Preloaded:
-        """What the tables say now; a moment later than all that has happened."""
+        """Records preloaded from the tables, a moment after all that has happened."""
         self.now += 1
         found = [*self.ledger.ended(), *(job for job in self.ledger.live() if job.life.line)]
         return Preloaded(at=self.now, jobs=tuple(found))
 
     def update(self, job_id: str, **asked: Any) -> AnyReceipt:
-        """Another spec for a job, as of the revision it has now."""
+        """Updates a job's spec, at its current revision."""
         revision = self.ledger.jobs[JobId(job_id)].spec.revision
         wanted = replace(spec(**asked), revision=revision)
         return self.step(Update(job_id=JobId(job_id), spec=wanted, preloaded=self.recall()))
 
     def cancel(self, job_id: str) -> AnyReceipt:
-        """Calls a job off."""
         return self.step(Cancel(job_id=JobId(job_id), preloaded=self.recall()))
 
     def retry(self, job_id: str) -> AnyReceipt:
-        """Starts a job over; what it recalls is in the order of submission."""
+        """Retries a job; preloaded jobs are in the order of submission."""
         return self.step(Retry(job_id=JobId(job_id), preloaded=self.recall()))
 
     def queue(self, name: str = "default", **settings: Any) -> AnyReceipt:
-        """Sets what is given of a queue."""
+        """Sets the given settings of a queue."""
         return self.step(PutQueueSettings(name=name, **settings))
 
     # Workers
 
     def register(self, worker_id: str = "w1", **has: Any) -> AnyReceipt:
-        """A worker with 4 cpu unless said otherwise."""
+        """Registers a worker, with 4 cpus by default."""
         session = has.pop("session", "s1")
         capabilities = tuple(sorted(has.pop("capabilities", ())))
         queues, labels = has.pop("queues", None), has.pop("labels", {})
@@ -199,13 +197,13 @@ class World:
         )
 
     def poll(self, worker_id: str = "w1", **said: Any) -> PollId:
-        """Opens a poll for 5 seconds; names nothing unless `names` says what runs."""
+        """Opens a poll for 5 seconds, which reports the executions of the jobs in `names`."""
         event = self.asking(worker_id, **said)
         self.step(event)
         return event.poll_id
 
     def asking(self, worker_id: str = "w1", **said: Any) -> Poll:
-        """The same, to be sent."""
+        """A poll command, not sent yet."""
         self._poll_ids += 1
         names = said.pop("names", None)
         event = Poll(
@@ -223,7 +221,7 @@ class World:
         return event
 
     def take(self, worker_id: str = "w1", **said: Any) -> list[JobId]:
-        """Polls, and answers the jobs of the orders that came at once."""
+        """Polls, and returns the jobs of the orders that came at once."""
         poll_id = self.poll(worker_id, **said)
         if poll_id not in self.answers:
             self.step(ClosePoll(poll_id=poll_id, worker_id=WorkerId(worker_id)))
@@ -231,72 +229,74 @@ class World:
         return self.orders(poll_id)
 
     def orders(self, poll_id: PollId) -> list[JobId]:
-        """The jobs that a poll was answered with; none if it waits still."""
+        """Jobs that a poll was answered with; none if it still waits."""
         answer = self.answers.get(poll_id)
         return [] if answer is None else [order.execution.job_id for order in answer.orders]
 
-    def beat(self, worker_id: str = "w1", names: Sequence[str] | None = None) -> HeartbeatReply:
-        """A heartbeat that names these jobs' executions; None: says nothing of what runs."""
+    def heartbeat(
+        self, worker_id: str = "w1", names: Sequence[str] | None = None
+    ) -> HeartbeatReply:
+        """Heartbeat that names these jobs' executions; None: it names nothing."""
         named = None if names is None else tuple(self.running(one) for one in names)
-        beat = self.step(Heartbeat(worker_id=WorkerId(worker_id), executions=named))
-        assert isinstance(beat, HeartbeatReply)
-        return beat
+        reply = self.step(Heartbeat(worker_id=WorkerId(worker_id), executions=named))
+        assert isinstance(reply, HeartbeatReply)
+        return reply
 
     def running(self, name: str, **said: Any) -> Running:
-        """A job's newest execution, or one by its id, as a worker names it."""
-        held = self.ledger.executions.get(ExecutionId(name))
-        held = held or self.execution(name)
-        return Running(execution_id=held.id, fence=held.fence, **said)
+        """Newest execution of a job, or one by its id, as a worker names it."""
+        execution = self.ledger.executions.get(ExecutionId(name))
+        execution = execution or self.execution(name)
+        return Running(execution_id=execution.id, fence=execution.fence, **said)
 
     def report(self, job_id: str, state: str = "succeeded", **said: Any) -> Completion:
-        """How the job's newest execution ended, to be sent."""
-        held = self.execution(job_id)
-        said.setdefault("fence", held.fence)
-        return Completion(execution_id=held.id, state=ExecutionState(state), **said)
+        """Completion of the job's newest execution, not sent yet."""
+        execution = self.execution(job_id)
+        said.setdefault("fence", execution.fence)
+        return Completion(execution_id=execution.id, state=ExecutionState(state), **said)
 
     def complete(self, job_id: str, state: str = "succeeded", **said: Any) -> AnyReceipt:
-        """The job's newest execution ends."""
+        """Completes the job's newest execution."""
         return self.step(Complete(completion=self.report(job_id, state, **said)))
 
     # Looking
 
     def life(self, job_id: str) -> Life:
-        """The job's life as written."""
+        """Life of the job, as written."""
         return self.ledger.jobs[JobId(job_id)].life
 
     def record(self, job_id: str) -> JobRecord:
-        """The whole job as written."""
+        """Whole job, as written."""
         return self.ledger.jobs[JobId(job_id)]
 
     def state(self, job_id: str) -> JobState | None:
-        """The job's state as written; None if it is gone."""
+        """State of the job, as written; None: it is gone."""
         record = self.ledger.jobs.get(JobId(job_id))
         return None if record is None else record.life.state
 
     def execution(self, job_id: str) -> Execution:
-        """The job's newest execution as written."""
-        held = [x for x in self.ledger.executions.values() if x.job_id == job_id]
-        return max(held, key=lambda execution: execution.fence)
+        """Newest execution of the job, as written."""
+        executions = [x for x in self.ledger.executions.values() if x.job_id == job_id]
+        return max(executions, key=lambda execution: execution.fence)
 
     def why(self, job_id: str) -> Explanation:
-        """What keeps the job from running."""
+        """Explanation of why the job does not run."""
         record = self.ledger.jobs.get(JobId(job_id))
         explanation = self.scheduler.why(JobId(job_id), self.now, record)
         assert explanation is not None
         return explanation
 
     def causes(self, job_id: str) -> list[str]:
-        """The codes of what keeps the job from running."""
+        """Codes of the causes that keep the job from running."""
         return [cause.code for cause in self.why(job_id).causes]
 
 
 def run(world: World, job_id: str, worker_id: str = "w1") -> None:
-    """The worker takes this job, and nothing else."""
+    """Makes the worker take this job, and nothing else."""
     taken = world.take(worker_id, max_orders=1)
     assert taken == [job_id], f"{worker_id} took {taken}"
 
 
 def succeeded(execution: Execution) -> Completion:
-    """The report that this execution ended well."""
+    """Completion of an execution that succeeded."""
     state = ExecutionState.SUCCEEDED
     return Completion(execution_id=execution.id, fence=execution.fence, state=state)

@@ -25,7 +25,7 @@ from rota.api.pagination import read_cursor, read_id_cursor
 from rota.api.parsing.cloudevents import read_events
 from rota.api.parsing.request import QueryReader, decode_json, read_json
 from rota.api.parsing.webhook_signatures import check_signature
-from rota.api.throttling.rate_limit import address_group
+from rota.api.throttling import address_group
 from rota.cli import options, simulate
 from rota.cli.problems import Failure
 from rota.cli.simulate import read_policy

@@ -88,7 +88,7 @@ class TestCell:
     async def restart_as(self, name: str) -> None:
         """Restarts the server with the same jobs and another name of the cell."""
         await self.listening.stop()
-        self.listening.app = create_cell_app(replace(self.server.parts, cell=name))
+        self.listening.app = create_cell_app(replace(self.server.deps, cell=name))
         await self.listening.start()
 
 
@@ -105,8 +105,8 @@ class TestFleet:
     async def add_cell(self, name: str, called: str | None = None) -> TestCell:
         """Starts a cell; `called` is the name that its server has for it."""
         server = await self._stack.enter_async_context(open_server())
-        parts = replace(server.parts, cell=name if called is None else called)
-        app = create_cell_app(parts)
+        deps = replace(server.deps, cell=name if called is None else called)
+        app = create_cell_app(deps)
         server.http._transport = httpx2.ASGITransport(app=app)
         listening = await self._listen(app)
         self.cells[name] = TestCell(name, server, listening)

@@ -157,7 +157,7 @@ async def test_a_cell_is_not_asked_again_for_a_token_that_it_does_not_know(
         page = await gateway.ask("GET", "/jobs", expect=200)
         assert page["missing_cells"][0]["why"] == "this token is not known there"
         assert page["next_cursor"] is None
-    tries, now = south.parts.access.throttle.wrong_tokens, south.engine.clock.steady()
+    tries, now = south.deps.access.throttle.wrong_tokens, south.engine.clock.steady()
     number, _ = tries.note("127.0.0.1", now)
     assert number < 10, "nearly all of the lists asked only the other cell"
 

@@ -41,7 +41,8 @@ def without_prose(node: Any, *, names: bool = False) -> Any:
 
 def commands() -> Iterator[tuple[click.Context, click.Command]]:
     """Yields every command, with its context."""
-    yield from _below(click.Context(tree, info_name="rota", terminal_width=WIDTH), tree)
+    settings = tree.context_settings
+    yield from _below(click.Context(tree, info_name="rota", terminal_width=WIDTH, **settings), tree)
 
 
 def _below(

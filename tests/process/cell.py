@@ -1,7 +1,7 @@
 """A real cell on loopback: one server process, worker processes, and clients that ask them.
 
 Everything it starts carries a mark in its environment. Servers and agents that still carry it at
-the end are killed, and nothing else is: what an agent leaves behind is for its own guard to end.
+the end are killed, and nothing else is: an agent's own supervisor must end what the agent leaves.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Daemon:
         try:
             return self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"does not end; it said:\n{self.text()}") from None
+            raise AssertionError(f"does not end; its output:\n{self.text()}") from None
 
     def kill(self) -> None:
         """Ends it without a word."""
@@ -235,7 +235,7 @@ class Cell:
     def _end_all(self) -> list[int]:
         mine = list(self._mine())
         for process, args in mine:
-            # A guard must live until it has ended the jobs of its dead agent; then it goes, too.
+            # A supervisor must live until it has ended its dead agent's jobs; then it exits too.
             if args[1:3] == ["-m", "rota"]:
                 process.kill()
         # One that is just dying has no environment to be known by any more.
@@ -248,7 +248,7 @@ class Cell:
                 if process.environ().get(MARK) == self._mark and is_alive(process.pid):
                     yield process, process.cmdline()
             except psutil.Error:
-                continue  # gone, or somebody else's
+                continue  # gone, or owned by another user
 
     # Asking
 

@@ -1,4 +1,4 @@
-"""Tokens of a real cell: two servers on one PostgreSQL honour the same ones, and tell no secret."""
+"""Tokens of a real cell: two servers on one PostgreSQL accept the same ones and show no secret."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         yield Pair(cell)
 
 
-def test_two_servers_honour_the_same_tokens_and_tell_no_secret(pair: Pair, tmp_path: Path) -> None:
+def test_two_servers_accept_the_same_tokens_and_show_no_secret(pair: Pair, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*/token")), "a server of a cell makes no token by itself"
     assert [pair.ask(server, "GET", "/tokens", pair.admin) for server in (0, 1)] == [200, 200]
     made = pair.answer(0, "POST", "/tokens", pair.admin, json={"role": "viewer"}).json()
@@ -84,6 +84,6 @@ def test_two_servers_honour_the_same_tokens_and_tell_no_secret(pair: Pair, tmp_p
     until(lambda: wanted <= set(trail()), "entries of both servers")
     for daemon in pair.daemons:
         assert daemon.stop() == 0
-    said = "".join(daemon.text() for daemon in pair.daemons)
+    text = "".join(daemon.text() for daemon in pair.daemons)
     for secret in (pair.admin, made["token"], value):
-        assert secret not in said
+        assert secret not in text

@@ -1,4 +1,4 @@
-"""Real servers on one PostgreSQL: what goes through a follower, and what becomes of it."""
+"""Cluster of real servers on one PostgreSQL: forwarding, failover and schedules."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_leader_that_stops_hands_over_at_once(cluster: Cluster) -> None:
     assert not any("silent" in warning for warning in view["warnings"])
 
 
-def test_the_schema_is_looked_at_and_brought_up_to_date(cluster: Cluster) -> None:
+def test_the_schema_is_checked_and_migrated(cluster: Cluster) -> None:
     empty = cluster.dsn.rpartition("/")[0] + "/" + shared_server().new_database()
     missing = cluster.run("migrate", "--store", empty, "--check")
     assert missing.returncode == 1
@@ -211,5 +211,5 @@ def test_schedules_fire_once_though_the_leader_dies_when_they_are_due(cluster: C
 
     until(lambda: len(names()) >= MANY, "all have fired")
     assert len(set(names())) == len(names()) == MANY
-    told = {"id": "e1", "source": "/test", "type": "x.happened"}
-    assert len(follower.ask("POST", "/events", told, expect=202)["job_ids"]) == 1
+    event = {"id": "e1", "source": "/test", "type": "x.happened"}
+    assert len(follower.ask("POST", "/events", event, expect=202)["job_ids"]) == 1

@@ -1,4 +1,4 @@
-"""The cookbook's recipes do what they say, against the real server and worker."""
+"""Recipes of the cookbook, run against the real server and worker."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def ended(cell: Cell, client: Client, job_id: str) -> JobView:
     return cell.until_status(client, job_id, "succeeded", "failed", "skipped", "cancelled")
 
 
-def test_every_block_is_run_or_said_not_to_be() -> None:
+def test_every_code_block_is_run_or_listed_as_not_run() -> None:
     run = {
         ("Instead of cron", "sh"),
         ("Instead of cron", "crontab"),
@@ -164,7 +164,9 @@ def test_a_gpu_job_waits_for_the_machine_that_has_one(cell: Cell, client: Client
     assert not plain.ended()
 
 
-def test_customers_take_turns(cell: Cell, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tenants_get_a_fair_share(
+    cell: Cell, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cell.worker()
     python(cell, block("One at a time for each customer", "python"), monkeypatch)
     jobs = [ended(cell, client, job.job_id) for job in jobs_named(client, "sync")]
@@ -195,7 +197,7 @@ def test_a_stale_execution_writes_no_bill(
     database.close()
 
 
-def test_a_secret_is_hidden_in_the_log(cell: Cell, client: Client) -> None:
+def test_a_secret_is_masked_in_the_log(cell: Cell, client: Client) -> None:
     cell.worker()
     job_id = sh(cell, block("Keep secrets out of logs", "sh")).strip()
     assert ended(cell, client, job_id).status == "succeeded"

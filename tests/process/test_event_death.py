@@ -1,4 +1,4 @@
-"""Servers and listeners die while events come in: each event has its effect, and has it once."""
+"""Events while servers and listeners are killed: each has its effect, and has it once."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_events_sent_through_a_crash_have_their_effect_once(cell: Cell) -> None:
     assert events_made(client) == Counter({str(number): 1 for number in range(MANY)})
 
 
-def test_a_listener_that_is_killed_misses_no_file_and_tells_none_twice(
+def test_a_listener_that_is_killed_misses_no_file_and_publishes_none_twice(
     cell: Cell, tmp_path: Path
 ) -> None:
     cell.up()

@@ -1,4 +1,4 @@
-"""The example workers in other languages keep the protocol, against the real server."""
+"""Example workers in other languages, against the real server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def bash_worker() -> list[str]:
 
 
 @pytest.fixture(params=["typescript", "bash"])
-def words(request: pytest.FixtureRequest) -> list[str]:
+def command(request: pytest.FixtureRequest) -> list[str]:
     """The command line of one of the examples."""
     return list(request.getfixturevalue(f"{request.param}_worker"))
 
@@ -89,12 +89,12 @@ def cell(tmp_path: Path) -> Iterator[Cell]:
 class Example:
     """One of the example workers, running."""
 
-    def __init__(self, cell: Cell, words: Sequence[str]) -> None:
+    def __init__(self, cell: Cell, command: Sequence[str]) -> None:
         env = {**cell.env, "ROTA_URL": cell.url, "ROTA_TOKEN": cell.token, "ROTA_NAME": "example"}
-        self._said = cell.folder / "said-example"
-        with self._said.open("wb") as said:
+        self._log = cell.folder / "said-example"
+        with self._log.open("wb") as said:
             self.process = subprocess.Popen(
-                words,
+                command,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -103,7 +103,7 @@ class Example:
             )
 
     def text(self) -> str:
-        return self._said.read_text()
+        return self._log.read_text()
 
     def until_said(self, word: str) -> None:
         until(lambda: word in self.text() or self.process.poll() is not None, word)
@@ -120,8 +120,8 @@ class Example:
 
 
 @pytest.fixture
-def example(cell: Cell, words: list[str]) -> Iterator[Example]:
-    one = Example(cell, words)
+def example(cell: Cell, command: list[str]) -> Iterator[Example]:
+    one = Example(cell, command)
     try:
         one.until_said("registered")
         yield one
@@ -179,7 +179,7 @@ def test_a_cancelled_job_is_stopped_with_all_it_started(
 
 
 @pytest.mark.slow  # a lease has to run out, and theirs are long
-def test_a_job_taken_away_is_ended_and_its_report_refused(
+def test_a_job_that_the_server_took_back_is_ended_and_its_report_refused(
     cell: Cell, client: Client, example: Example
 ) -> None:
     job = client.submit(cell.witness_job("taken", "sleep 600"))
@@ -194,7 +194,7 @@ def test_a_job_taken_away_is_ended_and_its_report_refused(
     assert len(cell.witnessed("taken")) == 2
 
 
-def test_it_drains_when_told_to_leave(cell: Cell, client: Client, example: Example) -> None:
+def test_an_example_worker_drains_on_sigterm(cell: Cell, client: Client, example: Example) -> None:
     gate = cell.folder / "gate"
     waits = f"while [ ! -e {gate} ]; do sleep 0.05; done"
     job = client.submit(cell.witness_job("last", waits))
@@ -209,6 +209,6 @@ def test_it_drains_when_told_to_leave(cell: Cell, client: Client, example: Examp
     assert [worker.status for worker in client.workers()] in ([], ["offline"])
 
 
-def test_an_idle_one_leaves_at_once(cell: Cell, client: Client, example: Example) -> None:
+def test_an_idle_example_worker_stops_at_once(cell: Cell, client: Client, example: Example) -> None:
     example.process.send_signal(signal.SIGTERM)
     assert example.wait() == 0

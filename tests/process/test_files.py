@@ -107,7 +107,7 @@ def test_a_client_pushes_on_while_its_server_is_killed_and_restarted(
     assert [bundle.sha256 for bundle in pushed] == [sha256(content)]
 
 
-def test_code_data_and_large_output_make_their_way(cell: Cell, tmp_path: Path) -> None:
+def test_bundles_inputs_and_large_output_files_are_transferred(cell: Cell, tmp_path: Path) -> None:
     script = (
         SCRIPT + b"head -c 3000000 /dev/zero > $ROTA_ARTIFACTS/zeros; echo s > $ROTA_ARTIFACTS/s\n"
         b"mkdir -p $ROTA_ARTIFACTS/sub/sub; cp $ROTA_ARTIFACTS/zeros $ROTA_ARTIFACTS/sub/sub\n"
@@ -146,9 +146,7 @@ def test_code_data_and_large_output_make_their_way(cell: Cell, tmp_path: Path) -
     assert worker.stop() == 0
 
 
-def test_a_bundle_that_goes_before_its_job_runs_fails_it_with_the_reason(
-    cell: Cell, tmp_path: Path
-) -> None:
+def test_a_job_whose_bundle_was_removed_fails_with_the_reason(cell: Cell, tmp_path: Path) -> None:
     cell.up()
     client = cell.client()
     file = tmp_path / "run.sh"
@@ -160,4 +158,4 @@ def test_a_bundle_that_goes_before_its_job_runs_fails_it_with_the_reason(
     cell.worker("w")
     ended = client.wait(job.job_id)
     assert ended.status == "failed"
-    assert "not to be had" in ended.error["message"]
+    assert "cannot be fetched" in ended.error["message"]

@@ -49,7 +49,7 @@ def keep_output(server: Server) -> str:
 
 
 @pytest.mark.parametrize("storage", ["database", "folder"])
-def test_what_one_server_took_all_servers_have(
+def test_a_file_that_one_server_took_can_be_read_from_every_server(
     cluster: Cluster, tmp_path: Path, storage: str
 ) -> None:
     more = ("--objects", str(tmp_path / "shared")) if storage == "folder" else ()
@@ -69,7 +69,7 @@ def test_what_one_server_took_all_servers_have(
     assert push(follower) == bundle_id
 
 
-def test_a_folder_of_its_own_is_no_storage_for_a_second_server(
+def test_a_second_server_without_the_shared_folder_is_refused(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.serve("a", "--objects", str(tmp_path / "a-files"))

@@ -1,4 +1,4 @@
-"""What a person meets first: starting, submitting, looking, stopping; and doors that are shut."""
+"""First use from the command line: start, submit, look, stop; and starts that are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_failed_job_makes_a_waiting_submit_fail(cell: Cell) -> None:
     assert "failed" in done.stdout + done.stderr
 
 
-def test_the_token_is_its_owners_secret(cell: Cell) -> None:
+def test_the_token_file_can_be_read_by_its_owner_only(cell: Cell) -> None:
     cell.up()
     for path in (
         cell.data / "token",
@@ -91,7 +91,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_job(cell: Cell) -> None:
     assert server.wait() == 0
     cell.up()
     given_back = cell.client().job(job.job_id)
-    assert (given_back.status, given_back.attempt) == ("queued", 0), "the try does not count"
+    assert (given_back.status, given_back.attempt) == ("queued", 0), "the attempt does not count"
 
 
 def one_line(text: str) -> str:
@@ -105,25 +105,27 @@ def test_a_second_server_on_the_same_data_is_refused_in_one_line(cell: Cell) -> 
     first = cell.up()
     second = cell.run("up", "--port", "0", "--data", str(cell.data))
     assert second.returncode == 1
-    said = one_line(second.stderr)
-    assert str(first.pid) in said
-    assert str(cell.data) in said
+    text = one_line(second.stderr)
+    assert str(first.pid) in text
+    assert str(cell.data) in text
     assert cell.client().health().status == "ok"
     assert (cell.data / "local.json").exists()
 
 
-def test_a_taken_port_is_said_in_one_line(cell: Cell) -> None:
+def test_a_taken_port_is_reported_in_one_line(cell: Cell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         refused = cell.run("up", "--port", port, "--data", str(cell.data))
     assert refused.returncode == 1
-    said = one_line(refused.stderr)
-    assert port in said
-    assert "--port" in said
+    text = one_line(refused.stderr)
+    assert port in text
+    assert "--port" in text
 
 
 @pytest.mark.parametrize("command", ["up", "server"])
-def test_the_open_network_needs_tls_or_a_word(cell: Cell, command: str) -> None:
+def test_an_address_on_the_network_needs_tls_or_an_explicit_option(
+    cell: Cell, command: str
+) -> None:
     args = (command, "--host", "0.0.0.0", "--port", "0", "--data", str(cell.data))
     refused = cell.run(*args)
     assert refused.returncode == 1
@@ -134,7 +136,7 @@ def test_the_open_network_needs_tls_or_a_word(cell: Cell, command: str) -> None:
     assert not cell.data.exists()
 
 
-def test_a_data_folder_that_cannot_be_used_is_said_in_one_line(cell: Cell) -> None:
+def test_an_unusable_data_folder_is_reported_in_one_line(cell: Cell) -> None:
     cell.data.write_text("a file, not a folder")
     refused = cell.run("up", "--port", "0", "--data", str(cell.data))
     assert refused.returncode != 0
@@ -142,7 +144,7 @@ def test_a_data_folder_that_cannot_be_used_is_said_in_one_line(cell: Cell) -> No
     assert "Traceback" not in refused.stderr
 
 
-def test_strangers_are_turned_away(cell: Cell) -> None:
+def test_requests_without_a_token_are_refused(cell: Cell) -> None:
     cell.up()
     job = shell("true")
     asked = cell.http()
@@ -164,7 +166,7 @@ def test_strangers_are_turned_away(cell: Cell) -> None:
     assert asked.get("/jobs").json()["items"] == []
 
 
-def test_the_servers_own_processes_end_with_it(cell: Cell) -> None:
+def test_processes_that_the_server_started_end_with_it(cell: Cell) -> None:
     server = cell.up("--workers", "2")
     until(lambda: len(cell.client().workers(status=["online"])) == 2, "both workers")
     children = [child.pid for child in psutil.Process(server.pid).children(recursive=True)]

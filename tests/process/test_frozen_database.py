@@ -1,4 +1,4 @@
-"""A database that says nothing at all, not even no: the server says so, and stops when told."""
+"""Server on a database that does not respond: it reports that, and stops when told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data disk without room: said clearly, nothing damaged, and all goes on when there is room."""
+"""Full data disk: reported clearly, nothing damaged, and work resumes with free space."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def room_is_back(cell: Cell) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_files_that_may_not_grow_are_answered_clearly(cell: Cell, *, restart: bool) -> None:
+def test_a_file_size_limit_on_the_data_is_reported_clearly(cell: Cell, *, restart: bool) -> None:
     cell.up()
     limit_files(cell, ROOM_BYTES)
     http = cell.http()
@@ -134,7 +134,7 @@ def ballast(cell: Cell) -> Iterator[Callable[[], None]]:
         yield taken.unlink
 
 
-def test_a_full_disk_is_answered_clearly_and_goes_on_with_room(
+def test_a_full_disk_is_reported_clearly_and_the_server_recovers_with_free_space(
     cell: Cell, ballast: Callable[[], None]
 ) -> None:
     cell.up()
@@ -145,7 +145,7 @@ def test_a_full_disk_is_answered_clearly_and_goes_on_with_room(
     assert_whole(cell, acknowledged | room_is_back(cell))
 
 
-def test_a_start_on_a_full_disk_says_so_in_one_line(
+def test_a_start_on_a_full_disk_is_refused_in_one_line(
     cell: Cell, ballast: Callable[[], None]
 ) -> None:
     with suppress(OSError), (cell.data / "more").open("wb", buffering=0) as file:

@@ -107,14 +107,16 @@ def test_a_function_that_runs_is_cancelled_and_its_worker_drains(
         ("shop:missing", "module shop has no missing"),
     ],
 )
-def test_a_worker_whose_app_is_wrong_says_so_and_leaves(cell: Cell, app: str, hint: str) -> None:
+def test_a_worker_whose_app_cannot_be_imported_stops_and_says_why(
+    cell: Cell, app: str, hint: str
+) -> None:
     cell.up()
     worker = cell.worker("shop", "--app", app)
     assert worker.wait() == 1
     assert hint in worker.text()
 
 
-def test_a_request_reaches_private_places_only_where_the_operator_allows(cell: Cell) -> None:
+def test_an_http_task_reaches_private_addresses_only_where_the_operator_allows(cell: Cell) -> None:
     cell.up()
     worker = cell.worker("careful")
     client = cell.client()
@@ -127,7 +129,7 @@ def test_a_request_reaches_private_places_only_where_the_operator_allows(cell: C
     assert answered.result["status"] == 200
 
 
-def test_the_workers_of_up_reach_what_it_was_told_to_allow(cell: Cell) -> None:
+def test_the_workers_of_up_get_its_http_allow_option(cell: Cell) -> None:
     cell.up("--workers", "1", "--http-allow", "127.0.0.1")
     client = cell.client()
     ask = {"name": "ping", "task": {"kind": "http", "url": f"{cell.url}/healthz"}}

@@ -110,7 +110,7 @@ def test_jobs_of_two_cells_run_are_followed_and_survive_the_death_of_one(fleet: 
         north.until_status(other, job_id, "succeeded")
 
 
-def test_a_frozen_cell_is_answered_for_and_used_again_when_it_thaws(fleet: Fleet) -> None:
+def test_a_gateway_answers_for_a_frozen_cell_and_uses_it_again_when_it_thaws(fleet: Fleet) -> None:
     _, url = fleet.gateway()
     http, client = fleet.http(url), fleet.client(url)
     (here,), (there,) = tenants_of("north", 1), tenants_of("south", 1)

@@ -60,7 +60,7 @@ def test_the_job_of_a_frozen_worker_has_stopped_before_it_starts_elsewhere(
     frozen.signal(signal.SIGSTOP)
     until(lambda: not marked(mark), "the end of the frozen worker's job")
     assert client.job(job_id).status == "running", "its time was up before the server's patience"
-    cell.worker("heir")
+    cell.worker("successor")
     ended = client.wait(job_id, timeout_s=30)
     assert (ended.status, ended.fence, ended.losses) == ("succeeded", 2, 1)
     no_overlap(cell)
@@ -75,7 +75,7 @@ def test_the_job_of_a_frozen_worker_has_stopped_before_it_starts_elsewhere(
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("isolation", ["auto", "subreaper"])
-def test_worker_guard_and_job_frozen_together_and_thawed_leave_the_heir_alone(
+def test_worker_supervisor_and_job_frozen_together_and_thawed_leave_the_next_execution_alone(
     cell: Cell, mark: str, isolation: str
 ) -> None:
     cell.up()
@@ -83,14 +83,14 @@ def test_worker_guard_and_job_frozen_together_and_thawed_leave_the_heir_alone(
     client = cell.client()
     job_id = ticking(cell, client, mark)
     whole = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
-    assert len(whole) >= 4, "agent, guard, shim, job"
+    assert len(whole) >= 4, "agent, supervisor, shim, job"
     for process in whole:
         process.suspend()
-    cell.worker("heir")
+    cell.worker("successor")
     assert client.wait(job_id, timeout_s=30).fence == 2
-    agent, guard, *others = whole
-    # When a machine wakes, who runs first is the kernel's choice; the guard can only be quick.
-    guard.resume()
+    agent, supervisor, *others = whole
+    # When a machine wakes, who runs first is the kernel's choice; the supervisor can only be quick.
+    supervisor.resume()
     until(lambda: not marked(mark), "the end of what is past its lease")
     for process in (agent, *others):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -103,7 +103,7 @@ def test_worker_guard_and_job_frozen_together_and_thawed_leave_the_heir_alone(
 
 
 @pytest.mark.process
-def test_what_a_killed_agent_ran_ends_at_once_and_not_only_with_its_lease(
+def test_jobs_of_a_killed_agent_end_at_once_and_not_only_with_their_lease(
     cell: Cell, mark: str
 ) -> None:
     cell.lease_ttl = "60s"
@@ -116,23 +116,27 @@ def test_what_a_killed_agent_ran_ends_at_once_and_not_only_with_its_lease(
 
 
 @pytest.mark.process
-def test_a_worker_whose_guard_is_killed_reports_its_jobs_and_goes_on(cell: Cell, mark: str) -> None:
+def test_a_worker_whose_supervisor_is_killed_reports_its_jobs_and_goes_on(
+    cell: Cell, mark: str
+) -> None:
     cell.up()
     worker = cell.worker("w")
     client = cell.client()
     job_id = ticking(cell, client, mark)
-    (guard,) = psutil.Process(worker.pid).children()
-    guard.kill()
+    (supervisor,) = psutil.Process(worker.pid).children()
+    supervisor.kill()
     ended = client.wait(job_id, timeout_s=30)
     assert ended.status == "failed"
-    assert "the worker's guard ended (SIGKILL)" in ended.error["message"]
+    assert "the worker's supervisor ended (SIGKILL)" in ended.error["message"]
     until(lambda: not marked(mark), "the end of its processes")
     again = client.submit(shell("true"))
     assert client.wait(again.job_id, timeout_s=30).status == "succeeded"
 
 
 @pytest.mark.process
-def test_a_second_sigterm_ends_stubborn_jobs_and_gives_them_back(cell: Cell, mark: str) -> None:
+def test_a_second_sigterm_ends_jobs_that_ignore_it_and_gives_them_back(
+    cell: Cell, mark: str
+) -> None:
     cell.up()
     worker = cell.worker("w")
     client = cell.client()
@@ -145,7 +149,7 @@ def test_a_second_sigterm_ends_stubborn_jobs_and_gives_them_back(cell: Cell, mar
     (run,) = executions(client, job_id)
     assert run.status == "lost"
     job = client.job(job_id)
-    assert (job.status, job.attempt, job.losses) == ("queued", 0, 1), "the try does not count"
+    assert (job.status, job.attempt, job.losses) == ("queued", 0, 1), "the attempt does not count"
 
 
 @pytest.fixture

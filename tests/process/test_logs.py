@@ -19,7 +19,7 @@ MEMORY_MAX = 300 * 1024 * 1024
 """An agent with its libraries has some 60 MiB; one that kept the flood would have far more."""
 
 
-def test_a_flood_keeps_its_head_and_its_tail_and_names_the_gap(cell: Cell) -> None:
+def test_a_large_log_keeps_its_head_and_its_tail_and_names_the_gap(cell: Cell) -> None:
     cell.up()
     worker, client = cell.worker(), cell.client()
     lines = f"head -c {FLOOD_BYTES} /dev/zero | tr '\\0' x | fold -w 99"
@@ -69,7 +69,7 @@ def test_the_last_lines_come_first_if_asked_for(cell: Cell) -> None:
     assert cell.run("logs", "--tail", "0", job.job_id).stdout == ""
 
 
-def test_secrets_are_hidden_in_logs_errors_and_progress(
+def test_secrets_are_masked_in_logs_errors_and_progress(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITE_LICENCE", "L-1234-5678")
@@ -94,7 +94,7 @@ def test_secrets_are_hidden_in_logs_errors_and_progress(
     assert "s3cr3t" not in str(failed.progress)
 
 
-def test_bytes_of_any_kind_come_back_as_they_were(cell: Cell) -> None:
+def test_logs_of_any_bytes_are_returned_unchanged(cell: Cell) -> None:
     cell.up()
     cell.worker()
     client = cell.client()

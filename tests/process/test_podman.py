@@ -37,8 +37,8 @@ def installed() -> bool:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
-    return not subprocess.run(words, env=quiet, check=False, capture_output=True).returncode
+    command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES]
+    return not subprocess.run(command, env=quiet, check=False, capture_output=True).returncode
 
 
 @pytest.fixture
@@ -79,11 +79,11 @@ def contained(script: str, **env: str) -> dict[str, object]:
 
 def left() -> str:
     ours = ("--filter", "label=rota=execution", "--filter", f"ancestor={IMAGE}")
-    words = ["podman", "ps", "--all", "--quiet", *ours]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    command = ["podman", "ps", "--all", "--quiet", *ours]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_a_container_runs_tells_and_is_gone(cell: Cell, client: Client) -> None:
+def test_a_container_runs_reports_and_is_removed(cell: Cell, client: Client) -> None:
     say = "echo in $HOSTNAME as $ROTA_ATTEMPT; echo '{\"sum\": 3}' > $ROTA_RESULT; exit $CODE"
     first = client.submit(contained(say, CODE="0"))
     second = client.submit(contained(say, CODE="9"))
@@ -95,7 +95,7 @@ def test_a_container_runs_tells_and_is_gone(cell: Cell, client: Client) -> None:
     assert left() == ""
 
 
-def test_a_cancelled_container_does_not_live_on(cell: Cell, client: Client) -> None:
+def test_a_cancelled_container_is_removed(cell: Cell, client: Client) -> None:
     job = client.submit(contained(f"echo up; {SHELL} sleep 600"))
     until(lambda: left() != "", "the container")
     client.cancel(job.job_id)
@@ -103,7 +103,7 @@ def test_a_cancelled_container_does_not_live_on(cell: Cell, client: Client) -> N
     assert left() == ""
 
 
-def test_a_container_that_wants_more_memory_than_it_asked_for_is_told_so(
+def test_a_container_that_exceeds_its_memory_fails_with_that_reason(
     cell: Cell, client: Client
 ) -> None:
     eat = "x=aaaaaaaaaaaaaaaa; while true; do x=$x$x; done"

@@ -1,4 +1,4 @@
-"""The logs of real processes name what they are about."""
+"""Log lines of real processes name the job and execution that they are about."""
 
 from __future__ import annotations
 
@@ -23,7 +23,11 @@ def test_a_failed_execution_is_logged_with_its_ids(cell: Cell) -> None:
         found = [one for one in server.text().splitlines() if "did not succeed" in one]
         return json.loads(found[0]) if found else None
 
-    told = until(line, "a line about it")
-    assert told is not None
-    assert (told["job_id"], told["trace_id"], told["status"]) == (job["job_id"], TRACE, "failed")
-    assert told["execution_id"]
+    record = until(line, "a line about it")
+    assert record is not None
+    assert (record["job_id"], record["trace_id"], record["status"]) == (
+        job["job_id"],
+        TRACE,
+        "failed",
+    )
+    assert record["execution_id"]

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real server and evaluates the shipped rules."""
+"""Prometheus scrapes a real server and evaluates the shipped rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server dies in the second when many schedules are due: each still fires, once."""
+"""Server killed in the second when many schedules are due: each still fires, once."""
 
 from __future__ import annotations
 

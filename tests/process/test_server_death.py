@@ -1,4 +1,4 @@
-"""The server dies without a word, or restarts: what it answered stands, what ran runs on."""
+"""Server killed or restarted: what it answered stands, and running jobs go on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def kill_amid_streams(cell: Cell, numbers: range) -> dict[str, list[str]]:
     return ids_by_key
 
 
-def test_kill_9_amid_a_stream_of_batches_loses_and_doubles_nothing(cell: Cell) -> None:
+def test_a_server_killed_amid_a_stream_of_batches_loses_and_repeats_nothing(cell: Cell) -> None:
     cell.up()
     ids_by_key = {**kill_amid_streams(cell, range(3)), **kill_amid_streams(cell, range(3, 6))}
     cell.worker("one")
@@ -131,7 +131,7 @@ def test_a_job_that_ends_while_the_server_is_away_is_reported_when_it_is_back(ce
     assert len(cell.witnessed("alone")) == 1
 
 
-def test_timers_that_came_due_meanwhile_ring_after_the_restart(cell: Cell) -> None:
+def test_timers_that_came_due_while_the_server_was_away_fire_after_the_restart(cell: Cell) -> None:
     cell.up()
     cell.worker("w")
     client = cell.client()
@@ -163,7 +163,7 @@ def test_timers_that_came_due_meanwhile_ring_after_the_restart(cell: Cell) -> No
     assert waited >= timedelta(seconds=1.7)  # two, less the jitter of a tenth
 
 
-def test_a_worker_that_was_lost_while_the_server_was_away_is_noticed(cell: Cell) -> None:
+def test_a_worker_lost_while_the_server_was_away_is_noticed(cell: Cell) -> None:
     cell.up()
     doomed = cell.worker("doomed")
     client = cell.client()
@@ -172,13 +172,13 @@ def test_a_worker_that_was_lost_while_the_server_was_away_is_noticed(cell: Cell)
     cell.server.kill()
     doomed.kill()
     cell.up()
-    cell.worker("heir")
+    cell.worker("successor")
     ended = client.wait(job.job_id, timeout_s=30)
     assert (ended.status, ended.attempt, ended.losses) == ("succeeded", 1, 1)
     assert ended.fence > 1
 
 
-def test_a_stream_goes_on_where_it_was_after_a_restart(cell: Cell) -> None:
+def test_a_stream_resumes_after_a_restart(cell: Cell) -> None:
     cell.up()
     client = cell.client()
     first = client.submit({"name": "one", "task": {"kind": "noop"}})

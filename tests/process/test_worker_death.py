@@ -1,4 +1,4 @@
-"""Workers that die, are told to stop, or come too late; and jobs that would outlive their end."""
+"""Workers that are killed, stopped or late; no job outlives its end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_killed_workers_job_runs_again_under_a_higher_fence(cell: Cell, mark: 
     assert marked(mark)
     doomed.kill()
     until(lambda: not marked(mark), "the end of the dead worker's job")
-    cell.worker("heir")
+    cell.worker("successor")
     ended = client.wait(job.job_id, timeout_s=30)
     assert (ended.status, ended.attempt, ended.losses) == ("succeeded", 1, 1)
     lost, done = executions(client, job.job_id)
@@ -91,20 +91,20 @@ def test_a_completion_that_comes_too_late_is_refused_and_changes_nothing(cell: C
     job = client.submit({"name": "late", "task": {"kind": "noop"}})
     slow = take(http, "slow")
     until(lambda: client.job(job.job_id).status == "queued", "the loss of the lease")
-    heir = take(http, "heir")
-    assert heir["fence"] > slow["fence"]
+    successor = take(http, "successor")
+    assert successor["fence"] > slow["fence"]
     for body in (
         {"status": "succeeded", "fence": slow["fence"], "result": "stale"},
-        {"status": "succeeded", "fence": heir["fence"], "result": "forged"},
+        {"status": "succeeded", "fence": successor["fence"], "result": "forged"},
         {"status": "failed", "fence": slow["fence"] + 100},
     ):
         answer = http.post(f"/executions/{slow['execution_id']}/complete", json=body)
         assert answer.status_code == 409, answer.text
     wrong_fence = {"status": "succeeded", "fence": slow["fence"]}
-    path = f"/executions/{heir['execution_id']}/complete"
+    path = f"/executions/{successor['execution_id']}/complete"
     assert http.post(path, json=wrong_fence).status_code == 409
     assert client.job(job.job_id).status == "running"
-    right = {"status": "succeeded", "fence": heir["fence"], "result": "good"}
+    right = {"status": "succeeded", "fence": successor["fence"], "result": "good"}
     assert http.post(path, json=right).status_code == 200
     assert http.post(path, json=right).status_code == 200
     assert http.post(path, json={**right, "status": "failed"}).status_code == 409
@@ -112,7 +112,7 @@ def test_a_completion_that_comes_too_late_is_refused_and_changes_nothing(cell: C
     assert (ended.status, ended.result, ended.losses) == ("succeeded", "good", 1)
 
 
-def test_cancel_ends_the_whole_tree(cell: Cell, mark: str) -> None:
+def test_a_cancelled_job_s_whole_process_tree_ends(cell: Cell, mark: str) -> None:
     cell.up()
     cell.worker("w")
     client = cell.client()
@@ -124,7 +124,9 @@ def test_cancel_ends_the_whole_tree(cell: Cell, mark: str) -> None:
     assert not marked(mark)
 
 
-def test_a_timeout_ends_the_whole_tree_and_counts_as_a_try(cell: Cell, mark: str) -> None:
+def test_a_timeout_ends_the_whole_process_tree_and_counts_as_an_attempt(
+    cell: Cell, mark: str
+) -> None:
     cell.up()
     cell.worker("w")
     client = cell.client()
@@ -174,23 +176,25 @@ def test_a_job_that_kills_its_worker_every_time_becomes_a_dead_letter(cell: Cell
     client = cell.client()
     # In a PID namespace a job cannot even see its worker.
     parent = "$(cut -d ' ' -f 4 /proc/{}/stat)"
-    script = f"guard={parent.format('$PPID')}; kill -9 {parent.format('$guard')}; sleep 600"
+    script = (
+        f"supervisor={parent.format('$PPID')}; kill -9 {parent.format('$supervisor')}; sleep 600"
+    )
     job = client.submit(cell.witness_job("poison", script))
-    crew = threading.Event()
+    stopped = threading.Event()
 
     def keep_one_worker() -> None:
-        while not crew.is_set():
+        while not stopped.is_set():
             cell.worker("victim", "--isolation", "subreaper").wait(60)
 
-    keeper = threading.Thread(target=keep_one_worker)
-    keeper.start()
+    restarter = threading.Thread(target=keep_one_worker)
+    restarter.start()
     try:
         ended = client.wait(job.job_id, timeout_s=60)
         assert (ended.status, ended.reason, ended.attempt) == ("failed", "lost", 1)
         assert ended.losses == len(cell.witnessed("poison"))
         assert [dead.job_id for dead in client.dead_letters().items] == [job.job_id]
     finally:
-        crew.set()
+        stopped.set()
         for worker in cell.workers:
             worker.signal(signal.SIGTERM)
-        keeper.join()
+        restarter.join()

@@ -131,7 +131,7 @@ async def test_a_file_that_was_damaged_in_the_storage_is_not_handed_out(
     house: InProcessServer, client: AsyncClient, tmp_path: Path
 ) -> None:
     bundle = await client.push_bundle(written(tmp_path))
-    storage = house.parts.files.blobs
+    storage = house.deps.files.blobs
     assert isinstance(storage, MemoryBlobs)
     for key, content in storage.objects.items():
         storage.objects[key] = b"X" + content[1:]

@@ -22,7 +22,7 @@ from rota.api.cluster.forward import Forwarder
 from rota.api.cluster.leaderless_submit import LeaderlessInbox, SubmittedSpecs
 from rota.api.cluster.reach import Reach
 from rota.api.deps import FileStores
-from rota.api.throttling.rate_limit import Throttle
+from rota.api.throttling import Throttle
 from rota.core.commands import Timing
 from rota.core.model import Millis
 from rota.core.outcome import Outcome

@@ -57,16 +57,16 @@ class Recorded(Story):
             for record in self.world.ledger.jobs.values()
             if record.life.state in (JobState.FAILED, JobState.CANCELLED, JobState.SUCCEEDED)
         ]
-        if ended and self.dice.random() < 0.5:
-            self.disturb(self.dice.choice(ended))
+        if ended and self.rng.random() < 0.5:
+            self.disturb(self.rng.choice(ended))
 
     def occasion(self) -> None:
         """Schedules and triggers come, change and go; time and events make jobs of them."""
-        world, dice, name = self.world, self.dice, f"n{self.dice.randrange(3)}"
+        world, dice, name = self.world, self.rng, f"n{self.rng.randrange(3)}"
         schedules, triggers = list(world.ledger.schedules), list(world.ledger.triggers)
         new_id = f"id-{len(self.records):06}"
         told = event(f"e{dice.randrange(40)}", f"kind.{name}")
-        known = world.ledger.told.get(event_key(told))
+        known = world.ledger.accepted.get(event_key(told))
         recall = Preloaded(at=world.now, accepted_events=() if known is None else (known,))
         choices: list[AnyInput] = [
             CreateSchedule(
@@ -92,7 +92,7 @@ class Recorded(Story):
         self.note(outcome)
 
     def disturb(self, job_id: JobId) -> None:
-        kind = self.dice.choice((Retry, Delete))
+        kind = self.rng.choice((Retry, Delete))
         event = kind(job_id=job_id, preloaded=self.world.recall())
         self.note(self.world.turn([event]))
 

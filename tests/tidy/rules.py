@@ -1,4 +1,4 @@
-"""The rules of this house: each takes a source text and answers what is wrong in it, by line.
+"""Rules for source texts: each takes a text and answers what is wrong in it, by line.
 
 Pure, so that `test_rules.py` can show each of them a text that must fail.
 """
@@ -26,6 +26,8 @@ VAGUE_WORDS = (
 )
 VAGUE_CLASS_ENDINGS = ("Manager", "Handler", "Helper", "Helpers", "Util", "Utils")
 
+EVASIVE = re.compile(r"(?:What|Who|Whoever|Whom|Whose|Those|It|The same)\b")
+
 OUR_PACKAGES = ("rota", "tests", "tools", "benchmarks")
 
 SET_BUILTINS = ("set", "frozenset")
@@ -50,19 +52,19 @@ class Finding(NamedTuple):
 def long_functions(source: str) -> list[Finding]:
     """Functions of more lines of code than one screen holds."""
     # Telling code from the rest is slow, and few functions are so long with all their lines.
-    doubtful = [node for node in _functions(source) if len(_lines(node)) > FUNCTION_LINES_MAX]
-    code = _code_lines(source) if doubtful else {}
+    suspects = [node for node in _functions(source) if len(_lines(node)) > FUNCTION_LINES_MAX]
+    code = _code_lines(source) if suspects else {}
     return [
         Finding(
             node.lineno, f"{node.name} has {length} lines of code, {FUNCTION_LINES_MAX} at most"
         )
-        for node in doubtful
+        for node in suspects
         if (length := _length(node, code)) > FUNCTION_LINES_MAX
     ]
 
 
 def long_file(source: str) -> list[Finding]:
-    """A file of more lines than one thought needs."""
+    """Files of more lines than one subject needs."""
     count = len(source.splitlines())
     if count <= FILE_LINES_MAX:
         return []
@@ -90,6 +92,24 @@ def missing_opening(source: str) -> list[Finding]:
     if len(sentence) > OPENING_CHARS_MAX:
         return [Finding(1, f"the opening sentence is too long: {len(sentence)} characters")]
     return []
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of each docstring of modules, classes and functions."""
+    for node in ast.walk(parsed(source)):
+        if isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ) and (text := ast.get_docstring(node)):
+            yield node.body[0].lineno, text
+
+
+def evasive_docstrings(source: str) -> list[Finding]:
+    """Docstrings that begin with a pronoun: they name neither what a thing does nor what it is."""
+    return [
+        Finding(line, f"begin with a verb or a noun, not with {found[0]!r}")
+        for line, text in docstrings(source)
+        if (found := EVASIVE.match(text))
+    ]
 
 
 def vague_path(path: PurePath) -> list[Finding]:

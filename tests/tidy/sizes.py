@@ -1,8 +1,9 @@
-"""How large the packages are: statements, lines, files, and the methods of the store's protocol."""
+"""Sizes of the packages: statements, lines, files, and methods of the store's protocol."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Mapping
 
 from tests.tidy.tree import SOURCE, python_files
@@ -71,3 +72,7 @@ def store_methods() -> int:
         if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef)
         and not member.name.startswith("_")
     )
+
+
+if __name__ == "__main__":
+    sys.stdout.writelines(f"{line}\n" for line in lines())

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import pytest
 
-from tests.tidy import rules
+from tests.tidy import names, rules
 from tests.tidy.rules import Finding
 
 Rule = Callable[[str], list[Finding]]
@@ -37,6 +37,10 @@ def function_of(lines: int) -> str:
         (rules.missing_opening, '"""A heading without an end"""\n"""Then a sentence."""\n'),
         (rules.missing_opening, '"""A sentence, """ "and no docstring.".strip()\nx = 1\n'),
         (rules.missing_opening, f'"""{"word " * rules.OPENING_CHARS_MAX}."""'),
+        (rules.evasive_docstrings, 'def f():\n    """What is left."""'),
+        (rules.evasive_docstrings, '"""The same for two."""'),
+        (names.forbidden, "class ShelfReader: ..."),
+        (names.forbidden, "def open_the_door(): ..."),
         (rules.vague_classes, "class JobManager: ..."),
         (rules.mocks, "from unittest.mock import Mock"),
         (rules.mocks, "import unittest.mock"),
@@ -70,6 +74,8 @@ def test_a_text_that_breaks_a_rule_is_found(rule: Rule, bad: str) -> None:
         (rules.missing_opening, '"""DECIDES: the pure scheduler. Imports nothing."""'),
         (rules.missing_opening, '"""A sentence."""\n\nx = 1\n'),
         (rules.missing_opening, '"""One sentence\nover two lines.\n\nThen a heading"""'),
+        (rules.evasive_docstrings, '"""Items that are left."""'),
+        (names.forbidden, "class SpillReader: ..."),
         (rules.vague_classes, "class Scheduler: ..."),
         (rules.mocks, "import pytest"),
         (rules.patches, "monkeypatch.setattr('sys.stdin', None)"),
@@ -99,3 +105,12 @@ def test_a_limit_that_is_only_imported_counts_as_unused() -> None:
     source = "A_MAX = 1\nB_MAX = 2\nC_MAX = 3"
     read = rules.names_read("from x import A_MAX, B_MAX\nprint(B_MAX, limits.C_MAX)")
     assert [finding.line for finding in rules.unused_limits(source, read)] == [1]
+
+
+def test_a_class_name_that_stands_for_two_things_is_found() -> None:
+    sources = {"core/a.py": "class Worker: ...", "core/b.py": "class Worker: ..."}
+    assert names.doubled_classes(sources) == ["Worker: core/a.py and core/b.py"]
+    apart = {"core/a.py": "class Worker: ...", "worker/b.py": "class Worker: ..."}
+    assert names.doubled_classes(apart) == []
+    known = {**apart, "worker/c.py": "from rota.core.a import Worker"}
+    assert names.doubled_classes(known) != []

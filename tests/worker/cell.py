@@ -1,4 +1,4 @@
-"""A tiny server that speaks the workers' side of the contract, and fails on request."""
+"""Fake cell: a small server that speaks the workers' side of the contract, and fails on request."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Poll:
 
 @dataclass
 class Cell:
-    """What the server knows; it outlives restarts."""
+    """State of the fake cell; it outlives restarts of its server."""
 
     ttl: float = 15.0
     poll_wait_max: float = 0.0
@@ -45,10 +45,10 @@ class Cell:
     given: dict[str, OrderView] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     reports: dict[str, CompletedReport] = field(default_factory=dict)
-    heard: int = 0
-    """Reports received, repeats too."""
+    reports_received: int = 0
+    """Including repeats."""
     calls: list[LeaseSpec] = field(default_factory=list)
-    beats: list[HeartbeatSpec] = field(default_factory=list)
+    heartbeats: list[HeartbeatSpec] = field(default_factory=list)
     cancel: list[str] = field(default_factory=list)
     taken_back: list[str] = field(default_factory=list)
     logs: dict[str, bytearray] = field(default_factory=dict)
@@ -58,9 +58,9 @@ class Cell:
     slow_s: float = 0
     """How long every lease call takes at least."""
     lose_answers: int = 0
-    """Lease calls whose answer is lost after they were heard."""
+    """Lease calls whose answer is lost after they were processed."""
     refuse: list[tuple[int, dict[str, str]]] = field(default_factory=list)
-    """Answers to give instead, one a request."""
+    """Statuses and headers to answer with instead, one a request."""
 
     def __post_init__(self) -> None:
         self.poll_wait_max = self.poll_wait_max or self.ttl / 3
@@ -70,11 +70,10 @@ class Cell:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listens, at the same place as before if there was one."""
+        """Listens, at the same port as before if there was one."""
         self._runner = web.AppRunner(
             self.application(self._middle), shutdown_timeout=0.1, handler_cancellation=True
         )
@@ -84,7 +83,7 @@ class Cell:
         self.port = self._runner.addresses[0][1]
 
     def application(self, middleware: Any) -> web.Application:
-        """All that a worker may call, for a server of this cell."""
+        """Routes for all that a worker may call."""
         app = web.Application(client_max_size=1 << 26, middlewares=[middleware])
         app.router.add_post("/workers/register", self._register)
         app.router.add_post("/workers/{id}/lease", self._lease)
@@ -97,23 +96,21 @@ class Cell:
         return app
 
     async def stop(self) -> None:
-        """Is gone, in the middle of whatever it did."""
+        """Ends the server in the middle of whatever it does."""
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
     def grant(self, *orders: OrderView) -> None:
-        """Work for whoever polls."""
         self.queue.extend(orders)
         self._serve()
 
     def ask_to_stop(self, execution_id: str) -> None:
-        """Somebody cancels."""
+        """Cancels an execution."""
         self.cancel.append(execution_id)
         self._serve()
 
     def take_back(self, execution_id: str) -> None:
-        """The execution is not the worker's any more."""
         self.taken_back.append(execution_id)
         self._serve()
 
@@ -163,7 +160,7 @@ class Cell:
         if request.match_info["id"] != newest:
             return web.json_response({"detail": "no such worker"}, status=404)
         self.calls.append(spec)
-        self.heard += len(spec.completed)
+        self.reports_received += len(spec.completed)
         self.reports.update({report.execution_id: report for report in spec.completed})
         if spec.executions is not None:
             self._redeliver(
@@ -177,7 +174,7 @@ class Cell:
         return _json(await self._wait(spec))
 
     def _redeliver(self, named: set[str]) -> None:
-        """What was given but is not there was never received: it is given again."""
+        """Grants again what the worker does not name: it was never received."""
         self.named |= named
         missing = [key for key in self.given if key not in self.named | self.reports.keys()]
         self.queue[:0] = [self.given.pop(key) for key in missing]
@@ -199,7 +196,7 @@ class Cell:
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
         body = await request.read()
-        self.beats.append(msgspec.json.decode(body, type=HeartbeatSpec, dec_hook=dec_hook))
+        self.heartbeats.append(msgspec.json.decode(body, type=HeartbeatSpec, dec_hook=dec_hook))
         return _json(HeartbeatAnswer([], []))
 
     async def _drain(self, request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""Every test of the worker has a guard of its own, if it needs one."""
+"""Shuts down the supervisor that a test of the worker has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stands in for docker or podman: a service that runs containers, and the program that talks to it.
+"""Fake docker or podman: a service that runs containers, and the program that talks to it.
 
 As with the real ones, what runs in a container is no child of the program, so ending the program
 does not end it. A container is a plain process of this machine, kept in a file until it is removed.
@@ -19,63 +19,65 @@ from typing import Any
 
 
 def serve(state: Path) -> None:
-    """Until it is killed."""
-    door = socket.socket(socket.AF_UNIX)
-    door.bind(str(state / "socket"))
-    door.listen()
+    """Runs until it is killed."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(state / "socket"))
+    listener.listen()
     (state / "service").touch()
-    boxes: dict[str, subprocess.Popen[bytes]] = {}
+    processes: dict[str, subprocess.Popen[bytes]] = {}
     while True:
-        line, _ = door.accept()
-        threading.Thread(target=_answer, args=(line, state, boxes), daemon=True).start()
+        connection, _ = listener.accept()
+        threading.Thread(target=_answer, args=(connection, state, processes), daemon=True).start()
 
 
-def _answer(line: socket.socket, state: Path, boxes: dict[str, subprocess.Popen[bytes]]) -> None:
-    with line, line.makefile("rb") as asked:
-        wanted = json.loads(asked.readline())
-        box = state / wanted["name"]
-        if wanted["do"] == "rm":
-            if box.exists():
-                boxes[box.name].kill()
-                boxes[box.name].wait()
-                box.unlink()
-            line.sendall(b"0")
+def _answer(
+    connection: socket.socket, state: Path, processes: dict[str, subprocess.Popen[bytes]]
+) -> None:
+    with connection, connection.makefile("rb") as reader:
+        request = json.loads(reader.readline())
+        container = state / request["name"]
+        if request["do"] == "rm":
+            if container.exists():
+                processes[container.name].kill()
+                processes[container.name].wait()
+                container.unlink()
+            connection.sendall(b"0")
             return
         child = subprocess.Popen(
-            wanted["command"],
-            env=wanted["env"],
-            cwd=wanted["cwd"],
+            request["command"],
+            env=request["env"],
+            cwd=request["cwd"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        boxes[box.name] = child
-        box.write_text(str(child.pid))
+        processes[container.name] = child
+        container.write_text(str(child.pid))
         assert child.stdout is not None
         try:
-            for said in child.stdout:
-                line.sendall(b"> " + said)
-            line.sendall(f"{child.wait()}\n".encode())
+            for output in child.stdout:
+                connection.sendall(b"> " + output)
+            connection.sendall(f"{child.wait()}\n".encode())
         except OSError:
             child.stdout.read()  # the program was ended; the container goes on
 
 
-def ask(state: Path, wanted: dict[str, Any]) -> int:
-    """The program's side; its exit code."""
-    with socket.socket(socket.AF_UNIX) as line:
-        line.connect(str(state / "socket"))
-        line.sendall(json.dumps(wanted).encode() + b"\n")
-        for said in line.makefile("rb"):
-            if not said.startswith(b"> "):
-                return int(said)
-            sys.stdout.buffer.write(said[2:])
+def ask(state: Path, request: dict[str, Any]) -> int:
+    """Sends a request to the service; returns the exit code."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(state / "socket"))
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        for output in connection.makefile("rb"):
+            if not output.startswith(b"> "):
+                return int(output)
+            sys.stdout.buffer.write(output[2:])
             sys.stdout.flush()
     return 125
 
 
 def main(state: Path, args: list[str]) -> int:
-    """As podman reads its command line."""
+    """Reads the command line as podman does."""
     if args == ["serve"]:
         serve(state)
     with (state / "calls").open("a") as calls:
@@ -83,14 +85,14 @@ def main(state: Path, args: list[str]) -> int:
     if args[0] == "ps":
         return 0 if (state / "service").exists() else 1
     if args[0] == "inspect":
-        print("true" if (state / "starved").exists() else "false")  # noqa: T201
+        print("true" if (state / "oom-killed").exists() else "false")  # noqa: T201
         return 0
     if args[0] == "rm":
         return ask(state, {"do": "rm", "name": args[-1]})
     given = dict(itertools.pairwise(args))
     folder = given["--volume"].partition(":")[0]
     lines = Path(given["--env-file"]).read_text().splitlines()
-    pairs = [line.split("=", 1) for line in lines]
+    pairs = [connection.split("=", 1) for connection in lines]
     env = {name: value.replace("/rota/", f"{folder}/", 1) for name, value in pairs}
     command, name = args[args.index("image") + 1 :], given["--name"]
     run = {"do": "run", "name": name, "command": command, "env": env, "cwd": f"{folder}/work"}

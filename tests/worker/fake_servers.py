@@ -1,4 +1,4 @@
-"""Several servers in front of one cell: each leads, forwards, refuses, freezes or is gone."""
+"""Fake servers in front of one cell: each leads, forwards, refuses, freezes or is gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mode: TypeAlias = Literal["serves", "no leader", "frozen", "nonsense"]
 
 
 class FakeServer:
-    """One server of the cell, as a worker sees it."""
+    """Server of the cell, as a worker sees it."""
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
@@ -24,21 +24,20 @@ class FakeServer:
         self._thawed.set()
         self.mode: Mode = "serves"
         self.refuses = ""
-        """Says 503 to paths that begin so."""
+        """Answers 503 to paths that begin with this."""
         self.leader: str | None = None
-        """What it says of the leader, in every answer."""
+        """Leader that every answer names."""
         self.port = 0
         self.seen: list[str] = []
-        """The paths it was asked for."""
+        """Paths that were requested."""
 
     @property
     def url(self) -> str:
-        """Where it listens, or did."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def polls(self) -> int:
-        """`lease` calls that came here."""
+        """Number of `lease` calls received."""
         return sum(path.endswith("/lease") for path in self.seen)
 
     async def open(self) -> None:
@@ -100,12 +99,12 @@ class FakeServer:
 @asynccontextmanager
 async def fake_servers(cell: Cell, count: int) -> AsyncIterator[Sequence[FakeServer]]:
     """So many servers."""
-    doors = [FakeServer(cell) for _ in range(count)]
-    for door in doors:
-        await door.open()
+    servers = [FakeServer(cell) for _ in range(count)]
+    for server in servers:
+        await server.open()
     try:
-        yield doors
+        yield servers
     finally:
-        for door in doors:
-            door.thaw()
-            await door.close()
+        for server in servers:
+            server.thaw()
+            await server.close()

@@ -14,7 +14,7 @@ TTL = 15.0
 
 
 def order(execution_id: str, task: object = None, **changes: object) -> OrderView:
-    """An order for a noop unless said otherwise."""
+    """Makes an order for a noop unless `task` says otherwise."""
     view = OrderView(
         execution_id=execution_id,
         job_id=f"job-of-{execution_id}",
@@ -48,10 +48,10 @@ def answer(
     cancel: Sequence[str] = (),
     lost: Sequence[str] = (),
 ) -> LeaseAnswer:
-    """What a lease call is answered."""
+    """Makes the answer of a lease call."""
     return LeaseAnswer(list(orders), held_for, list(cancel), list(lost))
 
 
 def registration(ttl: float = TTL, spare_max: int = 100, *, patient: bool = True) -> RegisterAnswer:
-    """What a new worker is told."""
+    """Makes the answer of a registration."""
     return RegisterAnswer("worker-1", "session-1", ttl / 3, ttl, ttl / 3, spare_max, patient)

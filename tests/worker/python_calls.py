@@ -31,16 +31,16 @@ class PythonCalls:
     def __init__(
         self, folder: Path, *, app: bool = False, grace_s: float = 5.0, **limits: Any
     ) -> None:
-        """`limits`: those of the pool, where they are not the usual ones."""
+        """Makes the pool; `limits` replace the usual ones."""
         self.sink = Sink()
-        self._site: RunnerContext = runner_context(folder / "work", self.sink, grace_s)
+        self._context: RunnerContext = runner_context(folder / "work", self.sink, grace_s)
         env = {**inherited_environment(), "ROTA_WORKER": "tester"}
         if "PYTHONPATH" in os.environ:
             env["PYTHONPATH"] = os.environ["PYTHONPATH"]
         self.pool = PythonPool(
             ChildSettings(
-                supervisor=self._site.supervisor,
-                workspace=self._site.workspace,
+                supervisor=self._context.supervisor,
+                workspace=self._context.workspace,
                 env=env,
                 grace_s=grace_s,
                 app=f"{MODULE}:app" if app else None,
@@ -51,28 +51,27 @@ class PythonCalls:
         self._made = 0
 
     def mask(self, *names: str) -> None:
-        """Variables of the agent whose values no record may show."""
-        self._site = dataclasses.replace(self._site, mask=names)
+        """Masks the values of these variables of the agent."""
+        self._context = dataclasses.replace(self._context, mask=names)
 
     def lease(self, seconds: float) -> None:
-        """From now on executions are leased for so long."""
+        """Leases executions for this long from now on."""
         clock = BootClock()
-        self._site = dataclasses.replace(self._site, deadline=lambda _: clock.now() + seconds)
+        self._context = dataclasses.replace(self._context, deadline=lambda _: clock.now() + seconds)
 
     @property
     def supervisor(self) -> ObservedSupervisor:
-        """Who watches over the children."""
-        guard = self._site.supervisor
-        assert isinstance(guard, ObservedSupervisor)
-        return guard
+        supervisor = self._context.supervisor
+        assert isinstance(supervisor, ObservedSupervisor)
+        return supervisor
 
     def run(self, view: OrderView) -> PythonRunner:
-        """An execution that has not begun."""
+        """Makes a runner that has not started."""
         task = msgspec.json.decode(view.task, type=PythonCall | None)
-        return PythonRunner(view, task, self._site, self.pool)
+        return PythonRunner(view, task, self._context, self.pool)
 
     def order(self, function: str, *args: Any, **changes: Any) -> OrderView:
-        """A call of one of the user's functions; `kwargs` are its named arguments."""
+        """Makes a call of one of the user's functions; `kwargs` are its named arguments."""
         self._made += 1
         task = {
             "kind": "python",
@@ -83,18 +82,17 @@ class PythonCalls:
         return order(f"e{self._made}", task, **changes)
 
     def registered(self, name: str, payload: Any, **changes: Any) -> OrderView:
-        """A call of a function of the app."""
+        """Makes a call of a function of the app."""
         self._made += 1
         view = order(f"e{self._made}", name=name, **changes)
         raw = msgspec.Raw(msgspec.json.encode(payload))
         return msgspec.structs.replace(view, task=msgspec.Raw(b"null"), payload=raw)
 
     async def call(self, function: str, *args: Any, **changes: Any) -> CompletedReport:
-        """From its beginning to its end."""
         return await self.run(self.order(function, *args, **changes)).run()
 
     async def calls(self, *orders: OrderView) -> list[CompletedReport]:
-        """Side by side."""
+        """Runs calls concurrently."""
         return list(await asyncio.gather(*(self.run(view).run() for view in orders)))
 
 
@@ -105,13 +103,13 @@ def write_functions(folder: Path) -> None:
 
 
 def result(report: CompletedReport) -> Any:
-    """What a function returned."""
+    """Decodes what a function returned."""
     assert report.status == "succeeded", bytes(report.error)
     return msgspec.json.decode(report.result)
 
 
 def error(report: CompletedReport) -> dict[str, Any]:
-    """What went wrong."""
+    """Decodes the error of a failed call."""
     assert report.status != "succeeded", bytes(report.result)
     found: dict[str, Any] = msgspec.json.decode(report.error)
     return found

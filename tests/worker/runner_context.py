@@ -1,4 +1,4 @@
-"""What a runner needs of its agent, small enough to look into."""
+"""Context of runners in tests: a supervisor, and a sink that keeps what is sent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATIENCE_S = 20.0
 
 
 class Sink:
-    """Keeps what a server would have been sent."""
+    """Fake server that keeps what executions send."""
 
     def __init__(self) -> None:
         self.log = bytearray()
@@ -36,20 +36,20 @@ class Sink:
         self.open.set()
         self.failures = 0
         self.bundles: dict[str, tuple[str, Format, bytes]] = {}
-        """Name, format and content of what can be fetched."""
+        """Name, format and content of the bundles that can be fetched."""
         self.fetched: list[tuple[str, int]] = []
         self.line_bytes: int | None = None
-        """After so many the line breaks, once."""
+        """The connection breaks once after this many bytes."""
         self.views: dict[str, BundleView] = {}
-        """What is said of bundles, where that is not what they are."""
+        """Descriptions of bundles that differ from their content."""
         self.artifact_errors: list[Exception] = []
-        """What becomes of the next output files that are sent."""
+        """Errors for the next output files."""
         self.bundle_errors: list[Exception] = []
-        """What becomes of the next questions for a bundle."""
+        """Errors for the next requests of a bundle."""
         self.takes_folders = True
 
     async def send_log(self, execution_id: str, fence: int, offset: int, chunk: bytes) -> None:
-        """As a server does: what is there already is not added again."""
+        """Stores a chunk at its offset, as a server does."""
         await self.open.wait()
         if self.failures:
             self.failures -= 1
@@ -59,11 +59,10 @@ class Sink:
         self.chunks.append(len(chunk))
 
     async def send_progress(self, execution_id: str, record: ProgressSpec) -> None:
-        """Notes it."""
         self.progress.append((record.progress, record.message))
 
     async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
-        """Keeps a copy of what is as it was said to be."""
+        """Keeps a copy, if its checksum is right."""
         if self.artifact_errors:
             raise self.artifact_errors.pop(0)
         if "/" in name and not self.takes_folders:
@@ -73,7 +72,6 @@ class Sink:
         self.files[name] = content
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
-        """What a test has put there."""
         if self.bundle_errors:
             raise self.bundle_errors.pop(0)
         if bundle_id in self.views:
@@ -88,7 +86,7 @@ class Sink:
     async def open_bundle(
         self, execution_id: str, bundle_id: str, offset: int
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Its content, as long as the line holds."""
+        """Streams the content, until the connection breaks."""
         self.fetched.append((bundle_id, offset))
         yield self._pieces(self.bundles[bundle_id][2][offset:])
 
@@ -104,43 +102,42 @@ class Sink:
 
 
 class ObservedSupervisor(Supervisor):
-    """Notes the deadlines that it is told."""
+    """Supervisor that records the deadlines it is sent."""
 
     def __init__(self, isolation: Isolation, **more: Any) -> None:
         self.deadlines: list[float | None] = []
         super().__init__(isolation, **more)
 
     def send_command(self, message: dict[str, Any]) -> None:
-        """Passes it on."""
         if message["do"] == "hold":
             self.deadlines.append(message["deadline"])
         super().send_command(message)
 
 
-_guards: dict[tuple[Any, ...], ObservedSupervisor] = {}
+_supervisors: dict[tuple[Any, ...], ObservedSupervisor] = {}
 
 
 def supervisor_here(isolation: Isolation = "auto", **more: Any) -> ObservedSupervisor:
-    """The guard of this test, started when the first job needs it; `more` as a guard takes it."""
+    """Returns this test's supervisor, and starts it when the first job needs it."""
     key = (asyncio.get_running_loop(), isolation, *sorted(more.items()))
-    if key not in _guards:
-        _guards[key] = ObservedSupervisor(isolation, **more)
-    return _guards[key]
+    if key not in _supervisors:
+        _supervisors[key] = ObservedSupervisor(isolation, **more)
+    return _supervisors[key]
 
 
 async def shut_down_supervisors() -> None:
-    """At a test's end; whatever it left running is killed."""
-    while _guards:
-        await _guards.popitem()[1].shut_down()
+    """Kills whatever a test left running."""
+    while _supervisors:
+        await _supervisors.popitem()[1].shut_down()
 
 
 def runner_context(
-    workplace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto"
+    workspace: Path, sink: Sink, grace_s: float = 5.0, isolation: Isolation = "auto"
 ) -> RunnerContext:
-    """Where a test's executions run; whoever wants containers brings an engine."""
+    """Makes the context of a test's executions; tests of containers add an engine."""
     return RunnerContext(
-        workspace=workplace,
-        folders=FolderPool(workplace, kept_max=0),
+        workspace=workspace,
+        folders=FolderPool(workspace, kept_max=0),
         worker="tester",
         mask=(),
         grace_s=grace_s,
@@ -150,7 +147,7 @@ def runner_context(
         on_progress=lambda *_: None,
         deadline=lambda _: None,
         bundles=BundleStaging(
-            BundleCache(workplace.parent / f"{workplace.name}-bundles", sink),
+            BundleCache(workspace.parent / f"{workspace.name}-bundles", sink),
             supervisor_here(isolation),
         ),
         engine=None,
@@ -158,7 +155,7 @@ def runner_context(
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; a dead one that nobody fetched does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -179,7 +176,7 @@ def marked(mark: str) -> list[int]:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    """Waits for something to become true, patiently."""
+    """Waits until a condition is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not true():  # noqa: ASYNC110  (files and processes send no signals)
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""An agent that runs beside a test."""
+"""Agent that runs beside a test."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tests.worker.runner_context import PATIENCE_S
 
 
 class RunningAgent:
-    """One agent, and what it said."""
+    """Agent and its log."""
 
     def __init__(self, config: WorkerConfig) -> None:
-        self.said = io.StringIO()
-        self.agent = Agent(config, open_agent_log(self.said))
+        self.log = io.StringIO()
+        self.agent = Agent(config, open_agent_log(self.log))
         self.task = asyncio.create_task(self.agent.run())
 
     async def ends(self) -> int:
-        """Its exit code."""
+        """Waits for its end; returns its exit code."""
         async with asyncio.timeout(PATIENCE_S):
             return await self.task
 
     async def drained(self) -> int:
-        """Told to stop once."""
+        """Drains it; returns its exit code."""
         self.agent.request_stop()
         return await self.ends()
 
     async def stopped(self) -> int:
-        """Told to stop at once."""
+        """Stops it at once; returns its exit code."""
         self.agent.request_stop()
         self.agent.request_stop()
         return await self.ends()

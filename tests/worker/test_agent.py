@@ -1,4 +1,4 @@
-"""The whole agent against a server that restarts, forgets, loses answers and says no."""
+"""Agent as a whole, against a server that restarts, forgets, loses answers and refuses."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ async def test_noops_are_acknowledged_in_batches(cell: Cell, start: Starter) -> 
     start()
     await until(lambda: len(cell.reports) == 5000)
     assert all(report.status == "succeeded" for report in cell.reports.values())
-    assert cell.heard == 5000, "none was sent twice"
+    assert cell.reports_received == 5000, "none was sent twice"
     assert len(cell.calls) < 20
 
 
-async def test_what_is_held_ahead_begins_in_its_turn_or_goes_back(
+async def test_a_prefetched_order_starts_in_its_turn_or_goes_back(
     cell: Cell, start: Starter, tmp_path: Path
 ) -> None:
     cell.spare_max = 10
@@ -97,7 +97,9 @@ async def test_a_report_does_not_wait_for_the_open_poll_to_end(tmp_path: Path) -
     await cell.stop()
 
 
-async def test_it_says_what_it_has_unless_told_otherwise(cell: Cell, start: Starter) -> None:
+async def test_a_worker_registers_what_it_detects_unless_configured_otherwise(
+    cell: Cell, start: Starter
+) -> None:
     start(
         resources=ResourceOverrides(cpu=64, custom={"licence": 2}),
         capabilities=["ssd"],
@@ -150,11 +152,11 @@ async def test_a_job_is_stopped_when_the_server_is_away_longer_than_its_lease(
     await until(ready.exists)
     await cell.stop()
     await until(lambda: agent.agent._session.held == 0)
-    assert "its lease ran out" in agent.said.getvalue()
+    assert "its lease ran out" in agent.log.getvalue()
     await cell.start()
     cell.grant(order("e2"))
     await until(lambda: "e2" in cell.reports)
-    assert "e1" not in cell.reports, "nobody wants to hear of it"
+    assert "e1" not in cell.reports, "its report is not wanted"
     assert await agent.drained() == 0
     await cell.stop()
 
@@ -171,7 +173,7 @@ async def test_a_cancelled_job_is_stopped_and_reported(
     assert cell.reports["e1"].status == "cancelled"
 
 
-async def test_what_was_taken_back_is_ended_without_a_report(
+async def test_an_execution_that_the_server_took_back_is_ended_without_a_report(
     cell: Cell, start: Starter, tmp_path: Path
 ) -> None:
     worker = start()
@@ -210,30 +212,32 @@ async def test_a_superseded_worker_stops_everything_and_says_why(
     cell.refuse.append((409, {}))
     cell.take_back("nothing")
     assert await worker.ends() == 1
-    assert "another process has registered as worker worker-1" in worker.said.getvalue()
+    assert "another process has registered as worker worker-1" in worker.log.getvalue()
 
 
-async def test_a_wrong_token_ends_it_with_a_clear_word(cell: Cell, start: Starter) -> None:
+async def test_a_worker_with_a_wrong_token_stops_and_says_why(cell: Cell, start: Starter) -> None:
     cell.token = "another"
     worker = start()
     assert await worker.ends() == 1
-    assert "does not accept this worker's token" in worker.said.getvalue()
+    assert "does not accept this worker's token" in worker.log.getvalue()
 
 
-async def test_it_waits_for_a_server_that_is_not_there_yet(
+async def test_a_worker_waits_for_a_server_that_has_not_started_yet(
     start: Starter, cell: Cell, tmp_path: Path
 ) -> None:
     await cell.stop()
     worker = start()
-    await until(lambda: "the server is away" in worker.said.getvalue())
+    await until(lambda: "no server is available" in worker.log.getvalue())
     await cell.start()
     await until(lambda: bool(cell.calls))
 
 
-async def test_it_leaves_at_once_if_it_never_met_a_server(start: Starter, cell: Cell) -> None:
+async def test_a_worker_that_never_reached_a_server_stops_at_once(
+    start: Starter, cell: Cell
+) -> None:
     await cell.stop()
     worker = start()
-    await until(lambda: "the server is away" in worker.said.getvalue())
+    await until(lambda: "no server is available" in worker.log.getvalue())
     assert await worker.drained() == 0
 
 
@@ -284,7 +288,7 @@ async def test_a_busy_server_is_waited_for_though_there_is_another(
     await other.stop()
 
 
-async def test_a_drained_worker_lets_its_jobs_finish_and_says_goodbye(
+async def test_a_drained_worker_lets_its_jobs_finish_and_deregisters(
     cell: Cell, start: Starter, tmp_path: Path
 ) -> None:
     worker = start()
@@ -303,7 +307,7 @@ async def test_a_drained_worker_lets_its_jobs_finish_and_says_goodbye(
     assert list((tmp_path / "work").iterdir()) == [], "no folder is left"
 
 
-async def test_a_second_signal_stops_the_jobs_and_gives_them_back_by_leaving(
+async def test_a_second_signal_stops_the_jobs_and_deregistering_gives_them_back(
     cell: Cell, start: Starter, tmp_path: Path
 ) -> None:
     worker = start()
@@ -313,11 +317,13 @@ async def test_a_second_signal_stops_the_jobs_and_gives_them_back_by_leaving(
     worker.agent.request_stop()
     worker.agent.request_stop()
     assert await worker.ends() == 0
-    assert "e1" not in cell.reports, "a report would cost it a try"
+    assert "e1" not in cell.reports, "a report would count as an attempt"
     assert cell.verbs == ["drain", "leave"]
 
 
-async def test_a_worker_does_not_wait_for_ever_to_be_heard_when_it_leaves(tmp_path: Path) -> None:
+async def test_a_leaving_worker_does_not_wait_for_ever_to_deliver_its_reports(
+    tmp_path: Path,
+) -> None:
     cell = Cell(ttl=1.0)
     await cell.start()
     agent = RunningAgent(WorkerConfig(servers=[cell.url], name="t", work_dir=tmp_path / "w"))
@@ -329,10 +335,10 @@ async def test_a_worker_does_not_wait_for_ever_to_be_heard_when_it_leaves(tmp_pa
     go_on.touch()
     await until(lambda: agent.agent._session.pending_reports == 1)
     assert await agent.drained() == 1
-    assert "leaves with reports that nobody heard" in agent.said.getvalue()
+    assert "leaving with undelivered reports" in agent.log.getvalue()
 
 
-async def test_a_server_that_is_slow_to_answer_polls_hears_heartbeats_meanwhile(
+async def test_a_server_that_is_slow_to_answer_polls_gets_heartbeats_meanwhile(
     tmp_path: Path,
 ) -> None:
     cell = Cell(ttl=1.5)
@@ -341,18 +347,16 @@ async def test_a_server_that_is_slow_to_answer_polls_hears_heartbeats_meanwhile(
     cell.grant(order("e1", shell("exec sleep 600")))
     await until(lambda: "e1" in cell.named)
     cell.slow_s = 0.8
-    await until(lambda: bool(cell.beats))
-    assert cell.beats[0].session == "session-of-worker-1"
-    assert cell.beats[0].executions is None
+    await until(lambda: bool(cell.heartbeats))
+    assert cell.heartbeats[0].session == "session-of-worker-1"
+    assert cell.heartbeats[0].executions is None
     cell.slow_s = 0
     agent.agent.request_stop()
     assert await agent.drained() == 0
     await cell.stop()
 
 
-async def test_a_task_of_an_unknown_kind_is_reported_not_dropped(
-    cell: Cell, start: Starter
-) -> None:
+async def test_a_task_of_an_unknown_kind_is_reported_as_failed(cell: Cell, start: Starter) -> None:
     start()
     cell.grant(order("e1", {"kind": "quantum"}))
     await until(lambda: "e1" in cell.reports)
@@ -360,7 +364,7 @@ async def test_a_task_of_an_unknown_kind_is_reported_not_dropped(
     assert b"cannot run the task" in bytes(cell.reports["e1"].error)
 
 
-async def test_two_agents_share_a_folder_and_sweep_what_the_dead_left(
+async def test_two_agents_share_a_folder_and_remove_what_dead_agents_left(
     cell: Cell, start: Starter, tmp_path: Path
 ) -> None:
     stale = tmp_path / "work" / "agent-dead"

@@ -1,4 +1,4 @@
-"""Ending jobs: time is up, somebody cancels, a lease is lost; nothing is left behind."""
+"""Ending of jobs by timeout, cancel or lost lease; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def family(mark: str) -> dict[str, object]:
     return python(f"import sys; STUBBORN = {STUBBORN + ' # ' + mark!r}\n" + FAMILY)
 
 
-async def test_a_timeout_ends_the_whole_family_stubborn_and_strayed_ones_too(
+async def test_a_timeout_ends_the_whole_process_tree_even_detached_processes_that_ignore_sigterm(
     tmp_path: Path, sink: Sink, mark: str, isolation: Isolation
 ) -> None:
     run = run_of(order("e1", family(mark), timeout=1.5), tmp_path, sink, isolation, 0.3)
@@ -96,18 +96,18 @@ async def test_a_timeout_ends_the_whole_family_stubborn_and_strayed_ones_too(
     report = await running
     assert marked(mark) == []
     assert (report.status, report.exit_code) == ("timed_out", 137)
-    said = error(report)
-    assert said["message"] == (
+    fields = error(report)
+    assert fields["message"] == (
         "timed out after 1.5 s; SIGTERM to 3 processes, then SIGKILL to 3 processes"
     )
-    assert said["left"] == 0
-    term, kill = said["signals"]  # type: ignore[misc]
+    assert fields["left"] == 0
+    term, kill = fields["signals"]  # type: ignore[misc]
     assert (term["signal"], term["processes"]) == ("SIGTERM", 3)
     assert (kill["signal"], kill["processes"]) == ("SIGKILL", 3)
     assert 1.5 <= term["after_s"] < term["after_s"] + 0.3 <= kill["after_s"]
 
 
-async def test_a_job_that_obeys_is_not_killed(
+async def test_a_job_that_ends_on_sigterm_is_not_killed(
     tmp_path: Path, sink: Sink, isolation: Isolation
 ) -> None:
     script = 'trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done'
@@ -121,7 +121,7 @@ async def test_a_job_that_obeys_is_not_killed(
     assert sink.log.endswith(b"bye\n")
 
 
-async def test_a_worker_that_leaves_says_so_in_the_report(
+async def test_a_job_stopped_by_a_leaving_worker_is_reported_so(
     tmp_path: Path, sink: Sink, isolation: Isolation
 ) -> None:
     run = run_of(order("e1", shell("echo up; exec sleep 600")), tmp_path, sink, isolation)
@@ -156,7 +156,7 @@ async def test_an_abandoned_job_is_killed_without_grace(
     assert marked(mark) == []
 
 
-async def test_what_a_finished_job_left_running_is_ended_and_the_log_says_so(
+async def test_processes_that_a_finished_job_left_are_ended_and_the_log_says_so(
     tmp_path: Path, sink: Sink, mark: str, isolation: Isolation
 ) -> None:
     script = f"setsid sh -c 'sleep 600; : {mark}' >/dev/null 2>&1 & exit 0"
@@ -167,7 +167,7 @@ async def test_what_a_finished_job_left_running_is_ended_and_the_log_says_so(
     assert b"[rota: ended what the job left running: SIGTERM to " in sink.log
 
 
-async def test_one_job_ends_without_touching_its_neighbour(
+async def test_ending_one_job_leaves_the_other_jobs_running(
     tmp_path: Path, mark: str, isolation: Isolation
 ) -> None:
     sinks = [Sink(), Sink()]
@@ -190,26 +190,26 @@ async def test_one_job_ends_without_touching_its_neighbour(
     assert marked(mark) == []
 
 
-async def test_a_thousand_dead_orphans_are_let_go_while_the_job_runs(
+async def test_a_thousand_dead_orphans_are_collected_while_the_job_runs(
     tmp_path: Path, sink: Sink, isolation: Isolation
 ) -> None:
     report = await run_of(order("e1", python(ORPHANS)), tmp_path, sink, isolation).run()
     assert (report.status, bytes(sink.log)) == ("succeeded", b"clean\n"), error(report)
 
 
-async def test_jobs_of_a_guard_that_was_killed_end_with_it_and_the_next_job_has_a_new_one(
+async def test_jobs_end_with_a_supervisor_that_was_killed_and_the_next_job_gets_a_new_one(
     tmp_path: Path, sink: Sink, mark: str, isolation: Isolation
 ) -> None:
     run = run_of(order("e1", family(mark)), tmp_path, sink, isolation)
     running = asyncio.create_task(run.run())
     await until(lambda: len(marked(mark)) == 3)
-    guard = supervisor_here(isolation)
-    guard._process.kill()
+    supervisor = supervisor_here(isolation)
+    supervisor._process.kill()
     report = await running
     await until(lambda: marked(mark) == [])
     assert (report.status, report.retryable) == ("failed", True)
-    assert "the worker's guard ended (SIGKILL), and this job with it" in str(error(report))
+    assert "the worker's supervisor ended (SIGKILL), and this job with it" in str(error(report))
     after: CompletedReport = await run_of(
         order("e2", shell("exit 0")), tmp_path, sink, isolation
     ).run()
-    assert (after.status, guard.deaths) == ("succeeded", 1)
+    assert (after.status, supervisor.deaths) == ("succeeded", 1)

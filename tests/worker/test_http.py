@@ -1,4 +1,4 @@
-"""HTTP tasks: what is asked of real listeners, what their answers mean, and whom nobody may ask."""
+"""HTTP tasks: requests to real listeners, reports of their responses, and forbidden addresses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from aiohttp import web
 
 from rota.wire.jobs import HttpCall
 from rota.wire.workers import CompletedReport
-from rota.worker.runners.http_call import HttpRunner
-from rota.worker.runners.http_policy import AddressPolicy, HttpSessions, is_public
+from rota.worker.runners.http_call import AddressPolicy, HttpRunner, HttpSessions, is_public
 from tests.worker.orders import order
 
 
@@ -103,17 +102,19 @@ def result(report: CompletedReport) -> dict[str, Any]:
     return found
 
 
-async def test_a_good_answer_is_the_result(listener: Listener, sessions: HttpSessions) -> None:
-    told = result(await ran(sessions, listener.url + "/fine?secret=1"))
-    assert (told["status"], told["body"]) == (200, {"ok": [1, 2]})
-    assert told["headers"]["content-type"].startswith("application/json")
+async def test_a_successful_response_is_the_job_s_result(
+    listener: Listener, sessions: HttpSessions
+) -> None:
+    document = result(await ran(sessions, listener.url + "/fine?secret=1"))
+    assert (document["status"], document["body"]) == (200, {"ok": [1, 2]})
+    assert document["headers"]["content-type"].startswith("application/json")
     method, headers, _ = listener.asked[0]
     assert method == "GET"
     assert headers["Idempotency-Key"] == headers["X-Rota-Job-Id"] == "job-of-e1"
     assert (headers["X-Rota-Fence"], headers["X-Rota-Attempt"]) == ("7", "1")
 
 
-async def test_bodies_and_headers_go_out_as_they_were_given(
+async def test_a_request_carries_the_body_and_headers_of_its_task(
     listener: Listener, sessions: HttpSessions
 ) -> None:
     headers = {"Content-Type": "text/csv", "idempotency-key": "mine", "x-rota-fence": "99"}
@@ -130,13 +131,13 @@ async def test_bodies_and_headers_go_out_as_they_were_given(
     ("code", "retryable"),
     [(404, False), (408, True), (410, False), (425, True), (429, True), (500, True), (503, True)],
 )
-async def test_a_bad_answer_fails_and_says_whether_another_try_may_help(
+async def test_an_error_response_fails_the_job_and_decides_whether_it_is_retried(
     listener: Listener, sessions: HttpSessions, code: int, retryable: bool
 ) -> None:
     report = await ran(sessions, f"{listener.url}/status/{code}")
     assert (report.status, report.retryable) == ("failed", retryable)
-    told = error(report)
-    assert (told["status"], told["body"]) == (code, f"it is {code}")
+    document = error(report)
+    assert (document["status"], document["body"]) == (code, f"it is {code}")
     after = None if report.retry_after is None else report.retry_after.ms
     assert after == (17_000 if code in (429, 503) else None)
 
@@ -148,19 +149,19 @@ async def test_redirects_are_not_followed(listener: Listener, sessions: HttpSess
     assert len(listener.asked) == 1
 
 
-async def test_an_answer_is_kept_up_to_a_size(listener: Listener, sessions: HttpSessions) -> None:
+async def test_a_large_response_is_truncated(listener: Listener, sessions: HttpSessions) -> None:
     report = await ran(sessions, listener.url + "/large")
     assert len(bytes(report.result)) <= 1024 * 1024
-    told = result(report)
-    assert told["truncated"] is True
-    assert set(told["body"]) == {"x"}
+    document = result(report)
+    assert document["truncated"] is True
+    assert set(document["body"]) == {"x"}
     report = await ran(sessions, listener.url + "/binary")
     assert len(bytes(report.result)) <= 1024 * 1024
     assert result(report)["truncated"] is True
     assert result(await ran(sessions, listener.url + "/wrong"))["body"] == "{not json"
 
 
-async def test_a_silent_server_costs_no_more_than_the_jobs_time(
+async def test_a_silent_server_holds_the_job_until_its_timeout_only(
     listener: Listener, sessions: HttpSessions
 ) -> None:
     report = await run_of(sessions, {"url": listener.url + "/silent"}, timeout=0.2).run()
@@ -168,19 +169,17 @@ async def test_a_silent_server_costs_no_more_than_the_jobs_time(
     assert "timed out after 0.2 s" in error(report)["message"]
 
 
-async def test_a_cancelled_request_is_broken_off(
-    listener: Listener, sessions: HttpSessions
-) -> None:
+async def test_a_cancelled_request_is_aborted(listener: Listener, sessions: HttpSessions) -> None:
     run = run_of(sessions, {"url": listener.url + "/silent"})
     running = asyncio.create_task(run.run())
     await listener.arrived.wait()
     run.stop("cancelled")
     report = await running
     assert report.status == "cancelled"
-    assert "was broken off" in error(report)["message"]
+    assert "was aborted" in error(report)["message"]
 
 
-async def test_nothing_listening_is_worth_another_try(sessions: HttpSessions) -> None:
+async def test_a_refused_connection_can_be_retried(sessions: HttpSessions) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     report = await ran(sessions, f"http://127.0.0.1:{port}/")
@@ -188,7 +187,7 @@ async def test_nothing_listening_is_worth_another_try(sessions: HttpSessions) ->
     assert "cannot be reached" in error(report)["message"]
 
 
-async def test_an_answer_that_breaks_off_is_worth_another_try(
+async def test_an_incomplete_response_can_be_retried(
     listener: Listener, sessions: HttpSessions
 ) -> None:
     report = await ran(sessions, listener.url + "/torn")
@@ -200,7 +199,7 @@ async def test_an_answer_that_breaks_off_is_worth_another_try(
     "host",
     ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433", "127.1", "0.0.0.0"],
 )
-async def test_a_private_address_is_refused_however_it_is_written(
+async def test_a_private_address_is_refused_in_every_notation(
     listener: Listener, host: str
 ) -> None:
     sessions = HttpSessions(AddressPolicy())
@@ -212,7 +211,7 @@ async def test_a_private_address_is_refused_however_it_is_written(
         assert "--http-allow" in error(report)["message"]
 
 
-async def test_a_name_is_judged_by_the_address_it_leads_to_at_last(
+async def test_a_name_is_checked_by_the_address_it_resolves_to(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a name answers well while it is looked at, and otherwise when it is used."""
@@ -231,7 +230,7 @@ async def test_a_name_is_judged_by_the_address_it_leads_to_at_last(
     assert (report.retryable, listener.asked) == (False, [])
 
 
-async def test_what_the_operator_allows_is_reached(listener: Listener) -> None:
+async def test_an_address_that_the_operator_allows_is_reached(listener: Listener) -> None:
     for allowed in ("127.0.0.1", "127.0.0.0/8", "localhost"):
         sessions = HttpSessions(AddressPolicy([allowed]))
         host = "localhost" if allowed == "localhost" else "127.0.0.1"
@@ -251,12 +250,12 @@ async def test_what_the_operator_allows_is_reached(listener: Listener) -> None:
         *("64:ff9b::7f00:1", "2002:7f00:1::", "2001:db8::1", "::7f00:1"),
     ],
 )
-def test_addresses_that_are_not_everybodys(address: str) -> None:
+def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 )
-def test_addresses_that_are(address: str) -> None:
+def test_addresses_of_the_internet_are_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))

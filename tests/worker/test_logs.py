@@ -1,4 +1,4 @@
-"""Output on its way: bounded whatever happens, in order, and honest about gaps."""
+"""Logs on their way: bounded in every case, in order, with gaps that are named."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def left_out(text: bytes) -> int:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=900), st.booleans()), max_size=30))
-def test_output_stays_below_the_cap_and_starts_and_ends_as_printed(
+def test_a_log_stays_below_its_limit_and_starts_and_ends_as_printed(
     pieces: list[tuple[bytes, bool]],
 ) -> None:
     buffer = LogBuffer(cap=CAP, waiting=WAITING)
@@ -59,16 +59,16 @@ def test_output_stays_below_the_cap_and_starts_and_ends_as_printed(
         assert len(marks) + left_out(sent) in range(len(printed) - 3, len(printed) + 1)
 
 
-def test_a_stall_names_how_much_is_missing_and_goes_on_with_a_whole_line() -> None:
+def test_a_log_with_a_gap_says_how_much_is_missing_and_goes_on_with_a_whole_line() -> None:
     buffer = LogBuffer(cap=100_000, waiting=600)
     buffer.add(b"a" * 599 + b"\n" + b"b" * 5000 + b"\n" + b"c" * 24_000)
-    assert buffer.crowded
+    assert buffer.backlogged
     buffer.add(b"\n" + b"d" * 2000)
     sent = drain(buffer)
     assert sent.startswith(b"a" * 599 + b"\n[\xe2\x80\xa6 ")
     assert b"bytes left out: they came faster than the server took them" in sent
     assert sent.endswith(b"d" * 2000)
-    assert not buffer.crowded
+    assert not buffer.backlogged
 
 
 def test_a_full_log_says_so_at_once_and_shows_its_end_at_the_end() -> None:
@@ -88,7 +88,7 @@ def test_a_full_log_says_so_at_once_and_shows_its_end_at_the_end() -> None:
     assert kept * 5 + left_out(rest) in range(100 * 20 * 5, 100 * 20 * 5 + 5)
 
 
-def test_a_flood_without_line_ends_is_cut_between_characters() -> None:
+def test_output_without_line_feeds_is_cut_between_characters() -> None:
     buffer = LogBuffer(cap=CAP, waiting=WAITING)
     buffer.add("ä".encode() * 5000 + b"!")
     buffer.close()
@@ -98,13 +98,13 @@ def test_a_flood_without_line_ends_is_cut_between_characters() -> None:
     assert len(text) in range(NEWEST - 3, NEWEST + 1)
 
 
-def test_a_hundred_megabytes_take_little_memory() -> None:
+def test_a_hundred_megabytes_of_output_take_little_memory() -> None:
     buffer = LogBuffer()
     piece = b"0123456789abcde\n" * 4096
     sent = held = 0
     for _ in range(1600):
         buffer.add(piece)
-        while buffer.crowded:
+        while buffer.backlogged:
             sent += len(buffer.take(256 * 1024))
         held = max(held, len(buffer._next) + len(buffer._newest))
     buffer.close()
@@ -147,14 +147,14 @@ async def test_a_reader_waits_for_a_slow_server_and_not_for_one_that_is_away() -
     server = Server()
     pump = LogPump("e1", 7, server)
     pump.add(b"x" * WAITING_BYTES)
-    assert pump.crowded
+    assert pump.backlogged
     running = asyncio.create_task(pump.run())
     async with asyncio.timeout(20):
         await server.asked.wait()
-        while pump.crowded:  # noqa: ASYNC110  (until the answer has come)
+        while pump.backlogged:  # noqa: ASYNC110  (until the answer has come)
             await asyncio.sleep(0)
     pump.add(b"y" * 3 * NEWEST_BYTES)
-    assert not pump.crowded
+    assert not pump.backlogged
     server.there.set()
     pump.end()
     async with asyncio.timeout(20):
@@ -164,7 +164,7 @@ async def test_a_reader_waits_for_a_slow_server_and_not_for_one_that_is_away() -
     assert server.log.endswith(b"y" * NEWEST_BYTES)
 
 
-async def test_secrets_are_hidden_in_the_log_and_in_the_tail() -> None:
+async def test_secrets_are_masked_in_the_log_and_in_its_tail() -> None:
     server = Server()
     server.there.set()
     pump = LogPump("e1", 7, server, Secrets(["hunter2hunter2"]))
@@ -192,7 +192,7 @@ def test_progress_lines_are_read_and_others_ignored() -> None:
 
 
 @given(st.text(), st.integers(0, 10_000), st.floats(0.2, 60))
-def test_waits_grow_to_a_cap_and_differ_between_workers_not_between_runs(
+def test_retry_delays_grow_to_a_limit_and_differ_between_workers_not_between_runs(
     seed: str, attempt: int, cap: float
 ) -> None:
     delay = delay_s(seed, attempt, cap)
@@ -201,11 +201,11 @@ def test_waits_grow_to_a_cap_and_differ_between_workers_not_between_runs(
     assert attempt < 12 or delay >= cap / 2
 
 
-def test_two_workers_do_not_come_back_at_once() -> None:
+def test_two_workers_do_not_retry_at_the_same_moment() -> None:
     assert len({delay_s(f"worker-{number}", 9, 5.0) for number in range(100)}) == 100
 
 
-def test_the_diary_is_json_where_nobody_watches() -> None:
+def test_the_agent_s_log_is_json_where_there_is_no_terminal() -> None:
     page = io.StringIO()
     open_agent_log(page).warning("something", worker_id="w1")
     line = json.loads(page.getvalue())

@@ -1,4 +1,4 @@
-"""What a machine is found to have, from trees of files like those of real ones."""
+"""Detection of machines, from trees of files like those of real ones."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def write(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def test_a_machine_without_limits_gives_all_it_has(tmp_path: Path) -> None:
+def test_a_machine_without_limits_offers_all_it_has(tmp_path: Path) -> None:
     root = write(tmp_path, {"proc/self/cgroup": "0::/user.slice\n"})
     assert detect_cpu(root, 8) == 8
     assert detect_memory(root) == 8 * GIB
 
 
-def test_a_quota_of_cgroup_version_2_cuts_cpus_and_memory(tmp_path: Path) -> None:
+def test_a_limit_of_cgroup_version_2_bounds_cpus_and_memory(tmp_path: Path) -> None:
     root = write(
         tmp_path,
         {
@@ -76,7 +76,7 @@ def test_a_quota_of_cgroup_version_1_counts_as_well(tmp_path: Path) -> None:
     assert detect_memory(root) == GIB
 
 
-def test_a_quota_above_what_there_is_changes_nothing(tmp_path: Path) -> None:
+def test_a_limit_above_what_the_machine_has_changes_nothing(tmp_path: Path) -> None:
     files = {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}
     assert detect_cpu(write(tmp_path, files), 2) == 2
 
@@ -88,7 +88,7 @@ def test_gpus_are_the_numbered_devices_only(tmp_path: Path) -> None:
     assert gpu_indices(root) == [0, 1]
 
 
-def test_this_machine_has_something_to_give(tmp_path: Path) -> None:
+def test_this_machine_offers_something(tmp_path: Path) -> None:
     found = detect(tmp_path)
     assert found.cpu > 0
     assert found.memory > 0
@@ -97,7 +97,7 @@ def test_this_machine_has_something_to_give(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "wanted"),
+    ("found", "configured", "wanted"),
     [
         ([0, 1], None, [0, 1]),
         ([], None, []),
@@ -108,13 +108,13 @@ def test_this_machine_has_something_to_give(tmp_path: Path) -> None:
         ([2, 3], 1, [2, 3]),
     ],
 )
-def test_gpus_that_are_said_to_be_there_have_numbers_too(
-    found: list[int], said: float | None, wanted: list[int]
+def test_gpus_that_the_operator_configures_have_numbers_too(
+    found: list[int], configured: float | None, wanted: list[int]
 ) -> None:
-    assert list(gpu_numbers(found, said)) == wanted
+    assert list(gpu_numbers(found, configured)) == wanted
 
 
-def test_gpus_are_handed_out_whole_and_come_back() -> None:
+def test_whole_gpus_are_allocated_and_given_back() -> None:
     devices = GpuAllocator([0, 1, 2])
     assert devices.take("a", 2) == [0, 1]
     assert devices.take("b", 2) == [], "only one is left"
@@ -122,7 +122,7 @@ def test_gpus_are_handed_out_whole_and_come_back() -> None:
     assert devices.take("b", 2) == [0, 1]
 
 
-def test_parts_of_a_gpu_share_one_and_leave_the_others_whole() -> None:
+def test_fractions_of_a_gpu_share_one_and_leave_the_others_whole() -> None:
     devices = GpuAllocator([0, 1])
     assert devices.take("a", 0.5) == [0]
     assert devices.take("b", 0.5) == [0]
@@ -131,7 +131,7 @@ def test_parts_of_a_gpu_share_one_and_leave_the_others_whole() -> None:
 
 
 @pytest.mark.parametrize("amount", [0.5, 1.0, 1.5])
-def test_what_was_never_taken_can_be_given_back(amount: float) -> None:
+def test_giving_back_gpus_that_were_never_allocated_changes_nothing(amount: float) -> None:
     devices = GpuAllocator([0, 1])
     devices.give_back("nobody")
     assert devices.take("a", amount)

@@ -1,4 +1,4 @@
-"""What a worker tells Prometheus of itself."""
+"""Metrics of a worker for Prometheus."""
 
 from __future__ import annotations
 
@@ -31,28 +31,30 @@ def started(cell: Cell, folder: Path, port: int) -> RunningAgent:
 
 
 async def scrape(agent: RunningAgent, **headers: str) -> str:
-    url = f"http://127.0.0.1:{agent.agent.door.port}/metrics"
+    url = f"http://127.0.0.1:{agent.agent.metrics_server.port}/metrics"
     async with httpx2.AsyncClient() as http:
         return (await http.get(url, headers=headers)).text
 
 
-async def test_what_ended_here_is_counted_by_how(cell: Cell, tmp_path: Path) -> None:
+async def test_ended_executions_are_counted_by_status(cell: Cell, tmp_path: Path) -> None:
     agent = started(cell, tmp_path / "w", 0)
     cell.grant(order("e1"), order("e2", shell("exit 3")), order("e3", shell("true")))
     await until(lambda: len(cell.reports) == 3)
-    told = await scrape(agent)
-    assert 'rota_agent_executions_ended_total{status="succeeded"} 2.0' in told
-    assert 'rota_agent_executions_ended_total{status="failed"} 1.0' in told
-    assert "rota_agent_executions 0.0" in told
-    assert "process_resident_memory_bytes" in told
+    text = await scrape(agent)
+    assert 'rota_agent_executions_ended_total{status="succeeded"} 2.0' in text
+    assert 'rota_agent_executions_ended_total{status="failed"} 1.0' in text
+    assert "rota_agent_executions 0.0" in text
+    assert "process_resident_memory_bytes" in text
     assert (await scrape(agent, accept="application/openmetrics-text")).endswith("# EOF\n")
     assert await agent.drained() == 0
 
 
-async def test_a_port_that_is_taken_is_said_and_no_job_is_lost(cell: Cell, tmp_path: Path) -> None:
+async def test_a_worker_whose_metrics_port_is_taken_stops_before_it_takes_a_job(
+    cell: Cell, tmp_path: Path
+) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         agent = started(cell, tmp_path / "w", taken.getsockname()[1])
         assert await agent.ends() == 1
-    assert "cannot listen on 127.0.0.1" in agent.said.getvalue()
+    assert "cannot listen on 127.0.0.1" in agent.log.getvalue()

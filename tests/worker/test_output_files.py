@@ -1,4 +1,4 @@
-"""What a job may leave in its output folder, and what is kept of it."""
+"""Output files of a job, and which of them are kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _left(folder: Path, *names: str) -> None:
         path.write_text(name)
 
 
-def test_files_in_folders_are_kept_by_the_way_down_to_them(tmp_path: Path) -> None:
+def test_output_files_in_folders_are_named_by_their_relative_path(tmp_path: Path) -> None:
     _left(tmp_path, "b.txt", "plots/a.png", "plots/2026/c d.png")
     (tmp_path / "empty").mkdir()
     found = find_outputs(tmp_path)
@@ -29,7 +29,7 @@ def test_files_in_folders_are_kept_by_the_way_down_to_them(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("put_there", ["a link", "a file", "nothing"])
-def test_a_job_that_takes_the_folder_itself_away_has_nothing_kept(
+def test_a_job_that_removes_its_output_folder_has_no_file_kept(
     tmp_path: Path, put_there: str
 ) -> None:
     outside, folder = tmp_path / "outside", tmp_path / "artifacts"
@@ -40,10 +40,10 @@ def test_a_job_that_takes_the_folder_itself_away_has_nothing_kept(
         folder.write_text("x")
     found = find_outputs(folder)
     assert found.files == {}
-    assert "ROTA_ARTIFACTS is no folder any more" in found.others[0]
+    assert "ROTA_ARTIFACTS is no longer a readable folder" in found.others[0]
 
 
-def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
+def test_output_files_behind_links_are_not_kept(tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     _left(outside, "secret")
     _left(inside, "kept", "sub/kept")
@@ -55,7 +55,7 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     assert [other.split(" in ")[0] for other in found.others] == ["folder", "sub/file", "sub/up"]
 
 
-def test_what_is_hidden_odd_or_no_file_is_named_and_not_kept(tmp_path: Path) -> None:
+def test_files_that_cannot_be_kept_are_named_in_the_log(tmp_path: Path) -> None:
     _left(tmp_path, ".git/config", "sub/.hidden", "sub/a\\b", "odd\n/file", "sub/kept")
     os.mkfifo(tmp_path / "sub" / "pipe")
     found = find_outputs(tmp_path)
@@ -64,7 +64,7 @@ def test_what_is_hidden_odd_or_no_file_is_named_and_not_kept(tmp_path: Path) -> 
     assert named == [".git", "'odd\\n'", "sub/.hidden", "sub/a\\b", "sub/pipe"]
 
 
-def test_a_way_that_is_too_long_or_too_deep_is_not_offered(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_or_too_deep_is_not_kept(tmp_path: Path) -> None:
     long, deep = "x" * 100, "/".join("abcdefghijklmnop")
     _left(tmp_path, f"{long}/{long}/{long}", f"{long}/{long}/short", deep, f"{deep[:-1]}z/file")
     found = find_outputs(tmp_path)
@@ -72,7 +72,7 @@ def test_a_way_that_is_too_long_or_too_deep_is_not_offered(tmp_path: Path) -> No
     assert len(found.others) == 2
 
 
-def test_too_many_are_counted_and_not_all_of_them_named(tmp_path: Path) -> None:
+def test_too_many_output_files_are_counted_and_not_all_named(tmp_path: Path) -> None:
     _left(tmp_path, *(f"f/{number}" for number in range(8)))
     found = find_outputs(tmp_path, files_max=3, noted_max=2)
     assert list(found.files) == ["f/0", "f/1", "f/2"]
@@ -83,6 +83,6 @@ def test_too_many_are_counted_and_not_all_of_them_named(tmp_path: Path) -> None:
     assert found.others[2:] == ["3 more in ROTA_ARTIFACTS are not kept"]
 
 
-def test_a_worker_offers_what_a_server_takes() -> None:
+def test_worker_and_server_have_the_same_limits_for_output_files() -> None:
     assert wire.OUTPUT_NAME_BYTES_MAX == store.ARTIFACT_NAME_BYTES
     assert wire.OUTPUT_DEPTH_MAX == store.ARTIFACT_DEPTH

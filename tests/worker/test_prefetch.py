@@ -39,7 +39,7 @@ def returned(call: LeaseCall) -> list[str]:
     return [one.execution_id for one in call.spec.completed if one.status == "returned"]
 
 
-def test_an_order_given_ahead_begins_when_the_one_before_it_has_ended(session: Session) -> None:
+def test_a_prefetched_order_starts_when_its_predecessor_has_ended(session: Session) -> None:
     prefetched = [order("b", behind="a"), order("c", behind="b")]
     assert given(session, order("a"), *prefetched) == ["a"]
     assert ended(session, "a") == ["b"], "no server was asked"
@@ -47,13 +47,13 @@ def test_an_order_given_ahead_begins_when_the_one_before_it_has_ended(session: S
     assert session.call(0).carried == ("a", "b"), "one call for both"
 
 
-def test_one_that_comes_after_the_other_has_ended_begins_at_once(session: Session) -> None:
+def test_a_prefetched_order_whose_predecessor_has_ended_starts_at_once(session: Session) -> None:
     given(session, order("a"))
     ended(session, "a")
     assert given(session, order("b", behind="a")) == ["b"]
 
 
-def test_one_that_is_behind_what_never_came_waits(session: Session) -> None:
+def test_a_prefetched_order_whose_predecessor_never_came_waits(session: Session) -> None:
     given(session, order("a"))
     assert given(session, order("c", behind="b")) == []
     assert given(session, order("b", behind="a")) == [], "an answer that was late"
@@ -61,13 +61,13 @@ def test_one_that_is_behind_what_never_came_waits(session: Session) -> None:
     assert ended(session, "b") == ["c"]
 
 
-def test_a_worker_says_how_many_more_it_can_hold(session: Session) -> None:
+def test_a_worker_says_how_many_more_orders_it_can_prefetch(session: Session) -> None:
     assert session.call(0).spec.spare == 8
     given(session, order("a"), order("b", behind="a"))
     assert session.call(0).spec.spare == 7
 
 
-def test_a_worker_that_begins_hundreds_at_once_wants_none_ahead(session: Session) -> None:
+def test_a_worker_that_starts_hundreds_at_once_prefetches_none(session: Session) -> None:
     given(session, *(order(f"a{number}") for number in range(WIDE_FROM)))
     assert session.call(0).spec.spare == 0, "they hide the round trip"
     given(session, order("b"), *(order(f"c{number}", behind="b") for number in range(WIDE_FROM)))
@@ -80,7 +80,7 @@ def test_a_worker_that_begins_hundreds_at_once_wants_none_ahead(session: Session
     assert session.call(0).spec.spare == 8, "only one of those began at once"
 
 
-def test_what_waits_takes_no_room(session: Session) -> None:
+def test_a_prefetched_order_takes_no_slot(session: Session) -> None:
     session = Session(concurrency=1, spare=2)
     session.registered(registration())
     given(session, order("a"), order("b", behind="a"))
@@ -89,12 +89,12 @@ def test_what_waits_takes_no_room(session: Session) -> None:
     assert session.held == 1
 
 
-def test_a_server_that_gives_none_is_not_asked(session: Session) -> None:
+def test_a_server_that_does_not_prefetch_is_not_asked_for_it(session: Session) -> None:
     session.registered(registration(spare_max=0))
     assert session.call(0).spec.spare == 0
 
 
-def test_an_older_server_that_does_not_know_the_word_is_asked_without(session: Session) -> None:
+def test_an_older_server_that_does_not_know_prefetch_is_asked_without_it(session: Session) -> None:
     given(session, order("a"))
     ended(session, "a")
     assert session.refused(session.call(0), "spare: unknown field `spare`; known here: `max`")
@@ -102,7 +102,7 @@ def test_an_older_server_that_does_not_know_the_word_is_asked_without(session: S
     assert (call.spec.spare, call.carried) == (0, ("a",)), "and no report is given up for it"
 
 
-def test_one_that_could_not_begin_soon_goes_back(session: Session) -> None:
+def test_a_prefetched_order_that_could_not_start_soon_goes_back(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"), order("c", behind="b"))
     assert session.next_deadline() == PREFETCH_S
     session.expire(PREFETCH_S)
@@ -110,14 +110,14 @@ def test_one_that_could_not_begin_soon_goes_back(session: Session) -> None:
     assert ended(session, "a", at=1) == []
 
 
-def test_one_that_went_back_is_not_begun_when_it_comes_again(session: Session) -> None:
+def test_an_order_that_went_back_is_not_started_when_it_arrives_again(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"))
     session.expire(PREFETCH_S)
     ended(session, "a", at=PREFETCH_S)
     assert given(session, order("b", behind="a"), at=PREFETCH_S) == []
 
 
-def test_who_is_behind_one_that_went_back_waits_for_the_same_place(session: Session) -> None:
+def test_an_order_whose_predecessor_went_back_waits_for_the_same_slot(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"))
     session.expire(PREFETCH_S)
     late = order("c", behind="b")
@@ -125,14 +125,14 @@ def test_who_is_behind_one_that_went_back_waits_for_the_same_place(session: Sess
     assert ended(session, "a", at=PREFETCH_S) == ["c"]
 
 
-def test_one_that_is_called_off_lets_the_next_move_up(session: Session) -> None:
+def test_a_cancelled_prefetched_order_lets_the_next_move_up(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"), order("c", behind="b"))
     session.answered(session.call(0), answer(cancel=["b"]), 0)
     assert session.call(0).spec.completed[0].status == "cancelled"
     assert ended(session, "a") == ["c"]
 
 
-def test_a_worker_that_drains_gives_back_what_only_waits(session: Session) -> None:
+def test_a_draining_worker_gives_back_prefetched_orders(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"))
     session.drain()
     call = session.call(0)
@@ -140,14 +140,14 @@ def test_a_worker_that_drains_gives_back_what_only_waits(session: Session) -> No
     assert ended(session, "a") == []
 
 
-def test_one_whose_lease_ran_out_does_not_begin(session: Session) -> None:
+def test_a_prefetched_order_whose_lease_ran_out_does_not_start(session: Session) -> None:
     given(session, order("a"), order("b", behind="a"))
     assert ended(session, "a", at=TTL) == [], "the agent was frozen"
     session.expire(TTL)
     assert session.held == 0
 
 
-def test_only_a_call_that_told_of_every_end_lets_a_prefetched_one_go_unnamed(
+def test_only_a_call_with_every_report_lets_a_prefetched_order_go_unnamed(
     session: Session,
 ) -> None:
     given(session, order("a"), order("b", behind="a"))
@@ -170,7 +170,7 @@ def test_a_prefetched_order_that_runs_is_renewed_as_others_are(session: Session)
     assert session.deadline("b") == pytest.approx(4.5 + TTL * (1 - LEASE_MARGIN))
 
 
-def test_while_enough_is_in_hand_ends_are_gathered_for_a_moment(session: Session) -> None:
+def test_while_enough_is_prefetched_reports_are_gathered_for_a_moment(session: Session) -> None:
     names = "abcdefgh"
     chain = [order(name, behind=before) for before, name in pairwise(names)]
     given(session, order("a"), *chain, at=10)
@@ -190,14 +190,14 @@ def test_while_enough_is_in_hand_ends_are_gathered_for_a_moment(session: Session
     assert session.wants_call(10.004), "there is nothing more to begin"
 
 
-def test_a_worker_that_has_nothing_ahead_reports_at_once(session: Session) -> None:
+def test_a_worker_without_prefetched_orders_reports_at_once(session: Session) -> None:
     given(session, order("a"), at=10)
     session.call(10)
     ended(session, "a", at=10.001)
     assert session.wants_call(10.001)
 
 
-def test_a_worker_that_leaves_does_not_rest(session: Session) -> None:
+def test_a_draining_worker_does_not_pause_between_calls(session: Session) -> None:
     names = "abcdefgh"
     chain = [order(name, behind=before) for before, name in pairwise(names)]
     given(session, order("a"), *chain, at=10)

@@ -1,4 +1,4 @@
-"""Commands as real processes: what they find, what they leave, how they end."""
+"""Commands as real processes: environment, payload, results, output, exit codes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_death_by_signal_is_named(tmp_path: Path, sink: Sink) -> None:
     assert error(report)["message"] == "killed by SIGKILL"
 
 
-async def test_a_job_finds_the_variables_it_was_promised_and_none_of_the_agents(
+async def test_a_job_gets_the_documented_variables_and_none_of_the_agent_s(
     tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ROTA_TOKEN", "secret")
@@ -94,7 +94,7 @@ async def test_a_job_finds_the_variables_it_was_promised_and_none_of_the_agents(
     assert "CUDA_VISIBLE_DEVICES" not in env
 
 
-async def test_a_job_that_nobody_s_trace_led_to_finds_its_place_in_one_of_its_own(
+async def test_a_job_without_a_trace_gets_one_of_its_own(
     tmp_path: Path,
 ) -> None:
     texts: list[str] = []
@@ -112,7 +112,7 @@ async def test_a_job_that_nobody_s_trace_led_to_finds_its_place_in_one_of_its_ow
     assert other.trace_id != first.trace_id
 
 
-async def test_a_member_finds_its_array_in_its_environment(tmp_path: Path, sink: Sink) -> None:
+async def test_a_member_of_an_array_finds_it_in_its_environment(tmp_path: Path, sink: Sink) -> None:
     place = PlaceView("array-1", 3, 10)
     await ran(shell("env | grep ROTA_ARRAY | sort"), tmp_path, sink, array=place)
     assert bytes(sink.log).split() == [
@@ -122,7 +122,9 @@ async def test_a_member_finds_its_array_in_its_environment(tmp_path: Path, sink:
     ]
 
 
-async def test_a_member_finds_its_gang_and_its_peers(tmp_path: Path, sink: Sink) -> None:
+async def test_a_member_of_a_gang_finds_its_peers_in_its_environment(
+    tmp_path: Path, sink: Sink
+) -> None:
     rank = RankView("gang-1", 1, 3, ["a", "b", "b"])
     await ran(shell("env | grep ROTA_GANG | sort"), tmp_path, sink, gang=rank)
     assert bytes(sink.log).split() == [
@@ -133,7 +135,9 @@ async def test_a_member_finds_its_gang_and_its_peers(tmp_path: Path, sink: Sink)
     ]
 
 
-async def test_a_job_that_asked_for_gpus_is_told_which(tmp_path: Path, sink: Sink) -> None:
+async def test_a_job_that_requested_gpus_finds_which_in_its_environment(
+    tmp_path: Path, sink: Sink
+) -> None:
     wanted = RequirementsView(1, 0, 0, 2, {}, [])
     await ran(shell("echo $CUDA_VISIBLE_DEVICES"), tmp_path, sink, requirements=wanted)
     assert bytes(sink.log) == b"0,1\n"
@@ -156,7 +160,9 @@ async def test_a_job_has_a_private_folder_and_inherits_no_descriptors(
     assert bytes(sink.log).split() == [b"0o700", b"0o600", b"True", b"b''", b"False"]
 
 
-async def test_payload_result_and_files_travel(tmp_path: Path, sink: Sink) -> None:
+async def test_a_job_reads_its_payload_and_leaves_a_result_and_files(
+    tmp_path: Path, sink: Sink
+) -> None:
     script = (
         'sed s/in/out/ "$ROTA_PAYLOAD" > "$ROTA_RESULT"; echo data > "$ROTA_ARTIFACTS/a.txt";'
         'mkdir "$ROTA_ARTIFACTS/sub" "$ROTA_ARTIFACTS/none"; echo b > "$ROTA_ARTIFACTS/sub/b.txt"'
@@ -193,11 +199,11 @@ async def test_a_file_with_a_name_that_cannot_be_kept_does_not_fail_the_job(
         ('echo NaN > "$ROTA_RESULT"', "not JSON"),
         ('printf "\\"\\377\\"" > "$ROTA_RESULT"', "not JSON"),
         ('head -c 2000000 /dev/zero > "$ROTA_RESULT"', "larger than"),
-        ('mkfifo "$ROTA_RESULT"', "not a plain file"),
+        ('mkfifo "$ROTA_RESULT"', "no longer a plain file"),
         ('ln -s /etc/passwd "$ROTA_RESULT"', "cannot be read"),
     ],
 )
-async def test_a_result_that_cannot_be_one_fails_the_job(
+async def test_an_unusable_result_fails_the_job(
     tmp_path: Path, sink: Sink, script: str, why: str
 ) -> None:
     report = await ran(shell(script), tmp_path, sink)
@@ -205,7 +211,7 @@ async def test_a_result_that_cannot_be_one_fails_the_job(
     assert why in str(error(report)["message"])
 
 
-async def test_progress_lines_are_told_while_the_job_runs(tmp_path: Path, sink: Sink) -> None:
+async def test_progress_is_sent_while_the_job_runs(tmp_path: Path, sink: Sink) -> None:
     go_on = tmp_path / "go-on"
     script = (
         'echo "nonsense\n0.4 half way" > "$ROTA_PROGRESS";'
@@ -242,7 +248,7 @@ async def test_a_missing_folder_is_named(tmp_path: Path, sink: Sink) -> None:
     assert "working folder '/no/such/folder' does not exist" in str(error(report)["message"])
 
 
-async def test_a_file_that_is_no_program_is_named(tmp_path: Path, sink: Sink) -> None:
+async def test_a_file_that_is_not_a_program_is_named(tmp_path: Path, sink: Sink) -> None:
     script = tmp_path / "script"
     script.write_text("echo hello\n")
     report = await ran({"kind": "command", "argv": [str(script)]}, tmp_path, sink)
@@ -252,20 +258,18 @@ async def test_a_file_that_is_no_program_is_named(tmp_path: Path, sink: Sink) ->
     assert "first line such as #!/bin/sh" in str(error(report)["message"])
 
 
-async def test_a_folder_the_job_locked_is_removed_all_the_same(tmp_path: Path, sink: Sink) -> None:
+async def test_a_folder_that_the_job_made_unreadable_is_removed(tmp_path: Path, sink: Sink) -> None:
     await ran(shell("mkdir -p a/b; touch a/b/c; chmod 500 a/b; chmod 000 a"), tmp_path, sink)
     assert left_in(tmp_path) == []
 
 
-async def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path: Path, sink: Sink) -> None:
+async def test_output_that_is_not_text_arrives_unchanged(tmp_path: Path, sink: Sink) -> None:
     report = await ran(shell(r"printf '\377\000\376'; exit 1"), tmp_path, sink)
     assert bytes(sink.log) == b"\xff\x00\xfe"
     assert "�" in str(error(report)["tail"])
 
 
-async def test_a_flood_of_output_stays_bounded_when_the_server_is_slow(
-    tmp_path: Path, sink: Sink
-) -> None:
+async def test_a_log_stays_bounded_when_the_server_is_slow(tmp_path: Path, sink: Sink) -> None:
     sink.open.clear()
     code = "import sys; sys.stdout.buffer.write(b'x' * 5_000_000 + b'the end')"
     run = run_of(order("e1", python(code)), tmp_path, sink)
@@ -278,13 +282,13 @@ async def test_a_flood_of_output_stays_bounded_when_the_server_is_slow(
     assert sink.log.endswith(b"the end")
 
 
-async def test_a_chunk_whose_answer_was_lost_lands_once(tmp_path: Path, sink: Sink) -> None:
+async def test_a_chunk_whose_answer_was_lost_is_stored_once(tmp_path: Path, sink: Sink) -> None:
     sink.failures = 2
     await ran(shell("echo once"), tmp_path, sink)
     assert bytes(sink.log) == b"once\n"
 
 
-async def test_a_file_that_the_server_will_not_keep_fails_the_job(
+async def test_an_output_file_that_the_server_refuses_fails_the_job(
     tmp_path: Path, sink: Sink
 ) -> None:
     sink.artifact_errors = [RefusedError(413, "too large")]
@@ -293,7 +297,7 @@ async def test_a_file_that_the_server_will_not_keep_fails_the_job(
     assert "big could not be kept: too large" in str(error(report)["message"])
 
 
-async def test_a_server_from_before_folders_does_not_fail_the_job(
+async def test_an_older_server_that_takes_no_folders_does_not_fail_the_job(
     tmp_path: Path, sink: Sink
 ) -> None:
     sink.takes_folders = False
@@ -303,7 +307,7 @@ async def test_a_server_from_before_folders_does_not_fail_the_job(
     assert b"sub/x in ROTA_ARTIFACTS is not kept" in sink.log
 
 
-async def test_files_wait_for_a_server_that_is_away(tmp_path: Path, sink: Sink) -> None:
+async def test_output_files_wait_for_a_server_that_is_away(tmp_path: Path, sink: Sink) -> None:
     sink.artifact_errors = [AwayError("restarting"), AwayError("restarting")]
     report = await ran(shell('echo x > "$ROTA_ARTIFACTS/kept"'), tmp_path, sink)
     assert report.status == "succeeded"

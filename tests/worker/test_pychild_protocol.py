@@ -1,4 +1,4 @@
-"""What a child makes of the bytes in its pipe."""
+"""Messages from the agent's pipe, as a child reads them."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ def pipe() -> Iterator[tuple[int, int]]:
     os.close(ends[0])
 
 
-orders = st.one_of(
+messages = st.one_of(
     st.builds(call, st.integers(0, 9), st.binary(max_size=50)),
     st.builds(call, st.integers(0, 9), st.just(bytes(3 * READ_BYTES))),
     st.builds(Cancel, st.integers(0, 9)),
 )
 
 
-@given(sent=st.lists(orders, max_size=5), cuts=st.lists(st.integers(0, 200), max_size=8))
-def test_orders_are_heard_one_by_one_however_their_bytes_come(
+@given(sent=st.lists(messages, max_size=5), cuts=st.lists(st.integers(0, 200), max_size=8))
+def test_a_child_reads_messages_one_by_one_however_their_bytes_arrive(
     sent: list[ToChild], cuts: list[int]
 ) -> None:
-    ear, mouth = os.pipe()
+    read_end, write_end = os.pipe()
     data = b"".join(map(frame, sent))
 
-    def speak() -> None:
+    def write() -> None:
         places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
         for begin, end in pairwise(places):
             left = memoryview(data)[begin:end]
             while left:
-                left = left[os.write(mouth, left) :]
-        os.close(mouth)
+                left = left[os.write(write_end, left) :]
+        os.close(write_end)
 
-    speaking = threading.Thread(target=speak)
-    speaking.start()
-    listening, heard = PipeReader(ear), []
-    while (order := listening.read()) is not None:
-        heard.append(order)
-    speaking.join()
-    os.close(ear)
-    assert heard == sent
+    writer = threading.Thread(target=write)
+    writer.start()
+    reader, received = PipeReader(read_end), []
+    while (message := reader.read()) is not None:
+        received.append(message)
+    writer.join()
+    os.close(read_end)
+    assert received == sent
 
 
-def test_an_order_that_breaks_off_is_none(pipe: tuple[int, int]) -> None:
-    ear, mouth = pipe
-    os.write(mouth, frame(call(1, b"{}"))[:-1])
-    os.close(mouth)
-    assert PipeReader(ear).read() is None
+def test_an_incomplete_message_is_ignored(pipe: tuple[int, int]) -> None:
+    read_end, write_end = pipe
+    os.write(write_end, frame(call(1, b"{}"))[:-1])
+    os.close(write_end)
+    assert PipeReader(read_end).read() is None

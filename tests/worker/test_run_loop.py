@@ -1,4 +1,4 @@
-"""What a worker does with an answer, and when."""
+"""Poll loop: when and where a worker carries out an answer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class OneAnswerServer:
         self.asked_by: asyncio.Task[Any] | None = None
         self.passed_over = asyncio.Event()
 
-    async def ask(self, ask: ServerRequest) -> bytes:
+    async def ask(self, request: ServerRequest) -> bytes:
         """The next answer; after the last one none comes."""
         if not self._answers:
             await asyncio.Event().wait()
@@ -55,12 +55,12 @@ class RecordingExecutor:
     """Notes what it is told to do, and in which task."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, asyncio.Task[Any] | None]] = []
+        self.carried_out: list[tuple[Any, asyncio.Task[Any] | None]] = []
         self.done = asyncio.Event()
 
-    def carry_out(self, instructions: Any) -> None:
+    def carry_out(self, actions: Any) -> None:
         """Does nothing."""
-        self.told += [(one, asyncio.current_task()) for one in instructions]
+        self.carried_out += [(one, asyncio.current_task()) for one in actions]
         self.done.set()
 
     def renew(self, now: float) -> None:
@@ -68,13 +68,13 @@ class RecordingExecutor:
 
 
 @asynccontextmanager
-async def talking(
-    line: OneAnswerServer, hands: RecordingExecutor
+async def polling(
+    server: OneAnswerServer, executor: RecordingExecutor
 ) -> AsyncIterator[asyncio.Task[bool]]:
     """A worker in conversation with that server."""
-    talk = PollLoop(Session(), line, FixedClock(), open_agent_log())  # type: ignore[arg-type]  # all it needs
-    await talk.register(RegisterSpec(name="w"))
-    task = asyncio.create_task(talk.poll_until_drained(hands))  # type: ignore[arg-type]  # all it needs
+    poll_loop = PollLoop(Session(), server, FixedClock(), open_agent_log())  # type: ignore[arg-type]  # all it needs
+    await poll_loop.register(RegisterSpec(name="w"))
+    task = asyncio.create_task(poll_loop.poll_until_drained(executor))  # type: ignore[arg-type]  # all it needs
     try:
         async with asyncio.timeout(10):
             yield task
@@ -83,19 +83,19 @@ async def talking(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_what_an_answer_says_is_begun_by_whoever_heard_it() -> None:
+async def test_an_answer_is_carried_out_in_the_task_that_received_it() -> None:
     answer = LeaseAnswer(executions=[order("e1")], held_for=0.0, cancel=[], lost=[])
-    line, hands = OneAnswerServer(encode(answer)), RecordingExecutor()
-    async with talking(line, hands) as conversation:
-        await hands.done.wait()
-        ((_, doer),) = hands.told
-        assert doer is line.asked_by
-        assert doer is not conversation
+    server, executor = OneAnswerServer(encode(answer)), RecordingExecutor()
+    async with polling(server, executor) as conversation:
+        await executor.done.wait()
+        ((_, task),) = executor.carried_out
+        assert task is server.asked_by
+        assert task is not conversation
 
 
-async def test_a_server_that_answers_without_sense_is_passed_over() -> None:
-    line, hands = OneAnswerServer(b'{"executions": 3}'), RecordingExecutor()
-    async with talking(line, hands) as conversation:
-        await line.passed_over.wait()
-        assert not hands.told
+async def test_a_server_whose_answers_cannot_be_read_is_passed_over() -> None:
+    server, executor = OneAnswerServer(b'{"executions": 3}'), RecordingExecutor()
+    async with polling(server, executor) as conversation:
+        await server.passed_over.wait()
+        assert not executor.carried_out
         assert not conversation.done()

@@ -1,4 +1,4 @@
-"""The worker's pure machine: what it holds, runs and owes."""
+"""State machine of a worker: what it holds, starts, stops and reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_order_is_started_once_however_often_it_is_delivered(session: Session
     assert again == []
 
 
-def test_an_order_that_comes_again_after_its_report_was_heard_is_not_started(
+def test_an_order_that_arrives_again_after_its_report_is_not_started(
     session: Session,
 ) -> None:
     running(session, "a")
@@ -68,7 +68,7 @@ def test_a_renewal_counts_from_the_sending_of_the_call_not_from_its_answer(
     assert session.next_deadline() == pytest.approx(4 + TTL * (1 - LEASE_MARGIN))
 
 
-def test_what_was_ended_for_its_lease_is_neither_reported_nor_named(session: Session) -> None:
+def test_an_execution_ended_for_its_lease_is_neither_reported_nor_named(session: Session) -> None:
     running(session, "a")
     assert session.deadline("a") == pytest.approx(TTL * (1 - LEASE_MARGIN))
     session.lapsed("a")
@@ -77,7 +77,7 @@ def test_what_was_ended_for_its_lease_is_neither_reported_nor_named(session: Ses
     assert session.answered(session.call(1), answer(order("a")), 1) == [], "nor started again"
 
 
-def test_what_loses_its_lease_is_abandoned_at_once_and_not_reported(session: Session) -> None:
+def test_an_execution_that_loses_its_lease_is_abandoned_and_not_reported(session: Session) -> None:
     running(session, "a")
     assert session.expire(TTL * (1 - LEASE_MARGIN) - 0.01) == []
     (gone,) = session.expire(TTL)
@@ -88,7 +88,7 @@ def test_what_loses_its_lease_is_abandoned_at_once_and_not_reported(session: Ses
     assert (session.held, session.pending_reports) == (0, 0)
 
 
-def test_an_expired_execution_is_not_named_even_before_anybody_looked(session: Session) -> None:
+def test_an_expired_execution_is_not_named_even_before_it_is_abandoned(session: Session) -> None:
     running(session, "a")
     assert session.call(TTL + 1).named == ()
 
@@ -102,7 +102,7 @@ def test_an_abandoned_execution_is_not_revived_by_a_late_answer(session: Session
     assert session.call(TTL + 1).named == ()
 
 
-def test_a_report_is_owed_until_a_call_that_carried_it_is_answered(session: Session) -> None:
+def test_a_report_stays_pending_until_a_call_that_carried_it_is_answered(session: Session) -> None:
     running(session, "a")
     session.ended([report_noop("a", 7)], 0)
     lost = session.call(1)
@@ -115,7 +115,7 @@ def test_a_report_is_owed_until_a_call_that_carried_it_is_answered(session: Sess
     assert session.call(3).carried == ()
 
 
-def test_a_report_on_its_way_is_not_sent_a_second_time_beside_it(session: Session) -> None:
+def test_a_report_in_flight_is_not_sent_by_a_second_call(session: Session) -> None:
     running(session, "a", "b")
     session.ended([report_noop("a", 7)], 0)
     first = session.call(1)
@@ -133,7 +133,7 @@ def test_a_refused_report_is_dropped(session: Session) -> None:
     assert session.pending_reports == 0
 
 
-def test_what_the_server_took_back_is_abandoned(session: Session) -> None:
+def test_an_execution_that_the_server_took_back_is_abandoned(session: Session) -> None:
     running(session, "a", "b")
     told = session.answered(session.call(1), answer(lost=["a"]), 1)
     assert told == [Abandon("a", "the server took it back")]
@@ -182,14 +182,14 @@ def test_calls_beside_open_ones_end_in_time_for_a_full_one(session: Session) -> 
     assert not session.wants_call(15.1)
 
 
-def test_room_counts_what_runs_and_reports_that_are_not_on_their_way(session: Session) -> None:
+def test_free_slots_count_executions_and_reports_that_are_not_in_flight(session: Session) -> None:
     running(session, "a", "b", "c")
     assert session.call(1).spec.max == 1
     session.ended([report_noop("a", 7)], 0)
     assert session.call(1).spec.max == 2
 
 
-def test_orders_beyond_the_limit_wait_for_room_and_are_named_meanwhile(session: Session) -> None:
+def test_orders_beyond_the_limit_wait_for_a_slot_and_are_named_meanwhile(session: Session) -> None:
     orders = [order(name) for name in "abcdef"]
     started = session.answered(session.call(0), answer(*orders), 0)
     assert started == [Start(one) for one in orders[:4]]
@@ -197,7 +197,7 @@ def test_orders_beyond_the_limit_wait_for_room_and_are_named_meanwhile(session: 
     assert session.ended([report_noop("a", 7)], 0) == [Start(orders[4])]
 
 
-def test_an_order_cancelled_while_it_waits_for_room_is_reported_and_never_started(
+def test_an_order_cancelled_while_it_waits_for_a_slot_is_reported_and_never_started(
     session: Session,
 ) -> None:
     session.answered(session.call(0), answer(*(order(name) for name in "abcde")), 0)
@@ -215,7 +215,9 @@ def test_progress_travels_with_the_next_full_call(session: Session) -> None:
     assert (named.progress, named.message, named.fence) == (0.5, "half", 7)
 
 
-def test_a_draining_worker_asks_for_nothing_and_is_done_when_all_is_told(session: Session) -> None:
+def test_a_draining_worker_asks_for_nothing_and_is_drained_when_all_is_reported(
+    session: Session,
+) -> None:
     running(session, "a")
     poll = session.call(1)
     session.drain()
@@ -232,7 +234,9 @@ def test_a_draining_worker_asks_for_nothing_and_is_done_when_all_is_told(session
     assert session.drained
 
 
-def test_a_hurried_worker_stops_what_runs_and_gives_back_what_waits(session: Session) -> None:
+def test_a_worker_told_to_stop_all_stops_what_runs_and_gives_back_what_waits(
+    session: Session,
+) -> None:
     session.answered(session.call(0), answer(*(order(name) for name in "abcde")), 0)
     stops = session.stop_all()
     assert stops == [Stop(name, "shutdown") for name in "abcd"]
@@ -242,7 +246,9 @@ def test_a_hurried_worker_stops_what_runs_and_gives_back_what_waits(session: Ses
     assert (report.execution_id, report.status) == ("a", "succeeded"), "done before it was stopped"
 
 
-def test_a_forgotten_worker_abandons_everything_and_keeps_its_reports(session: Session) -> None:
+def test_a_worker_that_the_server_forgot_abandons_everything_and_keeps_its_reports(
+    session: Session,
+) -> None:
     running(session, "a", "b")
     session.ended([report_noop("a", 7)], 0)
     old = session.call(1)
@@ -251,7 +257,7 @@ def test_a_forgotten_worker_abandons_everything_and_keeps_its_reports(session: S
     assert session.call(2).carried == ("a",)
 
 
-def test_a_report_that_the_server_cannot_take_is_found_and_replaced(session: Session) -> None:
+def test_a_report_that_the_server_refuses_is_found_and_replaced(session: Session) -> None:
     running(session, "a", "b")
     for name in "ab":
         report = report_noop(name, 7)
@@ -266,7 +272,7 @@ def test_a_report_that_the_server_cannot_take_is_found_and_replaced(session: Ses
     assert b"no good" in bytes(mended.error)
 
 
-def test_a_call_without_reports_that_is_refused_cannot_be_mended(session: Session) -> None:
+def test_a_refused_call_without_reports_cannot_be_repaired(session: Session) -> None:
     assert not session.refused(session.call(1), "no good")
 
 
@@ -281,7 +287,7 @@ def test_large_results_are_spread_over_several_calls(session: Session) -> None:
     assert session.call(1).carried == ("c", "d")
 
 
-def test_a_heartbeat_renews_what_the_server_has_heard_of(session: Session) -> None:
+def test_a_heartbeat_renews_executions_that_the_server_knows(session: Session) -> None:
     running(session, "a")
     beat = session.heartbeat(9)
     from rota.wire.workers import HeartbeatAnswer
@@ -292,7 +298,7 @@ def test_a_heartbeat_renews_what_the_server_has_heard_of(session: Session) -> No
     assert session.next_deadline() == pytest.approx(9 + TTL * (1 - LEASE_MARGIN))
 
 
-def test_after_a_failure_the_next_answer_is_not_waited_for_while_something_is_held(
+def test_after_a_failure_the_next_call_does_not_wait_while_anything_is_held(
     session: Session,
 ) -> None:
     running(session, "a")
@@ -332,7 +338,7 @@ def test_a_call_with_reports_may_be_held_for_work_where_the_server_can(session: 
     assert not session.call(0).spec.patient
 
 
-def test_what_has_begun_has_a_moment_to_itself_before_the_next_call(session: Session) -> None:
+def test_the_next_call_pauses_for_a_moment_after_a_start(session: Session) -> None:
     session.answered(session.call(0), answer(order("a")), 1)
     rests_until = session.rests_until()
     assert rests_until == 1 + BEGIN_S
@@ -340,7 +346,9 @@ def test_what_has_begun_has_a_moment_to_itself_before_the_next_call(session: Ses
     assert session.wants_call(rests_until)
 
 
-def test_what_ends_in_that_moment_is_told_at_once_and_by_one_call(session: Session) -> None:
+def test_executions_that_end_during_that_pause_are_reported_at_once_by_one_call(
+    session: Session,
+) -> None:
     session.answered(session.call(0), answer(order("a")), 1)
     session.ended([report_noop("a", 7)], 1)
     assert session.wants_call(1)
@@ -348,7 +356,7 @@ def test_what_ends_in_that_moment_is_told_at_once_and_by_one_call(session: Sessi
     assert (call.carried, call.spec.executions) == (("a",), [])
 
 
-def test_an_answer_that_begins_nothing_is_followed_by_the_next_call_at_once(
+def test_an_answer_that_starts_nothing_is_followed_by_the_next_call_at_once(
     session: Session,
 ) -> None:
     session.answered(session.call(0), answer(), 1)
@@ -358,7 +366,9 @@ def test_an_answer_that_begins_nothing_is_followed_by_the_next_call_at_once(
     assert session.wants_call(2), "whoever drains has something to tell"
 
 
-def test_an_older_server_that_knows_no_patience_is_not_asked_for_it_again(session: Session) -> None:
+def test_an_older_server_that_does_not_know_patient_calls_is_not_asked_again(
+    session: Session,
+) -> None:
     session.answered(session.call(0), answer(order("a")), 0)
     session.ended([report_noop("a", 7)], 0)
     assert session.refused(session.call(0), "patient: unknown field `patient`; known here: `max`")

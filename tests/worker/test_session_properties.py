@@ -1,4 +1,4 @@
-"""What holds for the session whatever servers, networks and jobs do."""
+"""Properties of the session, whatever servers, networks and jobs do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard and its shims: leases, freezes, deaths, and what a job is held to."""
+"""Supervisor and shims: leases, freezes, deaths, and limits of jobs."""
 
 from __future__ import annotations
 
@@ -65,22 +65,22 @@ def sleeper(mark: str) -> Launch:
     return launch(f"setsid sh -c \"{deaf}\" & trap '' TERM; wait; : {mark}")
 
 
-Looked = Callable[..., "asyncio.Future[CompletedReport]"]
+ReportOf = Callable[..., "asyncio.Future[CompletedReport]"]
 
 
 @pytest.fixture
-def report_of(tmp_path: Path, sink: Sink, isolation: Isolation, groups: bool) -> Looked:
+def report_of(tmp_path: Path, sink: Sink, isolation: Isolation, groups: bool) -> ReportOf:
     """Runs a command with both kinds of isolation and both kinds of bounds."""
 
     def run(task: dict[str, object], **changes: object) -> asyncio.Future[CompletedReport]:
         view = order("e1", task, **changes)
         command = msgspec.json.decode(view.task, type=Task)
         assert isinstance(command, Command)
-        here = dataclasses.replace(
+        context = dataclasses.replace(
             runner_context(tmp_path, sink, grace_s=0.5),
             supervisor=supervisor_here(isolation, groups=groups),
         )
-        return asyncio.ensure_future(ProcessRunner(view, command, here).run())
+        return asyncio.ensure_future(ProcessRunner(view, command, context).run())
 
     return run
 
@@ -92,128 +92,130 @@ async def test_a_job_is_killed_at_once_when_its_lease_is_not_renewed(
     mark: str, isolation: Isolation
 ) -> None:
     clock = BootClock()
-    ward = supervisor_here(isolation).spawn(sleeper(mark), clock.now() + 0.5)
-    ended = await ward.ended
-    assert clock.now() >= ended.deeds[0].after_s
-    assert (ended.cause, [deed.signal for deed in ended.deeds]) == ("lease", ["SIGKILL"])
+    tree = supervisor_here(isolation).spawn(sleeper(mark), clock.now() + 0.5)
+    ended = await tree.ended
+    assert clock.now() >= ended.signals[0].after_s
+    assert (ended.cause, [signal.signal for signal in ended.signals]) == ("lease", ["SIGKILL"])
     assert marked(mark) == []
 
 
 async def test_a_renewed_job_lives_on_and_a_lease_can_be_cut_short(mark: str) -> None:
     clock = BootClock()
-    guard = supervisor_here()
-    short = guard.spawn(launch("sleep 600"), clock.now() + 0.3)
-    ward = guard.spawn(sleeper(mark), clock.now() + 0.3)
-    ward.hold_until(clock.now() + 600)
+    supervisor = supervisor_here()
+    short = supervisor.spawn(launch("sleep 600"), clock.now() + 0.3)
+    tree = supervisor.spawn(sleeper(mark), clock.now() + 0.3)
+    tree.hold_until(clock.now() + 600)
     assert (await short.ended).cause == "lease"
-    assert not ward.ended.done()
-    ward.hold_until(clock.now())
-    assert (await ward.ended).cause == "lease"
+    assert not tree.ended.done()
+    tree.hold_until(clock.now())
+    assert (await tree.ended).cause == "lease"
 
 
-async def test_after_a_thaw_what_is_over_ends_before_anything_else_is_heard(
+async def test_after_a_thaw_expired_jobs_end_before_any_message_is_read(
     mark: str, isolation: Isolation
 ) -> None:
     clock = BootClock()
-    guard = supervisor_here(isolation)
-    ward = guard.spawn(sleeper(mark), clock.now() + 0.5)
+    supervisor = supervisor_here(isolation)
+    tree = supervisor.spawn(sleeper(mark), clock.now() + 0.5)
     await until(lambda: len(marked(mark)) == 2)
-    os.kill(guard.pid, signal.SIGSTOP)
+    os.kill(supervisor.pid, signal.SIGSTOP)
     # Said while the guard is frozen: renewals that come too late must not save the job.
-    ward.hold_until(clock.now() + 600)
+    tree.hold_until(clock.now() + 600)
     over = clock.now() + 0.6
     await until(lambda: clock.now() > over)
     assert len(marked(mark)) == 2, "nobody could end it yet"
-    os.kill(guard.pid, signal.SIGCONT)
-    assert (await ward.ended).cause == "lease"
+    os.kill(supervisor.pid, signal.SIGCONT)
+    assert (await tree.ended).cause == "lease"
     assert marked(mark) == []
 
 
 # Deaths.
 
 
-async def test_a_guard_that_does_not_answer_is_killed_with_its_jobs_and_replaced(
+async def test_a_supervisor_that_does_not_respond_is_killed_with_its_jobs_and_replaced(
     mark: str, isolation: Isolation
 ) -> None:
-    guard = supervisor_here(isolation, ping_s=0.05, silence_s_max=0.3)
-    ward = guard.spawn(sleeper(mark))
+    supervisor = supervisor_here(isolation, ping_s=0.05, silence_s_max=0.3)
+    tree = supervisor.spawn(sleeper(mark))
     await until(lambda: len(marked(mark)) == 2)
-    watch = asyncio.create_task(guard.watch())
-    os.kill(guard.pid, signal.SIGSTOP)
-    assert (await ward.ended).cause == "guard"
+    watch = asyncio.create_task(supervisor.watch())
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    assert (await tree.ended).cause == "supervisor"
     await until(lambda: marked(mark) == [])
     watch.cancel()
-    assert (await guard.spawn(launch("exit 4")).ended).returncode == 4
+    assert (await supervisor.spawn(launch("exit 4")).ended).returncode == 4
 
 
-async def test_a_job_that_kills_its_shim_takes_nobody_else_with_it_and_leaves_nothing(
+async def test_a_job_that_kills_its_shim_ends_alone_and_leaves_nothing(
     mark: str,
 ) -> None:
-    guard = supervisor_here("subreaper")
-    neighbour = guard.spawn(launch("exec sleep 600"))
+    supervisor = supervisor_here("subreaper")
+    neighbour = supervisor.spawn(launch("exec sleep 600"))
     script = f"(env -i setsid sh -c 'sleep 600; : {mark}' &); kill -9 $PPID; sleep 600; : {mark}"
-    ended = await guard.spawn(launch(script)).ended
+    ended = await supervisor.spawn(launch(script)).ended
     assert ended.cause == "shim"
     assert marked(mark) == []
     assert not neighbour.ended.done()
 
 
-async def test_in_a_namespace_a_job_can_neither_see_nor_kill_what_is_outside() -> None:
-    guard = supervisor_here()
-    if (await guard.hello).isolation != "namespace":
+async def test_a_job_in_a_namespace_can_neither_see_nor_kill_processes_outside() -> None:
+    supervisor = supervisor_here()
+    if (await supervisor.hello).isolation != "namespace":
         pytest.skip("no PID namespaces here")
-    mine = f"kill -0 {os.getpid()} {guard.pid} && exit 1; [ ! -e /proc/{os.getpid()} ] || exit 2"
+    mine = (
+        f"kill -0 {os.getpid()} {supervisor.pid} && exit 1; [ ! -e /proc/{os.getpid()} ] || exit 2"
+    )
     script = f"{mine}; kill -9 $PPID; [ -e /proc/1 ] && [ -e /proc/$$ ] || exit 3"
-    assert (await guard.spawn(launch(script)).ended).returncode == 0
+    assert (await supervisor.spawn(launch(script)).ended).returncode == 0
 
 
-async def test_shims_are_used_again_and_carry_nothing_over(tmp_path: Path) -> None:
-    guard = supervisor_here()
+async def test_shims_are_reused_and_carry_nothing_over(tmp_path: Path) -> None:
+    supervisor = supervisor_here()
     read, write = os.pipe()
     first = "umask 000; export LEAK=1; ulimit -n 100; cd /tmp; exit 0"
-    await guard.spawn(launch(first, env={"PATH": os.environ["PATH"], "LEAK": "2"})).ended
-    one = shims(guard)
+    await supervisor.spawn(launch(first, env={"PATH": os.environ["PATH"], "LEAK": "2"})).ended
+    first_shims = shims(supervisor)
     show = 'echo "$(umask) [$LEAK] $(ulimit -n) $PWD"; ls /proc/self/fd | tr "\\n" " "'
-    ended = await guard.spawn(launch(show, cwd=str(tmp_path), fds={1: write})).ended
+    ended = await supervisor.spawn(launch(show, cwd=str(tmp_path), fds={1: write})).ended
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         text = pipe.read().decode()
     assert ended.returncode == 0
-    assert shims(guard) == one
+    assert shims(supervisor) == first_shims
     assert text.split("\n")[0].startswith("0077 [] ")
     assert text.split("\n")[0].endswith(str(tmp_path))
     assert "100" not in text.split("\n")[0].split()[2:3]
     assert text.split("\n")[1].split() == ["0", "1", "2", "3"], "the last one is that of ls"
 
 
-def shims(guard: Supervisor) -> list[int]:
-    return [child.pid for child in psutil.Process(guard.pid).children()]
+def shims(supervisor: Supervisor) -> list[int]:
+    return [child.pid for child in psutil.Process(supervisor.pid).children()]
 
 
 async def test_a_hundred_jobs_at_once_all_end_and_all_descriptors_come_back() -> None:
-    guard = supervisor_here()
-    await guard.hello
-    process = psutil.Process(guard.pid)
+    supervisor = supervisor_here()
+    await supervisor.hello
+    process = psutil.Process(supervisor.pid)
     before = process.num_fds()
     read, write = os.pipe()
-    wards = [guard.spawn(launch("echo x", fds={1: write})) for _ in range(100)]
+    trees = [supervisor.spawn(launch("echo x", fds={1: write})) for _ in range(100)]
     os.close(write)
-    ends = await asyncio.gather(*(ward.ended for ward in wards))
+    ends = await asyncio.gather(*(tree.ended for tree in trees))
     assert {ended.status for ended in ends} == {0}
     with os.fdopen(read, "rb") as pipe:
         assert pipe.read() == b"x\n" * 100, "the end is seen: nobody holds the pipe any more"
-    assert process.num_fds() <= before + len(shims(guard))
+    assert process.num_fds() <= before + len(shims(supervisor))
 
 
-async def test_a_dismissed_guard_kills_what_runs_and_leaves(
+async def test_a_supervisor_that_is_shut_down_kills_its_jobs_and_ends(
     mark: str, isolation: Isolation
 ) -> None:
-    guard = Supervisor(isolation)
-    ward = guard.spawn(sleeper(mark))
+    supervisor = Supervisor(isolation)
+    tree = supervisor.spawn(sleeper(mark))
     await until(lambda: len(marked(mark)) == 2)
-    await guard.shut_down()
-    assert (await ward.ended).cause == "guard"
-    assert not alive(guard.pid)
+    await supervisor.shut_down()
+    assert (await tree.ended).cause == "supervisor"
+    assert not alive(supervisor.pid)
     assert marked(mark) == []
 
 
@@ -223,22 +225,22 @@ HOG = "x = []\nfor _ in range(60): x.append(bytearray(4 << 20))\nimport time; ti
 """240 MiB in small bites."""
 
 
-async def test_a_memory_hog_is_ended_and_the_record_says_how_much_it_used(
-    report_of: Looked,
+async def test_a_job_that_exceeds_its_memory_is_ended_and_its_record_says_how_much_it_used(
+    report_of: ReportOf,
 ) -> None:
     needs = RequirementsView(1, 64 * MIB, 0, 0, {}, [])
     report = await report_of(python(HOG), requirements=needs)
-    said = error(report)
-    assert (report.status, said["reason"], said["allowed"]) == ("failed", "memory", 64 * MIB)
-    assert str(said["message"]).startswith("used ")
-    assert str(said["message"]).endswith(" of 64 MiB memory")
-    assert int(str(said["used"])) >= 64 * MIB
+    fields = error(report)
+    assert (report.status, fields["reason"], fields["allowed"]) == ("failed", "memory", 64 * MIB)
+    assert str(fields["message"]).startswith("used ")
+    assert str(fields["message"]).endswith(" of 64 MiB memory")
+    assert int(str(fields["used"])) >= 64 * MIB
     assert report.usage is not None
     assert report.usage["memory_peak"] >= 64 * MIB
-    assert said["left"] == 0
+    assert fields["left"] == 0
 
 
-async def test_a_job_within_its_memory_is_left_alone_and_measured(report_of: Looked) -> None:
+async def test_a_job_within_its_memory_is_left_alone_and_measured(report_of: ReportOf) -> None:
     needs = RequirementsView(1, 256 * MIB, 0, 0, {}, [])
     code = "x = bytearray(32 << 20)\nfor i in range(3_000_000): pass"
     report = await report_of(python(code), requirements=needs)
@@ -248,11 +250,11 @@ async def test_a_job_within_its_memory_is_left_alone_and_measured(report_of: Loo
     assert 0.01 < report.usage["cpu_seconds"] < 60
 
 
-async def test_a_job_that_was_killed_is_not_charged_for_those_before_it() -> None:
-    guard = supervisor_here()
+async def test_the_usage_of_a_killed_job_does_not_include_earlier_jobs() -> None:
+    supervisor = supervisor_here()
     burn = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"
-    busy = await guard.spawn(launch(burn)).ended
-    idle = await guard.spawn(launch("sleep 600", timeout_s=0.2)).ended
+    busy = await supervisor.spawn(launch(burn)).ended
+    idle = await supervisor.spawn(launch("sleep 600", timeout_s=0.2)).ended
     assert (idle.cause, busy.cause) == ("timeout", "exit")
     assert 0 < idle.cpu < busy.cpu
 
@@ -273,22 +275,22 @@ time.sleep(600)
 """Goes off at 80 processes, which is few enough for any machine."""
 
 
-async def test_a_fork_bomb_is_held_to_its_queue_s_number_of_processes(
-    report_of: Looked, sink: Sink, groups: bool
+async def test_a_fork_bomb_is_held_to_its_queue_s_process_limit(
+    report_of: ReportOf, sink: Sink, groups: bool
 ) -> None:
     report = await report_of(python(BOMB), limits=LimitsView(processes=20))
     assert report.status == "failed"
-    said = error(report)
+    fields = error(report)
     if bytes(sink.log[:1]).isdigit():  # the kernel said no
         assert groups
         assert int(sink.log.split()[0]) == 19
-        assert "it wanted more than the 20 processes allowed" in str(said["message"])
+        assert "it wanted more than the 20 processes allowed" in str(fields["message"])
     else:
-        assert (said["reason"], said["allowed"]) == ("processes", 20)
-        assert int(str(said["used"])) > 20
+        assert (fields["reason"], fields["allowed"]) == ("processes", 20)
+        assert int(str(fields["used"])) > 20
 
 
-async def test_files_are_held_to_their_size_and_number(report_of: Looked) -> None:
+async def test_a_job_is_held_to_its_limits_of_file_size_and_open_files(report_of: ReportOf) -> None:
     limits = LimitsView(file_size=MIB, open_files=16)
     big = await report_of(shell("head -c 2000000 /dev/zero > big"), limits=limits)
     assert big.status == "failed"
@@ -296,7 +298,9 @@ async def test_files_are_held_to_their_size_and_number(report_of: Looked) -> Non
     assert "Too many open files" in str(error(many)["tail"])
 
 
-async def test_a_program_killed_for_a_large_file_is_told_why(report_of: Looked) -> None:
+async def test_a_program_killed_for_a_large_file_is_reported_with_the_reason(
+    report_of: ReportOf,
+) -> None:
     task = shell("exec head -c 2000000 /dev/zero > big")
     report = await report_of(task, limits=LimitsView(file_size=MIB))
     assert error(report)["message"] == (
@@ -304,13 +308,13 @@ async def test_a_program_killed_for_a_large_file_is_told_why(report_of: Looked) 
     )
 
 
-async def test_a_result_is_held_to_its_queue_s_size(report_of: Looked) -> None:
+async def test_a_result_is_held_to_its_queue_s_size(report_of: ReportOf) -> None:
     task = shell('echo \'"123456789"\' > "$ROTA_RESULT"')
     report = await report_of(task, limits=LimitsView(result_size=8))
     assert "larger than 8 bytes" in str(error(report)["message"])
 
 
-async def test_a_job_gains_no_rights_and_dumps_no_core(report_of: Looked, sink: Sink) -> None:
+async def test_a_job_gains_no_privileges_and_dumps_no_core(report_of: ReportOf, sink: Sink) -> None:
     await report_of(shell("grep NoNewPrivs /proc/self/status; ulimit -c; ulimit -Hc"))
     assert bytes(sink.log).split() == [b"NoNewPrivs:", b"1", b"0", b"0"]
 
@@ -321,7 +325,7 @@ async def test_a_job_gains_no_rights_and_dumps_no_core(report_of: Looked, sink: 
 async def test_a_clean_folder_serves_the_next_job_and_a_used_one_does_not(
     tmp_path: Path, sink: Sink
 ) -> None:
-    here = dataclasses.replace(
+    context = dataclasses.replace(
         runner_context(tmp_path, sink), folders=FolderPool(tmp_path, kept_max=4)
     )
 
@@ -329,15 +333,15 @@ async def test_a_clean_folder_serves_the_next_job_and_a_used_one_does_not(
         view = order("e1", shell(script), payload=msgspec.Raw(payload))
         command = msgspec.json.decode(view.task, type=Task)
         assert isinstance(command, Command)
-        return await ProcessRunner(view, command, here).run()
+        return await ProcessRunner(view, command, context).run()
 
     await ran('cat "$ROTA_PAYLOAD"; echo 1 > "$ROTA_RESULT"; exit 0', b'{"longer": "secret"}')
     (kept,) = os.listdir(tmp_path)
     report = await ran('cat "$ROTA_PAYLOAD"', b"[1]")
     assert bytes(sink.log) == b"[1]", "the log of the second alone"
     assert msgspec.json.decode(report.result) is None
-    for said in ("0.25", "0.5 whoever comes next does not hear of half a line", "0.75"):
-        await ran(f'(echo "{said}"; printf 0.9) > "$ROTA_PROGRESS"')
+    for fields in ("0.25", "0.5 whoever comes next does not hear of half a line", "0.75"):
+        await ran(f'(echo "{fields}"; printf 0.9) > "$ROTA_PROGRESS"')
     assert [progress for progress, _ in sink.progress] == [0.25, 0.5, 0.75]
     await ran('touch x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"; rm x "$TMPDIR/y" "$ROTA_ARTIFACTS/z"')
     assert os.listdir(tmp_path) == [kept], "it is as it was, though not untouched"
@@ -351,7 +355,7 @@ async def test_a_clean_folder_serves_the_next_job_and_a_used_one_does_not(
         (kept,) = os.listdir(tmp_path)
 
 
-def test_the_guard_needs_no_installed_package() -> None:
+def test_the_supervisor_needs_no_installed_package() -> None:
     """So it stays small; what it imports beyond the standard library would fail here."""
     code = (
         "import sys, types; sys.modules['rota'] = p = types.ModuleType('rota');"
@@ -362,7 +366,7 @@ def test_the_guard_needs_no_installed_package() -> None:
     assert child == 0
 
 
-SPEAKS_FOR_ITS_SHIM = """
+IMPERSONATES_ITS_SHIM = """
 import ctypes, os, socket, sys, time
 shim, get = os.pidfd_open(os.getppid()), ctypes.CDLL(None).syscall
 taken = [fd for number in range(3, 64) if (fd := get(438, shim, number, 0)) >= 0]
@@ -374,16 +378,16 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("said", ["0000000178", "ffffffff7878"])
-async def test_a_job_that_speaks_for_its_shim_ends_nobody_but_itself(
-    isolation: Isolation, said: str
+@pytest.mark.parametrize("message", ["0000000178", "ffffffff7878"])
+async def test_a_job_that_sends_messages_in_its_shim_s_name_ends_only_itself(
+    isolation: Isolation, message: str
 ) -> None:
-    guard = supervisor_here(isolation)
-    neighbour = guard.spawn(launch("exec sleep 600"))
-    argv = [sys.executable, "-c", SPEAKS_FOR_ITS_SHIM, said]
-    ended = await guard.spawn(launch("", argv=argv, timeout_s=20.0)).ended
+    supervisor = supervisor_here(isolation)
+    neighbour = supervisor.spawn(launch("exec sleep 600"))
+    argv = [sys.executable, "-c", IMPERSONATES_ITS_SHIM, message]
+    ended = await supervisor.spawn(launch("", argv=argv, timeout_s=20.0)).ended
     if ended.cause == "exit" and ended.returncode == 77:
         pytest.skip("the kernel does not let it")
     assert ended.cause == "shim"
     assert not neighbour.ended.done()
-    assert guard.deaths == 0
+    assert supervisor.deaths == 0

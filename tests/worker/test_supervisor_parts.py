@@ -1,4 +1,4 @@
-"""The guard's small parts: messages with descriptors, and groups that may or may not be made."""
+"""Parts of the supervisor: messages with descriptors, and cgroups."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_descriptors_arrive_in_the_order_of_their_messages(
             os.close(fd)
 
 
-def test_what_the_other_side_does_not_read_is_kept_and_sent_later(
+def test_messages_that_the_other_side_does_not_read_are_queued_and_sent_later(
     ends: tuple[Channel, Channel],
 ) -> None:
     here, there = ends
@@ -82,7 +82,7 @@ def test_what_the_other_side_does_not_read_is_kept_and_sent_later(
     assert here.flush()
 
 
-def test_a_descriptor_that_has_to_wait_arrives_though_the_sender_has_closed_its_own(
+def test_a_queued_descriptor_arrives_though_the_sender_has_closed_its_own(
     ends: tuple[Channel, Channel], tmp_path: Path
 ) -> None:
     here, there = ends
@@ -101,7 +101,7 @@ def test_a_descriptor_that_has_to_wait_arrives_though_the_sender_has_closed_its_
     os.close(taken)
 
 
-def test_a_channel_whose_other_side_is_gone_keeps_nothing_that_it_could_not_send(
+def test_a_channel_whose_other_side_is_gone_discards_queued_messages(
     ends: tuple[Channel, Channel],
 ) -> None:
     here, there = ends
@@ -117,7 +117,7 @@ def test_a_channel_whose_other_side_is_gone_keeps_nothing_that_it_could_not_send
     assert here.receive() is None
 
 
-def test_version_2_moves_agent_and_guard_aside_and_asks_for_both_controllers(
+def test_cgroup_version_2_moves_agent_and_supervisor_and_enables_both_controllers(
     tmp_path: Path,
 ) -> None:
     own = tmp_path / "own"
@@ -142,7 +142,7 @@ def test_version_2_moves_agent_and_guard_aside_and_asks_for_both_controllers(
 
 
 @pytest.mark.parametrize(("peak", "used"), [("4096\n", 4096), (None, 1 << 20)])
-def test_a_job_that_the_kernel_ended_with_its_shim_is_known_to_have_run_out_of_memory(
+def test_a_job_that_the_kernel_killed_with_its_shim_is_reported_as_out_of_memory(
     tmp_path: Path, peak: str | None, used: int
 ) -> None:
     """Version 2 ends all of a group at once; kernels before 5.19 do not say what it had."""
@@ -159,16 +159,16 @@ def test_a_job_that_the_kernel_ended_with_its_shim_is_known_to_have_run_out_of_m
     with ours, theirs:
         shim = Shim(1, ours, Bounds(memory=1 << 20))
         shim.group = group
-        said = {"key": 1, "after": None, "grace": 5.0, "timeout": None, "deadline": None}
-        charge = SupervisedJob(said, shim, now=0.0)
-        charge.cause = "shim"
+        request = {"key": 1, "after": None, "grace": 5.0, "timeout": None, "deadline": None}
+        job = SupervisedJob(request, shim, now=0.0)
+        job.cause = "shim"
         group.remove()
         shutil.rmtree(folder)
-        account = charge.end_report()
+        account = job.end_report()
     assert (account["cause"], account["used"]) == ("memory", used)
 
 
-def test_where_no_group_may_be_made_there_is_none(tmp_path: Path) -> None:
+def test_without_permission_there_are_no_cgroups(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("4:memory:/elsewhere\n3:pids:/\n0::/\n")
     groups = open_cgroups(42, str(tmp_path / "nowhere"), str(own))
@@ -176,7 +176,7 @@ def test_where_no_group_may_be_made_there_is_none(tmp_path: Path) -> None:
     assert groups.make(20, 1 << 20) is None
 
 
-def test_groups_of_guards_that_died_are_swept(tmp_path: Path) -> None:
+def test_cgroups_of_dead_supervisors_are_removed(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("3:pids:/\n")
     dead, alive = tmp_path / "pids/rota-999999999/1", tmp_path / f"pids/rota-{os.getppid()}"
@@ -187,12 +187,12 @@ def test_groups_of_guards_that_died_are_swept(tmp_path: Path) -> None:
     assert alive.exists()
 
 
-def test_a_program_is_given_its_words_as_they_were_said() -> None:
+def test_a_program_gets_its_arguments_and_variables_unchanged() -> None:
     argv = ["printf", "", "ü\n", "%s"]
     env = {"A": "", "B": "x=y", "C": "ü"}
-    said = unpack_job(pack_job(argv, env, "/tmp", [(1, 0), (2, 0)]))
-    assert said == (
-        [word.encode() for word in argv],
+    request = unpack_job(pack_job(argv, env, "/tmp", [(1, 0), (2, 0)]))
+    assert request == (
+        [message.encode() for message in argv],
         {name.encode(): value.encode() for name, value in env.items()},
         b"/tmp",
         ((1, 0), (2, 0)),
@@ -211,18 +211,18 @@ def test_text_that_no_program_can_be_given_is_refused_before_it_is_sent(
         pack_job(argv, env, text if place == "cwd" else "/", [])
 
 
-def test_what_a_shim_says_is_read_as_it_was_said_and_nothing_else_is_read_at_all() -> None:
-    for word in (
+def test_a_shim_s_message_is_decoded_unchanged_and_anything_else_is_refused() -> None:
+    for message in (
         ShimMessage(NO_PROGRAM, NO_NUMBER, text="no ü here"),
         ShimMessage(kind=3, number=9, peak=1 << 40, cpu_s=0.25),
     ):
-        assert read_shim_message(word.packed()) == word
-    with pytest.raises(ValueError, match="a shim said"):
+        assert read_shim_message(message.packed()) == message
+    with pytest.raises(ValueError, match="a shim sent"):
         read_shim_message(b"{}")
 
 
 @pytest.mark.parametrize(
-    "word",
+    "message",
     [
         ShimMessage(TREE_ENDED, -1),
         ShimMessage(PROGRAM_ENDED, 0x137F),
@@ -231,6 +231,6 @@ def test_what_a_shim_says_is_read_as_it_was_said_and_nothing_else_is_read_at_all
         ShimMessage(TREE_ENDED, cpu_s=float("inf")),
     ],
 )
-def test_an_end_that_no_process_can_have_is_no_shims_word(word: ShimMessage) -> None:
-    with pytest.raises(ValueError, match="which cannot be"):
-        read_shim_message(word.packed())
+def test_an_exit_status_that_no_process_can_have_is_refused(message: ShimMessage) -> None:
+    with pytest.raises(ValueError, match="impossible"):
+        read_shim_message(message.packed())

@@ -1,11 +1,11 @@
-"""What a worker says of how busy its machine is."""
+"""Usage of the machine as a worker reports it."""
 
 from __future__ import annotations
 
 from rota.worker.usage import EVERY_S, Usage
 
 
-def test_a_machine_in_use_says_so_now_and_then() -> None:
+def test_usage_is_measured_every_few_seconds_only() -> None:
     usage = Usage()
     told = usage.news(100.0)
     assert told["memory"] > 0

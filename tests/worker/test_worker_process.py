@@ -1,4 +1,4 @@
-"""A worker as a process of its own: signals, and death without a word."""
+"""Worker as a process of its own: signals, and a sudden death."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def worker(cell: Cell, tmp_path: Path) -> AsyncIterator[asyncio.subprocess
         await process.communicate()
 
 
-async def test_the_command_knows_several_servers_and_hands_named_variables_to_jobs(
+async def test_the_command_takes_several_servers_and_hands_named_variables_to_jobs(
     cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("REGION", "REGION_TOKEN", "REST"):
@@ -71,7 +71,7 @@ async def test_the_command_knows_several_servers_and_hands_named_variables_to_jo
         _, said = await process.communicate()
     assert process.returncode == 0, said
     assert bytes(cell.logs["e1"]) == b"value-of-REGION\n0 none\n***\n"
-    assert b"a variable for jobs is not set" in said
+    assert b"a variable named by --env is not set" in said
 
 
 async def test_sigterm_drains_and_exits_with_zero(
@@ -88,7 +88,7 @@ async def test_sigterm_drains_and_exits_with_zero(
     assert len(cell.logs) == 20
 
 
-async def test_a_killed_worker_takes_its_jobs_with_it(
+async def test_a_killed_worker_s_jobs_are_killed_too(
     cell: Cell, worker: asyncio.subprocess.Process
 ) -> None:
     mark = str(secrets.randbelow(10**12))

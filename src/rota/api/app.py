@@ -26,39 +26,38 @@ from rota.wire.problems import ProblemError
 __all__ = ["AppDeps", "create_app"]
 
 
-def create_app(parts: AppDeps) -> ASGIApp:
-    """The whole HTTP side of a server, as an ASGI application.
+def create_app(deps: AppDeps) -> ASGIApp:
+    """Builds the HTTP side of a server as one ASGI application.
 
-    The framework only serves what is no call: pages, and paths that lead nowhere.
+    Starlette serves only what is no call: the pages, and the 404 of a path that does not exist.
     """
-    calls = _servers_by_path(OPERATIONS, parts, RequestState(ids=IdMint(parts.cell)))
-    pages = [*load_pages(), document_page(partial(_document, parts.version))]
+    calls = _servers_by_path(OPERATIONS, deps, RequestState(ids=IdMint(deps.cell)))
+    pages = [*load_pages(), document_page(partial(_document, deps.version))]
     others = Starlette(
         routes=[
             *(Route(path, call) for path, call in calls.items()),
-            *(Route(page.path, PageServer(page, parts)) for page in pages),
+            *(Route(page.path, PageServer(page, deps)) for page in pages),
         ],
         exception_handlers={HTTPException: _not_found},
     )
-    # A slash at the end is another path: a redirect would turn a POST into two.
+    # A path with a slash at the end is another path: a redirect would make a POST two requests.
     others.router.redirect_slashes = False
     deep = [operation.path for operation in OPERATIONS if operation.slashes]
-    return Authenticator(Router(others, calls, deep), parts.access, parts.brain.clock)
+    return Authenticator(Router(others, calls, deep), deps.access, deps.brain.clock)
 
 
 @cache
 def _document(version: str) -> bytes:
-    """Made once: it depends on nothing that a server has of its own."""
+    """Encodes the OpenAPI document once: it is the same for every server of this version."""
     return encode(build_document(OPERATIONS, version))
 
 
 def _servers_by_path(
-    operations: Sequence[Operation], parts: AppDeps, desk: RequestState
+    operations: Sequence[Operation], deps: AppDeps, state: RequestState
 ) -> Mapping[str, PathServer]:
-    """By their paths."""
     by_path: dict[str, list[OperationServer]] = {}
     for operation in operations:
-        by_path.setdefault(operation.path, []).append(OperationServer(operation, parts, desk))
+        by_path.setdefault(operation.path, []).append(OperationServer(operation, deps, state))
     return {path: PathServer(servers) for path, servers in by_path.items()}
 
 

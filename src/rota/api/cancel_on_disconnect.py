@@ -12,38 +12,37 @@ T = TypeVar("T")
 
 
 async def client_disconnected(receive: Receive) -> None:
-    """Returns when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def first_of(work: Coroutine[Any, Any, T], *ends: Awaitable[Any]) -> T | None:
-    """What `work` comes to; None, with it cancelled, if one of the others ends first.
+    """Returns the result of `work`; cancels it and returns None if one of `ends` completes first.
 
-    It runs in the caller's own task: an answer that many wait for, such as a worker's next order,
-    is not passed on from task to task.
+    `work` runs in the caller's own task: an answer that many wait for, such as a worker's next
+    order, is not passed from task to task.
     """
     here = asyncio.current_task()
     assert here is not None
-    watch = _Canceller(here)
+    canceller = _Canceller(here)
     others = [asyncio.ensure_future(end) for end in ends]
     for other in others:
-        other.add_done_callback(watch.ended)
+        other.add_done_callback(canceller.ended)
     try:
         return await work
     except asyncio.CancelledError:
-        # If somebody else wants this task to end, too, there is one cancel more.
-        if watch.fired and here.uncancel() == 0:
+        # If the task was cancelled from outside as well, one more cancel is pending.
+        if canceller.fired and here.uncancel() == 0:
             return None
         raise
     finally:
-        watch.is_over = True
+        canceller.is_over = True
         for other in others:
             other.cancel()
 
 
 class _Canceller:
-    """Breaks a task off, once, when something else ends first."""
+    """Cancels a task, once, when another future completes first."""
 
     def __init__(self, task: asyncio.Task[Any]) -> None:
         self._task = task
@@ -52,7 +51,7 @@ class _Canceller:
 
     def ended(self, end: asyncio.Future[Any]) -> None:
         if not end.cancelled():
-            end.exception()  # how it ended does not matter, only that it did
+            end.exception()  # its result does not matter; reading it avoids a warning
         if not (self.is_over or self.fired):
             self.fired = True
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""Dependencies of the API: what the server hands in, and what is kept between requests.
+"""Dependencies of the API: the parts of the server it uses, and its state between requests.
 
 `AppDeps` has the engine, the store and the rest of the server; `RequestState` has caches and
 concurrency limits, which are lost with the process.
@@ -31,8 +31,7 @@ from rota.api.limits import (
     ApiLimits,
 )
 from rota.api.metrics import EngineMetrics, MetricsHistory
-from rota.api.throttling.body_budget import BodyBudget
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import BodyBudget, ConnectionLimit
 from rota.core.commands import Key
 from rota.core.model import ExecutionId, Instant, WorkerId
 from rota.engine.durability import DurabilityMonitor
@@ -55,65 +54,67 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStores:
-    """Where files come in, and where they are kept."""
+    """Stores of uploaded files, output files (artifacts) and bundles."""
 
     spool: Spool
     outputs: Outputs
     objects: ObjectIndex | None
-    """What is kept of bundles; None: in a simulation, which has no files."""
+    """Index of bundles; None in a simulation, which has no files."""
     blobs: Blobs
-    """Where bundles are."""
+    """Content of bundles."""
     warnings: tuple[str, ...] = ()
-    """What an operator should know of where they are."""
+    """Warnings for the operator about where files are stored."""
 
 
 class LogNotifier:
-    """Rings for everyone who listens to one execution."""
+    """Notifies readers that follow an execution's log of new text."""
 
     def __init__(self) -> None:
         self._listeners: dict[ExecutionId, list[asyncio.Event]] = {}
 
-    def ring(self, execution_id: ExecutionId) -> None:
-        """There is more text."""
-        for heard in self._listeners.get(execution_id, ()):
-            heard.set()
+    def notify(self, execution_id: ExecutionId) -> None:
+        for event in self._listeners.get(execution_id, ()):
+            event.set()
 
     @contextmanager
     def subscribed(self, execution_id: ExecutionId) -> Iterator[asyncio.Event]:
-        """Set at each ring; the listener clears it before it looks, so that none is missed."""
-        heard = asyncio.Event()
-        self._listeners.setdefault(execution_id, []).append(heard)
+        """Yields an event set at each new text.
+
+        The reader clears it before it reads, so that it misses nothing.
+        """
+        event = asyncio.Event()
+        self._listeners.setdefault(execution_id, []).append(event)
         try:
-            yield heard
+            yield event
         finally:
-            self._listeners[execution_id].remove(heard)
+            self._listeners[execution_id].remove(event)
             if not self._listeners[execution_id]:
                 del self._listeners[execution_id]
 
 
 class CommitNotifier(Protocol):
-    """Tells when something new is durable."""
+    """Tells when a newer journal record is durable."""
 
     async def wait_beyond(self, seq: int) -> int:
-        """Returns the newest committed position once that is past `seq`."""
+        """Returns the newest committed sequence number once it is larger than `seq`."""
         ...
 
 
 class SimulatorError(Exception):
-    """A simulation that cannot be run or took too long; the text says why, and what to do."""
+    """Simulation that cannot run or took too long; the text says why, and what to do."""
 
 
 class Simulator(Protocol):
-    """Runs a study elsewhere, bounded in time and memory."""
+    """Runs a simulation in another process, bounded in time and memory."""
 
     async def run(self, study: bytes) -> bytes:
-        """A `Study` in, a `SimulationView` out, both JSON; raises SimulatorError."""
+        """Takes a `Study`, returns a `SimulationView`, both as JSON; raises SimulatorError."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppDeps:
-    """Everything the api needs of the rest of the server."""
+    """Dependencies of the API: engine, store, access, metrics and the other parts of the server."""
 
     brain: Brain
     catalog: QueryStore
@@ -126,41 +127,41 @@ class AppDeps:
     metrics: EngineMetrics
     alerts: AlertEvaluator
     node: str
-    """This server's name in the cluster."""
+    """Name of this server in the cell."""
     durability: DurabilityMonitor
-    """What an answer rests on."""
+    """Watches what a commit of the store is worth."""
     version: str
     started_at: Instant
     limits: ApiLimits = API_LIMITS
     naming: TracePropagator = PASS_THROUGH
-    """How runs are named in traces."""
+    """Names executions in traces."""
     disk_free: Callable[[], int | None] = lambda: None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server shuts down: streams and waiting polls end."""
     cell: str = ""
-    """The cell's name, which its ids carry."""
+    """Name of the cell, which is part of its ids."""
     forwarder: Forwarder | None = None
-    """The way to the leader; None: there are no other servers."""
+    """Forwards calls to the leader; None: this is the only server."""
     leaderless_inbox: LeaderlessInbox | None = None
-    """Where submissions wait while nobody leads; None: there are no other servers."""
+    """Takes submissions while no server leads; None: this is the only server."""
     membership: Membership | None = None
-    """Who is there; None: there are no other servers."""
+    """Servers of the cell; None: this is the only server."""
     metrics_history: MetricsHistory | None = None
-    """How the figures moved; None: nobody notes them."""
+    """Recent metrics for the overview; None: not recorded."""
     connections: ConnectionLimit = field(default_factory=ConnectionLimit)
-    """Who is connected."""
+    """Open connections of clients."""
     simulator: Simulator | None = None
-    """Runs the past again; None: nobody does."""
+    """Runs simulations; None: not available on this server."""
 
 
 class WorkerUsage:
-    """The last usage that each worker reported; never written, so lost with the process."""
+    """Last usage that each worker reported; never stored, so lost with the process."""
 
     def __init__(self) -> None:
         self._by_worker: OrderedDict[WorkerId, dict[str, float]] = OrderedDict()
 
     def record(self, worker_id: WorkerId, usage: Mapping[str, Any]) -> None:
-        """Keeps the figures of a report; the worker silent for longest is forgotten first."""
+        """Keeps a report; the worker whose report is oldest is forgotten first."""
         if not usage:
             return
         figures = {
@@ -174,16 +175,15 @@ class WorkerUsage:
             self._by_worker.popitem(last=False)
 
     def of(self, worker_id: WorkerId) -> dict[str, float]:
-        """The last report of one worker."""
         return self._by_worker.get(worker_id, {})
 
     def forget(self, worker_id: WorkerId) -> None:
-        """The worker has left."""
         self._by_worker.pop(worker_id, None)
 
 
 class ConcurrencyLimit:
-    """Counts what goes on for long, so that it cannot take the whole server."""
+    """Limits how many long calls run at the same time, so that they cannot take the whole
+    server."""
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class ConcurrencyLimit:
         self._taken = 0
 
     def check(self) -> None:
-        """Refuses the next one if all seats are taken."""
+        """Refuses the next call if the limit is reached."""
         if self._taken >= self._limit:
             raise ProblemError(
                 429,
@@ -208,7 +208,7 @@ class ConcurrencyLimit:
 
     @contextmanager
     def acquired(self) -> Iterator[None]:
-        """One seat, given back whatever happens."""
+        """Counts one call for as long as the context lasts."""
         self._taken += 1
         try:
             yield
@@ -217,13 +217,16 @@ class ConcurrencyLimit:
 
 
 class BulkMemory:
-    """Answers of bulk actions by idempotency key. They are many inputs, so the journal has none."""
+    """Remembers answers of bulk actions by idempotency key.
+
+    A bulk action is many inputs, so the journal has no answer for it.
+    """
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, tuple[str, BulkAnswer]] = OrderedDict()
 
     def recall(self, key: Key) -> BulkAnswer | None:
-        """The first answer, if this key was seen."""
+        """Returns the first answer, if this key was used before."""
         fingerprint, answer = self._answers.get(key.key, ("", None))
         if answer is not None and fingerprint != key.fingerprint:
             detail = f"the idempotency key {key.key!r} was used for another request"
@@ -238,29 +241,28 @@ class BulkMemory:
 
 
 class TenantCache:
-    """Whose jobs, schedules and triggers are: what the streams of tenants have found out.
+    """Cache of the tenants of jobs, schedules and triggers, for the streams of tenants.
 
-    The longest unused are forgotten.
+    The least recently recorded are forgotten.
     """
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, str] = OrderedDict()
 
     def record(self, thing_id: str, tenant: str) -> None:
-        """Remembers one."""
         self._tenants[thing_id] = tenant
         self._tenants.move_to_end(thing_id)
         if len(self._tenants) > TENANTS_REMEMBERED_MAX:
             self._tenants.popitem(last=False)
 
     def of(self, thing_id: str) -> str | None:
-        """Whose it is, if that is remembered."""
         return self._tenants.get(thing_id)
 
 
 @dataclass
 class AnswerCache:
-    """Answers that are the same for everybody, with when (steady milliseconds) they were made."""
+    """Cache of answers that are the same for everybody, with the steady milliseconds they were made
+    at."""
 
     digest: bytes | None = None
     digest_at: int = 0
@@ -270,7 +272,7 @@ class AnswerCache:
 
 @dataclass(frozen=True)
 class RequestState:
-    """What the api keeps between calls."""
+    """State that the API keeps between calls: caches, concurrency limits and notifiers."""
 
     ids: IdMint = field(default_factory=IdMint)
     usage: WorkerUsage = field(default_factory=WorkerUsage)

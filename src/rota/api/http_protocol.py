@@ -1,6 +1,6 @@
-"""The HTTP/1.1 protocol of uvicorn with bounds on a client that is not authenticated yet.
+"""HTTP/1.1 protocol of uvicorn with limits on clients that are not authenticated yet.
 
-Bounds the size and time of a request's head, pipelined requests, and answers that are not read.
+Limits the size and time of a request's head, pipelined requests, and answers that are not read.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from rota.api.letters import note_line
 from rota.api.limits import HEAD_BYTES_MAX, HEAD_S_MAX, HEADERS_MAX, PARSE_BYTES, STALL_BYTES_MIN
 from rota.api.parsing.request import mark_complete
 from rota.api.problems import RETRY_AFTER_S
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import ConnectionLimit
 from rota.wire.formats import encode
 from rota.wire.problems import MEDIA_TYPE, TITLES, TYPE_PREFIX, Problem
 
-# Whoever sends rubbish must not fill the log with it; what fails on our side is told as an error.
+# A client that sends invalid requests must not fill the log; our own failures are errors.
 _logger = logging.getLogger("rota.http")
 _logger.setLevel(logging.ERROR)
 
 
 class _TooManyHeadersError(Exception):
-    """The head has one more than it may have."""
+    """One header more than the limit."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, which by itself waits for ever and takes in whatever comes.
+    """HTTP/1.1 of uvicorn, which by itself waits forever and accepts any amount of data.
 
-    Bytes that bring neither a whole head nor any body are all kept by the parser, be they of
-    headers, of trailers after a body or of anything else: counting those bounds every one of them.
-    A request that comes before the last one was answered costs a hundred times its bytes once it is
-    parsed, so what follows it is kept as bytes, and no more is read.
+    The parser keeps all bytes that complete neither a head nor a piece of body, be they headers,
+    trailers or anything else: counting those limits all of them. A pipelined request takes a
+    hundred times its bytes once it is parsed, so it is kept as bytes until the one before is
+    answered, and no more is read.
     """
 
-    def __init__(self, *args: Any, lobby: ConnectionLimit | None = None, **named: Any) -> None:
+    def __init__(
+        self, *args: Any, connections: ConnectionLimit | None = None, **named: Any
+    ) -> None:
         super().__init__(*args, **named)
         self.logger = _logger
-        self._connections = ConnectionLimit() if lobby is None else lobby
+        self._connections = ConnectionLimit() if connections is None else connections
         self._unproductive_bytes = 0
         self._made_progress = False
         self._unparsed = b""
         self._untaken: int | None = None
-        """What the client had not taken at the last look, where that was too much."""
+        """Bytes that the client had not read at the last check, if they were too many."""
         self._is_in_head = False
         self._head_alarm: asyncio.TimerHandle | None = None
         self._self = weakref.ref(self)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Somebody is there; now they must say something."""
         self._envelope = Envelope(transport, self.loop)
         super().connection_made(self._envelope)  # type: ignore[arg-type]  # does all that one does
         if not self._connections.admit(self):
-            detail = f"{self._connections.limit} connections are open already: ask again later"
+            detail = f"{self._connections.limit} connections are open already: try again later"
             self._refuse(503, "too_many_connections", detail)
             return
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """They have gone."""
         self._connections.remove(self)
         self._head_arrived()
         self._unparsed = b""
@@ -73,7 +73,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        """Feeds the parser, as long as that leads somewhere."""
+        """Parses data, or keeps it while a request before it is not answered."""
         if self._unparsed:
             self._unparsed += data
             self.flow.pause_reading()
@@ -81,30 +81,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._feed(data)
 
     def on_message_begin(self) -> None:
-        """A head begins."""
         super().on_message_begin()
         self._is_in_head = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One more; what is raised here makes the parser give up, and `send_400_response` tell."""
+        """Counts headers; the exception makes the parser stop and call `send_400_response`."""
         if len(self.headers) >= HEADERS_MAX:
             raise _TooManyHeadersError
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
         self._made_progress = True
         self._is_in_head = False
         self._head_arrived()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A piece of body."""
         self._made_progress = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """All of the request is there."""
         super().on_message_complete()
         mark_complete(self.scope)  # type: ignore[arg-type]  # a dict that is more than uvicorn says
         note_line(self.scope, self._self)  # type: ignore[arg-type]  # the same
@@ -112,7 +108,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._connections.note_request(self)
 
     def on_response_complete(self) -> None:
-        """The next one may begin, and more of what came may be looked at."""
+        """Continues with pipelined requests."""
         super().on_response_complete()
         if self.transport.is_closing():
             return
@@ -122,24 +118,25 @@ class BoundedProtocol(HttpToolsProtocol):
         self._feed(rest)
 
     def resume_writing(self) -> None:
-        """The client has taken most of what there was."""
         self._untaken = None
         super().resume_writing()
 
     def head(self, scope: Scope) -> bytes:
-        """How a good answer to that request begins; empty if it has to go the usual way."""
+        """Returns the head of a good answer to that request; empty if the answer must go through
+        ASGI."""
         if not self._may_post(scope):
             return b""
         usual = (b"%s: %s\r\n" % field for field in self.cycle.default_headers)
         return b"".join((b"HTTP/1.1 200 OK\r\n", *usual))
 
     def post(self, scope: Scope, answer: bytes) -> None:
-        """Sends a whole answer to that request, in the place of the one that is under way."""
+        """Sends a complete answer to that request, in place of the one under way."""
         if self._may_post(scope):
             self._envelope.post(answer)
 
     def _may_post(self, scope: Scope) -> bool:
-        """Not where others wait behind it, or uvicorn has more to say than the answer."""
+        """Whether the answer can be written directly: no other request waits, and uvicorn adds
+        nothing."""
         cycle = self.cycle
         if cycle is None or cycle.scope is not scope or cycle.response_started:
             return False
@@ -147,21 +144,21 @@ class BoundedProtocol(HttpToolsProtocol):
         return is_there and cycle.keep_alive and not self.flow.write_paused
 
     def send_400_response(self, msg: str) -> None:
-        """What came is no HTTP, or too much; it is said as every other problem is."""
-        # A head that was broken off at just so many headers had one more.
+        """Answers a request that is not valid HTTP, or has too many headers, with a problem."""
+        # The parser stopped at the limit, so one more header was sent.
         if self._is_in_head and self.headers and len(self.headers) >= HEADERS_MAX:
             self._refuse(431, "head_too_large", f"a request has at most {HEADERS_MAX} headers")
         else:
-            self._refuse(400, "not_http", "this is not a request of HTTP/1.1")
+            self._refuse(400, "not_http", "this is not an HTTP/1.1 request")
 
     def close_now(self) -> None:
-        """Closes it at once: whoever is there has nothing to lose."""
+        """Closes at once: the client has no answer to lose."""
         self.transport.abort()
 
     def close_if_stalled(self) -> None:
-        """Breaks off if hardly anything of an answer was taken since the last look.
+        """Closes if the client has read hardly anything of an answer since the last check.
 
-        A transport that is closed waits for its client to take the rest: for ever, if it must.
+        A closed transport would wait for its client to read the rest, forever if need be.
         """
         if not (self.flow.write_paused or self.transport.is_closing()):
             self._untaken = None
@@ -186,9 +183,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._connections.wait_for(self)
         else:
             self._connections.note_data(self)
-        # Most heads come whole, and need no clock. A part of one has its own time, also on a
-        # connection that was used before; bytes that are no request, or the rest of one that was
-        # answered, buy no more of it.
+        # Most heads come complete and need no timer. An incomplete head gets one, also on a
+        # connection that was used before; bytes that are no request, or the rest of an answered
+        # one, do not extend it.
         is_awaited = (is_mute or self._is_in_head) and not self.transport.is_closing()
         if is_awaited and self._head_alarm is None:
             self._await_head()
@@ -204,7 +201,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(431, "head_too_large", detail)
 
     def _is_idle(self) -> bool:
-        """Whether nothing that was asked waits for an answer."""
+        """Whether no request waits for an answer."""
         return self.cycle is None or self.cycle.response_complete
 
     def _await_head(self) -> None:
@@ -216,7 +213,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_alarm = None
 
     def _refuse(self, status: int, code: str, detail: str) -> None:
-        # With an answer under way another one would only garble it.
+        # A second answer would garble one that is under way.
         if self._is_idle():
             body = encode(Problem(TYPE_PREFIX + code, TITLES[status], status, detail))
             head = [

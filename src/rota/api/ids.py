@@ -1,4 +1,4 @@
-"""Where ids of what comes from outside are minted: UUIDv7 with the cell in it, ever rising."""
+"""Mints ids for what comes from outside: rising UUIDv7 that contain the cell, keys and tokens."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from rota.store.tokens import id_suffix
 from rota.wire.formats import cell_tag
 
 _TAIL_BITS = 62
-"""What a UUIDv7 leaves free beside time, version, variant and the twelve bits of the cell."""
+"""Bits that a UUIDv7 leaves free beside time, version, variant and the twelve bits of the cell."""
 _VARIANT = 0b10 << _TAIL_BITS
 _STEP_BYTES = 5
-"""Ids of the same millisecond rise by a random step of this size: ordered, yet not guessable."""
+"""Bytes of the random step between ids of one millisecond: they rise, yet cannot be guessed."""
 _STEPS_AT_ONCE = 256
 _TAIL_SAFE = (1 << _TAIL_BITS) - (_STEPS_AT_ONCE << 8 * _STEP_BYTES)
-"""Below it, as many steps as are rolled at once do not lead beyond a millisecond's ids."""
+"""Below this, a full list of steps does not overflow the ids of one millisecond."""
 TOKEN_PREFIX = "rota_"
 _TOKEN_BITS = 256
 _TOKEN_DIGITS = 43
-"""As many as 256 bits need in the digits below."""
+"""Digits that 256 bits need."""
 _DIGITS = string.digits + string.ascii_letters
 
 
 RandomSource: TypeAlias = Callable[[int], bytes]
-"""So many bytes that nobody can guess."""
+"""Returns as many random bytes as asked for, which nobody can guess."""
 _OWN_KEY = "rota-"
 
 
 class IdMint:
-    """Makes ids that sort in the order they were made, so the newest job has the largest id."""
+    """Mints ids that sort in the order they were made, so the newest job has the largest id."""
 
-    def __init__(self, cell: str = "", dice: RandomSource | None = None) -> None:
+    def __init__(self, cell: str = "", random_bytes: RandomSource | None = None) -> None:
         self._tag = cell_tag(cell)
-        self._random_bytes = dice or secrets.token_bytes
+        self._random_bytes = random_bytes or secrets.token_bytes
         self._ms = 0
         self._tail = 0
         self._head = ""
-        """What the ids of one millisecond begin with."""
+        """Start of all ids of the current millisecond."""
         self._steps: list[int] = []
 
     def mint(self, now: Instant) -> str:
-        """One id; later calls give larger ones, even if the clock stands still."""
+        """Returns a larger id than before, even if the clock stands still."""
         if now > self._ms:
             self._begin(now)
         else:
@@ -60,7 +60,7 @@ class IdMint:
         return self._head + (_VARIANT | self._tail).to_bytes(8, "big").hex("-", 6)
 
     def mint_many(self, now: Instant, count: int) -> list[str]:
-        """The same ids as of so many calls."""
+        """Returns the ids that so many calls of `mint` would."""
         made: list[str] = []
         while len(made) < count:
             made.append(self.mint(now))
@@ -69,7 +69,7 @@ class IdMint:
         return made
 
     def _more(self, count: int) -> list[str]:
-        """So many of the same millisecond, or as many as there are steps for."""
+        """Returns up to `count` ids of the same millisecond, as many as there are steps for."""
         steps = [self._steps.pop() for _ in range(min(count, len(self._steps)))]
         numbers = list(accumulate(steps, initial=_VARIANT | self._tail))
         self._tail = numbers[-1] & ~_VARIANT
@@ -77,25 +77,26 @@ class IdMint:
         return [head + number.to_bytes(8, "big").hex("-", 6) for number in numbers[1:]]
 
     def _begin(self, ms: Instant) -> None:
-        # The top bit starts clear, so that steps within a millisecond have room to rise.
+        # The top bit starts clear, so that steps within a millisecond can rise.
         self._ms, self._tail = ms, int.from_bytes(self._random_bytes(8), "big") >> (65 - _TAIL_BITS)
         self._head = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{self._tag}-"
 
     def _draw_steps(self) -> list[int]:
-        """Random steps, asked of the system for many ids at once."""
-        dice = self._random_bytes(_STEP_BYTES * _STEPS_AT_ONCE)
+        """Draws random steps, for many ids with one system call."""
+        random_bytes = self._random_bytes(_STEP_BYTES * _STEPS_AT_ONCE)
         # Padded to eight bytes each, so that one call reads them all as numbers.
         wide = bytearray(8 * _STEPS_AT_ONCE)
         for at in range(_STEP_BYTES):
-            wide[8 - _STEP_BYTES + at :: 8] = dice[at::_STEP_BYTES]
+            wide[8 - _STEP_BYTES + at :: 8] = random_bytes[at::_STEP_BYTES]
         self._steps = [1 + step for step in struct.unpack(f">{_STEPS_AT_ONCE}Q", wide)]
         return self._steps
 
 
 class KeyedMint(IdMint):
-    """The ids of one request: whichever server makes them, of one key and time they are the same.
+    """Mints the ids of one request: every server makes the same ids of the same key and time.
 
-    So a server that has no answer from the leader can accept what the leader may have accepted.
+    So a server that has no answer from the leader can accept a submission that the leader may have
+    accepted already.
     """
 
     def __init__(self, cell: str, key: Key, at: Instant) -> None:
@@ -105,7 +106,7 @@ class KeyedMint(IdMint):
         super().__init__(cell, self._of_key)
 
     def mint(self, now: Instant) -> str:
-        """The next one; whenever that is, it has the time of the request."""
+        """Returns the next id; it carries the time of the request, whenever it is made."""
         return super().mint(max(self._at, self._ms))
 
     def _of_key(self, count: int) -> bytes:
@@ -114,7 +115,7 @@ class KeyedMint(IdMint):
 
 
 def key_time(key: str, now: Instant) -> Instant | None:
-    """When a key was made, if it is a UUIDv7 of just now, as our own clients make them."""
+    """Returns when a key was made, if it is a UUIDv7 of just now, as our own clients send."""
     digits = key.replace("-", "")
     if len(key) != 36 or len(digits) != 32 or digits[12] != "7":
         return None
@@ -126,26 +127,26 @@ def key_time(key: str, now: Instant) -> Instant | None:
 
 
 def mint_key() -> str:
-    """An idempotency key for a request that came without one."""
+    """Returns an idempotency key for a request that came without one."""
     return f"{_OWN_KEY}{secrets.token_hex(16)}"
 
 
 def determines_ids(key: str, now: Instant) -> bool:
-    """Whether all servers to which a client sends this key make the same ids of it."""
-    return key.startswith(_OWN_KEY) or key_time(key, now) is not None  # the former none sends
+    """Whether all servers that get this key make the same ids of it."""
+    return key.startswith(_OWN_KEY) or key_time(key, now) is not None  # no client sends the former
 
 
 def mint_token() -> str:
-    """A secret of 256 random bits. The front tells leak scanners whose it is."""
+    """Returns a secret of 256 random bits; its prefix tells leak scanners that it is Rota's."""
     return _token_of(secrets.randbits(_TOKEN_BITS))
 
 
 class TokenSeed:
-    """What an idempotency key makes of a token: how its id ends, and the text that goes with an id.
+    """Seed that an idempotency key gives for a token: the end of its id, and its secret text.
 
-    The end of the id is the same whenever the key comes: by it the first try is found again. The
-    token is of the whole id, which begins with its time: once the record is gone, no try comes to
-    the same token any more. It takes the store's secret, what has proven the caller, and the key.
+    The end of the id depends on the key alone, so that a repeat finds the first token. The text
+    depends on the whole id, which begins with its time, so that no repeat makes it again once the
+    record is gone. The seed depends on the store's secret, the caller's credential and the key.
     """
 
     def __init__(self, secret: bytes, proof: str, key: str) -> None:
@@ -155,11 +156,11 @@ class TokenSeed:
         self.tail = (_VARIANT | tail).to_bytes(8, "big").hex("-", 6)
 
     def id_from(self, fresh: str) -> str:
-        """A new id that ends as it has to."""
+        """Returns a new id with the end that the key determines."""
         return fresh.removesuffix(id_suffix(fresh)) + self.tail
 
     def token_of(self, token_id: str) -> str:
-        """The token whose id this is."""
+        """Returns the text of the token with this id."""
         return _token_of(int.from_bytes(self._of(f"token {token_id}"), "big"))
 
     def _of(self, what: str) -> bytes:
@@ -175,10 +176,10 @@ def _token_of(number: int) -> str:
 
 
 def mint_session() -> str:
-    """Names one registration of a worker."""
+    """Returns the name of one registration of a worker."""
     return secrets.token_urlsafe(12)
 
 
 def mint_request_id() -> str:
-    """Joins an answer to the server's log lines about it."""
+    """Returns an id that connects an answer with the server's log lines about it."""
     return secrets.token_hex(8)

@@ -8,7 +8,7 @@ from weakref import ref
 from starlette.types import Scope
 
 from rota.api.auth.authenticator import NO_STORE, SECURITY_HEADERS
-from rota.api.convert.jobs import order_views
+from rota.api.convert.workers import order_views
 from rota.api.deps import AppDeps
 from rota.core.outcome import PollAnswer
 from rota.wire.formats import encode

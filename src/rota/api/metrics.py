@@ -1,7 +1,7 @@
-"""Metrics: what `/metrics` exposes to Prometheus, and their short history in memory.
+"""Metrics: `/metrics` in the format of Prometheus, and a short history in memory for the overview.
 
-The exposition reads the figures when it is asked and counts nothing itself. The history samples
-them every few seconds for the overview, is never stored, and starts anew with every leader.
+`/metrics` reads the engine's counts when asked and counts nothing itself. The history samples them
+every few seconds; it is never stored, and begins again with every leader.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rota.api.limits import (
     METRIC_QUEUES_MAX,
     RATE_STEPS,
 )
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import ConnectionLimit
 from rota.core.deadlines import AT_RISK, MET, MISSED
 from rota.core.info_model import QueueInfo, WorkerInfo
 from rota.core.model import Instant, JobState, Resources, WorkerId, WorkerState
@@ -53,83 +53,83 @@ from rota.wire.service import SampleView
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 AUTOSCALE_TARGET_MS = 300_000
-"""Within which time everything is to be cleared when nobody says."""
+"""Default time within which all waiting jobs are to be started."""
 OPENMETRICS_TYPE = "application/openmetrics-text"
 OPENMETRICS = f"{OPENMETRICS_TYPE}; version=1.0.0"
 OTHER_QUEUES = "(others)"
-"""The queue whose figures are those of all that have no series of their own; none is named so."""
+"""Label that sums up all queues without series of their own; no queue can have this name."""
 ENDED = (
     *(JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED, JobState.SKIPPED, JobState.EXPIRED),
 )
 LIVE = (JobState.PENDING, JobState.QUEUED, JobState.RUNNING, JobState.CANCELLING)
 USAGE_KINDS = ("cpu", "memory", "storage", "gpu", "processes", "load")
-"""The reported kinds that get a series; a label that workers could choose would never end."""
+"""Reported kinds with a series; labels chosen by workers would have no limit."""
 
 
 class EngineMetrics(Protocol):
-    """What the engine counts; the counts cover the whole cell and survive restarts."""
+    """Counts of the engine; they cover the whole cell and survive restarts."""
 
     def submitted(self) -> int:
-        """Jobs accepted since the beginning."""
+        """Returns jobs accepted since the cell began."""
         ...
 
     def finished(self) -> Mapping[tuple[str, str], int]:
-        """Jobs ended since the beginning, by (queue, state)."""
+        """Returns jobs finished since the cell began, by (queue, state)."""
         ...
 
     def decided(self) -> Mapping[tuple[str, str], int]:
-        """Instants of schedules decided since the beginning, by (decision, why skipped)."""
+        """Returns decided occurrences of schedules since the cell began, by (decision, reason)."""
         ...
 
     def reacted(self) -> Mapping[str, int]:
-        """Events and what triggers made of them since the beginning, by outcome."""
+        """Returns events and decisions of triggers since the cell began, by outcome."""
         ...
 
     def deadlines(self) -> Mapping[str, int]:
-        """Jobs with a deadline that came to be at risk, met it or missed it, since the start."""
+        """Returns jobs whose deadline came at risk, was met or was missed, since the cell began."""
         ...
 
     def estimates(self) -> Mapping[str, int]:
-        """Starts inside and outside the interval that was told for them, since the start."""
+        """Returns starts inside and outside the predicted interval, since the cell began."""
         ...
 
     def histograms(self) -> Mapping[str, Histogram]:
-        """By the names in HISTOGRAMS."""
+        """Returns histograms by the names in HISTOGRAMS."""
         ...
 
     def projection_lag_seconds(self) -> float:
-        """How far the tables are behind the journal."""
+        """Returns how far the projection is behind the journal."""
         ...
 
 
 class ReportedUsage(Protocol):
-    """What workers last said of their machines."""
+    """Usage of their machines that workers reported last."""
 
     def of(self, worker_id: WorkerId) -> Mapping[str, float]:
-        """By kind."""
+        """Returns a worker's usage by kind."""
         ...
 
 
 HISTOGRAMS: Mapping[str, str] = {
-    "job_wait_seconds": "From being ready to run to being claimed by a worker",
-    "job_run_seconds": "From claimed to ended",
-    "dispatch_latency_seconds": "From the decision to run a job to its order leaving the server",
-    "append_seconds": "One append to the journal, until durable",
+    "job_wait_seconds": "Time from ready to run until claimed by a worker",
+    "job_run_seconds": "Time from claimed until finished",
+    "dispatch_latency_seconds": "Time from the decision to run a job until its order is sent",
+    "append_seconds": "Time of one append to the journal, until durable",
     "append_jobs": "Jobs touched by one append",
-    "schedule_lateness_seconds": "From when a schedule's run was due to when its job was made",
-    "estimate_error_seconds": "Real start minus the start that was told",
+    "schedule_lateness_seconds": "Time from when an occurrence was due until its job was created",
+    "estimate_error_seconds": "Actual start minus predicted start",
 }
 
 
-def worker_status(glance: WorkerInfo) -> str:
-    """A silent worker is unhealthy before it is offline."""
-    if glance.worker.state is WorkerState.OFFLINE or glance.healthy:
-        return glance.worker.state.value
+def worker_status(info: WorkerInfo) -> str:
+    """Returns a worker's status; a silent worker is unhealthy before it is offline."""
+    if info.worker.state is WorkerState.OFFLINE or info.healthy:
+        return info.worker.state.value
     return "unhealthy"
 
 
 def amounts(resources: Resources) -> dict[str, float]:
-    """Kinds and amounts, in the units that people use."""
+    """Returns resources by kind, in the units that people use."""
     return {
         "cpu": resources.cpu_milli / 1000,
         "memory": resources.memory,
@@ -141,7 +141,7 @@ def amounts(resources: Resources) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class ServerCollector(Collector):
-    """Everything of ours, as it is at the moment of the scrape."""
+    """Collects the metrics of this server and of the cell at the moment of the scrape."""
 
     brain: Brain
     metrics: EngineMetrics
@@ -149,19 +149,18 @@ class ServerCollector(Collector):
     disk_free: Callable[[], int | None]
 
     def collect(self) -> Iterator[Metric]:
-        """One family after the other."""
         if self.brain.ready:
             queues = self.brain.queues()
             yield from self._jobs(queues, _queues_with_series(queues))
             yield from self._workers()
         if not self._follows:
-            # What the leader tells of the whole cell must not be told twice.
+            # The leader exposes the metrics of the whole cell; followers must not repeat them.
             yield from self._totals()
             if self.brain.ready:
                 yield from self._autoscale()
             yield _gauge(
                 "rota_fold_lag_seconds",
-                "How far the tables are behind the journal",
+                "How far the projection is behind the journal",
                 self.metrics.projection_lag_seconds(),
             )
         yield from self._histograms()
@@ -179,7 +178,7 @@ class ServerCollector(Collector):
         yield submitted
         decided = CounterMetricFamily(
             "rota_schedule_occurrences",
-            "Instants of schedules, by what became of them and why they were skipped",
+            "Occurrences of schedules, by outcome and reason",
             labels=["outcome", "reason"],
         )
         left_out = {(OccurrenceDecision.SKIPPED.value, why.value): 0 for why in COUNTED_SKIPS}
@@ -187,21 +186,23 @@ class ServerCollector(Collector):
             decided.add_metric([decision, why], count)
         yield decided
         yield from self._events()
-        # There from the start, as 0: Prometheus sees no increase where a series begins.
+        # Exposed as 0 from the start: Prometheus sees no increase where a series begins.
         came = dict.fromkeys((AT_RISK, MISSED, MET), 0) | dict(self.metrics.deadlines())
-        yield _counted("rota_deadlines", "Jobs by what came of their deadline", came)
+        yield _counted("rota_deadlines", "Jobs with a deadline, by outcome", came)
         yield _counted(
             "rota_estimates",
-            "Starts inside and outside the interval that was told for them",
+            "Starts inside and outside the predicted interval",
             self.metrics.estimates(),
         )
 
     def _events(self) -> Iterator[Metric]:
         received = CounterMetricFamily(
-            "rota_events_received", "Events, new or sent again", labels=["outcome"]
+            "rota_events_received", "Events received, by outcome", labels=["outcome"]
         )
         judged = CounterMetricFamily(
-            "rota_trigger_decisions", "What triggers made of events", labels=["outcome"]
+            "rota_trigger_decisions",
+            "Decisions of triggers about events, by outcome",
+            labels=["outcome"],
         )
         for word, count in self.metrics.reacted().items():
             family = received if word in ("accepted", "repeated") else judged
@@ -211,26 +212,26 @@ class ServerCollector(Collector):
 
     def _jobs(self, queues: Sequence[QueueInfo], named: Mapping[str, str]) -> Iterator[Metric]:
         live: Tally[tuple[str, str]] = Tally()
-        for glance in queues:
-            queue = named.get(glance.queue.name, OTHER_QUEUES)
+        for info in queues:
+            queue = named.get(info.queue.name, OTHER_QUEUES)
             for state in LIVE:
-                live[state.value, queue] += glance.depth.get(state, 0)
-        yield _by_status("rota_jobs", "Jobs that have not ended", live, GaugeMetricFamily)
+                live[state.value, queue] += info.depth.get(state, 0)
+        yield _by_status("rota_jobs", "Jobs that have not finished", live, GaugeMetricFamily)
         ended: Tally[tuple[str, str]] = Tally()
-        # There from the start, as 0: Prometheus sees no increase where a series begins.
+        # Exposed as 0 from the start: Prometheus sees no increase where a series begins.
         ended.update({(one.value, queue): 0 for queue in named.values() for one in ENDED})
         for (name, status), count in self.metrics.finished().items():
             ended[status, named.get(name, OTHER_QUEUES)] += count
-        yield _by_status("rota_jobs_finished", "Jobs ended", ended, CounterMetricFamily)
+        yield _by_status("rota_jobs_finished", "Jobs finished", ended, CounterMetricFamily)
         yield _gauge(
             "rota_queues_without_series",
-            f"Queues that are told of together, as {OTHER_QUEUES}",
+            f"Queues counted together as {OTHER_QUEUES}",
             len(queues) - len(named),
         )
         ready = ready_ms(queues, self.brain.ready_since(), self.brain.clock.now())
         yield _gauge(
             "rota_ready_wait_seconds",
-            "For how long the longest waiting of the jobs that come next has been ready",
+            "Longest time that a job next in its queue has been ready",
             max(ready.values(), default=0) / 1000,
         )
 
@@ -245,13 +246,13 @@ class ServerCollector(Collector):
         seconds = {label: ms / 1000 for label, ms in work_ms.items()}
         yield _by_label(
             "rota_autoscale_workers",
-            "Workers that would clear what waits in five minutes",
+            "Workers needed to start all waiting jobs within five minutes",
             "queue",
             workers,
         )
         yield _by_label(
             "rota_autoscale_work_seconds",
-            "How long what waits will run together, as far as can be told",
+            "Estimated total run time of waiting jobs",
             "queue",
             seconds,
         )
@@ -262,23 +263,23 @@ class ServerCollector(Collector):
         used: Tally[str] = Tally()
         usage: Tally[str] = Tally()
         workers = self.brain.workers()
-        for glance in workers:
-            statuses[worker_status(glance)] += 1
-            if glance.worker.state is WorkerState.OFFLINE:
+        for info in workers:
+            statuses[worker_status(info)] += 1
+            if info.worker.state is WorkerState.OFFLINE:
                 continue
-            capacity.update(amounts(glance.worker.capacity))
-            used.update(amounts(glance.used))
-            reported = self.usage.of(glance.worker.id)
+            capacity.update(amounts(info.worker.capacity))
+            used.update(amounts(info.used))
+            reported = self.usage.of(info.worker.id)
             usage.update({kind: reported[kind] for kind in USAGE_KINDS if kind in reported})
         yield _by_label("rota_workers", "Workers known", "status", statuses)
         lost = sum(1 for _ in lost_at(workers, self.brain.timing.lease_ttl_ms))
-        yield _gauge("rota_workers_lost", "Workers known that are gone without a word", lost)
+        yield _gauge("rota_workers_lost", "Workers that were lost without deregistering", lost)
         kinds = _kinds(capacity)
         have = {kind: capacity[kind] for kind in kinds}
         held = {kind: used[kind] for kind in kinds}
-        yield _by_label("rota_resource_capacity", "What workers have", "kind", have)
-        yield _by_label("rota_resource_used", "What running jobs hold", "kind", held)
-        yield _by_label("rota_worker_usage", "What workers measured in use", "kind", usage)
+        yield _by_label("rota_resource_capacity", "Resources that workers have", "kind", have)
+        yield _by_label("rota_resource_used", "Resources that running jobs hold", "kind", held)
+        yield _by_label("rota_worker_usage", "Resources in use, as workers measured", "kind", usage)
 
     def _histograms(self) -> Iterator[Metric]:
         measured = self.metrics.histograms()
@@ -296,59 +297,66 @@ class ServerCollector(Collector):
 
 @dataclass(frozen=True)
 class AlertCollector(Collector):
-    """What the built-in alerts say; the leader's alone."""
+    """Collects the state of the built-in alerts, on the leader only."""
 
     brain: Brain
-    watch: AlertEvaluator
+    alerts: AlertEvaluator
 
     def collect(self) -> Iterator[Metric]:
-        """Those that fire, by how much they matter."""
         if self.brain.ready:
             firing = dict.fromkeys((one.value for one in Severity), 0.0)
-            for rule in self.watch.firing():
+            for rule in self.alerts.firing():
                 firing[rule.severity.value] += 1
-            yield _by_label("rota_alerts", "Alerts that fire", "severity", firing)
-            unsent = len(self.watch.saved.outbox.letters)
-            yield _gauge("rota_alert_notices_waiting", "Notices that nobody took yet", unsent)
+            yield _by_label("rota_alerts", "Alerts that are firing", "severity", firing)
+            unsent = len(self.alerts.saved.outbox.letters)
+            yield _gauge("rota_alert_notices_waiting", "Notifications not delivered yet", unsent)
 
 
 @dataclass(frozen=True)
 class LeadershipCollector(Collector):
-    """This server's part in its cell."""
+    """Collects this server's role in its cell."""
 
     brain: Brain
     durability: DurabilityMonitor
     membership: Membership | None
 
     def collect(self) -> Iterator[Metric]:
-        """One family after the other."""
         standing = self.brain.standing()
-        yield _gauge("rota_leader", "1 on the server that decides", float(standing.leads))
+        yield _gauge("rota_leader", "1 on the leader", float(standing.leads))
         yield _gauge(
-            "rota_epoch", "The number of the leadership: one more a change", standing.epoch
+            "rota_epoch", "Epoch of the leadership, one larger with each change", standing.epoch
         )
         levels = {level.value: float(level is self.durability.level) for level in DurabilityLevel}
-        yield _by_label("rota_durability_level", "1 for what a commit is worth", "level", levels)
+        yield _by_label(
+            "rota_durability_level", "1 for the durability level of a commit", "level", levels
+        )
         if self.membership is not None:
             me = self.membership.announced
-            yield _gauge("rota_standby_lag_records", "Records a follower lacks", me.behind_records)
             yield _gauge(
-                "rota_standby_lag_seconds", "For how long it lacks them", me.behind_ms / 1000
+                "rota_standby_lag_records",
+                "Journal records a follower is behind",
+                me.behind_records,
+            )
+            yield _gauge(
+                "rota_standby_lag_seconds", "Seconds a follower is behind", me.behind_ms / 1000
             )
 
 
 @dataclass(frozen=True)
 class ConnectionCollector(Collector):
-    """Who is connected to this server."""
+    """Collects open connections of this server and its connection limit."""
 
     connections: ConnectionLimit
 
     def collect(self) -> Iterator[Metric]:
-        """How many, of how many, and how many could not stay."""
         yield _gauge("rota_connections", "Connections open at this server", len(self.connections))
-        yield _gauge("rota_connections_max", "How many it takes at once", self.connections.limit)
+        yield _gauge("rota_connections_max", "Limit of open connections", self.connections.limit)
         away = {"closed": self.connections.evicted, "refused": self.connections.refused}
-        yield _counted("rota_connections_turned_away", "Those beyond the limit", away)
+        yield _counted(
+            "rota_connections_turned_away",
+            "Connections closed or refused because of the limit",
+            away,
+        )
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -375,29 +383,29 @@ def _by_status(
     counts: Mapping[tuple[str, str], int],
     family: type[GaugeMetricFamily | CounterMetricFamily],
 ) -> Metric:
-    told = family(name, text, labels=["status", "queue"])
+    metric = family(name, text, labels=["status", "queue"])
     for (status, queue), count in counts.items():
-        told.add_metric([status, queue], count)
-    return told
+        metric.add_metric([status, queue], count)
+    return metric
 
 
 def _queues_with_series(queues: Sequence[QueueInfo]) -> dict[str, str]:
-    """Queues with series of their own: the first that were made, for these are always the same.
+    """Chooses queues with series of their own: the oldest, because these stay the same.
 
-    A counter that went from one label to another would look like jobs that ended.
+    A counter that moved from one label to another would look like finished jobs.
     """
     oldest = sorted(queues, key=lambda one: (one.queue.created_at, one.queue.name))
     return {one.queue.name: one.queue.name for one in oldest[:METRIC_QUEUES_MAX]}
 
 
 def _kinds(capacity: Mapping[str, float]) -> list[str]:
-    """The kinds every worker has, then those that people made up, as many as there may be."""
+    """Lists the built-in kinds of resources, then custom ones up to the limit."""
     usual = [kind for kind in amounts(Resources()) if kind in capacity]
     return [*usual, *sorted(kind for kind in capacity if kind not in usual)][:METRIC_KINDS_MAX]
 
 
 def expose(accept: str, *collectors: Collector) -> tuple[bytes, str]:
-    """(text, its type) out of a registry of this server alone; OpenMetrics for who asks for it."""
+    """Returns the metrics as text with its content type; OpenMetrics if the client asks for it."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)
@@ -415,18 +423,18 @@ WAIT = "job_wait_seconds"
 
 @dataclass(frozen=True, slots=True)
 class CumulativeCounts:
-    """Counts that only grow, as they were at one moment."""
+    """Counts that only grow, at one moment."""
 
     at: Instant
     submitted: int
     finished: Mapping[str, int]
     waits: Sequence[tuple[float, int]]
-    """(upper bound, how many waits were at or below it)."""
+    """(Upper bound, number of waits at or below it)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GaugeValues:
-    """What was at one moment."""
+    """Gauges at one moment."""
 
     waiting: int = 0
     running: int = 0
@@ -435,14 +443,13 @@ class GaugeValues:
 
 @dataclass(frozen=True, slots=True)
 class HistorySample:
-    """The time between two totals, and what was at its end."""
+    """Sample of the history: the time between two counts, and the gauges at its end."""
 
     before: CumulativeCounts
     after: CumulativeCounts
     gauges: GaugeValues
 
     def view(self) -> SampleView:
-        """As it is answered."""
         ended = {
             state: self.after.finished.get(state, 0) - self.before.finished.get(state, 0)
             for state in self.after.finished
@@ -467,11 +474,12 @@ class HistorySample:
 
 
 class MetricsHistory:
-    """Keeps an hour in fine steps and a day in coarse ones, while this server leads."""
+    """History of metrics in memory, on the leader: an hour in fine steps and a day in coarse
+    ones."""
 
-    def __init__(self, brain: Brain, figures: EngineMetrics) -> None:
+    def __init__(self, brain: Brain, metrics: EngineMetrics) -> None:
         self._brain = brain
-        self._metrics = figures
+        self._metrics = metrics
         self._fine: deque[HistorySample] = deque(maxlen=HISTORY_STEPS)
         self._coarse: deque[HistorySample] = deque(maxlen=HISTORY_LONG_STEPS)
         self._depths: deque[Mapping[str, int]] = deque(maxlen=GROWTH_STEPS)
@@ -481,11 +489,9 @@ class MetricsHistory:
         self._task = BackgroundTask("rota-history")
 
     def start(self) -> None:
-        """From now on."""
         self._task.start(self._run())
 
     async def stop(self) -> None:
-        """Nothing is left to be done."""
         await self._task.stop()
 
     async def _run(self) -> None:
@@ -493,11 +499,11 @@ class MetricsHistory:
             try:
                 await self.sample()
             except UnavailableError as error:
-                log.debug("figures not noted", cause=str(error))
+                log.debug("metrics history not sampled", cause=str(error))
             await asyncio.sleep(HISTORY_STEP_S)
 
     async def sample(self) -> None:
-        """One more stretch, up to now; a server that does not lead forgets what it had."""
+        """Adds a sample up to now; a server that does not lead begins again."""
         if not (self._brain.ready and self._brain.standing().leads):
             self._last = self._last_coarse = None
             self._ended.clear()
@@ -515,19 +521,17 @@ class MetricsHistory:
             self._last_coarse = totals
 
     def last_hour(self) -> list[SampleView]:
-        """The last hour."""
-        return [stretch.view() for stretch in self._fine]
+        return [sample.view() for sample in self._fine]
 
     def last_day(self) -> list[SampleView]:
-        """The last day."""
-        return [stretch.view() for stretch in self._coarse]
+        return [sample.view() for sample in self._coarse]
 
     def newest(self) -> SampleView | None:
-        """The last stretch that is over."""
+        """Returns the newest complete sample."""
         return self._fine[-1].view() if self._fine else None
 
     def growing(self) -> dict[str, int]:
-        """Queues with many more waiting jobs than minutes ago, and how many more."""
+        """Returns queues with many more waiting jobs than minutes ago, and how many more."""
         if len(self._depths) < 2:
             return {}
         then, now = self._depths[0], self._depths[-1]
@@ -539,7 +543,8 @@ class MetricsHistory:
         }
 
     def rate(self, queue: str) -> float | None:
-        """Jobs of a queue that ended, a second, in the last minute; None: it is too soon to say."""
+        """Returns finished jobs of a queue per second in the last minute; None: too early to
+        say."""
         if len(self._ended) < 2:
             return None
         (then, before), (now, after) = self._ended[0], self._ended[-1]
@@ -559,9 +564,9 @@ class MetricsHistory:
     def _gauges(self) -> GaugeValues:
         depths: dict[str, int] = {}
         running = 0
-        for glance in self._brain.queues():
-            depths[glance.queue.name] = sum(glance.depth.get(state, 0) for state in WAITING)
-            running += sum(glance.depth.get(state, 0) for state in RUNNING)
+        for info in self._brain.queues():
+            depths[info.queue.name] = sum(info.depth.get(state, 0) for state in WAITING)
+            running += sum(info.depth.get(state, 0) for state in RUNNING)
         self._depths.append(dict(list(depths.items())[:HISTORY_QUEUES_MAX]))
         capacity: Counter[str] = Counter()
         used: Counter[str] = Counter()
@@ -579,7 +584,7 @@ class MetricsHistory:
 def _histogram_between(
     before: Sequence[tuple[float, int]], after: Sequence[tuple[float, int]]
 ) -> list[tuple[float, int]]:
-    """The same histogram of what came in between."""
+    """Returns the histogram of values between two moments."""
     if len(before) != len(after) or after[-1][1] < before[-1][1]:
         return list(after)
     return [
@@ -588,7 +593,7 @@ def _histogram_between(
 
 
 def quantile(buckets: Iterable[tuple[float, int]], share: float) -> float | None:
-    """Where so many of the measurements lie below, as exactly as buckets tell; None: none were."""
+    """Estimates a quantile from buckets; None if they are empty."""
     rising = [(0.0, 0), *buckets]
     wanted = rising[-1][1] * share
     if not wanted:

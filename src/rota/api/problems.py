@@ -1,4 +1,4 @@
-"""Refusals and failures as HTTP: the only place that knows which status a refusal gets."""
+"""Refusals and failures as HTTP: the only module that knows which status a refusal gets."""
 
 from __future__ import annotations
 
@@ -35,22 +35,20 @@ from rota.wire.formats import encode
 from rota.wire.problems import TITLES, TYPE_PREFIX, FieldError, Problem, ProblemError
 
 RETRY_AFTER_S = 1
-"""Told to those who met a limit or a server that is not ready."""
+"""Sent to clients that met a limit or a server that is not ready."""
 
 
 def invalid(field: str, message: str) -> ProblemError:
-    """A field that makes no sense."""
     detail = f"{field}: {message}" if field else message
     return ProblemError(422, "invalid", detail, errors=[FieldError(field, message)])
 
 
 def not_found(kind: str, key: str) -> ProblemError:
-    """There is no such thing."""
     return ProblemError(404, "not_found", NotFound(kind, key).detail)
 
 
 def respond(error: ProblemError) -> Response:
-    """The answer that tells a problem."""
+    """Builds the response of a problem (RFC 9457)."""
     title = TITLES.get(error.status) or HTTPStatus(error.status).phrase
     problem = Problem(
         type=TYPE_PREFIX + error.code,
@@ -65,7 +63,7 @@ def respond(error: ProblemError) -> Response:
 
 
 def from_refusal(refusal: Refusal) -> ProblemError:
-    """What the core said, as HTTP."""
+    """Converts a refusal of the core."""
     match refusal:
         case NotFound():
             return ProblemError(404, refusal.code, refusal.detail)
@@ -77,14 +75,14 @@ def from_refusal(refusal: Refusal) -> ProblemError:
         case TooMuch():
             return ProblemError(429, refusal.code, refusal.detail, headers=_retry(RETRY_AFTER_S))
         case StalePreload():
-            detail = "the job kept changing while it was read: ask again"
+            detail = "the job kept changing while it was read: try again"
             return ProblemError(503, refusal.code, detail, headers=_retry(RETRY_AFTER_S))
         case _:
             return ProblemError(409, refusal.code, refusal.detail)
 
 
 def from_unavailable(error: UnavailableError) -> ProblemError:
-    """The engine is busy (slow down) or away (come back)."""
+    """Converts an engine that is busy (429) or not available (503)."""
     headers = _retry(error.retry_after_s)
     if isinstance(error, BusyError):
         return ProblemError(429, "busy", error.detail, headers=headers)
@@ -92,7 +90,7 @@ def from_unavailable(error: UnavailableError) -> ProblemError:
 
 
 def from_store(error: StoreError) -> ProblemError:
-    """The store failed; its own words stay in the log."""
+    """Converts a failure of the store; its own text stays in the log."""
     if isinstance(error, ArtifactTooLargeError):
         return ProblemError(413, "too_large", str(error), headers={"Connection": "close"})
     if isinstance(error, ArtifactNameError):
@@ -100,12 +98,12 @@ def from_store(error: StoreError) -> ProblemError:
     if isinstance(error, UploadError):
         return _from_upload(error)
     if isinstance(error, BlobMissingError):
-        detail = "the storage does not have it any more, though it was kept: it is lost"
+        detail = "the storage has lost this file: upload it again"
         return ProblemError(410, "lost", detail)
     if isinstance(error, StoreFullError):
-        detail = "the data disk is full: nothing was changed; free some space and ask again"
+        detail = "the data disk is full: nothing was changed; free some space and try again"
         return ProblemError(507, "store_full", detail, headers=_retry(5))
-    detail = "the store cannot be reached; what was asked may or may not have happened"
+    detail = "the store cannot be reached: the request may or may not have taken effect"
     return ProblemError(503, "store_unavailable", detail, headers=_retry(RETRY_AFTER_S))
 
 
@@ -123,7 +121,7 @@ def _from_upload(error: UploadError) -> ProblemError:
 
 
 def from_exception(error: Exception) -> ProblemError | None:
-    """The problem that an exception stands for; None if it is a bug."""
+    """Returns the problem that an exception stands for; None if it is a bug."""
     match error:
         case ProblemError():
             return error
@@ -138,8 +136,8 @@ def from_exception(error: Exception) -> ProblemError | None:
 
 
 def fault(request_id: str) -> ProblemError:
-    """A bug: nothing of the inside is shown, only what finds it in the log."""
-    detail = f"the server met a fault of its own; its log has it under request {request_id}"
+    """Builds the answer to a bug: it shows nothing but the id that finds it in the log."""
+    detail = f"internal error: the server's log has the details under request {request_id}"
     return ProblemError(500, "fault", detail)
 
 
@@ -148,5 +146,5 @@ def _retry(seconds: int) -> dict[str, str]:
 
 
 def retry_after(wait_ms: float) -> dict[str, str]:
-    """The header that says how long to wait, in whole seconds."""
+    """Returns a Retry-After header of whole seconds."""
     return _retry(math.ceil(wait_ms / 1000))

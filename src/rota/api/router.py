@@ -1,6 +1,6 @@
-"""The router: finds a call by method and path, checks it against its declaration, and serves it.
+"""Router of the API: finds a call by method and path, checks it by its declaration and serves it.
 
-An `Operation` declares one call; serving and the OpenAPI document both come from it. Reading
+An `Operation` declares one call; serving it and the OpenAPI document both follow from it. Reading
 idempotency keys and writing audit entries belong here too. The calls are in `endpoints/`.
 """
 
@@ -47,7 +47,7 @@ Match: TypeAlias = tuple[ASGIApp, dict[str, str]]
 
 
 class _RouteNode:
-    """How far a path has been followed, and where it can go on."""
+    """Node in the tree of paths: the path so far, and the segments that may follow."""
 
     __slots__ = ("any_word", "call", "names", "takes_slashes", "words")
 
@@ -55,28 +55,28 @@ class _RouteNode:
         self.words: dict[str, _RouteNode] = {}
         self.any_word: _RouteNode | None = None
         self.call: ASGIApp | None = None
-        """What is here."""
+        """Served here, if a path ends here."""
         self.names: tuple[str, ...] = ()
-        """Of the words on the way here that may be any."""
+        """Names of the parameters in the path so far."""
         self.takes_slashes = False
-        """Whether the last of them may have slashes in it."""
+        """Whether the last parameter may contain slashes."""
 
 
 class Router:
-    """The calls of the api. What it does not find, such as pages and mistakes, it passes on."""
+    """Router for the calls of the API; a path that it does not know goes to the next
+    application."""
 
     def __init__(
         self, app: ASGIApp, calls: Mapping[str, ASGIApp], deep: Collection[str] = ()
     ) -> None:
-        """`calls` are by their paths: `/jobs/{job_id}`; in the last word of `deep` ones may be
-        slashes."""
+        """`calls` by path, such as `/jobs/{job_id}`. The last parameter of a path in `deep` may
+        contain slashes."""
         self._app = app
         self._root = _RouteNode()
         for path, call in calls.items():
             self._enter(path, call).takes_slashes = path in deep
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands over to the call that the path names."""
         found = self._found(scope) if scope["type"] == "http" else None
         if found is None:
             await self._app(scope, receive, send)
@@ -88,43 +88,42 @@ class Router:
         raw: bytes = scope.get("raw_path") or b""
         if b"%2f" not in raw.lower():
             return self.find(scope["path"])
-        # An encoded slash is a part of its word, wherever the word stands.
+        # An encoded slash is part of a segment's value and does not end the segment.
         words = raw.partition(b"?")[0].decode("latin-1").split("/")
         return self._follow([unquote(word) for word in words])
 
     def find(self, path: str) -> Match | None:
-        """A call, and the words of the path that were for it to say."""
         return self._follow(path.split("/"))
 
     def _follow(self, words: Sequence[str]) -> Match | None:
-        place, said = self._root, []
+        node, values = self._root, []
         rest: Match | None = None
         for number, word in enumerate(words):
-            known = place.words.get(word)
-            if known is None:
-                known = place.any_word
-                if known is None or not word:
+            step = node.words.get(word)
+            if step is None:
+                step = node.any_word
+                if step is None or not word:
                     return rest
-                said.append(word)
-                if known.takes_slashes:
-                    assert known.call is not None
+                values.append(word)
+                if step.takes_slashes:
+                    assert step.call is not None
                     last = "/".join(words[number:])
-                    rest = known.call, dict(zip(known.names, [*said[:-1], last], strict=True))
-            place = known
-        if place.call is None:
+                    rest = step.call, dict(zip(step.names, [*values[:-1], last], strict=True))
+            node = step
+        if node.call is None:
             return rest
-        return place.call, dict(zip(place.names, said, strict=True))
+        return node.call, dict(zip(node.names, values, strict=True))
 
     def _enter(self, path: str, call: ASGIApp) -> _RouteNode:
-        place, names = self._root, []
+        node, names = self._root, []
         for word in path.split("/"):
             if word.startswith("{"):
                 names.append(word.strip("{}"))
-                place.any_word = place = place.any_word or _RouteNode()
+                node.any_word = node = node.any_word or _RouteNode()
             else:
-                place = place.words.setdefault(word, _RouteNode())
-        place.call, place.names = call, tuple(names)
-        return place
+                node = node.words.setdefault(word, _RouteNode())
+        node.call, node.names = call, tuple(names)
+        return node
 
 
 B = TypeVar("B")
@@ -137,12 +136,12 @@ TOO_MANY_REQUESTS = 429
 
 
 class NoQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """A call that takes no query parameters."""
+    """No query parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[B, Q]):
-    """One request, read and checked, with all that is needed to answer it."""
+    """Call with its request read and checked, and all that is needed to answer it."""
 
     deps: AppDeps
     state: RequestState
@@ -157,7 +156,7 @@ class Call(Generic[B, Q]):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer with headers, or with a status other than the declared one."""
+    """Answer with headers, or with a status other than the declared one."""
 
     body: msgspec.Struct
     headers: Mapping[str, str]
@@ -166,11 +165,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class HeaderSpec:
-    """A request header that a call reads, as the document shows it."""
+    """Request header that a call reads, as the OpenAPI document shows it."""
 
     example: str
     pattern: str | None = None
-    """What it must look like; None: what is not understood is passed over."""
+    """Pattern of a valid value; None: a value that cannot be read is ignored."""
 
 
 Handle = Callable[[Call[Any, Any]], Awaitable[Any]]
@@ -184,20 +183,23 @@ async def _undeclared(call: Call[Any, Any]) -> Any:
 
 @dataclass(frozen=True)
 class Operation:
-    """One call of the API: what it takes, answers and refuses; a decorator of what does it."""
+    """Operation of the API: its path, body, answers, errors and permission.
+
+    Used as a decorator of the function that serves it.
+    """
 
     method: str
     path: str
     summary: str
     _: KW_ONLY
     handle: Handle = _undeclared
-    """The decorated function; its name is the operation's id."""
+    """Decorated function; its name is the operation's id."""
     tag: str
     permission: Permission
-    """Who may; asked before anything of the request is read."""
+    """Checked before anything of the request is read."""
     body: Any = None
     decode: Callable[[bytes], Any] | None = None
-    """Reads the body as its type, where there is a better way than the usual one."""
+    """Decoder of the body, where the usual one will not do."""
     query: type[msgspec.Struct] = NoQuery
     answer: Any = None
     status: int = 200
@@ -205,69 +207,69 @@ class Operation:
     description: str = ""
     takes: str = JSON
     gives: str = JSON
-    """The media type of the answer, where that is not JSON."""
+    """Media type of the answer, where it is not JSON."""
     reads_body: bool = False
-    """The handler makes sense of the body itself; `body` only describes it."""
+    """The function decodes the body itself; `body` only documents it."""
     body_bytes_max: int = BODY_BYTES_MAX
     streams_in: bool = False
-    """The handler reads the body itself, piece by piece."""
+    """The function reads the body itself, piece by piece."""
     streams_out: bool = False
     any_server: bool = False
-    """Any server can answer it, from the store; else it goes to the leader."""
+    """Any server can answer it, from the store; otherwise it goes to the leader."""
     repeatable: bool = False
-    """It may be sent again when no answer came, though it writes."""
+    """It can be sent again if no answer came, although it writes."""
     without_leader: bool = False
-    """Any server can answer it while nobody leads."""
+    """Any server can answer it while no server leads."""
     worker_traffic: bool = False
-    """What workers send all day: it is neither audited nor held to a rate."""
+    """Sent by workers all the time: neither audited nor rate limited."""
     headers: Mapping[str, HeaderSpec] = field(default_factory=dict)
-    """Request headers it reads."""
+    """Request headers that it reads."""
     also: Mapping[int, Any] = field(default_factory=dict)
-    """Other good answers than the usual one."""
+    """Successful answers other than the usual one, by status."""
     patch_of: Any = None
-    """What the body, a merge patch, is a patch of."""
+    """Type that the body, a merge patch, changes."""
     examples: Mapping[str, str] = field(default_factory=dict)
-    """Names of files in `openapi/examples`: `body`, `answer`, and `answer 200` and the like for
-    those of `also` that differ; each is shown in the document and tried by a test."""
+    """Names of files in `openapi/examples`: `body`, `answer`, and `answer 200` and so on for those
+    of `also` that differ; the document shows each, and a test checks it."""
     slashes: bool = False
-    """The last word of its path may have slashes in it."""
+    """The last parameter of its path may contain slashes."""
 
     def __call__(self, handle: H) -> H:
-        """Declares the function that serves this call."""
+        """Declares the function that serves this operation."""
         _DECLARED[handle] = replace(self, handle=handle)
         return handle
 
     @property
     def writes(self) -> bool:
-        """Whether it may change something, so that a key makes a repeat safe."""
+        """Whether it may change something, so that an idempotency key makes a repeat safe."""
         return self.method not in ("GET", "HEAD")
 
     @property
     def open(self) -> bool:
-        """Whether it needs no sign-in."""
+        """Whether it needs no authentication."""
         return self.permission is Permission.OPEN
 
     @property
     def audited(self) -> bool:
-        """Whether it leaves an entry in the audit trail."""
+        """Whether it leaves an entry in the audit log."""
         return self.writes and not self.open and not self.worker_traffic
 
 
 def declared(*handles: Handle) -> tuple[Operation, ...]:
-    """The operations of these functions, in this order; they must be all that are declared."""
+    """Returns the operations of these functions, in this order; all declared ones must be named."""
     found = tuple(_DECLARED[handle] for handle in handles)
     assert len(found) == len(_DECLARED), "a call is declared and not listed, or listed twice"
     return found
 
 
 class OperationServer:
-    """Serves one operation: read, check, hand over, render."""
+    """Serves one operation: checks, reads, calls the function, encodes the answer."""
 
-    def __init__(self, operation: Operation, parts: AppDeps, desk: RequestState) -> None:
+    def __init__(self, operation: Operation, deps: AppDeps, state: RequestState) -> None:
         self.operation = operation
-        self._deps = parts
-        self._state = desk
-        self._forwarder = None if operation.any_server else parts.forwarder
+        self._deps = deps
+        self._state = state
+        self._forwarder = None if operation.any_server else deps.forwarder
         self._query = query_reader(operation.query)
         self._no_query = operation.query is NoQuery
         self._decode: Callable[[bytes], Any] | None = None
@@ -276,42 +278,42 @@ class OperationServer:
             self._decode = operation.decode or usual
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers, or leaves quietly if nobody is there any more."""
+        """Answers a request; sends nothing if the client has disconnected."""
         piece_bytes = self._deps.limits.answer_piece_bytes
-        with self._state.body_budget.for_request() as cargo:
+        with self._state.body_budget.for_request() as request_bytes:
             if not is_complete(scope):
                 receive = until_stopping(receive, self._deps.closing)
             if not self.operation.streams_in:
-                receive = cargo.counted(receive)
+                receive = request_bytes.counted(receive)
             try:
                 response = await self._answer(scope, receive, send)
                 if response is None:
                     return
-                # What has been done must be told: only who reads can be asked to come again.
+                # A write has taken effect and must be answered; only a read can be refused.
                 if len(response.body) > piece_bytes and not self.operation.writes:
-                    cargo.add(len(response.body))
+                    request_bytes.add(len(response.body))
             except ClientDisconnectedError:
                 return
             except Exception as error:  # noqa: BLE001  (the top of every request)
                 response = respond(problem_of(error, scope))
-            # Whoever asks too often must not fill the trail, too.
+            # A client over its rate limit must not fill the audit log as well.
             if self.operation.audited and response.status_code != TOO_MANY_REQUESTS:
                 entry = audit_entry(self._deps, scope, self.operation.path, response)
                 self._deps.audit.add(entry)
             if len(response.body) > piece_bytes:
-                await cargo.deliver(response, send, piece_bytes)
+                await request_bytes.deliver(response, send, piece_bytes)
             else:
                 await response(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> Response | None:
-        """What to answer; None if another server has done so."""
+        """Returns the response, or None if another server has answered already."""
         caller = caller_of(scope)
         self._admit(caller)
         if self._forwarder is not None:
-            here = await self._forwarder.carry(self.operation, scope, receive, send)
-            if here is None:
+            unanswered = await self._forwarder.carry(self.operation, scope, receive, send)
+            if unanswered is None:
                 return None
-            receive = here
+            receive = unanswered
         call = await self._read(scope, receive, send)
         response = self._render(await self.operation.handle(call))
         if isinstance(response, Stream):
@@ -356,7 +358,7 @@ NO_QUERY = NoQuery()
 
 
 def problem_of(error: Exception, scope: Scope) -> ProblemError:
-    """What to answer; a bug is logged here, with the id that the answer names."""
+    """Returns the problem to answer with; logs a bug under the request id that the answer names."""
     problem = from_exception(error)
     if problem is None:
         request_id = mint_request_id()
@@ -369,7 +371,7 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
             **log_fields_of(scope),
         )
         return fault(request_id)
-    # A balancer asks all the time whether this server is ready, and hears so itself.
+    # A load balancer asks for /readyz all the time, and gets the reason in the answer.
     if problem.status >= 500 and scope["path"] != "/readyz":
         log.warning(
             "request not served",
@@ -383,7 +385,8 @@ def problem_of(error: Exception, scope: Scope) -> ProblemError:
 
 
 def log_fields_of(scope: Scope) -> dict[str, str]:
-    """By which a line of the log is found again: what the path names, and the caller's trace."""
+    """Returns fields that identify a request in the log: the ids in its path and the caller's
+    trace."""
     params: Mapping[str, str] = scope.get("path_params", {})
     names = {key: _printable(value) for key, value in params.items() if key.endswith("_id")}
     given = header(scope, b"traceparent")
@@ -392,13 +395,13 @@ def log_fields_of(scope: Scope) -> dict[str, str]:
     return names
 
 
-def audit_entry(parts: AppDeps, scope: Scope, route: str, response: Response) -> AuditEntry:
-    """Who asked for what, and what came of it; nothing of what the request or answer carried."""
+def audit_entry(deps: AppDeps, scope: Scope, route: str, response: Response) -> AuditEntry:
+    """Builds the audit entry of a request; it contains nothing of the body or the answer."""
     caller = caller_of(scope)
     named = next(iter(scope["path_params"].values()), "")
     made = response.headers.get("location", "").rpartition("/")[2]
     return AuditEntry(
-        at=parts.brain.clock.now(),
+        at=deps.brain.clock.now(),
         token_id=caller.token_id,
         token_name=caller.name,
         method=scope["method"],
@@ -406,12 +409,12 @@ def audit_entry(parts: AppDeps, scope: Scope, route: str, response: Response) ->
         target=_printable(named or made),
         status=response.status_code,
         remote=_printable(remote_of(scope)),
-        node=parts.node,
+        node=deps.node,
     )
 
 
 def _printable(text: str) -> str:
-    """Short, and free of what a database or a terminal would choke on."""
+    """Shortens a text and replaces characters that a database or a terminal cannot take."""
     short = text[:AUDIT_TEXT_MAX]
     if short.isprintable():
         return short
@@ -419,9 +422,10 @@ def _printable(text: str) -> str:
 
 
 def read_key(scope: Scope, raw: bytes, tenant: str | None = None) -> Key | None:
-    """The idempotency key, and the fingerprint of the request that it stands for.
+    """Reads the idempotency key and computes the fingerprint of the request that it stands for.
 
-    A tenant's keys are its own: the sign between cannot be in a key that anybody sends.
+    A tenant's keys are separate: the `·` between tenant and key is not ASCII, so no sent key has
+    it.
     """
     value = header(scope, b"idempotency-key")
     if value is None:
@@ -438,7 +442,8 @@ def read_key(scope: Scope, raw: bytes, tenant: str | None = None) -> Key | None:
 
 
 class PathServer:
-    """All calls of one path: picks by method, answers HEAD, OPTIONS and 405 itself."""
+    """Serves all operations of one path: selects by method, answers HEAD, OPTIONS and 405
+    itself."""
 
     def __init__(self, servers: Sequence[OperationServer]) -> None:
         self._servers = {server.operation.method: server for server in servers}
@@ -446,7 +451,6 @@ class PathServer:
         self.allow = ", ".join(sorted(methods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands over to the call that the method names."""
         method = scope["method"]
         if server := self._servers.get(method):
             await server(scope, receive, send)
@@ -462,13 +466,13 @@ class PathServer:
     async def _head(
         self, server: OperationServer, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """As GET, up to where the body would begin: the rest of it is not even made."""
-        told = asyncio.Event()
+        """Answers like GET up to the head, and cancels the rest before the body is made."""
+        head_sent = asyncio.Event()
 
         async def send_head(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await send(message)
                 await send({"type": "http.response.body", "body": b""})
-                told.set()
+                head_sent.set()
 
-        await first_of(server({**scope, "method": "GET"}, receive, send_head), told.wait())
+        await first_of(server({**scope, "method": "GET"}, receive, send_head), head_sent.wait())

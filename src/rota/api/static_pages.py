@@ -1,7 +1,7 @@
 """Static pages for browsers: the built dashboard and the API documentation.
 
-All files are read once, at start, and are served from memory. They are compressed when they are
-first asked for: most starts of a server are not for a browser.
+All files are read once, at start, and served from memory. They are compressed at the first request:
+most starts of a server are not for a browser.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from rota.wire.problems import ProblemError
 
 STATIC = Path(__file__).parent / "static"
 BUILT = STATIC / "dashboard"
-"""Where the dashboard's build puts its files; not there in a clone that was never built."""
+"""Output of the dashboard's build; missing in a clone that was never built."""
 UI_PATH = "/ui/{page:path}"
-"""Every page of the dashboard but the first: what is shown there is the browser's affair."""
+"""Every page of the dashboard but the first; the browser decides what it shows."""
 _MEDIA = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -38,28 +38,27 @@ _MEDIA = {
 }
 _PATHS = {"docs.html": "/docs"}
 _UNCHANGING = re.compile(r".+-[\w-]{8}\.\w+\Z")
-"""A name with a hash of the content in it, as the build gives them."""
+"""Name with a hash of the content, as the build makes them."""
 _COMPRESS_BYTES_MIN = 1000
 
 
 @dataclass(frozen=True)
 class StaticPage:
-    """One file and where it is found."""
+    """Page served from memory, with its path and media type."""
 
     path: str
     media: str
     make: Callable[[], bytes]
-    """What is in it; asked for once."""
+    """Reads the content; called once."""
     cache: str = "no-cache"
 
     @cached_property
     def content(self) -> bytes:
-        """As it was written."""
         return self.make()
 
     @cached_property
     def compressed(self) -> bytes:
-        """The same for browsers that unpack; empty where that saves nothing."""
+        """Content in gzip; empty where that saves nothing."""
         if len(self.content) < _COMPRESS_BYTES_MIN:
             return b""
         # Without a time in it, equal content gives equal bytes on every server.
@@ -67,16 +66,16 @@ class StaticPage:
 
     @cached_property
     def mark(self) -> str:
-        """Changes with the content, so that a browser that has it is not sent it again."""
+        """ETag: changes with the content, so that a browser that has it does not load it again."""
         return f'"{hashlib.sha256(self.content).hexdigest()[:20]}"'
 
     def prepare(self) -> tuple[str, bytes]:
-        """Makes all that takes a while."""
+        """Computes the ETag and compresses, which takes a while."""
         return self.mark, self.compressed
 
 
 def load_pages(built: Path = BUILT) -> list[StaticPage]:
-    """All files of the pages; where the dashboard was not built, a page that says how."""
+    """Loads all pages; where the dashboard was not built, a page that says how to build it."""
     files = [*_files(STATIC), *(_files(built) if built.is_dir() else ())]
     pages = [_load(file) for file in files if file.name not in ("index.html", "not-built.html")]
     front = built / "index.html"
@@ -104,27 +103,27 @@ def _load(file: Path) -> StaticPage:
 
 
 def document_page(make: Callable[[], bytes]) -> StaticPage:
-    """The OpenAPI document, served like a file."""
+    """Makes a page of the OpenAPI document."""
     return StaticPage("/openapi.json", "application/json", make)
 
 
 class PageServer:
     """Serves one page; the first one also turns a sign-in link into a session."""
 
-    def __init__(self, page: StaticPage, parts: AppDeps) -> None:
+    def __init__(self, page: StaticPage, deps: AppDeps) -> None:
         self._page = page
-        self._deps = parts
+        self._deps = deps
         self._preparing = asyncio.Lock()
         self._prepared = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """GET and HEAD only."""
+        """Answers GET and HEAD; the first request prepares the page."""
         if not self._prepared:
             await self._prepare()
         await self._answer(scope)(scope, receive, send)
 
     async def _prepare(self) -> None:
-        # Beside the loop, which has better to do for a tenth of a second; by one of all who ask.
+        # In a thread, because compressing takes up to a tenth of a second; once for all requests.
         async with self._preparing:
             if not self._prepared:
                 await asyncio.to_thread(self._page.prepare)
@@ -148,7 +147,8 @@ class PageServer:
         return Response(body, headers=headers, media_type=page.media)
 
     def _sign_in(self, scope: Scope) -> Response:
-        """The link works once; the code leaves the address bar, whether it worked or not."""
+        """Signs a browser in; the link works once, and the redirect removes its code from the
+        address bar."""
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         access = self._deps.access
         token_id = access.sign_in_codes.redeem(given) if scope["method"] == "GET" else None

@@ -1,4 +1,4 @@
-"""Streaming answers: bounded in number, ended by shutdown, dropped when nobody reads them."""
+"""Streaming answers: limited in number, ended by shutdown, closed when the client does not read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ log = structlog.get_logger(__name__)
 
 
 class Stream(Response):
-    """Sends pieces as they come, until they end, the client leaves or the server closes.
+    """Streaming response: sends pieces until they end, the client disconnects or the server stops.
 
-    Nothing is read ahead: the next piece is made when the last one has been taken.
+    The next piece is made only when the last one was sent.
     """
 
     def __init__(
@@ -32,24 +32,23 @@ class Stream(Response):
         media_type: str,
         *,
         closing: asyncio.Event,
-        seats: ConcurrencyLimit | None = None,
+        limit: ConcurrencyLimit | None = None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> None:
         super().__init__(media_type=media_type, headers=dict(headers))
         self._pieces = pieces
         self._closing = closing
-        self._limit = seats
+        self._limit = limit
         self._end_when: Callable[[], Awaitable[None]] | None = None
-        # A length is not known, and a proxy must not wait for one.
+        # The length is not known, and a proxy must not buffer the answer.
         del self.headers["content-length"]
         self.headers["x-accel-buffering"] = "no"
 
     def end_when(self, ended: Callable[[], Awaitable[None]]) -> None:
-        """Breaks off when this returns: its reader may read no more."""
+        """Ends the stream when `ended` returns: its reader has lost access."""
         self._end_when = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Runs the stream to one of its ends."""
         more = () if self._end_when is None else (self._end_when(),)
         with self._limit.acquired() if self._limit is not None else nullcontext():
             ended = await first_of(
@@ -69,7 +68,7 @@ class Stream(Response):
                     async with asyncio.timeout(STREAM_SEND_S):
                         await send({"type": "http.response.body", "body": piece, "more_body": True})
         except (TimeoutError, StoreError, UnavailableError) as error:
-            # Left without an end, so that the reader knows it was cut off and comes back.
+            # Without a final chunk the reader knows that the stream was cut off, and reconnects.
             log.warning("stream cut off", cause=repr(error))
             return True
         await send(_END)

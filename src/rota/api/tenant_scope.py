@@ -1,4 +1,4 @@
-"""Finds jobs and executions within the caller's tenant; those of other tenants do not exist for it.
+"""Tenant scope: finds jobs and executions of the caller's tenant; others do not exist for it.
 
 A caller without a tenant sees all, at no extra cost.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from rota.api.convert.jobs import UUID
 from rota.api.deps import AppDeps
 from rota.api.limits import OUTLINES_AT_ONCE
 from rota.api.pagination import PageSize, cut, cut_found
@@ -27,27 +28,35 @@ from rota.wire.problems import ProblemError
 
 
 def name_in(call: Call[Any, Any]) -> str:
-    """The name in the path, of a queue, tenant, calendar, endpoint, rule or channel."""
+    """Returns the name in the path, of a queue, tenant, calendar, endpoint, rule or channel."""
     try:
         return msgspec.convert(call.path["name"], QueueName)
     except msgspec.ValidationError as error:
         raise invalid("name", reword(str(error), ())) from None
 
 
+def id_in(call: Call[Any, Any], parameter: str, kind: str) -> str:
+    """Returns the UUID in the path; a text that cannot be one is not found."""
+    text = call.path[parameter]
+    if not UUID.match(text.lower()):
+        raise not_found(kind, text[:100])
+    return text.lower()
+
+
 class _WithTenant(msgspec.Struct):
-    """Whether a job names a tenant: the parsed one has a default in its place."""
+    """Job of which only the tenant is read: a parsed one has a default in its place."""
 
     tenant: str | None = None
 
 
 class _WithJob(msgspec.Struct):
-    """A schedule or trigger, as far as its job goes."""
+    """Schedule or trigger of which only the job's tenant is read."""
 
     job: _WithTenant | None = None
 
 
 class _Body(_WithTenant):
-    """Everything that brings jobs: one, many, or what will make them."""
+    """Body that brings jobs: one, many, or templates of jobs."""
 
     job: _WithTenant | None = None
     jobs: list[_WithTenant] = []
@@ -59,17 +68,17 @@ class _Body(_WithTenant):
         yield self
         yield self.job
         yield from self.jobs
-        for having in (*self.schedules, *self.triggers, self.trigger):
-            yield None if having is None else having.job
+        for definition in (*self.schedules, *self.triggers, self.trigger):
+            yield None if definition is None else definition.job
 
 
 def is_own(call: Call[Any, Any], terms: Terms) -> bool:
-    """Whether the caller may know of what has these terms: a job, or what makes such jobs."""
+    """Whether the caller may see what has these terms: a job, or a template of jobs."""
     return call.caller.tenant in (None, terms.tenant)
 
 
 async def find_job(call: Call[Any, Any], job_id: JobId) -> JobRecord:
-    """The job, in whatever state."""
+    """Returns a job in any state; 404 if it does not exist for the caller."""
     found = await call.deps.catalog.jobs([job_id])
     job = found[0] if found else await _waiting_for_leader(call.deps, job_id)
     if job is None or not is_own(call, job.spec.terms):
@@ -78,34 +87,34 @@ async def find_job(call: Call[Any, Any], job_id: JobId) -> JobRecord:
 
 
 async def check_not_waiting_for_leader(call: Call[Any, Any], job_id: JobId) -> None:
-    """Nothing can be done yet to a job that was accepted while nobody led: it is not unknown."""
+    """Refuses an action on a job that was accepted without a leader: it is not unknown."""
     if (
         call.deps.leaderless_inbox is not None
         and await call.deps.leaderless_inbox.find(job_id) is not None
     ):
-        raise UnavailableError(f"the job {job_id} was accepted and waits for the leader to take it")
+        raise UnavailableError(f"the job {job_id} was accepted and waits for a leader: try again")
 
 
-async def _waiting_for_leader(parts: AppDeps, job_id: JobId) -> JobRecord | None:
-    """A job that was accepted while nobody led, or by an application's own transaction."""
-    if parts.leaderless_inbox is None:
+async def _waiting_for_leader(deps: AppDeps, job_id: JobId) -> JobRecord | None:
+    """Returns a job accepted without a leader, or by an application's own transaction."""
+    if deps.leaderless_inbox is None:
         return None
-    waiting = await parts.leaderless_inbox.find(job_id)
-    if waiting is not None:
-        return waiting
-    # A leader may have taken it between the two looks.
-    found = await parts.catalog.jobs([job_id])
+    entry = await deps.leaderless_inbox.find(job_id)
+    if entry is not None:
+        return entry
+    # A leader may have taken it between the two reads.
+    found = await deps.catalog.jobs([job_id])
     return found[0] if found else None
 
 
 async def check_own(call: Call[Any, Any], job_id: JobId) -> None:
-    """Refuses a tenant's caller the jobs of others, in the words for one that is not there."""
+    """Refuses the jobs of other tenants like jobs that do not exist."""
     if call.caller.tenant is not None:
         await find_job(call, job_id)
 
 
 async def find_execution(call: Call[Any, Any], execution_id: ExecutionId) -> Execution:
-    """The execution, in whatever state."""
+    """Returns an execution in any state; 404 if it does not exist for the caller."""
     found = await call.deps.catalog.executions([execution_id])
     if not found or not await own_executions(call, found):
         raise not_found("execution", execution_id)
@@ -113,7 +122,7 @@ async def find_execution(call: Call[Any, Any], execution_id: ExecutionId) -> Exe
 
 
 async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Sequence[Execution]:
-    """Those of them whose jobs the caller may know of."""
+    """Returns those whose jobs the caller may see."""
     own = call.caller.tenant
     if own is None:
         return found
@@ -122,12 +131,12 @@ async def own_executions(call: Call[Any, Any], found: Sequence[Execution]) -> Se
 
 
 async def tenants_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> dict[JobId, str]:
-    """Whose these jobs are."""
+    """Returns the tenants of jobs."""
     return {one.id: one.tenant for one in await outlines_of(catalog, job_ids)}
 
 
 async def outlines_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> list[Outline]:
-    """What these jobs are called and where they are; a bounded number is read at a time."""
+    """Returns outlines of jobs (name, state, tenant), read a limited number at a time."""
     wanted, found = list(job_ids), []
     for start in range(0, len(wanted), OUTLINES_AT_ONCE):
         found += await catalog.outlines(wanted[start : start + OUTLINES_AT_ONCE])
@@ -137,15 +146,15 @@ async def outlines_of(catalog: QueryStore, job_ids: Iterable[JobId]) -> list[Out
 async def find_executions(
     call: Call[Any, Any], query: ExecutionQuery
 ) -> tuple[Sequence[Execution], str | None]:
-    """A page; the query asks for one more than is shown. It may end early."""
+    """Returns a page; the query asks for one more than is shown. It may end early."""
     catalog, limit, limits = call.deps.catalog, query.limit - 1, call.deps.limits
     query = msgspec.structs.replace(query, look=limits.page_look)
     if call.caller.tenant is None:
         return cut_found(await catalog.find_executions(query), limit, _id)
     own: list[Execution] = []
-    pace, scanned = PageSize(limits.executions_at_once, limits.read_at_once), 0
+    page_size, scanned = PageSize(limits.executions_at_once, limits.read_at_once), 0
     while scanned < limits.executions_scanned_max:
-        size = pace.size
+        size = page_size.size
         part = await catalog.find_executions(msgspec.structs.replace(query, limit=size))
         own += await own_executions(call, part)
         if len(own) > limit:
@@ -155,7 +164,7 @@ async def find_executions(
         if len(part) < size:
             return own, None
         query = msgspec.structs.replace(query, before=part[-1].id)
-        pace.record(part)
+        page_size.record(part)
         scanned += size
     return own, make_cursor(query.before or "")
 
@@ -165,7 +174,7 @@ def _id(execution: Execution) -> str:
 
 
 def set_default_tenant(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
-    """What a tenant's token submits is that tenant's; naming another one is refused."""
+    """Sets the tenant of jobs submitted with a tenant's token; refuses another tenant."""
     own = call.caller.tenant
     if own is None:
         return
@@ -176,7 +185,7 @@ def set_default_tenant(call: Call[Any, Any], specs: Sequence[JobSpec]) -> None:
 
 
 def with_default_tenant(call: Call[Any, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """The same for a patch of a schedule or trigger: its job stays with its tenant."""
+    """Sets the tenant in a patch of a schedule or trigger; refuses another tenant."""
     own, job = call.caller.tenant, patch.get("job", {})
     if own is None or not isinstance(job, dict):
         return patch
@@ -185,7 +194,7 @@ def with_default_tenant(call: Call[Any, Any], patch: dict[str, Any]) -> dict[str
 
 
 def check_tenant(call: Call[Any, Any], named: str | None) -> None:
-    """Refuses a tenant's caller that names another."""
+    """Refuses another tenant than the caller's."""
     own = call.caller.tenant
     if own is not None and named not in (None, own):
         detail = (
@@ -196,7 +205,7 @@ def check_tenant(call: Call[Any, Any], named: str | None) -> None:
 
 
 async def check_upstream(call: Call[Any, Any], outside: Mapping[JobId, str]) -> None:
-    """Refuses a tenant's caller to depend on what it does not see."""
+    """Refuses dependencies on jobs that the caller does not see."""
     own = call.caller.tenant
     if own is None:
         return

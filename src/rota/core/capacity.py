@@ -14,8 +14,18 @@ from math import ceil, inf
 import msgspec
 
 from rota.core.entries import NO_CLASS, FreeCapacities, MachineClass, QueueEntry
-from rota.core.group_model import Array, Gang
-from rota.core.model import Instant, JobId, Millis, Needs, Resources, Worker, WorkerId, WorkerState
+from rota.core.model import (
+    Array,
+    Gang,
+    Instant,
+    JobId,
+    Millis,
+    Needs,
+    Resources,
+    Worker,
+    WorkerId,
+    WorkerState,
+)
 from rota.core.placement.feasibility import infeasible_reasons, score
 from rota.core.ready_queue.classes import ClassQueue, JobClass
 from rota.core.ready_queue.merge_queue import rounded_length
@@ -24,7 +34,7 @@ from rota.core.state import SchedulerState
 
 
 class ShapeBacklog(msgspec.Struct):
-    """What waits, runs and comes of one queue with the same needs."""
+    """Backlog of the jobs of one queue with the same needs: waiting, running and expected ones."""
 
     queue: str
     needs: Needs
@@ -32,35 +42,35 @@ class ShapeBacklog(msgspec.Struct):
     work: Millis = 0
     running: int = 0
     running_load: float = 0.0
-    """Slots that what runs keeps busy, on average until the target."""
+    """Slots that running jobs keep busy, on average until the target."""
     jobs_per_s: float = 0.0
     work_per_s: float = 0.0
-    """Seconds of work that come in each second: slots that keep up with them."""
+    """Seconds of work that arrive per second: slots that keep up with them."""
     wanted_slots: float = 0.0
-    """Slots for what waits and what comes."""
+    """Slots for waiting and expected jobs."""
 
     @property
     def slots(self) -> float:
-        """How many of them should run at once."""
+        """Slots for all of them at once."""
         return self.wanted_slots + self.running_load
 
 
 def backlog_by_shape(t: SchedulerState, target_ms: Millis, now: Instant) -> list[ShapeBacklog]:
-    """All that waits for a worker, runs, or has come in lately."""
+    """Backlog of all jobs that wait for a worker, run, or arrived lately."""
     shapes: dict[tuple[str, Needs], ShapeBacklog] = {}
-    bands = _waiting_members(t)
+    groups = _waiting_members(t)
     for job_class in t.ready_queue.classes:
         jobs_per_s, work_per_s = t.arrival_rates.rate(job_class, now)
         if job_class.waiting or job_class.spilled or jobs_per_s:
             key = (job_class.queue.queue.name, job_class.needs)
             shape = shapes[key] = ShapeBacklog(*key, jobs_per_s=jobs_per_s, work_per_s=work_per_s)
             _count_waiting(t, shape, job_class, target_ms)
-            for extra, estimate, at_least in bands.get(job_class.index, ()):
+            for extra, estimate, at_least in groups.get(job_class.index, ()):
                 shape.jobs += extra
                 shape.work += extra * estimate
                 slots = slots_for(extra, extra * estimate, target_ms)
                 shape.wanted_slots += max(slots, at_least)
-            # What comes until the target takes no more slots than it has jobs.
+            # What arrives until the target cannot use more slots than there are jobs.
             shape.wanted_slots += min(work_per_s, jobs_per_s * target_ms / 1000)
     _count_running(t, shapes, target_ms, now)
     return list(shapes.values())
@@ -73,21 +83,21 @@ def _count_running(
     now: Instant,
 ) -> None:
     jobs, known = t.jobs, dict[int, ShapeBacklog]()
-    for cell in t.executions.values():
-        terms = jobs[cell.execution.job_id].spec.terms
-        # Terms are shared by alike jobs, and told apart much faster by what they are than by value.
+    for entry in t.executions.values():
+        terms = jobs[entry.execution.job_id].spec.terms
+        # Alike jobs share one terms object: comparing ids is much faster than comparing values.
         shape = known.get(id(terms))
         if shape is None:
             key = (terms.queue, terms.needs)
             shape = known[id(terms)] = shapes.setdefault(key, ShapeBacklog(*key))
         shape.running += 1
-        left = cell.ends_at - now
+        left = entry.ends_at - now
         if left > 0:
             shape.running_load += 1.0 if left >= target_ms else left / target_ms
 
 
 def slots_for(jobs: int, work: Millis, target_ms: Millis) -> int:
-    """How many must run at once so that all have ended in time; longer ones at least begin."""
+    """Number of jobs to run at once so that all end in time; longer ones at least begin."""
     if not jobs:
         return 0
     rounds = max(1, target_ms * jobs // work) if work else jobs
@@ -97,66 +107,72 @@ def slots_for(jobs: int, work: Millis, target_ms: Millis) -> int:
 def _count_waiting(
     t: SchedulerState, shape: ShapeBacklog, job_class: JobClass, target_ms: Millis
 ) -> None:
-    """Line by line, for a tenant's quota may allow less than it has waiting."""
+    """Counts each class queue by itself, because quotas of tenants may allow less than waits."""
     mean = _mean_runtime(job_class)
-    for line in job_class.class_queues.values():
-        jobs, work = line.waiting + line.spilled, line.work
-        if line.spilled:
-            work += _spilled_work(t, line, job_class, mean)
+    for class_queue in job_class.class_queues.values():
+        jobs, work = class_queue.waiting + class_queue.spilled, class_queue.work
+        if class_queue.spilled:
+            work += _spilled_work(t, class_queue, job_class, mean)
         shape.jobs += jobs
         shape.work += work
         shape.wanted_slots += min(
-            slots_for(jobs, work, target_ms), _quota_left(t, line, shape.needs)
+            slots_for(jobs, work, target_ms), _quota_left(t, class_queue, shape.needs)
         )
 
 
 def _mean_runtime(job_class: JobClass) -> Millis:
-    """How long jobs in memory run: those on the shelf that say nothing are taken to run as long."""
+    """Mean run time of jobs in memory; spilled jobs without an expected run time get the same."""
     if job_class.waiting:
-        return sum(line.work for line in job_class.class_queues.values()) // job_class.waiting
+        queues = job_class.class_queues.values()
+        return sum(class_queue.work for class_queue in queues) // job_class.waiting
     return job_class.arrived_work // max(1, job_class.arrived)
 
 
-def _spilled_work(t: SchedulerState, line: ClassQueue, job_class: JobClass, mean: Millis) -> Millis:
-    lanes = (lane for lane in job_class.fifo_groups.values() if lane.spilled)
-    mine = (lane for lane in lanes if t.ready_queue.queue_of_group(lane) is line)
-    return sum(lane.spilled * (mean if lane.key[2] < 0 else lane.key[2]) for lane in mine)
+def _spilled_work(
+    t: SchedulerState, class_queue: ClassQueue, job_class: JobClass, mean: Millis
+) -> Millis:
+    work = 0
+    for group in job_class.fifo_groups.values():
+        if group.spilled and t.ready_queue.queue_of_group(group) is class_queue:
+            length = group.key[2]
+            work += group.spilled * (mean if length < 0 else length)
+    return work
 
 
-def _quota_left(t: SchedulerState, line: ClassQueue, needs: Needs) -> float:
-    """How many more the tenant may run; a line with a quota is of one tenant."""
-    tenant = t.tenants.entries.get(line.tenant)
+def _quota_left(t: SchedulerState, class_queue: ClassQueue, needs: Needs) -> float:
+    """How many more jobs the tenant may run; a class queue with a quota has one tenant."""
+    tenant = t.tenants.entries.get(class_queue.tenant)
     if tenant is None or tenant.tenant.quota is None:
         return float("inf")
     quota, used, asked = tenant.tenant.quota, tenant.used, needs.resources
-    room = float("inf")
+    left = float("inf")
     for limit, taken, each in (
         (quota.running, len(tenant.held), 1),
         (quota.cpu_milli, used.cpu_milli, asked.cpu_milli),
         (quota.memory, used.memory, asked.memory),
     ):
         if limit is not None and each:
-            room = min(room, max(0, (limit - taken) // each))
-    return room
+            left = min(left, max(0, (limit - taken) // each))
+    return left
 
 
 def _waiting_members(t: SchedulerState) -> dict[int, list[tuple[int, Millis, int]]]:
-    """Members that wait behind the first of each band in line: (how many, length, at least)."""
+    """Members behind the first of each queued group: (how many, run time, slots at least)."""
     found: dict[int, list[tuple[int, Millis, int]]] = {}
-    for job_id, band in t.groups.entries.items():
+    for job_id, group in t.groups.entries.items():
         job = t.jobs.get(JobId(job_id))
-        if job is None or job.class_index == NO_CLASS or band.waiting < 2:
+        if job is None or job.class_index == NO_CLASS or group.waiting < 2:
             continue
-        kind, extra = job.spec.group, band.waiting - 1
-        if isinstance(kind, Array) and kind.max_parallel is not None:
-            extra = min(extra, max(0, kind.max_parallel - len(band.live) - 1))
-        at_least = extra if isinstance(kind, Gang) else 0
+        spec, extra = job.spec.group, group.waiting - 1
+        if isinstance(spec, Array) and spec.max_parallel is not None:
+            extra = min(extra, max(0, spec.max_parallel - len(group.live) - 1))
+        at_least = extra if isinstance(spec, Gang) else 0
         found.setdefault(job.class_index, []).append((extra, job.estimate, at_least))
     return found
 
 
 class WorkerCount(msgspec.Struct):
-    """Workers: those there are, and how many there should be."""
+    """Number of workers of a type: online, idle, and needed."""
 
     online: int = 0
     idle: int = 0
@@ -164,48 +180,48 @@ class WorkerCount(msgspec.Struct):
 
     @property
     def add(self) -> int:
-        """How many more would be needed."""
+        """How many more are needed."""
         return max(0, self.needed - self.online)
 
     @property
     def remove(self) -> int:
-        """How many of the idle ones could go."""
+        """How many idle ones are not needed."""
         return min(self.idle, max(0, self.online - self.needed))
 
 
 class WorkerType(msgspec.Struct):
-    """Workers of about the same size that are good for the same."""
+    """Workers of about the same size with the same capabilities and queues."""
 
     machine: MachineClass
     capacity: Resources
-    """The least that one of them has."""
+    """Least capacity of any of them."""
     workers: WorkerCount
     load: float = 0.0
-    """Workers that the jobs which go there first would keep busy."""
+    """Number of workers kept busy by the jobs that go there first."""
 
 
 class PlacedShape(msgspec.Struct):
-    """A shape, and on which workers it would go."""
+    """Jobs of one shape, and the type of worker that would run them."""
 
     shape: ShapeBacklog
     worker_type: WorkerType | None
-    """None: no worker is known that could run it, nor would more of them help."""
+    """None: no known worker could run it, nor would more of them help."""
     per_worker: int
-    """How many fit on one worker; 0 where none could be run."""
+    """How many such jobs fit on one worker; 0 if none could run."""
 
     @property
     def load(self) -> float:
-        """Workers it would keep busy."""
+        """Number of workers that it would keep busy."""
         return self.shape.slots / self.per_worker if self.per_worker else 0.0
 
     @property
     def stranded(self) -> int:
-        """Jobs that no worker could run, as far as workers are known."""
+        """Jobs that no known worker could run."""
         return 0 if self.per_worker else self.shape.jobs
 
 
 class QueueDemand(msgspec.Struct):
-    """One queue: what it has, and how many workers it would need by itself."""
+    """Demand of one queue, and how many workers it would need by itself."""
 
     name: str
     paused: bool
@@ -214,7 +230,7 @@ class QueueDemand(msgspec.Struct):
 
 
 class Demand(msgspec.Struct):
-    """The whole cell."""
+    """Demand of the cell: workers needed to clear the backlog in time."""
 
     at: Instant
     target_ms: Millis
@@ -224,92 +240,92 @@ class Demand(msgspec.Struct):
 
 
 def demand(t: SchedulerState, target_ms: Millis, size: Resources | None, now: Instant) -> Demand:
-    """What it takes to clear all that waits within the target.
+    """Demand of the cell: workers needed to clear all that waits within the target.
 
-    `size` is that of the workers which somebody would add; None: such as there are.
+    `size` is that of workers to be added; None: workers like the known ones.
     """
     shapes = backlog_by_shape(t, target_ms, now)
-    for cell in t.queues.values():
-        _cap(_queue_slots_left(cell, shapes), [s for s in shapes if s.queue == cell.queue.name])
+    for entry in t.queues.values():
+        _cap(_queue_slots_left(entry, shapes), [s for s in shapes if s.queue == entry.queue.name])
     _cap(_slots_left(t.policy.max_running, shapes), shapes)
-    kinds = _worker_types(t)
+    worker_types = _worker_types(t)
     if size is not None:
-        kinds.insert(
+        worker_types.insert(
             0, WorkerType(MachineClass(0, _any_worker(size), FreeCapacities()), size, WorkerCount())
         )
-    fitted = [_place(shape, kinds, size) for shape in shapes]
-    for one in fitted:
+    placed = [_place(shape, worker_types, size) for shape in shapes]
+    for one in placed:
         if one.worker_type is not None:
             one.worker_type.load += one.load
-    for kind in kinds:
-        kind.workers.needed = _workers(kind.load)
-    strangers = _workers(sum(one.load for one in fitted if one.worker_type is None))
-    crew = _summed(kinds)
-    crew.needed += strangers
-    queues = [_queue(t.queues[name], fitted, kinds) for name in sorted(t.queues)]
-    return Demand(now, target_ms, queues, kinds, crew)
+    for worker_type in worker_types:
+        worker_type.workers.needed = _workers(worker_type.load)
+    unplaced = _workers(sum(one.load for one in placed if one.worker_type is None))
+    count = _summed(worker_types)
+    count.needed += unplaced
+    queues = [_queue(t.queues[name], placed, worker_types) for name in sorted(t.queues)]
+    return Demand(now, target_ms, queues, worker_types, count)
 
 
 def _workers(load: float) -> int:
-    return ceil(load - 1e-9)  # parts that make a whole may add up to a little more
+    return ceil(load - 1e-9)  # the sum of parts of a whole may be a little more than it
 
 
-# What may run at all
+# Limits on what may run
 
 
 def _slots_left(limit: int | None, shapes: Iterable[ShapeBacklog]) -> float:
-    """Slots that a limit on what runs leaves to what does not run yet."""
+    """Slots that a limit leaves to jobs that do not run yet."""
     if limit is None:
         return inf
     return max(0.0, limit - sum(shape.running_load for shape in shapes))
 
 
-def _queue_slots_left(cell: QueueEntry, shapes: Iterable[ShapeBacklog]) -> float:
-    queue = cell.queue
+def _queue_slots_left(entry: QueueEntry, shapes: Iterable[ShapeBacklog]) -> float:
+    queue = entry.queue
     if queue.paused:
         return 0.0
     mine = [shape for shape in shapes if shape.queue == queue.name]
-    room = _slots_left(queue.max_workers, mine)
+    left = _slots_left(queue.max_workers, mine)
     jobs = sum(shape.jobs for shape in mine)
     if queue.rate_limit is not None and jobs:
-        # What may start in a second, times how long it runs, is what ever runs at once.
+        # Starts per second, times the run time, is the number that ever runs at once.
         starts_per_s = queue.rate_limit.count * 1000 / queue.rate_limit.per_ms
         mean_s = sum(shape.work for shape in mine) / jobs / 1000
-        room = min(room, max(1.0, starts_per_s * mean_s))
-    return room
+        left = min(left, max(1.0, starts_per_s * mean_s))
+    return left
 
 
-def _cap(room: float, shapes: list[ShapeBacklog]) -> None:
+def _cap(left: float, shapes: list[ShapeBacklog]) -> None:
     wanted = sum(shape.wanted_slots for shape in shapes)
-    if wanted > room:
+    if wanted > left:
         for shape in shapes:
-            shape.wanted_slots *= room / wanted
+            shape.wanted_slots *= left / wanted
 
 
-# Who would run it
+# Worker types
 
 
 def _worker_types(t: SchedulerState) -> list[WorkerType]:
-    """The workers that are there; where none is, those that were there within the last day."""
+    """Types of online workers; if there are none, of those that were online within the last day."""
     found: dict[object, WorkerType] = {}
     by_machine: dict[int, WorkerType] = {}
-    for cell in t.fleet.workers.values():
-        kind = by_machine.get(cell.machine.index)
-        if kind is None:
-            worker = cell.worker
+    for entry in t.fleet.workers.values():
+        worker_type = by_machine.get(entry.machine.index)
+        if worker_type is None:
+            worker = entry.worker
             key = (_size_key(worker.capacity), worker.capabilities, worker.queues, worker.only)
-            new = WorkerType(cell.machine, worker.capacity, WorkerCount())
-            kind = by_machine[cell.machine.index] = found.setdefault(key, new)
-            kind.capacity = _least(kind.capacity, worker.capacity)
-        if cell.worker.state is WorkerState.ONLINE:
-            kind.workers.online += 1
-            kind.workers.idle += not cell.held
-    there = [kind for kind in found.values() if kind.workers.online]
+            new = WorkerType(entry.machine, worker.capacity, WorkerCount())
+            worker_type = by_machine[entry.machine.index] = found.setdefault(key, new)
+            worker_type.capacity = _least(worker_type.capacity, worker.capacity)
+        if entry.worker.state is WorkerState.ONLINE:
+            worker_type.workers.online += 1
+            worker_type.workers.idle += not entry.held
+    there = [worker_type for worker_type in found.values() if worker_type.workers.online]
     return there or list(found.values())
 
 
 def _size_key(capacity: Resources) -> tuple[object, ...]:
-    """Machines of one type differ in free disk, and a little in memory."""
+    """Size of a machine: those of one type differ in free disk, and a little in memory."""
     return (
         capacity.cpu_milli,
         rounded_length(capacity.memory),
@@ -327,16 +343,25 @@ def _any_worker(size: Resources) -> Worker:
     return Worker(WorkerId(""), "", "", size)
 
 
-def _place(shape: ShapeBacklog, kinds: list[WorkerType], size: Resources | None) -> PlacedShape:
-    """On the kind where a job like this would go first, by the score that decides it."""
+def _place(
+    shape: ShapeBacklog, worker_types: list[WorkerType], size: Resources | None
+) -> PlacedShape:
+    """Chooses the worker type where such a job would go first, by the score of placement."""
     needs = shape.needs
-    able = [kind for kind in kinds if not infeasible_reasons(shape.queue, needs, kind.machine)]
-    if size is not None and able and able[0] is kinds[0]:
-        able = able[:1]  # those that somebody would add, if they would do
+    able = [
+        worker_type
+        for worker_type in worker_types
+        if not infeasible_reasons(shape.queue, needs, worker_type.machine)
+    ]
+    if size is not None and able and able[0] is worker_types[0]:
+        able = able[:1]  # the workers to be added, if they could run it
     if not able:
-        # Where nobody has ever seen a worker, one for each job is as good a guess as any.
-        return PlacedShape(shape, None, 0 if kinds else 1)
-    best = min(able, key=lambda kind: score(needs.resources, kind.machine, kind.capacity))
+        # If no worker was ever known, one for each job is as good a guess as any.
+        return PlacedShape(shape, None, 0 if worker_types else 1)
+    best = min(
+        able,
+        key=lambda worker_type: score(needs.resources, worker_type.machine, worker_type.capacity),
+    )
     return PlacedShape(shape, best, max(1, _how_many(needs, best.capacity)))
 
 
@@ -346,20 +371,22 @@ def _how_many(needs: Needs, capacity: Resources) -> int:
     return min((there.get(kind, 0) // amount for kind, amount in asked), default=1)
 
 
-def _summed(kinds: Iterable[WorkerType]) -> WorkerCount:
-    crew = WorkerCount()
-    for kind in kinds:
-        crew.online += kind.workers.online
-        crew.idle += kind.workers.idle
-        crew.needed += kind.workers.needed
-    return crew
+def _summed(worker_types: Iterable[WorkerType]) -> WorkerCount:
+    count = WorkerCount()
+    for worker_type in worker_types:
+        count.online += worker_type.workers.online
+        count.idle += worker_type.workers.idle
+        count.needed += worker_type.workers.needed
+    return count
 
 
-def _queue(cell: QueueEntry, fitted: list[PlacedShape], kinds: list[WorkerType]) -> QueueDemand:
-    """A queue by itself: the workers that serve it, and how many it would need if it were alone."""
-    name = cell.queue.name
-    mine = [one for one in fitted if one.shape.queue == name]
-    serving = [k for k in kinds if k.machine.queues is None or name in k.machine.queues]
-    crew = _summed(serving)
-    crew.needed = _workers(sum(one.load for one in mine))
-    return QueueDemand(name, cell.queue.paused, mine, crew)
+def _queue(
+    entry: QueueEntry, placed: list[PlacedShape], worker_types: list[WorkerType]
+) -> QueueDemand:
+    """Demand of one queue: the workers that serve it, and how many it would need by itself."""
+    name = entry.queue.name
+    mine = [one for one in placed if one.shape.queue == name]
+    serving = [k for k in worker_types if k.machine.queues is None or name in k.machine.queues]
+    count = _summed(serving)
+    count.needed = _workers(sum(one.load for one in mine))
+    return QueueDemand(name, entry.queue.paused, mine, count)

@@ -1,4 +1,4 @@
-"""Changeset: what changed in one turn, before it is written; the last state of each counts."""
+"""Changeset: everything that changed in one turn, as the facts of its journal record."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ from rota.core.trigger_model import (
 
 
 class EventChanges:
-    """The last word on each trigger, event and arrival of this turn."""
+    """Changes of one turn to triggers, events and decisions; the last state of each counts."""
 
     __slots__ = ("accepted", "buffered", "decisions", "released", "triggers")
 
     def __init__(self) -> None:
         self.triggers: dict[TriggerId, Trigger | None] = {}
-        """None: gone."""
+        """None: deleted."""
         self.accepted: list[AcceptedEvent] = []
         self.decisions: dict[TriggerDecisionId, TriggerDecision] = {}
         self.buffered: dict[TriggerDecisionId, BufferedEvent] = {}
         self.released: list[TriggerDecisionId] = []
 
     def decision_counts(self) -> dict[str, int]:
-        """What is counted of this turn, in the words of `reaction`."""
+        """Counts for metrics: events accepted and repeated, and decisions of each kind."""
         counts: dict[str, int] = {}
         if not (self.accepted or self.decisions):
             return counts
@@ -86,23 +86,23 @@ class EventChanges:
         return counts
 
     def writes(self) -> list[AnyEventWrite]:
-        """As facts, in an order in which they can be applied one after the other."""
+        """Facts in an order in which they can be applied one after the other."""
         if not (self.triggers or self.accepted or self.decisions or self.buffered or self.released):
             return []
         facts: list[AnyEventWrite] = [
             DropTrigger(trigger_id) if trigger is None else PutTrigger(trigger)
             for trigger_id, trigger in self.triggers.items()
         ]
-        facts += [PutEvent(told) for told in self.accepted]
-        facts += [PutTriggerDecision(arrival) for arrival in self.decisions.values()]
-        facts += [PutBufferedEvent(held) for held in self.buffered.values()]
+        facts += [PutEvent(event) for event in self.accepted]
+        facts += [PutTriggerDecision(decision) for decision in self.decisions.values()]
+        facts += [PutBufferedEvent(event) for event in self.buffered.values()]
         if self.released:
             facts.append(ReleaseBufferedEvents(tuple(self.released)))
         return facts
 
 
 class Changeset:
-    """The changes of one turn. A job put and moved within it becomes one write."""
+    """Changes of one turn; the last state of each counts, so a job put and moved is one write."""
 
     __slots__ = (
         "answers",
@@ -152,21 +152,21 @@ class Changeset:
         self.ends: list[Ended] = []
         self.submitted = 0
         self.deadlines: dict[str, int] = {}
-        """How many jobs are at risk, met theirs, or missed it, as of this turn."""
+        """How many jobs became at risk of missing their deadline, met it, or missed it."""
 
     def writes(self) -> list[AnyWrite]:
-        """As facts, in an order in which they can be applied one after the other."""
+        """Facts in an order in which they can be applied one after the other."""
         put = self.put
         facts = self._settings()
         facts += [
-            (PutJob if cell.spec.group is None else PutGroup)(job_id, cell.spec, cell.life)
-            for job_id, cell in put.items()
+            (PutJob if entry.spec.group is None else PutGroup)(job_id, entry.spec, entry.life)
+            for job_id, entry in put.items()
         ]
         facts += [
-            MoveJob(job_id, cell.life) for job_id, cell in self.moved.items() if job_id not in put
+            MoveJob(job_id, entry.life) for job_id, entry in self.moved.items() if job_id not in put
         ]
         facts += [PutExecution(execution) for execution in self.executions.values()]
-        # What follows is empty in most turns, and a turn may be one job only.
+        # The rest is empty in most turns, and a turn may be about one job only.
         if self.dropped or self.keys:
             facts += [DropJob(job_id) for job_id in self.dropped]
             facts += [PutKey(record) for record in self.keys]
@@ -197,8 +197,7 @@ class Changeset:
         ]
         facts += [PutSchedule(schedule) for schedule in self.schedules.values()]
         facts += [
-            MoveSchedule(schedule_id, course)
-            for schedule_id, course in self.schedule_states.items()
+            MoveSchedule(schedule_id, state) for schedule_id, state in self.schedule_states.items()
         ]
         facts += [PutOccurrence(occurrence) for occurrence in self.occurrences.values()]
         return facts

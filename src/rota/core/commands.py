@@ -38,41 +38,41 @@ from rota.core.trigger_model import AcceptedEvent, Event, TriggerDefinition
 
 
 class Input(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The base of all inputs."""
+    """Base class of all commands."""
 
 
 class Preloaded(Input, frozen=True, kw_only=True):
-    """What the tables said at `at`: jobs that may have left memory, and the key if it was used."""
+    """Records read from the tables at `at`: jobs that may have left memory, and a used key."""
 
     at: Instant
     jobs: tuple[JobRecord, ...] = ()
     upstream: tuple[JobRecord, ...] = ()
-    """What `jobs` depend on: only for how they ended."""
+    """Upstream jobs of `jobs`, read only for how they ended."""
     key: KeyRecord | None = None
     accepted_events: tuple[AcceptedEvent, ...] = ()
     """Events that were accepted before."""
 
 
 class Key(Input, frozen=True, kw_only=True):
-    """An idempotency key and the fingerprint of the request that carries it."""
+    """Idempotency key, and the fingerprint of the request that carries it."""
 
     key: str
     fingerprint: str
 
 
 class Idempotent(Input, frozen=True, kw_only=True):
-    """The base of inputs that may be repeated safely under a key."""
+    """Base class of commands that may be repeated safely under an idempotency key."""
 
     key: Key | None = None
     preloaded: Preloaded | None = None
 
 
 class EventInput(Idempotent, frozen=True, kw_only=True):
-    """The base of what happens to triggers, so that they are told from all else at once."""
+    """Base class of commands about triggers and events, so that one check finds them all."""
 
 
 class NewTrigger(Input, frozen=True, kw_only=True):
-    """One trigger to make; in a deployment the id is used only if its name is new."""
+    """Trigger to create; in a deployment the id is used only if the trigger's name is new."""
 
     id: TriggerId
     definition: TriggerDefinition
@@ -80,13 +80,11 @@ class NewTrigger(Input, frozen=True, kw_only=True):
 
 
 class CreateTrigger(EventInput, frozen=True, kw_only=True):
-    """A new trigger."""
-
     trigger: NewTrigger
 
 
 class UpdateTrigger(EventInput, frozen=True, kw_only=True):
-    """Replaces the rule of a trigger; `revision` is the one it was read at."""
+    """Replaces a trigger's definition; `revision` is the one that the caller has read."""
 
     trigger_id: TriggerId
     definition: TriggerDefinition
@@ -95,29 +93,29 @@ class UpdateTrigger(EventInput, frozen=True, kw_only=True):
 
 
 class DeleteTrigger(EventInput, frozen=True, kw_only=True):
-    """A trigger makes no more jobs, and is gone; what it made goes on."""
+    """Deletes a trigger. The jobs that it made go on."""
 
     trigger_id: TriggerId
 
 
 class PauseTrigger(EventInput, frozen=True, kw_only=True):
-    """A trigger makes no jobs until it is resumed, or does again."""
+    """Pauses or resumes a trigger."""
 
     trigger_id: TriggerId
     paused: bool
 
 
 class DeployTriggers(EventInput, frozen=True, kw_only=True):
-    """All triggers that a program has: what it had and names no more is retired."""
+    """Deploys all triggers of a program: those it had before and names no more are retired."""
 
     owner: str
     triggers: tuple[NewTrigger, ...]
     tenant: str | None = None
-    """Of this tenant only, whoever else has an owner of that name; None: of all."""
+    """Retire triggers of this tenant only, since tenants may use the same owner; None: of all."""
 
 
 class ReceiveEvents(EventInput, frozen=True, kw_only=True):
-    """Things that happened outside; `recall` has those of them that were told before."""
+    """Accepts events from outside; `preloaded` has those of them that were accepted before."""
 
     events: tuple[Event, ...]
 
@@ -128,25 +126,25 @@ AnyEventInput: TypeAlias = (
 
 
 class Drain(Idempotent, frozen=True, kw_only=True):
-    """A worker gets no new work."""
+    """Stops new orders to a worker."""
 
     worker_id: WorkerId
 
 
 class Resume(Idempotent, frozen=True, kw_only=True):
-    """A drained worker gets work again."""
+    """Lets a drained worker get orders again."""
 
     worker_id: WorkerId
 
 
 class Deregister(Idempotent, frozen=True, kw_only=True):
-    """A worker is gone for good; what it still had is lost."""
+    """Removes a worker for good; executions that it still has are lost."""
 
     worker_id: WorkerId
 
 
 class NewJob(Input, frozen=True, kw_only=True):
-    """One job to submit. `ref` is its name inside a batch, for error messages."""
+    """Job to submit. `ref` is its name inside a batch, for error messages."""
 
     id: JobId
     spec: Spec
@@ -154,59 +152,60 @@ class NewJob(Input, frozen=True, kw_only=True):
 
 
 class Submit(Idempotent, frozen=True, kw_only=True):
-    """One job or a whole batch: all or none."""
+    """Submits one job or a whole batch: all or none."""
 
     jobs: tuple[NewJob, ...]
     promised: bool = False
-    """Somebody holds their ids already: the answer to an earlier request is none to this one."""
+    """Clients already have these ids, so the stored answer to an earlier request must not be
+    used."""
 
 
 class Reject(Input, frozen=True, kw_only=True):
-    """Jobs that were promised before anybody could check them, and turned out to be impossible."""
+    """Records jobs as failed that got their ids before they could be checked, and are invalid."""
 
     jobs: tuple[NewJob, ...]
     why: str
     duplicate: bool = False
-    """The same request was accepted under other ids: these are kept only to say so."""
+    """The same request was accepted under other ids; these jobs are kept only to say so."""
 
 
 class Update(Idempotent, frozen=True, kw_only=True):
-    """Replaces the spec of a job not started yet; `spec.revision` is the one it was read at."""
+    """Replaces the spec of a job that has not started; `spec.revision` is the one that was read."""
 
     job_id: JobId
     spec: Spec
 
 
 class Cancel(Idempotent, frozen=True, kw_only=True):
-    """Stops a job: at once if it waits, through its worker if it runs."""
+    """Cancels a job: at once if it waits, through its worker if it runs."""
 
     job_id: JobId
 
 
 class Retry(Idempotent, frozen=True, kw_only=True):
-    """Starts an ended job over; `recall` has it and its skipped dependents."""
+    """Retries an ended job; `preloaded` has it and the dependents that were skipped."""
 
     job_id: JobId
     failed: tuple[int, ...] | None = None
-    """Of an array: the members that did not succeed. None: nobody has looked."""
+    """Of an array: the members that did not succeed. None: not known."""
 
 
 class Delete(Idempotent, frozen=True, kw_only=True):
-    """Removes an ended job; `force` cancels a live one first."""
+    """Deletes an ended job; `force` cancels a live one first."""
 
     job_id: JobId
     force: bool = False
 
 
 class Execute(Idempotent, frozen=True, kw_only=True):
-    """This job on that worker, past time, order and pause."""
+    """Starts a job on a given worker now, past its time, the order of jobs and paused queues."""
 
     job_id: JobId
     worker_id: WorkerId
 
 
 class Register(Idempotent, frozen=True, kw_only=True):
-    """A worker says what it is and has."""
+    """Registers a worker with its capacity, capabilities and labels."""
 
     worker_id: WorkerId
     session: str
@@ -219,7 +218,7 @@ class Register(Idempotent, frozen=True, kw_only=True):
 
 
 class Running(Input, frozen=True, kw_only=True):
-    """A worker names an execution that it has; JSON text where progress came with it."""
+    """Execution that a worker reports as running, with its progress if there is news."""
 
     execution_id: ExecutionId
     fence: int | None = None
@@ -228,7 +227,7 @@ class Running(Input, frozen=True, kw_only=True):
 
 
 class Completion(Input, frozen=True, kw_only=True):
-    """How an execution ended. `result`, `error` and `usage` are JSON text."""
+    """Result of an execution. `result`, `error` and `usage` are JSON text."""
 
     execution_id: ExecutionId
     fence: int
@@ -239,13 +238,13 @@ class Completion(Input, frozen=True, kw_only=True):
     usage: bytes | None = None
     retryable: bool = True
     delay_ms: Millis | None = None
-    """When to try again, instead of what the policy says."""
+    """Delay before the retry, in place of the policy's backoff."""
     used: MeasuredUsage | None = None
-    """What `usage` says of what the scheduler learns from."""
+    """The part of `usage` that the scheduler learns from."""
 
 
 class Heartbeat(Input, frozen=True, kw_only=True):
-    """A worker is alive. `executions` None: it did not say what it runs."""
+    """Heartbeat of a worker. `executions` None: it did not say what it runs."""
 
     worker_id: WorkerId
     session: str | None = None
@@ -253,9 +252,10 @@ class Heartbeat(Input, frozen=True, kw_only=True):
 
 
 class Poll(Input, frozen=True, kw_only=True):
-    """A worker reports, and waits for work until `until`.
+    """Long poll of a worker: it reports, and waits for orders until `until`.
 
-    `spare`: orders it can prefetch. `patient`: it waits whether it reports or not.
+    `spare` is how many orders it can prefetch. If `patient`, it waits even when it reports
+    something.
     """
 
     poll_id: PollId
@@ -270,26 +270,26 @@ class Poll(Input, frozen=True, kw_only=True):
 
 
 class ClosePoll(Input, frozen=True, kw_only=True):
-    """The one who waited has gone away."""
+    """Closes a worker's poll, because the caller has disconnected."""
 
     poll_id: PollId
     worker_id: WorkerId
 
 
 class Complete(Input, frozen=True, kw_only=True):
-    """An execution ended."""
+    """Ends an execution."""
 
     completion: Completion
 
 
 class Progress(Input, frozen=True, kw_only=True):
-    """An execution says how far it is."""
+    """Reports the progress of an execution."""
 
     running: Running
 
 
 class PutQueueSettings(Idempotent, frozen=True, kw_only=True):
-    """Sets what is given of a queue and leaves the rest (`replace`: back to defaults)."""
+    """Sets the given settings of a queue and leaves the others; `replace` resets the others."""
 
     name: str
     replace: bool = False
@@ -299,19 +299,19 @@ class PutQueueSettings(Idempotent, frozen=True, kw_only=True):
     rate_limit: RateLimit | None = None
     paused: bool | None = None
     limits: tuple[tuple[str, int | None], ...] = ()
-    """Names of `Limits` and their new values; None: back to what everybody is held to."""
+    """(field of `JobLimits`, new value); None: back to the worker's default."""
     cleared: tuple[str, ...] = ()
-    """Fields to put back to their defaults."""
+    """Fields to reset to their defaults."""
 
 
 class SetPolicy(Idempotent, frozen=True, kw_only=True):
-    """Another policy for the whole cell."""
+    """Replaces the policy of the cell."""
 
     policy: Policy
 
 
 class PutTenantSettings(Idempotent, frozen=True, kw_only=True):
-    """A tenant's weight and quota, both as given."""
+    """Replaces a tenant's weight and quota."""
 
     name: str
     weight: float = 1.0
@@ -319,31 +319,33 @@ class PutTenantSettings(Idempotent, frozen=True, kw_only=True):
 
 
 class Purge(Idempotent, frozen=True, kw_only=True):
-    """Cancels all jobs that wait in a queue, or only those of them that `recall` brings.
+    """Cancels all jobs that wait in a queue, or of them only those in `preloaded`.
 
-    Memory has not all of them: whoever purges first brings the others, piece by piece.
+    Spilled jobs are not in memory: the caller reads them from the store and sends one purge for
+    each part.
     """
 
     name: str
     before: int = 0
-    """How many the pieces before this one have cancelled; the receipt counts them too."""
+    """How many jobs earlier parts have cancelled; the receipt counts them too."""
     most: int | None = None
-    """So many at once: a long line ends piece by piece, so that others have their turns."""
+    """The most jobs to cancel in this turn: a long queue is purged in parts, so that others get
+    turns."""
 
 
 class Refilled(Input, frozen=True, kw_only=True):
-    """The store's answer to a `Refill` of this scheduler."""
+    """Answers a `Refill` of this scheduler with jobs from the store."""
 
     refill: Refill
     jobs: tuple[JobRecord, ...]
 
 
 class ScheduleInput(Idempotent, frozen=True, kw_only=True):
-    """The base of what happens to schedules, so that they are told from all else at once."""
+    """Base class of commands about schedules and calendars, so that one check finds them all."""
 
 
 class NewSchedule(Input, frozen=True, kw_only=True):
-    """One schedule to make; in a deployment the id is used only if its name is new."""
+    """Schedule to create; in a deployment the id is used only if the schedule's name is new."""
 
     id: ScheduleId
     definition: ScheduleDefinition
@@ -351,13 +353,11 @@ class NewSchedule(Input, frozen=True, kw_only=True):
 
 
 class CreateSchedule(ScheduleInput, frozen=True, kw_only=True):
-    """A new schedule."""
-
     schedule: NewSchedule
 
 
 class UpdateSchedule(ScheduleInput, frozen=True, kw_only=True):
-    """Replaces the plan of a schedule; `revision` is the one it was read at."""
+    """Replaces a schedule's definition; `revision` is the one that the caller has read."""
 
     schedule_id: ScheduleId
     definition: ScheduleDefinition
@@ -366,26 +366,26 @@ class UpdateSchedule(ScheduleInput, frozen=True, kw_only=True):
 
 
 class DeleteSchedule(ScheduleInput, frozen=True, kw_only=True):
-    """A schedule makes no more jobs, and is gone; what it made goes on."""
+    """Deletes a schedule. The jobs that it made go on."""
 
     schedule_id: ScheduleId
 
 
 class PauseSchedule(ScheduleInput, frozen=True, kw_only=True):
-    """A schedule makes no jobs until it is resumed, or does again."""
+    """Pauses or resumes a schedule."""
 
     schedule_id: ScheduleId
     paused: bool
 
 
 class TriggerSchedule(ScheduleInput, frozen=True, kw_only=True):
-    """One run now, whatever the time is and even while paused."""
+    """Runs a schedule once now, even while it is paused."""
 
     schedule_id: ScheduleId
 
 
 class BackfillSchedule(ScheduleInput, frozen=True, kw_only=True):
-    """Runs for instants of the past that the ledger has no job for, as of `recall`."""
+    """Creates runs for past instants that have no job, as of `preloaded` (schedule backfill)."""
 
     schedule_id: ScheduleId
     backfill_id: str
@@ -393,51 +393,51 @@ class BackfillSchedule(ScheduleInput, frozen=True, kw_only=True):
     max_parallel: int
     priority: int
     ranges: tuple[tuple[Instant, Instant], ...] = ()
-    """Records among them that stand for all instants up to another."""
+    """(first, last) of stored occurrences among them that stand for all instants up to `last`."""
 
 
 class CancelBackfill(ScheduleInput, frozen=True, kw_only=True):
-    """Calls off what is left of a backfill."""
+    """Cancels what is left of a backfill."""
 
     schedule_id: ScheduleId
     backfill_id: str
 
 
 class DeploySchedules(ScheduleInput, frozen=True, kw_only=True):
-    """All schedules that a program has: what it had and names no more is retired."""
+    """Deploys all schedules of a program: those it had before and names no more are retired."""
 
     owner: str
     schedules: tuple[NewSchedule, ...]
     tenant: str | None = None
-    """Of this tenant only, whoever else has an owner of that name; None: of all."""
+    """Retire schedules of this tenant only, since tenants may use the same owner; None: of all."""
 
 
 class SetCalendar(ScheduleInput, frozen=True, kw_only=True):
-    """A calendar as it is from now on."""
+    """Creates or replaces a calendar."""
 
     calendar: Calendar
 
 
 class DeleteCalendar(ScheduleInput, frozen=True, kw_only=True):
-    """A calendar that no schedule names goes."""
+    """Deletes a calendar that no schedule uses."""
 
     name: str
 
 
 class ClockJump(Input, frozen=True, kw_only=True):
-    """Somebody set the clock: times that people named follow it, leases must not."""
+    """Follows a change of the system clock: user-given times keep their date, leases do not."""
 
     by: Millis
 
 
 class LeaderPause(Input, frozen=True, kw_only=True):
-    """Nobody could be answered for so long: what workers hold goes on for as much longer."""
+    """Extends leases by the time during which no server could answer the workers."""
 
     by: Millis
 
 
 class Tick(Input, frozen=True, kw_only=True):
-    """Time has passed; whatever is due happens."""
+    """Makes everything happen that is due by now."""
 
 
 AnyWorkerInput: TypeAlias = (
@@ -479,7 +479,7 @@ AnyInput: TypeAlias = (
 
 
 class MemoryWindow(Input, frozen=True, kw_only=True):
-    """How much of what waits is kept in memory; the rest is on the shelf (life/shelving.py)."""
+    """Numbers of waiting jobs to keep in memory; the others are spilled (jobs/spill.py)."""
 
     jobs: int = WINDOW_JOBS
     fifo_group: int = FIFO_GROUP_KEPT
@@ -487,16 +487,16 @@ class MemoryWindow(Input, frozen=True, kw_only=True):
 
 
 class Timing(Input, frozen=True, kw_only=True):
-    """What a scheduler is told once: the lengths that leases are made of, and its window."""
+    """Lengths of leases, and how many waiting jobs stay in memory; fixed for a scheduler."""
 
     lease_ttl_ms: Millis = 15_000
     lease_grace_ms: Millis = 2_000
-    """A holder's clock may be late by this before its work is given to another."""
+    """A job runs again only this long after its lease: the clocks of workers may be late by it."""
     handover_ms: Millis = 0
-    """The leader before may have renewed leases until so long after it was last heard of."""
+    """How long the previous leader may have gone on renewing leases after it was last heard of."""
     window: MemoryWindow = MemoryWindow()
 
     @property
     def heartbeat_ms(self) -> Millis:
-        """Three beats may be lost before a lease is."""
+        """Interval of heartbeats: a lease survives two lost ones."""
         return self.lease_ttl_ms // 3

@@ -1,4 +1,4 @@
-"""Deadline arithmetic: slack, latest start, time of the warning, and the outcome.
+"""Deadline arithmetic: slack, latest start, time of the warning, and the final result.
 
 A deadline changes the order of jobs and warns; it does not end a job. `jobs/deadline_watch.py`
 watches the deadlines of live jobs.
@@ -14,16 +14,16 @@ MISSED = "missed"
 MET = "met"
 
 _SPAN = 1 << 44
-"""More milliseconds than any time has: one step of priority, where priority comes before all."""
+"""More milliseconds than any time has: one step of priority in a sort key made of both."""
 _WARN_PART = 5
 _WARN_MS_MIN = 60_000
 
 
 def latest_start(spec: Spec) -> Instant:
-    """When it has to start at the latest, by what it says of itself: so this never changes.
+    """Latest start of a job, from its own spec alone, so that it never changes.
 
-    Not before it came: one that was too late from the beginning has no time to lose, but nothing
-    is gained by others giving way to it for ever.
+    Not before its creation: if the job was too late from the beginning, others must not wait for it
+    for ever.
     """
     assert spec.finish_by is not None
     length = spec.terms.expected_runtime_ms
@@ -31,25 +31,25 @@ def latest_start(spec: Spec) -> Instant:
 
 
 def deadline_from_template(template: Spec, now: Instant) -> Instant | None:
-    """The deadline of a job that is made now after a schedule's or trigger's template."""
+    """Deadline of a job that a schedule or trigger makes now from its template."""
     return None if template.finish_by is None else now + template.finish_by
 
 
 def urgent_since(spec: Spec) -> Instant:
-    """Since when it may be said to wait, for an order by age."""
+    """Instant from which the job counts as waiting, under an order by age."""
     return latest_start(spec) - DEADLINE_LEAD_MS
 
 
 def strict_sort_key(spec: Spec) -> int:
-    """Its place where priority comes first: those with a deadline before the others, by slack."""
+    """Sort key under strict priority: jobs with a deadline before the others, by slack."""
     place = -spec.terms.priority * _SPAN
     return place if spec.finish_by is None else place - _SPAN + latest_start(spec)
 
 
 def warn_at(spec: Spec, length: Millis) -> Instant:
-    """When somebody should know that it has not started: while there is still time to act.
+    """When to warn that the job has not started, so that there is still time to act.
 
-    `length` is how long it will probably run, by all that is known.
+    `length` is its expected run time.
     """
     assert spec.finish_by is not None
     latest = max(spec.created_at, spec.finish_by - length)
@@ -58,6 +58,6 @@ def warn_at(spec: Spec, length: Millis) -> Instant:
 
 
 def outcome_of(spec: Spec, state: JobState, now: Instant) -> str:
-    """What became of its deadline, now that the job has ended so."""
+    """Result for the deadline of a job that ended in this state."""
     assert spec.finish_by is not None
     return MET if state is JobState.SUCCEEDED and now <= spec.finish_by else MISSED

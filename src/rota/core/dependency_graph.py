@@ -1,4 +1,4 @@
-"""Dependency graph of live jobs: who waits for whom, cycles, and a batch's topological order."""
+"""Dependency graph of live jobs: edges to dependents, cycles, and a batch's topological order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rota.core.model import JobId, JobState, When
 
 
 def accepts(when: When, upstream: JobState) -> bool:
-    """Whether a dependency is met by an upstream job that ended like this."""
+    """Whether a dependency is met by an upstream job that ended in this state."""
     match when:
         case When.SUCCEEDED:
             return upstream is JobState.SUCCEEDED
@@ -20,26 +20,26 @@ def accepts(when: When, upstream: JobState) -> bool:
 
 
 Edge: TypeAlias = tuple[JobId, int, When]
-"""(who waits, in which of its lives, for which end)."""
+"""Dependency edge: (the dependent job, its `lives` at that time, for which end it waits)."""
 
 
 class DependencyGraph:
-    """Who waits for whom among live jobs.
+    """Dependency edges between live jobs, by upstream job.
 
-    An edge stays until its upstream job ends, even if the one who waited is long gone; it names the
-    life it was made in, so it means nothing to a later life of the same job.
+    An edge stays until its upstream job ends, even if the dependent job is long gone. It names the
+    dependent's life, so it means nothing to a later life of the same job.
     """
 
     def __init__(self) -> None:
         self.downstream: dict[JobId, list[Edge]] = {}
-        """By upstream job: all who wait, or waited, for it."""
+        """By upstream job: all jobs that wait for it, or did."""
 
     def add(self, upstream: JobId, downstream: JobId, lives: int, when: When) -> None:
-        """`downstream`, in its life number `lives`, waits for `upstream`."""
+        """Adds an edge: `downstream`, in its life number `lives`, waits for `upstream`."""
         self.downstream.setdefault(upstream, []).append((downstream, lives, when))
 
     def remove(self, upstream: JobId, downstream: JobId) -> None:
-        """It waits no longer; costs the number of those who do."""
+        """Removes an edge; the cost grows with the number of dependents of `upstream`."""
         edges = [e for e in self.downstream.get(upstream, ()) if e[0] != downstream]
         if edges:
             self.downstream[upstream] = edges
@@ -47,12 +47,12 @@ class DependencyGraph:
             self.downstream.pop(upstream, None)
 
     def take(self, upstream: JobId) -> Sequence[Edge]:
-        """All who waited for `upstream`, which has ended."""
+        """Removes and returns all edges of `upstream`, which has ended."""
         return self.downstream.pop(upstream, ())
 
 
 def find_cycle(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId] | None:
-    """A circle of jobs that wait for each other, first one repeated at the end, or None.
+    """Finds a dependency cycle: its jobs in order, the first one repeated at the end, or None.
 
     Iterative, because a chain of 100,000 jobs is legal and recursion is not that deep.
     """
@@ -61,9 +61,9 @@ def find_cycle(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId] | None
         if start in done:
             continue
         path: list[JobId] = []
-        trail: list[tuple[JobId, int]] = [(start, 0)]
-        while trail:
-            node, position = trail.pop()
+        stack: list[tuple[JobId, int]] = [(start, 0)]
+        while stack:
+            node, position = stack.pop()
             if position == 0:
                 done[node] = False
                 path.append(node)
@@ -72,18 +72,18 @@ def find_cycle(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId] | None
                 done[node] = True
                 path.pop()
                 continue
-            trail.append((node, position + 1))
+            stack.append((node, position + 1))
             neighbour = edges[position]
             if neighbour not in upstreams or done.get(neighbour):
                 continue
             if neighbour in done:
                 return [*path[path.index(neighbour) :], neighbour]
-            trail.append((neighbour, 0))
+            stack.append((neighbour, 0))
     return None
 
 
 def upstream_first(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId]:
-    """All that are named as keys, each after those of its upstream jobs that are."""
+    """Topological order of the keys: each after those of its upstream jobs that are keys too."""
     downstream: dict[JobId, list[JobId]] = {}
     missing: dict[JobId, int] = {}
     for job_id, above in upstreams.items():
@@ -92,7 +92,7 @@ def upstream_first(upstreams: Mapping[JobId, Sequence[JobId]]) -> list[JobId]:
         for upstream in inside:
             downstream.setdefault(upstream, []).append(job_id)
     order = [job_id for job_id, count in missing.items() if not count]
-    for job_id in order:  # it grows while it is read
+    for job_id in order:  # which grows while it is read
         for child in downstream.get(job_id, ()):
             missing[child] -= 1
             if not missing[child]:

@@ -15,12 +15,15 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.group_model import Array, Gang, GroupMember, GroupProgress, copies_of
 from rota.core.lifecycle import JOB_WAITING
 from rota.core.limits import FIT_CACHE_MAX
 from rota.core.model import (
+    Array,
     Execution,
     ExecutionId,
+    Gang,
+    GroupMember,
+    GroupProgress,
     Instant,
     JobId,
     JobRecord,
@@ -35,6 +38,7 @@ from rota.core.model import (
     Terms,
     Worker,
     WorkerId,
+    copies_of,
 )
 from rota.core.outcome import Order
 from rota.core.resources import NOTHING, left_of, minus, multiplied, plus, total
@@ -43,7 +47,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class InternPool(Generic[T]):
-    """Values that never change. Past `most` it starts anew, and only memory is the worse."""
+    """Intern pool: one object for equal immutable values. With `most` values it starts anew."""
 
     __slots__ = ("_known", "_most")
 
@@ -52,7 +56,7 @@ class InternPool(Generic[T]):
         self._most = most
 
     def same(self, value: T) -> T:
-        """The equal one that came first, or this."""
+        """Returns the first object that was equal to this, or this."""
         known = self._known
         first = known.get(value)
         if first is None:
@@ -63,12 +67,12 @@ class InternPool(Generic[T]):
 
 
 class FreeCapacity:
-    """One amount that is free on one kind of worker."""
+    """Free capacity of a class of workers: one amount, with the job classes that fit into it."""
 
     __slots__ = (
-        "_all",
-        "_less",
-        "_more",
+        "_after_return",
+        "_after_taking",
+        "_pool",
         "classes_made",
         "classes_seen",
         "free",
@@ -78,48 +82,48 @@ class FreeCapacity:
         "scores",
     )
 
-    def __init__(self, rooms: FreeCapacities, machine: int, free: Resources) -> None:
-        self._all = rooms
+    def __init__(self, pool: FreeCapacities, machine: int, free: Resources) -> None:
+        self._pool = pool
         self.machine = machine
-        """The number of the kind of worker."""
+        """Index of the machine class."""
         self.free = free
         self.mask = 0
-        """Bits of the job classes that fit into it; placement.py sees to this, and to the rest."""
+        """Bits of the job classes that fit into it; placement/fleet.py keeps this and the rest."""
         self.scores: dict[int, int] = {}
-        """How well each does, by number of class, the best the smallest."""
+        """Placement score by class index; the smallest is the best."""
         self.classes_seen = 0
         """Classes below this number are in the mask."""
         self.generation = 0
-        """Numbers of classes mean what they meant then."""
+        """`ReadyQueue.class_generation` for which mask and scores hold."""
         self.classes_made = -1
-        """How many classes had been made then."""
-        self._less: dict[Resources, FreeCapacity] = {}
-        self._more: dict[Resources, FreeCapacity] = {}
+        """`ReadyQueue.classes_made` for which the mask is complete."""
+        self._after_taking: dict[Resources, FreeCapacity] = {}
+        self._after_return: dict[Resources, FreeCapacity] = {}
 
     def without(self, amount: Resources) -> FreeCapacity:
-        """What is left when somebody takes so much of it."""
-        room = self._less.get(amount)
-        if room is None:
-            room = self._all.neighbour(self, minus(self.free, amount))
-            self._less[amount] = room
-        return room
+        """Free capacity after something takes this amount."""
+        found = self._after_taking.get(amount)
+        if found is None:
+            found = self._pool.neighbour(self, minus(self.free, amount))
+            self._after_taking[amount] = found
+        return found
 
     def with_back(self, amount: Resources) -> FreeCapacity:
-        """What it is when so much comes back."""
-        room = self._more.get(amount)
-        if room is None:
-            room = self._all.neighbour(self, plus(self.free, amount))
-            self._more[amount] = room
-        return room
+        """Free capacity after this amount is given back."""
+        found = self._after_return.get(amount)
+        if found is None:
+            found = self._pool.neighbour(self, plus(self.free, amount))
+            self._after_return[amount] = found
+        return found
 
     def clear_links(self) -> None:
-        """Knows no other rooms any more, so that none is kept that nobody uses."""
-        self._less.clear()
-        self._more.clear()
+        """Forgets other amounts, so that those that nothing else uses are freed."""
+        self._after_taking.clear()
+        self._after_return.clear()
 
 
 class FreeCapacities:
-    """All rooms that were seen lately."""
+    """Pool of the free capacities that were seen recently, one object for each amount."""
 
     __slots__ = ("_known", "_links", "_most")
 
@@ -127,28 +131,28 @@ class FreeCapacities:
         self._most = most
         self._known: dict[tuple[int, Resources], FreeCapacity] = {}
         self._links = 0
-        """How often one room was found from another."""
+        """How often one was found from another."""
 
     def of(self, machine: int, free: Resources) -> FreeCapacity:
-        """So much on that kind of worker."""
+        """Returns the object for this amount on this machine class."""
         key = (machine, free)
-        room = self._known.get(key)
-        if room is None:
+        found = self._known.get(key)
+        if found is None:
             if len(self._known) >= self._most:
                 self._forget()
-            room = self._known[key] = FreeCapacity(self, machine, free)
-        return room
+            found = self._known[key] = FreeCapacity(self, machine, free)
+        return found
 
-    def neighbour(self, room: FreeCapacity, free: Resources) -> FreeCapacity:
-        """The room that one becomes when something is taken or comes back."""
+    def neighbour(self, origin: FreeCapacity, free: Resources) -> FreeCapacity:
+        """Returns the object for an amount that `origin` will link to."""
         self._links += 1
         if self._links >= self._most:
             self._forget()
-        return self.of(room.machine, free)
+        return self.of(origin.machine, free)
 
     def _forget(self) -> None:
-        for room in self._known.values():
-            room.clear_links()
+        for found in self._known.values():
+            found.clear_links()
         self._known.clear()
         self._links = 0
 
@@ -156,64 +160,64 @@ class FreeCapacities:
 NO_CLASS = -1
 
 OrderKey: TypeAlias = tuple[int, int, JobId]
-"""(place, arrival, job): the smallest goes first."""
+"""(sort key, arrival number, job id): the smallest goes first."""
 
 
 class JobEntry(msgspec.Struct, gc=False):
-    """A live job."""
+    """Live job in memory: its spec and life, and its place in the ready queue."""
 
     id: JobId
     spec: Spec
     life: Life
     unmet: int = 0
-    """Dependencies that have not ended yet."""
+    """Dependencies that are not met yet."""
     class_index: int = NO_CLASS
-    """The class it stands in line with; none while anything but a worker is missing."""
+    """Class in whose queue it is; `NO_CLASS` while it waits for anything but a worker."""
     queue_number: int = 0
-    """The line of the class that it stands in."""
+    """Number of the class queue that it is in."""
     sort_key: int = 0
-    """What it is sorted by, as the order says."""
+    """Sort key by the order policy."""
     estimate: Millis = 0
-    """How long it is expected to run, as of when it joined its line."""
+    """Expected run time, as of when it entered its class queue."""
 
     def record(self) -> JobRecord:
-        """As stored and answered."""
         return JobRecord(self.id, self.spec, self.life)
 
     def order_key(self) -> OrderKey:
-        """Its place in any line of jobs."""
+        """Position in a class queue."""
         return (self.sort_key, self.spec.arrival_number, self.id)
 
 
 class ExecutionEntry(msgspec.Struct, gc=False):
-    """A live execution and its lease."""
+    """Live execution and its lease."""
 
     execution: Execution
     lease_until: Instant
-    """By the scheduler's clock, grace included: its job is nobody's before this."""
+    """End of the lease by the scheduler's clock, grace included: the job cannot run again
+    before."""
     since: Instant
     """When it was claimed, by the clock as it is set now."""
     stop_until: Instant | None = None
-    """How long its worker may take to stop it, once it was asked to."""
+    """When its worker must have stopped it, once it was asked to."""
     delivered: bool = True
-    """Whether an answer to its worker may have carried it."""
+    """Whether an answer to its worker may have carried the order."""
     stop_delivered: bool = False
     """Whether an answer to its worker has asked to stop it."""
     progress: float | None = None
     message: str = ""
-    """The newest progress, written or not."""
+    """Newest progress, written or not."""
     progress_at: Instant = 0
     """When progress was last written."""
     progress_due: bool = False
-    """Whether a timer will write what is newer."""
+    """A timer is set that will write newer progress."""
     ends_at: Instant = 0
-    """When it will probably end, by the clock as it is set now."""
+    """Expected end, by the clock as it is set now."""
     rate: float = 0.0
-    """What its tenant is charged for a millisecond of it."""
+    """Usage that its tenant is charged per millisecond."""
 
 
 class PendingPoll(msgspec.Struct, gc=False):
-    """A worker's call that waits for an answer."""
+    """Open long poll of a worker."""
 
     id: PollId
     until: Instant
@@ -221,13 +225,13 @@ class PendingPoll(msgspec.Struct, gc=False):
     orders: list[Order]
     lost: Sequence[ExecutionId] = ()
     urgent: bool = False
-    """To be answered at the end of this turn even without work."""
+    """Answer at the end of this turn even without orders."""
     spare: int = 0
-    """Orders that its worker wants prefetched (plan/prefetch.py); `spare` on the wire."""
+    """How many orders the worker wants to prefetch (dispatch/prefetch.py)."""
 
 
 class MachineClass:
-    """Workers that are alike: what they have, can do and serve."""
+    """Class of alike workers: same capacity, capabilities, queues and required labels."""
 
     __slots__ = (
         "can_mask",
@@ -244,28 +248,28 @@ class MachineClass:
     )
 
     def __init__(
-        self, index: int, worker: Worker, rooms: FreeCapacities, traits: Labels = ()
+        self, index: int, worker: Worker, pool: FreeCapacities, labels: Labels = ()
     ) -> None:
         self.index = index
-        self.free_capacities = rooms
-        """Those of all kinds of workers."""
-        self.labels = dict(traits)
-        """Those that any job requires."""
+        self.free_capacities = pool
+        """Shared by all machine classes."""
+        self.labels = dict(labels)
+        """Labels that some job requires."""
         self.only = worker.only
         self.capacity = worker.capacity
         self.capabilities = dict.fromkeys(worker.capabilities)
         self.queues = None if worker.queues is None else dict.fromkeys(worker.queues)
         self.can_mask = 0
-        """Bits of the job classes that such a worker could run when empty."""
+        """Bits of the job classes that an empty worker of this class can run."""
         self.classes_seen = 0
-        """Job classes below this number are in the mask."""
+        """Job classes below this index are in the mask."""
         custom = sum(1 for _, amount in worker.capacity.custom if amount)
         self.special = (1 if worker.capacity.gpu_milli else 0) + custom
         self.workers: dict[WorkerId, None] = {}
 
 
 class WorkerEntry:
-    """A known worker and what it holds; its `room` is derived from `held`, and only here."""
+    """Known worker in memory: what it holds, its free capacity and its open poll."""
 
     __slots__ = (
         "_expected_free",
@@ -293,41 +297,41 @@ class WorkerEntry:
         self.last_seen = seen
         self.held: dict[ExecutionId, Resources] = {}
         self.prefetched: dict[ExecutionId, tuple[ExecutionId, Resources]] = {}
-        """By the execution whose end it waits for: the prefetched one, and how much of that place
-        it takes. It is held as others are, but with nothing until then (life/prefetched.py)."""
+        """By the execution whose end they wait for: the prefetched execution, and how much it takes
+        over. Until then it is in `held` with `NOTHING` (dispatch/prefetch.py)."""
         self.ends: list[tuple[Instant, ExecutionId]] = []
-        """When what it holds will probably end, the soonest first."""
+        """Expected ends of the executions in `held`, the soonest first."""
         self.counted = Resources()
-        """What of it is in the capacity of the fleet."""
+        """How much of its capacity is counted in that of the fleet."""
         self.free_capacity = machine.free_capacities.of(machine.index, left_of(worker.capacity, ()))
-        """What is left of it."""
+        """Derived from `held`, by the methods of this class alone."""
         self.poll: PendingPoll | None = None
         self.stops: dict[ExecutionId, None] = {}
-        """What it holds and was asked to stop."""
+        """Executions that it was asked to stop."""
         self.named: dict[ExecutionId, None] = {}
-        """What it holds and has said that it runs."""
+        """Executions that it has reported as running."""
         self.undelivered: dict[ExecutionId, None] = {}
-        """What it holds and no answer has carried yet."""
+        """Executions whose order no answer has carried yet."""
         self.check_at: Instant = 0
-        """When its leases are looked at next; timers set for another time are void."""
+        """When its leases are checked next; timers set for another time are void."""
         self.stamp = 0
-        """Changes with whatever matters for placing; older offers of this worker are void."""
+        """Changes with everything that matters for placement: older offers of this worker are
+        void."""
         self._expected_free: list[tuple[Instant, Resources]] | None = None
-        """None: to be worked out."""
+        """None: to be computed."""
 
     @property
     def free(self) -> Resources:
-        """How much is left of it."""
         return self.free_capacity.free
 
     def set_free(self, amount: Resources) -> None:
-        """So much is left of it, being the machine that it is."""
+        """Sets the free capacity to this amount."""
         self.free_capacity = self.machine.free_capacities.of(self.machine.index, amount)
         self.stamp += 1
         self._expected_free = None
 
     def expected_free(self) -> list[tuple[Instant, Resources]]:
-        """When it will probably have more room, and how much then; the soonest first."""
+        """Expected free capacity after each of the ends to come, the soonest first."""
         found = self._expected_free
         if found is None:
             found, free = [], self.free_capacity.free
@@ -340,21 +344,21 @@ class WorkerEntry:
         return found
 
     def set_ends(self, ends: list[tuple[Instant, ExecutionId]]) -> None:
-        """What it holds will probably end then, the soonest first."""
+        """Replaces the expected ends, which are sorted, the soonest first."""
         self.ends = ends
         self._expected_free = None
 
     def hold(self, execution_id: ExecutionId, amount: Resources, ends_at: Instant) -> None:
-        """The execution takes its share, probably until `ends_at`."""
+        """Gives the execution its resources, probably until `ends_at`."""
         assert execution_id not in self.held
         self.held[execution_id] = amount
         ends = self.ends
-        # What starts now mostly ends last.
+        # Mostly, the newest execution ends last.
         if ends and ends[-1][0] >= ends_at:
             insort(ends, (ends_at, execution_id))
         else:
             ends.append((ends_at, execution_id))
-        if amount is not NOTHING:  # a prefetched one's, which has nothing yet
+        if amount is not NOTHING:  # NOTHING: prefetched, so it takes nothing yet
             self.free_capacity = self.free_capacity.without(amount)
         self.stamp += 1
         self._expected_free = None
@@ -362,27 +366,27 @@ class WorkerEntry:
     def hold_together(
         self, execution_ids: Sequence[ExecutionId], each: Resources, ends_at: Instant
     ) -> None:
-        """Each of the executions takes as much, probably until `ends_at`."""
+        """Gives each of the executions as much, probably until `ends_at`."""
         self.held.update(dict.fromkeys(execution_ids, each))
         self.ends.extend((ends_at, execution_id) for execution_id in execution_ids)
         self.ends.sort()
         self.set_free(minus(self.free, multiplied(each, len(execution_ids))))
 
     def is_prefetched(self, execution: Execution) -> bool:
-        """Whether it waits for the place of another that has not ended."""
+        """Whether the execution still waits for the end of the one before it."""
         behind = execution.behind
         if behind is None or behind not in self.prefetched:
             return False
         return self.prefetched[behind][0] == execution.id
 
     def move_end(self, execution_id: ExecutionId, before: Instant, after: Instant) -> None:
-        """The execution will probably end at another time."""
+        """Changes the expected end of an execution."""
         del self.ends[bisect_left(self.ends, (before, execution_id))]
         insort(self.ends, (after, execution_id))
         self._expected_free = None
 
     def release(self, execution_id: ExecutionId, ends_at: Instant) -> None:
-        """The share comes back: once, because what is not held cannot be given back."""
+        """Takes the execution's resources back; again, it does nothing."""
         amount = self.held.pop(execution_id, None)
         if self.named or self.stops or self.undelivered:
             self.named.pop(execution_id, None)
@@ -390,7 +394,7 @@ class WorkerEntry:
             self.undelivered.pop(execution_id, None)
         if amount is not None:
             ends = self.ends
-            # What began first mostly ends first.
+            # Mostly, the oldest execution ends first.
             is_first = ends[0][1] == execution_id
             del ends[0 if is_first else bisect_left(ends, (ends_at, execution_id))]
             self.free_capacity = self.free_capacity.with_back(amount)
@@ -400,7 +404,7 @@ class WorkerEntry:
     def release_together(
         self, ended: Mapping[ExecutionId, Instant], taken_over: Sequence[Resources]
     ) -> None:
-        """The shares of executions that were to end then come back, less what others took over."""
+        """Takes back the resources of executions (by expected end), less what others took over."""
         held = [self.held.pop(execution_id) for execution_id in ended]
         for execution_id in ended:
             self.named.pop(execution_id, None)
@@ -413,7 +417,7 @@ class WorkerEntry:
         self.set_free(minus(plus(self.free, total(held)), total(taken_over)))
 
     def take_over(self, prefetched_id: ExecutionId, amount: Resources) -> None:
-        """The one before it has ended, and its share is back: the prefetched one takes its own."""
+        """Gives a prefetched execution its resources, after the end of the one before it."""
         self.held[prefetched_id] = amount
         self.free_capacity = self.free_capacity.without(amount)
         self.stamp += 1
@@ -421,40 +425,38 @@ class WorkerEntry:
 
 
 class QueueEntry:
-    """A queue, how much runs of it, and the state of its rate limit."""
+    """Queue in memory: its live executions, and its rate limit (token bucket, as a GCRA)."""
 
     __slots__ = ("class_mask", "next_start", "queue", "running", "runs")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.running = 0
-        """Executions of it that live."""
+        """Live executions."""
         self.runs: dict[ExecutionId, None] = {}
-        """Which they are, the oldest first; only of a queue that may run so many at once, where
-        somebody may ask why it is full."""
+        """The live executions, the oldest first; only if the queue has `max_workers`, where an
+        explanation names them."""
         self.class_mask = 0
-        """Bits of the job classes in this queue."""
+        """Bits of the queue's job classes."""
         self.next_start = 0
-        """The rate limit's theoretical arrival time, times the limit's count (so it is exact)."""
+        """Theoretical arrival time of the rate limit, times the limit's count (so it is exact)."""
 
     def begin(self, execution_id: ExecutionId) -> None:
-        """An execution of it lives."""
         self.running += 1
         if self.queue.max_workers is not None:
             self.runs[execution_id] = None
 
     def end(self, execution_id: ExecutionId) -> None:
-        """It has ended."""
         self.running -= 1
         self.runs.pop(execution_id, None)
 
 
 CountJobs: TypeAlias = Callable[[Terms, JobState, int], None]
-"""So many more jobs with these terms are in this state."""
+"""Counts so many more jobs with these terms in this state."""
 
 
 class GroupEntry:
-    """One live array or gang."""
+    """Live array or gang in memory, with counts of its members."""
 
     __slots__ = (
         "cancelled",
@@ -477,13 +479,13 @@ class GroupEntry:
 
     def __init__(self) -> None:
         self.live: dict[JobId, None] = {}
-        """Members that are jobs and have not ended."""
+        """Members that are live jobs."""
         self.size = 0
-        """Members in all."""
+        """Number of members."""
         self.member_order: Sequence[int] = ()
-        """The indices to draw in this life, in this order."""
+        """Indices of the members to start in this life, in this order."""
         self.waiting = 0
-        """Members that are no jobs yet."""
+        """Members that are not jobs yet."""
         self.drawn = 0
         self.running = 0
         self.succeeded = 0
@@ -494,14 +496,13 @@ class GroupEntry:
         self.cause = ""
         self.delay_ms = -1
         self.template: Spec | None = None
-        """What a member asks for, but for its index; None: to be made."""
+        """Spec of a member, except its index; None: to be made."""
         self.idle_since: Instant | None = None
-        """Since when a gang has had room kept for it that it could have used."""
+        """Since when free capacity has been kept for a gang that could have used it."""
         self.places: list[WorkerId] = []
-        """Where the members of a gang that is about to start go, by index."""
+        """Workers for the members of a gang that is about to start, by index."""
 
     def progress(self) -> GroupProgress:
-        """As it is written."""
         return GroupProgress(
             self.drawn,
             self.running,
@@ -516,11 +517,9 @@ class GroupEntry:
 
     @property
     def ended(self) -> int:
-        """Members that have ended, one way or another."""
         return self.succeeded + self.failed + self.cancelled
 
     def count_end(self, state: JobState) -> None:
-        """A member has ended so."""
         if state is JobState.SUCCEEDED:
             self.succeeded += 1
         elif state is JobState.FAILED:
@@ -529,144 +528,148 @@ class GroupEntry:
             self.cancelled += 1
 
     def reset(self) -> None:
-        """All members of a gang wait, as in the beginning."""
+        """Makes all members of a gang wait again."""
         self.drawn = self.running = self.succeeded = self.failed = 0
         self.cancelled = self.dropped = 0
         self.hosts, self.cause, self.delay_ms, self.idle_since = (), "", -1, None
 
 
 class GroupIndex:
-    """All live arrays and gangs."""
+    """Live arrays and gangs by id; counts their waiting members in queues and tenants."""
 
     def __init__(self, count: CountJobs) -> None:
         self.entries: dict[JobId, GroupEntry] = {}
         self.waiting = 0
-        """Members of all of them that are no jobs yet."""
+        """Members of all groups that are not jobs yet."""
         self.changed: dict[JobId, None] = {}
-        """Bands whose tally is to be written at the end of the turn."""
+        """Groups whose progress is to be written at the end of the turn."""
         self.due: dict[JobId, None] = {}
-        """Bands of which a member has ended."""
+        """Groups of which a member has ended."""
         self._count = count
 
-    def of(self, cell: JobEntry) -> GroupEntry:
-        """The band that the job is, or is of."""
-        band = cell.spec.group
-        return self.entries[JobId(band.parent) if isinstance(band, GroupMember) else cell.id]
+    def of(self, entry: JobEntry) -> GroupEntry:
+        """Entry of the group that the job is, or is a member of."""
+        group = entry.spec.group
+        return self.entries[JobId(group.parent) if isinstance(group, GroupMember) else entry.id]
 
-    def add(self, cell: JobEntry) -> bool:
-        """A band or a member comes into memory; True: it counts as a job like any other."""
-        band = cell.spec.group
-        if isinstance(band, GroupMember):
-            # At a load a member may come before its band.
-            self.entries.setdefault(JobId(band.parent), GroupEntry()).live[cell.id] = None
+    def add(self, entry: JobEntry) -> bool:
+        """Adds a group or a member to memory; True: it counts as a plain job."""
+        group = entry.spec.group
+        if isinstance(group, GroupMember):
+            # After a restart, a member may be loaded before its group.
+            self.entries.setdefault(JobId(group.parent), GroupEntry()).live[entry.id] = None
             return True
-        self._restore_counts(self.entries.setdefault(cell.id, GroupEntry()), cell)
-        self.add_waiting(cell, self.entries[cell.id].waiting, counted=False)
+        self._restore_counts(self.entries.setdefault(entry.id, GroupEntry()), entry)
+        self.add_waiting(entry, self.entries[entry.id].waiting, counted=False)
         return False
 
-    def _restore_counts(self, cell: GroupEntry, job: JobEntry) -> None:
-        """What its spec and its row say; which members are live it knows already."""
-        band, tally = job.spec.group, job.life.group_progress or GroupProgress()
-        cell.size, cell.member_order = copies_of(band), ()
-        if isinstance(band, Array):
-            cell.member_order = indices(band.todo) if band.todo else range(band.count)
-        cell.drawn, cell.running = tally.drawn, tally.running
-        cell.succeeded, cell.failed = tally.succeeded, tally.failed
-        cell.cancelled, cell.dropped, cell.hosts = tally.cancelled, tally.dropped, tally.hosts
-        cell.cause, cell.delay_ms = tally.cause, tally.delay_ms
-        cell.template = None
-        if isinstance(band, Gang):
-            cell.waiting = band.size if job.life.state in JOB_WAITING else 0
+    def _restore_counts(self, entry: GroupEntry, job: JobEntry) -> None:
+        """Restores the counts from spec and progress; members fill `live` themselves."""
+        group, progress = job.spec.group, job.life.group_progress or GroupProgress()
+        entry.size, entry.member_order = copies_of(group), ()
+        if isinstance(group, Array):
+            entry.member_order = indices(group.todo) if group.todo else range(group.count)
+        entry.drawn, entry.running = progress.drawn, progress.running
+        entry.succeeded, entry.failed = progress.succeeded, progress.failed
+        entry.cancelled, entry.dropped, entry.hosts = (
+            progress.cancelled,
+            progress.dropped,
+            progress.hosts,
+        )
+        entry.cause, entry.delay_ms = progress.cause, progress.delay_ms
+        entry.template = None
+        if isinstance(group, Gang):
+            entry.waiting = group.size if job.life.state in JOB_WAITING else 0
         else:
-            cell.waiting = len(cell.member_order) - cell.drawn - cell.dropped
+            entry.waiting = len(entry.member_order) - entry.drawn - entry.dropped
 
-    def recount(self, cell: JobEntry, sign: int) -> bool:
-        """A band's waiting members count by what it asks for: taken back, then counted anew.
+    def recount(self, entry: JobEntry, sign: int) -> bool:
+        """Counts a group's waiting members with its terms again (`sign` 1), or takes them out (-1).
 
-        True: it is a member, and counts as a job like any other.
+        True: it is a member, and counts as a plain job.
         """
-        if isinstance(cell.spec.group, GroupMember):
+        if isinstance(entry.spec.group, GroupMember):
             return True
-        mine = self.entries[cell.id]
+        group_entry = self.entries[entry.id]
         if sign > 0:
-            self._update_counts(mine, cell.spec)
-        self.waiting += sign * mine.waiting
-        self._count(cell.spec.terms, counted_state(cell.life.state), sign * mine.waiting)
+            self._update_counts(group_entry, entry.spec)
+        self.waiting += sign * group_entry.waiting
+        self._count(entry.spec.terms, counted_state(entry.life.state), sign * group_entry.waiting)
         return False
 
-    def _update_counts(self, mine: GroupEntry, spec: Spec) -> None:
-        band = spec.group
-        if isinstance(band, Array) and not mine.drawn and not band.todo:
-            mine.member_order = range(band.count)
-            mine.waiting = band.count
-        elif isinstance(band, Gang) and mine.waiting:
-            mine.waiting = band.size
-        mine.size, mine.template = copies_of(band), None
+    def _update_counts(self, group_entry: GroupEntry, spec: Spec) -> None:
+        group = spec.group
+        if isinstance(group, Array) and not group_entry.drawn and not group.todo:
+            group_entry.member_order = range(group.count)
+            group_entry.waiting = group.count
+        elif isinstance(group, Gang) and group_entry.waiting:
+            group_entry.waiting = group.size
+        group_entry.size, group_entry.template = copies_of(group), None
 
-    def remove(self, cell: JobEntry) -> bool:
-        """A band or a member leaves memory; True: it counted as a job like any other."""
-        band = cell.spec.group
-        if isinstance(band, GroupMember):
-            parent = JobId(band.parent)
-            del self.entries[parent].live[cell.id]
+    def remove(self, entry: JobEntry) -> bool:
+        """Removes a group or a member from memory; True: it counted as a plain job."""
+        group = entry.spec.group
+        if isinstance(group, GroupMember):
+            parent = JobId(group.parent)
+            del self.entries[parent].live[entry.id]
             self.due[parent] = None
             return True
-        self.add_waiting(cell, -self.entries[cell.id].waiting)
-        del self.entries[cell.id]
-        self.changed.pop(cell.id, None)
-        self.due.pop(cell.id, None)
+        self.add_waiting(entry, -self.entries[entry.id].waiting)
+        del self.entries[entry.id]
+        self.changed.pop(entry.id, None)
+        self.due.pop(entry.id, None)
         return False
 
-    def move(self, cell: JobEntry, after: JobState) -> bool:
-        """A band or a member changes its state; True: it counts as a job like any other."""
-        band, before = cell.spec.group, cell.life.state
-        if isinstance(band, GroupMember):
-            self._move_member(self.entries[JobId(band.parent)], before, after)
-            self.changed[JobId(band.parent)] = None
+    def move(self, entry: JobEntry, after: JobState) -> bool:
+        """Follows a group's or member's change of state; True: it counts as a plain job."""
+        group, before = entry.spec.group, entry.life.state
+        if isinstance(group, GroupMember):
+            self._move_member(self.entries[JobId(group.parent)], before, after)
+            self.changed[JobId(group.parent)] = None
             return True
-        mine = self.entries[cell.id]
+        group_entry = self.entries[entry.id]
         if counted_state(before) is not counted_state(after):
-            self._count(cell.spec.terms, counted_state(before), -mine.waiting)
-            self._count(cell.spec.terms, counted_state(after), mine.waiting)
+            self._count(entry.spec.terms, counted_state(before), -group_entry.waiting)
+            self._count(entry.spec.terms, counted_state(after), group_entry.waiting)
         return False
 
-    def final_life(self, cell: JobEntry, life: Life) -> Life:
-        """A band or a member is about to end with this life: members that wait are called off."""
-        if isinstance(cell.spec.group, GroupMember):
+    def final_life(self, entry: JobEntry, life: Life) -> Life:
+        """Final `Life` of a job: if it is a group, its waiting members are cancelled."""
+        if isinstance(entry.spec.group, GroupMember):
             return life
-        self.cancel_waiting(cell)
-        return replace(life, group_progress=self.entries[cell.id].progress())
+        self.cancel_waiting(entry)
+        return replace(life, group_progress=self.entries[entry.id].progress())
 
-    def cancel_waiting(self, cell: JobEntry) -> int:
-        """Those of its members that are no jobs yet will never be; answers how many."""
-        mine = self.entries[cell.id]
-        rest = mine.waiting
-        mine.dropped += rest
-        mine.cancelled += rest
-        self.add_waiting(cell, -rest)
+    def cancel_waiting(self, entry: JobEntry) -> int:
+        """Cancels the members that are not jobs yet; returns how many."""
+        group_entry = self.entries[entry.id]
+        rest = group_entry.waiting
+        group_entry.dropped += rest
+        group_entry.cancelled += rest
+        self.add_waiting(entry, -rest)
         return rest
 
-    def _move_member(self, mine: GroupEntry, before: JobState, after: JobState) -> None:
+    def _move_member(self, group_entry: GroupEntry, before: JobState, after: JobState) -> None:
         runs = (JobState.RUNNING, JobState.CANCELLING)
-        mine.running += (after in runs) - (before in runs)
+        group_entry.running += (after in runs) - (before in runs)
         if after not in runs and after not in JOB_WAITING:
-            mine.count_end(after)
+            group_entry.count_end(after)
 
-    def add_waiting(self, cell: JobEntry, step: int, *, counted: bool = True) -> None:
-        """So many more members of the band wait to become jobs."""
+    def add_waiting(self, entry: JobEntry, step: int, *, counted: bool = True) -> None:
+        """Adds to the number of members that wait to become jobs."""
         if counted:
-            self.entries[cell.id].waiting += step
+            self.entries[entry.id].waiting += step
         self.waiting += step
-        self._count(cell.spec.terms, counted_state(cell.life.state), step)
+        self._count(entry.spec.terms, counted_state(entry.life.state), step)
 
 
 def counted_state(state: JobState) -> JobState:
-    """What the waiting members of a band in this state are counted as."""
+    """State that the waiting members of a group in this state are counted in."""
     return JobState.PENDING if state is JobState.PENDING else JobState.QUEUED
 
 
 def indices(bits: bytes) -> array[int]:
-    """The numbers of the bits that are set, in order."""
+    """Numbers of the bits that are set, in order."""
     found = array("I")
     for place, byte in enumerate(bits):
         if byte:
@@ -675,7 +678,7 @@ def indices(bits: bytes) -> array[int]:
 
 
 def bits_of(numbers: Sequence[int]) -> bytes:
-    """The opposite of `indices`."""
+    """Bits with these numbers set: the opposite of `indices`."""
     bits = bytearray(max(numbers, default=-1) // 8 + 1)
     for number in numbers:
         bits[number // 8] |= 1 << number % 8

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Refusal(Exception):  # noqa: N818  (a refusal is an answer, not a failure of ours)
-    """The base: what was asked cannot be done, and why."""
+    """Base class: refusal of a command, with the reason for the caller."""
 
     code = "refused"
 
@@ -16,8 +16,6 @@ class Refusal(Exception):  # noqa: N818  (a refusal is an answer, not a failure 
 
 
 class NotFound(Refusal):
-    """There is no such thing."""
-
     code = "not_found"
 
     def __init__(self, kind: str, key: str, more: str = "") -> None:
@@ -27,7 +25,7 @@ class NotFound(Refusal):
 
 
 class IllegalTransition(Refusal):
-    """The state machine has no such move."""
+    """Refuses a transition that the state machine does not have."""
 
     code = "illegal_transition"
 
@@ -38,31 +36,31 @@ class IllegalTransition(Refusal):
 
 
 class Conflict(Refusal):
-    """It would break a rule as things stand."""
+    """Refuses a command that the current state does not allow."""
 
     code = "conflict"
 
 
 class StaleFence(Conflict):
-    """The execution no longer holds its job."""
+    """Refuses a report of an execution whose lease and fence are no longer its job's."""
 
     code = "stale_execution"
 
 
 class Superseded(Conflict):
-    """A newer registration speaks for this worker."""
+    """Refuses a worker's request because a newer registration has replaced its own."""
 
     code = "superseded"
 
 
 class KeyReused(Conflict):
-    """The idempotency key was used for another request."""
+    """Refuses an idempotency key that was used for another request."""
 
     code = "idempotency_key_reused"
 
 
 class AlreadyAccepted(KeyReused):
-    """The same request was accepted under other ids than were promised for this one."""
+    """Refuses a submission that was accepted before, under other ids than it has now."""
 
     def __init__(self, job_ids: tuple[str, ...]) -> None:
         named = ", ".join(job_ids[:3]) + (", …" if len(job_ids) > 3 else "")
@@ -70,19 +68,19 @@ class AlreadyAccepted(KeyReused):
 
 
 class NoFreeCapacity(Conflict):
-    """The worker named cannot take the job now."""
+    """Refuses to start a job on a given worker that has not enough free capacity for it."""
 
     code = "no_room"
 
 
 class StalePreload(Refusal):
-    """What was read from the tables has changed since: read again, and ask again."""
+    """Refuses a command whose preloaded records have changed since: read them and send it again."""
 
     code = "stale_recall"
 
 
 class Invalid(Refusal):
-    """The request makes no sense; `field` says where."""
+    """Refuses a request that makes no sense; `field` is the part that is wrong."""
 
     code = "invalid"
 
@@ -92,13 +90,13 @@ class Invalid(Refusal):
 
 
 class UnknownDependency(Invalid):
-    """A dependency names a job that does not exist."""
+    """Refuses a dependency on a job that does not exist."""
 
     code = "unknown_dependency"
 
 
 class DependencyCycle(Invalid):
-    """Jobs that wait for each other in a circle."""
+    """Refuses jobs that depend on each other in a cycle."""
 
     code = "dependency_cycle"
 
@@ -108,12 +106,12 @@ class DependencyCycle(Invalid):
 
 
 class TooMuch(Refusal):
-    """Over a limit that time or less work will lift."""
+    """Refuses what exceeds a limit for now: later, or with less work, it may succeed."""
 
     code = "too_much"
 
 
 class OverQuota(TooMuch):
-    """As many jobs wait as may."""
+    """Refuses a submission because the tenant has as many waiting jobs as its quota allows."""
 
     code = "over_quota"

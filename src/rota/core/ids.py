@@ -17,77 +17,75 @@ _OTHER_VARIANT = {"8": "9", "9": "8", "a": "b", "b": "a"}
 
 
 def execution_id(job_id: JobId, fence: int, now: Instant) -> ExecutionId:
-    """The id of a job's execution. That of the first ends as its job's does, where a die was cast
-    already; but for one digit, for it may have the same time."""
+    """Id of a job's execution. The first one reuses the random digits of the job's id, which saves
+    a hash; one digit differs, because both ids may have the same time."""
     if fence == 1 and len(job_id) == _UUID_DIGITS:
         return ExecutionId(_first_front(now, job_id[15:20]) + job_id[20:])
     return ExecutionId(_uuid7(job_id, f"{job_id}/{fence}", now))
 
 
 def run_id(origin: Origin, now: Instant) -> JobId:
-    """The id of the job that a schedule makes for an instant."""
     parent = origin.schedule_id
     return JobId(_uuid7(parent, f"{parent}/{origin.nominal}", now))
 
 
 def member_id(parent: JobId, index: int) -> JobId:
-    """The id of a band's member: beside that of its band, and by index, so that a range has all."""
+    """Id of a group's member: next to its group's, and by index, so that one range has all."""
     return JobId(f"{_stem(parent)}{index:06x}")
 
 
 def members_between(parent: JobId) -> tuple[JobId, JobId]:
-    """Ids of which one comes before all members of the band, and the other after them."""
+    """Bounds of the ids of a group's members: one id before all of them, and one after."""
     stem = _stem(parent)
     return JobId(stem), JobId(f"{stem}~")
 
 
 def _stem(parent: JobId) -> str:
-    """The band's own time and cell, and a hash of its id; an index has the last six digits."""
-    dice = blake2b(f"members/{parent}".encode(), digest_size=5).hexdigest()
+    """Time and cell of the group, and a hash of its id; six digits are left for the index."""
+    digest = blake2b(f"members/{parent}".encode(), digest_size=5).hexdigest()
     cell = f"{parent[15:18]:0>3}"
-    return f"{parent[:13]}-7{cell}-{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:10]}"
+    return f"{parent[:13]}-7{cell}-{_VARIANT[digest[0]]}{digest[1:4]}-{digest[4:10]}"
 
 
 def trigger_decision_id(trigger_id: TriggerId, event_key: str, now: Instant) -> TriggerDecisionId:
-    """The id of what a trigger makes of an event."""
     return TriggerDecisionId(_uuid7(trigger_id, f"{trigger_id}/{event_key}", now))
 
 
 def triggered_id(arrival: TriggerDecisionId, now: Instant) -> JobId:
-    """The id of the job that a trigger makes."""
+    """Id of the job that a trigger makes."""
     return JobId(_uuid7(arrival, f"job/{arrival}", now))
 
 
 def _uuid7(parent: str, whose: str, now: Instant) -> str:
-    """A UUIDv7 of the time, the parent's own cell and a hash of whose it is."""
-    dice = blake2b(whose.encode(), digest_size=8).hexdigest()
-    return f"{_front(now, parent[15:18])}{_VARIANT[dice[0]]}{dice[1:4]}-{dice[4:]}"
+    """UUIDv7 of the time, the parent's cell and a hash of `whose`."""
+    digest = blake2b(whose.encode(), digest_size=8).hexdigest()
+    return f"{_front(now, parent[15:18])}{_VARIANT[digest[0]]}{digest[1:4]}-{digest[4:]}"
 
 
 @lru_cache(maxsize=16)
 def _front(now: Instant, cell: str) -> str:
-    """What all ids of one turn begin with."""
+    """First half of the ids of one turn."""
     time = "%012x" % (now & 0xFFFF_FFFF_FFFF)
     return f"{time[:8]}-{time[8:]}-7{cell:0>3}-"
 
 
 @lru_cache(maxsize=64)
 def _first_front(now: Instant, middle: str) -> str:
-    """The same and one digit more, for jobs with this amid their ids: cell, dash, variant."""
+    """First half and the variant digit, from the middle of a job's id: cell, dash, variant."""
     return _front(now, middle[:3]) + _OTHER_VARIANT.get(middle[4], "8")
 
 
 def spill_queue_number(alike: tuple[str, Needs, int, str, int]) -> int:
-    """The number of a line of alike jobs in the store: 63 bits, never 0, the same for ever."""
+    """Number of the spill queue for alike jobs: 63 bits, not 0. It is stored: it never changes."""
     queue, needs, *rest = alike
     plain = (needs.resources, needs.capabilities)
-    # As it was when that was all there is, so that lines of then are found again.
+    # Jobs without affinity and copies are hashed as before these existed: their queues are stored.
     asked = plain if needs == Needs(*plain) else needs
     encoded = msgspec.msgpack.encode((queue, asked, *rest))
     return (int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big") >> 1) or 1
 
 
 def fraction(*parts: str | int) -> float:
-    """A number in [0, 1) that depends on nothing but `parts`."""
+    """Number in [0, 1) that depends on nothing but `parts`."""
     text = "/".join(str(part) for part in parts)
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") / (1 << 48)

@@ -25,47 +25,48 @@ from rota.core.trigger_model import EventDecision, Trigger
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
-    """A worker, and what its heartbeats and leases say."""
+    """Worker, with what its heartbeats and leases say."""
 
     worker: Worker
     last_seen: Instant | None
     used: Resources
     executions: tuple[ExecutionId, ...]
     healthy: bool
-    """False while it is silent for longer than two beats but its lease has not run out."""
+    """False while it has been silent for more than two heartbeats, but its lease has not run
+    out."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue, and how many live jobs of it are where."""
+    """Queue, with the number of its live jobs in each state."""
 
     queue: Queue
     depth: Mapping[JobState, int]
     spilled: int = 0
-    """How many of the queued ones memory has left to the store."""
+    """How many of the queued jobs are spilled to the store."""
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True):
-    """A schedule, when it is due next, and its runs that have not ended."""
+    """Schedule, with its next instant and its runs that have not ended."""
 
     schedule: Schedule
     next_at: Instant | None
     due_at: Instant | None
     runs: tuple[JobId, ...]
     problem: str = ""
-    """Why it cannot run though it is not paused; empty when it can."""
+    """Why it cannot run though it is not paused; empty if it can."""
 
 
 class TriggerInfo(msgspec.Struct, frozen=True):
-    """A trigger, and the events that wait in its windows."""
+    """Trigger, with the number of events that wait in its windows."""
 
     trigger: Trigger
     waiting: int
     closes_at: Instant | None
-    """When the first of its windows makes a job."""
+    """When the first of its windows closes and makes a job."""
 
 
 class TriggerDryRun(msgspec.Struct, frozen=True):
-    """What a trigger would make of an event, and the job if it would make one."""
+    """Decision that a trigger would make on an event, and the job that it would create."""
 
     trigger: Trigger
     decision: EventDecision
@@ -74,32 +75,33 @@ class TriggerDryRun(msgspec.Struct, frozen=True):
 
 
 class TenantInfo(msgspec.Struct, frozen=True):
-    """A tenant, what it has waiting and running, and how it stands with the others."""
+    """Tenant, with its waiting and running jobs and its share of the fleet."""
 
     tenant: Tenant
     depth: Mapping[JobState, int]
     holds: Resources
     share: float
-    """The part of the fleet that it holds now, of the resource of which it holds the most."""
+    """Dominant share: the part of the fleet that it holds now, of the resource that it holds most
+    of."""
     entitlement: float
-    """The part that its weight gives it among those who have live jobs now."""
+    """The part that its weight gives it among tenants with live jobs now."""
     used: float
-    """What it has used, faded: shares of the fleet times milliseconds."""
+    """Usage, decayed: dominant share of the fleet times milliseconds."""
 
 
 class DeadlineInfo(msgspec.Struct, frozen=True):
-    """How a job stands to the time by which it should have ended."""
+    """Deadline of a job, and whether it will be met."""
 
     finish_by: Instant
     status: str
     """`on_time`, `at_risk` or `late`; of an ended job `met` or `missed`."""
     slack_ms: Millis
-    """How much later it could end; below zero: how late it will be, or was."""
+    """How much later the job could end; negative: how late it will be, or was."""
     expected_end: Instant | None = None
 
 
 class ReservationInfo(msgspec.Struct, frozen=True):
-    """A place that is kept for a job that waits: where, from when, and probably until when."""
+    """Reservation of a place on a worker for a waiting job, with its expected start and end."""
 
     job_id: JobId
     name: str
@@ -110,7 +112,7 @@ class ReservationInfo(msgspec.Struct, frozen=True):
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One thing that keeps a job from running, with the figures behind it."""
+    """Cause that keeps a job from running, with its figures."""
 
     code: str
     message: str
@@ -118,23 +120,24 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a job stands in the line of those that are alike."""
+    """Position of a job in its class queue."""
 
     ahead: int
-    """Jobs of the line that go before it."""
+    """Jobs of the class queue that go before it."""
     waiting: int
-    """Jobs in the line, this one among them."""
+    """Jobs in the class queue, with this one."""
     is_exact: bool = True
-    """False: counted by sampling, or by the order of arrival."""
+    """False: estimated by sampling, or by the order of arrival."""
     tenants_ahead: int = 0
-    """Tenants that go first now, where they take turns by what they have had."""
+    """Tenants that go first now, under fair share."""
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """All that keeps a job from running, the nearest first; empty: it is free to go."""
+    """Explanation: all causes that keep a job from running, the nearest first; empty: none."""
 
     causes: tuple[Cause, ...]
     estimated_start: Instant | None
     method: str
     basis: str = ""
-    """The same in a word: `running`, `known_times`, `free`, `reservation`; empty: not known."""
+    """How the start was estimated: `running`, `known_times`, `free`, `reservation`; empty:
+    unknown."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rota.core.entries import NO_CLASS, GroupEntry, JobEntry, counted_state
-from rota.core.group_model import Array, Gang, GroupMember, copies_of
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import ExecutionState, JobId, JobState
+from rota.core.model import Array, ExecutionState, Gang, GroupMember, JobId, JobState, copies_of
 from rota.core.ready_queue.classes import Account, JobClass
 from rota.core.resources import NOTHING, fits, left_of, plus, total
 from rota.core.state import SchedulerState
@@ -15,55 +14,54 @@ from rota.core.state import SchedulerState
 _RUNNING_STATES = (JobState.RUNNING, JobState.CANCELLING)
 
 
-def depth_counts(t: SchedulerState, cell: JobEntry) -> Iterator[tuple[JobState, int]]:
-    """What a live job counts as in the depth of its queue and tenant."""
-    if cell.id in t.groups.entries:
-        yield counted_state(cell.life.state), t.groups.entries[cell.id].waiting
+def depth_counts(t: SchedulerState, entry: JobEntry) -> Iterator[tuple[JobState, int]]:
+    """States and counts that a live job adds to the depth of its queue and tenant."""
+    if entry.id in t.groups.entries:
+        yield counted_state(entry.life.state), t.groups.entries[entry.id].waiting
     else:
-        yield cell.life.state, 1
+        yield entry.life.state, 1
 
 
 def _check_groups(t: SchedulerState) -> None:
-    """Raises AssertionError with what is wrong."""
     assert not t.groups.due, "a member's end went unnoticed"
-    assert not t.groups.changed, "a tally was not written"
+    assert not t.groups.changed, "a group's progress was not written"
     live: dict[JobId, dict[JobId, None]] = {job_id: {} for job_id in t.groups.entries}
-    for job_id, cell in t.jobs.items():
-        band = cell.spec.group
-        if isinstance(band, GroupMember):
-            live[JobId(band.parent)][job_id] = None
-        assert (job_id in t.groups.entries) == isinstance(band, Array | Gang)
-    assert t.groups.waiting == sum(mine.waiting for mine in t.groups.entries.values())
+    for job_id, entry in t.jobs.items():
+        group = entry.spec.group
+        if isinstance(group, GroupMember):
+            live[JobId(group.parent)][job_id] = None
+        assert (job_id in t.groups.entries) == isinstance(group, Array | Gang)
+    assert t.groups.waiting == sum(one.waiting for one in t.groups.entries.values())
     for job_id, mine in t.groups.entries.items():
         assert mine.live == live[job_id], f"the members of {job_id} drifted"
         _check_group(t, t.jobs[job_id], mine)
 
 
-def _check_group(t: SchedulerState, cell: JobEntry, mine: GroupEntry) -> None:
-    band, runs = cell.spec.group, cell.life.state in _RUNNING_STATES
+def _check_group(t: SchedulerState, entry: JobEntry, mine: GroupEntry) -> None:
+    group, runs = entry.spec.group, entry.life.state in _RUNNING_STATES
     running = sum(t.jobs[job_id].life.state in _RUNNING_STATES for job_id in mine.live)
-    assert mine.running == running, f"{cell.id} counts {mine.running} of {running} running"
-    assert mine.size == copies_of(band)
-    all_of_it = mine.ended + mine.waiting + len(mine.live)
-    assert all_of_it == mine.size, f"{cell.id} has {all_of_it} members of {mine.size}"
-    assert bool(mine.live) <= runs, f"{cell.id} is {cell.life.state} and has members"
-    if isinstance(band, Array):
-        limit = band.max_parallel
+    assert mine.running == running, f"{entry.id} counts {mine.running} of {running} running"
+    assert mine.size == copies_of(group)
+    members = mine.ended + mine.waiting + len(mine.live)
+    assert members == mine.size, f"{entry.id} has {members} members of {mine.size}"
+    assert bool(mine.live) <= runs, f"{entry.id} is {entry.life.state} and has members"
+    if isinstance(group, Array):
+        limit = group.max_parallel
         assert limit is None or len(mine.live) <= max(limit, mine.running), "too many at once"
         wants = limit is None or len(mine.live) < limit
-        if cell.life.state is JobState.RUNNING and mine.waiting and wants:
-            stands = cell.class_index != NO_CLASS or t.concurrency_keys.waits(cell)
-            assert stands, f"array {cell.id} has members to draw and is in no line"
-    elif runs and cell.life.state is JobState.RUNNING and not mine.cause:
+        if entry.life.state is JobState.RUNNING and mine.waiting and wants:
+            queued = entry.class_index != NO_CLASS or t.concurrency_keys.waits(entry)
+            assert queued, f"array {entry.id} has members to start and is in no queue"
+    elif runs and entry.life.state is JobState.RUNNING and not mine.cause:
         started = len(mine.live) + mine.succeeded
-        assert started == mine.size, f"gang {cell.id} runs with {started} of {mine.size}"
+        assert started == mine.size, f"gang {entry.id} runs with {started} of {mine.size}"
 
 
 LIVE = (ExecutionState.CLAIMED, ExecutionState.RUNNING)
 
 
 def check_invariants(t: SchedulerState) -> None:
-    """Raises AssertionError with what is wrong."""
+    """Raises AssertionError if the state is inconsistent."""
     _check_jobs(t)
     _check_executions(t)
     _check_workers(t)
@@ -82,25 +80,25 @@ def check_invariants(t: SchedulerState) -> None:
 
 
 def _check_jobs(t: SchedulerState) -> None:
-    for job_id, cell in t.jobs.items():
-        state = cell.life.state
+    for job_id, entry in t.jobs.items():
+        state = entry.life.state
         assert state not in JOB_FINAL, f"ended job {job_id} is still in memory"
-        held = cell.life.execution_id in t.executions if cell.life.execution_id else False
-        runs = state in (JobState.RUNNING, JobState.CANCELLING) and cell.id not in t.groups.entries
-        assert runs == held, f"job {job_id} is {state}, its execution is live: {held}"
-        upstream = sum(1 for d in cell.spec.dependencies if d.job_id in t.jobs)
+        held = entry.life.execution_id in t.executions if entry.life.execution_id else False
+        runs = state in (JobState.RUNNING, JobState.CANCELLING) and entry.id not in t.groups.entries
+        assert runs == held, f"job {job_id} is {state}, but its execution is live: {held}"
+        upstream = sum(1 for d in entry.spec.dependencies if d.job_id in t.jobs)
         if state is JobState.QUEUED:
-            assert not cell.unmet, f"queued job {job_id} waits for {cell.unmet} others"
+            assert not entry.unmet, f"queued job {job_id} waits for {entry.unmet} others"
         if state in (JobState.PENDING, JobState.QUEUED):
-            assert cell.unmet <= upstream, f"job {job_id} counts {cell.unmet} of {upstream}"
+            assert entry.unmet <= upstream, f"job {job_id} counts {entry.unmet} of {upstream}"
         if runs:
-            assert cell.class_index == NO_CLASS, f"running job {job_id} stands in line"
+            assert entry.class_index == NO_CLASS, f"running job {job_id} is in a queue"
 
 
 def _check_executions(t: SchedulerState) -> None:
     jobs: dict[str, str] = {}
-    for execution_id, cell in t.executions.items():
-        execution = cell.execution
+    for execution_id, entry in t.executions.items():
+        execution = entry.execution
         assert execution.state in LIVE, f"ended execution {execution_id} is in memory"
         other = jobs.setdefault(execution.job_id, execution_id)
         assert other == execution_id, f"job {execution.job_id} has two executions"
@@ -110,55 +108,53 @@ def _check_executions(t: SchedulerState) -> None:
 
 
 def _check_workers(t: SchedulerState) -> None:
-    for worker_id, cell in t.fleet.workers.items():
-        ends = sorted((t.executions[i].ends_at, i) for i in cell.held)
-        assert cell.ends == ends, f"the ends of {worker_id} drifted"
-        free, later = cell.free, {}
+    for worker_id, entry in t.fleet.workers.items():
+        ends = sorted((t.executions[i].ends_at, i) for i in entry.held)
+        assert entry.ends == ends, f"the ends of {worker_id} drifted"
+        free, later = entry.free, {}
         for at, execution_id in ends:
-            free = later[at] = plus(free, cell.held[execution_id])
-        assert cell.expected_free() == list(later.items()), f"what {worker_id} will have drifted"
-        left = left_of(cell.worker.capacity, cell.held.values())
-        assert cell.free == left, f"free room of {worker_id} drifted"
-        wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in cell.held}
+            free = later[at] = plus(free, entry.held[execution_id])
+        assert entry.expected_free() == list(later.items()), f"free of {worker_id} drifted"
+        left = left_of(entry.worker.capacity, entry.held.values())
+        assert entry.free == left, f"free capacity of {worker_id} drifted"
+        wanted = {i: t.jobs[t.executions[i].execution.job_id] for i in entry.held}
         for execution_id, job in wanted.items():
-            is_prefetched = cell.is_prefetched(t.executions[execution_id].execution)
+            is_prefetched = entry.is_prefetched(t.executions[execution_id].execution)
             needs = NOTHING if is_prefetched else job.spec.terms.needs.resources
-            assert cell.held[execution_id] == needs, f"{execution_id} holds another amount"
-        if cell.poll is None:
+            assert entry.held[execution_id] == needs, f"{execution_id} holds another amount"
+        if entry.poll is None:
             assert worker_id not in t.fleet.open, f"{worker_id} is open without a poll"
-        assert all(i in cell.held for i in cell.stops), "a stop for what is not held"
-        runs = [i for i in cell.held if t.executions[i].execution.state is ExecutionState.RUNNING]
-        assert sorted(cell.named) == sorted(runs), f"what {worker_id} has named drifted"
+        assert all(i in entry.held for i in entry.stops), "a stop of an execution that is not held"
+        runs = [i for i in entry.held if t.executions[i].execution.state is ExecutionState.RUNNING]
+        assert sorted(entry.named) == sorted(runs), f"executions named by {worker_id} drifted"
 
 
 def _check_free_capacity(t: SchedulerState) -> None:
-    """Whoever seeks a place believes that these rooms were looked at, and that all are listed."""
-    fleet, listed = t.fleet, t.fleet.free_index
-    count = sum(len(row) for row in listed.by_free_capacity.values())
-    assert count == len(listed.by_id), "a worker is listed with two rooms"
-    for worker_id, (rank, cell, room) in listed.by_id.items():
-        assert fleet.open.get(worker_id) is cell, f"{worker_id} has room and is not open"
-        assert cell.free_capacity is room, f"{worker_id} is listed with another room"
-        assert (rank, cell, room) in listed.by_free_capacity[room], (
-            f"{worker_id} is in the wrong list"
-        )
-        assert room.classes_made >= fleet.fitted, f"the room of {worker_id} was not looked at"
+    """Placement needs every open worker with free capacity listed, with a complete mask."""
+    fleet, index = t.fleet, t.fleet.free_index
+    count = sum(len(workers) for workers in index.by_free_capacity.values())
+    assert count == len(index.by_id), "a worker is listed twice"
+    for worker_id, (rank, entry, free) in index.by_id.items():
+        assert fleet.open.get(worker_id) is entry, f"{worker_id} is listed and is not open"
+        assert entry.free_capacity is free, f"{worker_id} is listed with other free capacity"
+        assert (rank, entry, free) in index.by_free_capacity[free], f"{worker_id} is misplaced"
+        assert free.classes_made >= fleet.fitted, f"the mask of {worker_id} is not complete"
 
 
 def _check_prefetched(t: SchedulerState) -> None:
-    for worker_id, cell in t.fleet.workers.items():
-        for before, (prefetched_id, amount) in cell.prefetched.items():
-            assert before in cell.held, f"{prefetched_id} is behind {before}, which has ended"
+    for worker_id, entry in t.fleet.workers.items():
+        for before, (prefetched_id, amount) in entry.prefetched.items():
+            assert before in entry.held, f"{prefetched_id} is behind {before}, which has ended"
             execution = t.executions[prefetched_id].execution
             where = (execution.worker_id, execution.behind)
             assert where == (worker_id, before), f"{prefetched_id} is misplaced"
             claimed = execution.state is ExecutionState.CLAIMED
             assert claimed, f"prefetched {prefetched_id} is {execution.state}"
             needs = t.jobs[execution.job_id].spec.terms.needs.resources
-            assert amount == needs, f"{prefetched_id} is to get another amount"
-        waiting = [prefetched_id for prefetched_id, _ in cell.prefetched.values()]
-        behind = [i for i in cell.held if t.executions[i].execution.behind in cell.held]
-        assert sorted(waiting) == sorted(behind), f"what {worker_id} prefetched drifted"
+            assert amount == needs, f"{prefetched_id} is to take over another amount"
+        waiting = [prefetched_id for prefetched_id, _ in entry.prefetched.values()]
+        behind = [i for i in entry.held if t.executions[i].execution.behind in entry.held]
+        assert sorted(waiting) == sorted(behind), f"prefetched executions of {worker_id} drifted"
     for worker_id in t.fleet.spare:
         poll = t.fleet.workers[worker_id].poll
         assert poll is not None, f"{worker_id} prefetches without a poll"
@@ -167,108 +163,108 @@ def _check_prefetched(t: SchedulerState) -> None:
 
 def check_capacity(t: SchedulerState) -> None:
     """No worker holds more than it has; true as long as none registers again with less."""
-    for worker_id, cell in t.fleet.workers.items():
-        used = total(cell.held.values())
-        assert fits(used, cell.worker.capacity), f"{worker_id} is over capacity"
+    for worker_id, entry in t.fleet.workers.items():
+        used = total(entry.held.values())
+        assert fits(used, entry.worker.capacity), f"{worker_id} is over capacity"
 
 
 def _check_queues(t: SchedulerState) -> None:
     running: dict[str, list[str]] = {name: [] for name in t.queues}
-    for execution_id, cell in t.executions.items():
-        running[t.jobs[cell.execution.job_id].spec.terms.queue].append(execution_id)
+    for execution_id, entry in t.executions.items():
+        running[t.jobs[entry.execution.job_id].spec.terms.queue].append(execution_id)
     for name, queue in t.queues.items():
         runs = running[name]
         assert queue.running == len(runs), f"running of queue {name} drifted"
         if queue.queue.max_workers is None:
             runs = []
-        assert list(queue.runs) == runs, f"what runs of queue {name} drifted"
+        assert list(queue.runs) == runs, f"executions of queue {name} drifted"
 
 
 def _check_keys(t: SchedulerState) -> None:
     for key, group in t.concurrency_keys.groups.items():
-        assert group.holders or group.waiting, f"empty key group {key}"
+        assert group.holders or group.waiting, f"unused concurrency key {key}"
         for job_id in group.holders:
             job = t.jobs[job_id]
             assert job.life.state is not JobState.PENDING, f"pending job {job_id} holds a slot"
-        line = dict.fromkeys(group.queue)
+        queued = dict.fromkeys(group.queue)
         for job_id in group.waiting:
             job = t.jobs[job_id]
-            assert job.order_key() in line, f"{job_id} waits for its key and is not in its line"
-            queues = job.life.state is JobState.QUEUED or job_id in t.groups.entries
-            assert queues, f"{job_id} waits for its key"
-            assert job.class_index == NO_CLASS, f"{job_id} stands in two lines"
+            assert job.order_key() in queued, f"{job_id} waits for its key and is not in its queue"
+            waits = job.life.state is JobState.QUEUED or job_id in t.groups.entries
+            assert waits, f"{job_id} waits for its key and is {job.life.state}"
+            assert job.class_index == NO_CLASS, f"{job_id} is in two queues"
 
 
 def _check_class_queues(t: SchedulerState) -> None:
     waiting: dict[int, int] = {}
-    parties: dict[int, Account] = {}
-    for job_id, cell in t.jobs.items():
-        if cell.class_index != NO_CLASS:
-            waiting[cell.class_index] = waiting.get(cell.class_index, 0) + 1
-            job_class = t.ready_queue.classes[cell.class_index]
-            assert job_class.needs == cell.spec.terms.needs, f"{job_id} is in a wrong class"
-            assert job_class.queue.queue.name == cell.spec.terms.queue
-        elif cell.life.state is JobState.QUEUED:
-            group = t.concurrency_keys.group_of(cell)
-            assert group is not None, f"queued job {job_id} is in no line"
-            assert job_id in group.waiting, f"queued job {job_id} is in no line"
+    accounts: dict[int, Account] = {}
+    for job_id, entry in t.jobs.items():
+        if entry.class_index != NO_CLASS:
+            waiting[entry.class_index] = waiting.get(entry.class_index, 0) + 1
+            job_class = t.ready_queue.classes[entry.class_index]
+            assert job_class.needs == entry.spec.terms.needs, f"{job_id} is in a wrong class"
+            assert job_class.queue.queue.name == entry.spec.terms.queue
+        elif entry.life.state is JobState.QUEUED:
+            group = t.concurrency_keys.group_of(entry)
+            assert group is not None, f"queued job {job_id} is in no queue"
+            assert job_id in group.waiting, f"queued job {job_id} is in no queue"
     for job_class in t.ready_queue.classes:
-        assert job_class.waiting == waiting.get(job_class.index, 0), "a line's length drifted"
-        stands = bool(job_class.waiting or job_class.spilled)
-        assert bool(t.ready_queue.ready & job_class.bit) == stands
-        for party in _check_shares(t, job_class):
-            parties[id(party)] = party
-        lanes = job_class.fifo_groups.values()
-        assert job_class.waiting == sum(lane.in_memory for lane in lanes), "a lane's length drifted"
-        assert job_class.spilled == sum(lane.spilled for lane in lanes), "a shelf's length drifted"
-    for party in parties.values():
-        assert party.ready == party.waiting & party.allowed, "a party's quota drifted"
-        assert list(party.heads) == sorted(party.heads), "a party's lines are out of order"
-        assert len(party.heads) == len(party.class_queues), "a line has no seat, or two"
+        assert job_class.waiting == waiting.get(job_class.index, 0), "a class's length drifted"
+        is_ready = bool(job_class.waiting or job_class.spilled)
+        assert bool(t.ready_queue.ready & job_class.bit) == is_ready
+        for account in _check_accounts(t, job_class):
+            accounts[id(account)] = account
+        groups = job_class.fifo_groups.values()
+        assert job_class.waiting == sum(group.in_memory for group in groups), "a group drifted"
+        assert job_class.spilled == sum(group.spilled for group in groups), "a group drifted"
+    for account in accounts.values():
+        assert account.ready == account.waiting & account.allowed, "an account's quota drifted"
+        assert list(account.heads) == sorted(account.heads), "an account's heads are out of order"
+        assert len(account.heads) == len(account.class_queues), "a queue has no head, or two"
 
 
 def _check_work(t: SchedulerState) -> None:
     work: dict[int, int] = {}
-    for cell in t.jobs.values():
-        if cell.class_index != NO_CLASS:
-            work[cell.queue_number] = work.get(cell.queue_number, 0) + cell.estimate
+    for entry in t.jobs.values():
+        if entry.class_index != NO_CLASS:
+            work[entry.queue_number] = work.get(entry.queue_number, 0) + entry.estimate
     for job_class in t.ready_queue.classes:
-        for number, line in job_class.class_queues.items():
-            assert line.work == work.get(number, 0), "the work of a line drifted"
+        for number, class_queue in job_class.class_queues.items():
+            assert class_queue.work == work.get(number, 0), "the work of a class queue drifted"
 
 
-def _check_shares(t: SchedulerState, job_class: JobClass) -> Iterable[Account]:
-    """The lines of a class, over all parties, are the class; and parties know what waits."""
-    parties = {
-        id(party): party
+def _check_accounts(t: SchedulerState, job_class: JobClass) -> Iterable[Account]:
+    """Checks a class against its queues in all accounts, and returns the accounts."""
+    accounts = {
+        id(account): account
         for tenant in t.tenants.entries
-        for party in (t.ready_queue.order.account(tenant, job_class.queue),)
+        for account in (t.ready_queue.order.account(tenant, job_class.queue),)
     }
-    lines = [
-        party.class_queues[job_class.index]
-        for party in parties.values()
-        if job_class.index in party.class_queues
+    queues = [
+        account.class_queues[job_class.index]
+        for account in accounts.values()
+        if job_class.index in account.class_queues
     ]
-    assert job_class.waiting == sum(line.waiting for line in lines), "a line's length drifted"
-    assert job_class.spilled == sum(line.spilled for line in lines), "a line's shelf drifted"
-    for party in parties.values():
-        has = job_class.index in party.class_queues
-        assert bool(party.waiting & job_class.bit) == has, "a party's bits drifted"
-    for line in lines:
-        assert line.head_entry is not None, "a line has no seat"
-        assert line.head_entry[1] <= t.ready_queue.head(line), "a line is seated behind its head"
-    return parties.values()
+    assert job_class.waiting == sum(queue.waiting for queue in queues), "a queue's length drifted"
+    assert job_class.spilled == sum(queue.spilled for queue in queues), "a queue's length drifted"
+    for account in accounts.values():
+        has = job_class.index in account.class_queues
+        assert bool(account.waiting & job_class.bit) == has, "an account's bits drifted"
+    for queue in queues:
+        assert queue.head_entry is not None, "a class queue has no head entry"
+        assert queue.head_entry[1] <= t.ready_queue.head(queue), "a head entry is behind its head"
+    return accounts.values()
 
 
 def _check_tenants(t: SchedulerState) -> None:
     depth: dict[tuple[str, JobState], int] = {}
-    for cell in t.jobs.values():
-        for state, count in depth_counts(t, cell):
-            key = (cell.spec.terms.tenant, state)
+    for entry in t.jobs.values():
+        for state, count in depth_counts(t, entry):
+            key = (entry.spec.terms.tenant, state)
             depth[key] = depth.get(key, 0) + count
-    for lane in t.ready_queue.by_spill_queue.values():
-        key = (lane.key[0], JobState.QUEUED)
-        depth[key] = depth.get(key, 0) + lane.spilled
+    for fifo_group in t.ready_queue.by_spill_queue.values():
+        key = (fifo_group.key[0], JobState.QUEUED)
+        depth[key] = depth.get(key, 0) + fifo_group.spilled
     for name, tenant in t.tenants.entries.items():
         counted = tenant.depth.by_state()
         for state in JobState:
@@ -279,41 +275,40 @@ def _check_tenants(t: SchedulerState) -> None:
             for i, x in t.executions.items()
             if t.jobs[x.execution.job_id].spec.terms.tenant == name
         ]
-        assert sorted(tenant.held) == sorted(mine), f"what tenant {name} holds drifted"
+        assert sorted(tenant.held) == sorted(mine), f"executions of tenant {name} drifted"
         if tenant.tenant.quota is not None:
-            assert tenant.used == total(tenant.held.values()), f"use of {name} drifted"
+            assert tenant.used == total(tenant.held.values()), f"usage of {name} drifted"
 
 
 def _check_spill_queues(t: SchedulerState) -> None:
-    shelves = 0
+    spilled_groups = 0
     for job_class in t.ready_queue.classes:
-        for key, lane in job_class.fifo_groups.items():
-            assert lane.in_memory or lane.spilled, f"empty lane {key}"
-            assert (lane.class_index, lane.key) == (job_class.index, key)
-            if lane.spilled:
-                shelves += 1
-                assert t.ready_queue.by_spill_queue.get(lane.spill_queue) is lane, (
-                    "a shelf that nobody finds"
-                )
-                assert lane.spill_marker in list(t.ready_queue.queue_of_group(lane).jobs), (
-                    "a shelf without a mark"
-                )
-    assert t.ready_queue.spilled_groups == shelves, "the number of shelves drifted"
-    for cell in t.jobs.values():
-        if cell.life.line:
-            assert cell.life.state is JobState.QUEUED, f"{cell.id} moved and is on the shelf"
-            own = t.ready_queue.fifo_group(cell.spec.terms)
-            assert own is not None, f"{cell.id} is on a shelf and in no lane"
-            # A line of an earlier program is of several lanes, and forgotten when all are back.
-            if cell.life.line == t.ready_queue.spill_queue_of(own):
-                assert cell.life.line in t.ready_queue.by_spill_queue, f"{cell.id} is on no shelf"
+        for key, fifo_group in job_class.fifo_groups.items():
+            assert fifo_group.in_memory or fifo_group.spilled, f"empty FIFO group {key}"
+            assert (fifo_group.class_index, fifo_group.key) == (job_class.index, key)
+            if fifo_group.spilled:
+                spilled_groups += 1
+                found = t.ready_queue.by_spill_queue.get(fifo_group.spill_queue)
+                assert found is fifo_group, f"the spill queue of {key} is not found"
+                keys = list(t.ready_queue.queue_of_group(fifo_group).jobs)
+                assert fifo_group.spill_marker in keys, f"{key} has no spill marker"
+    assert t.ready_queue.spilled_groups == spilled_groups, "the number of spill queues drifted"
+    for entry in t.jobs.values():
+        if entry.life.line:
+            assert entry.life.state is JobState.QUEUED, f"{entry.id} is spilled and not queued"
+            own = t.ready_queue.fifo_group(entry.spec.terms)
+            assert own is not None, f"{entry.id} is spilled and in no FIFO group"
+            # A spill queue written by an older version is split into several, and not known once
+            # all its jobs are back.
+            if entry.life.line == t.ready_queue.spill_queue_of(own):
+                assert entry.life.line in t.ready_queue.by_spill_queue, f"{entry.id} is not spilled"
 
 
 def _check_depth(t: SchedulerState) -> None:
     depth: dict[tuple[str, JobState], int] = {}
-    for cell in t.jobs.values():
-        for state, count in depth_counts(t, cell):
-            key = (cell.spec.terms.queue, state)
+    for entry in t.jobs.values():
+        for state, count in depth_counts(t, entry):
+            key = (entry.spec.terms.queue, state)
             depth[key] = depth.get(key, 0) + count
     for job_class in t.ready_queue.classes:
         key = (job_class.queue.queue.name, JobState.QUEUED)
@@ -332,33 +327,33 @@ def _check_schedules(t: SchedulerState) -> None:
         if origin is not None and origin.schedule_id in t.schedule_index.entries:
             runs.setdefault(origin.schedule_id, {})[job_id] = None
     assert runs == t.schedule_index.live_jobs, "the runs of schedules drifted"
-    for schedule_id, cell in t.schedule_index.entries.items():
-        schedule = cell.schedule
+    for schedule_id, entry in t.schedule_index.entries.items():
+        schedule = entry.schedule
         name = (schedule.definition.job.terms.tenant, schedule.definition.name)
-        assert t.schedule_index.by_name(*name) is cell, (
+        assert t.schedule_index.by_name(*name) is entry, (
             f"schedule {schedule_id} is not found by its name"
         )
-        assert (cell.next_at is None) == (cell.due_at is None)
-        if cell.next_at is not None:
-            assert cell.next_at > schedule.state.watermark, f"{schedule_id} would fire again"
-    assert not t.schedule_index.ended_origins, "a run's end went unnoticed"
+        assert (entry.next_at is None) == (entry.due_at is None)
+        if entry.next_at is not None:
+            assert entry.next_at > schedule.state.watermark, f"{schedule_id} would fire again"
+    assert not t.schedule_index.ended_origins, "a run's end was not handled"
 
 
 def _check_triggers(t: SchedulerState) -> None:
-    assert not t.trigger_index.ended_jobs, "a job's end was told to nobody"
+    assert not t.trigger_index.ended_jobs, "a job's end was not handled"
     windows = [
-        window for cell in t.trigger_index.entries.values() for window in cell.windows.values()
+        window for entry in t.trigger_index.entries.values() for window in entry.windows.values()
     ]
     assert t.trigger_index.open_windows == len(windows), "the number of open windows drifted"
     assert t.trigger_index.buffered_bytes == sum(window.data_bytes for window in windows), (
-        "what is held drifted"
+        "the size of buffered events drifted"
     )
-    for trigger_id, cell in t.trigger_index.entries.items():
-        rule = cell.trigger.definition
-        assert t.trigger_index.by_name(rule.job.terms.tenant, rule.name) is cell, (
+    for trigger_id, entry in t.trigger_index.entries.items():
+        rule = entry.trigger.definition
+        assert t.trigger_index.by_name(rule.job.terms.tenant, rule.name) is entry, (
             f"{trigger_id} has no name"
         )
-        for key, window in cell.windows.items():
+        for key, window in entry.windows.items():
             assert window.events, f"window {key!r} of {trigger_id} is empty"
             size = sum(len(held.event.data) for held in window.events.values())
             assert window.data_bytes == size, f"the size of a window of {trigger_id} drifted"

@@ -1,6 +1,6 @@
-"""The state machines of jobs and executions, as tables; docs/job-lifecycle.md is drawn from them.
+"""State machines of jobs and executions, as tables; docs/job-lifecycle.md is generated from them.
 
-A move that is not in a table is a refusal (`IllegalTransition`), never a guess.
+A transition that is not in a table is refused (`IllegalTransition`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rota.core.model import ExecutionId, ExecutionState, JobId, JobState
 
 
 class JobVerb(StrEnum):
-    """What can happen to a job."""
+    """Event that moves a job to another state."""
 
     RELEASE = "release"
     HOLD = "hold"
@@ -32,7 +32,7 @@ class JobVerb(StrEnum):
 
 
 class ExecutionVerb(StrEnum):
-    """What can happen to an execution."""
+    """Event that moves an execution to another state."""
 
     START = "start"
     SUCCEED = "succeed"
@@ -65,7 +65,7 @@ JOB_TRANSITIONS: Mapping[tuple[JobState, JobVerb], JobState] = {
     (_J.RUNNING, _V.TRY_AGAIN): _J.PENDING,
     (_J.RUNNING, _V.REQUEUE): _J.QUEUED,
     (_J.RUNNING, _V.STOP): _J.CANCELLED,
-    # The work was done before the cancel reached it: the record says what is true.
+    # The work was done before the cancel reached the worker: the record says what is true.
     (_J.CANCELLING, _V.SUCCEED): _J.SUCCEEDED,
     (_J.CANCELLING, _V.STOP): _J.CANCELLED,
     (_J.FAILED, _V.REVIVE): _J.PENDING,
@@ -78,7 +78,7 @@ _X, _Y = ExecutionState, ExecutionVerb
 
 EXECUTION_TRANSITIONS: Mapping[tuple[ExecutionState, ExecutionVerb], ExecutionState] = {
     (_X.CLAIMED, _Y.START): _X.RUNNING,
-    # A short job's first and last message are often the same one.
+    # A short job's first report is often its last one.
     (_X.CLAIMED, _Y.SUCCEED): _X.SUCCEEDED,
     (_X.CLAIMED, _Y.FAIL): _X.FAILED,
     (_X.CLAIMED, _Y.TIME_OUT): _X.TIMED_OUT,
@@ -111,57 +111,57 @@ EXECUTION_FINAL: tuple[ExecutionState, ...] = (
 )
 
 JOB_STATE_MEANING: Mapping[JobState, str] = {
-    _J.PENDING: "It waits for its time, its dependencies or the delay before a retry;"
-    " found in the timers or under the jobs it waits for.",
+    _J.PENDING: "It waits for its time, its dependencies or the backoff before a retry;"
+    " kept in the timers or under the jobs it waits for.",
     _J.QUEUED: "It is ready and waits for a worker;"
-    " found in the heap of its class, or in the line of its concurrency key.",
-    _J.RUNNING: "An execution of it holds a lease; found under its worker.",
-    _J.CANCELLING: "Its worker was told to stop it and has not yet said that it has.",
-    _J.SUCCEEDED: "It ended well.",
-    _J.FAILED: "Its tries are used up, or it asked for no more: the dead letters.",
-    _J.CANCELLED: "Somebody called it off.",
-    _J.SKIPPED: "A job it depends on ended in a way that it does not accept.",
-    _J.EXPIRED: "It had not started when its `expires_at` came.",
+    " kept in the queue of its class, or of its concurrency key.",
+    _J.RUNNING: "An execution of it holds a lease; kept under its worker.",
+    _J.CANCELLING: "Its worker was told to stop it and has not reported its end yet.",
+    _J.SUCCEEDED: "It succeeded.",
+    _J.FAILED: "Its attempts are used up, or its error is not retryable: a dead letter.",
+    _J.CANCELLED: "Somebody cancelled it.",
+    _J.SKIPPED: "An upstream job ended in a way that its dependency does not accept.",
+    _J.EXPIRED: "It had not started by its `expires_at`.",
 }
 JOB_VERB_MEANING: Mapping[JobVerb, str] = {
-    _V.RELEASE: "nothing but a worker is missing any more",
-    _V.HOLD: "an update gave it something to wait for",
-    _V.CLAIM: "a worker was chosen, and an execution made",
+    _V.RELEASE: "it waits for nothing but a worker any more",
+    _V.HOLD: "an update gave it something else to wait for",
+    _V.CLAIM: "a worker was chosen, and an execution created",
     _V.SUCCEED: "its execution succeeded",
-    _V.FAIL: "its execution failed, and there is no further try",
-    _V.TRY_AGAIN: "its execution failed, and there is another try after a delay",
+    _V.FAIL: "its execution failed, and it is not retried",
+    _V.TRY_AGAIN: "its execution failed, and it is retried after a backoff",
     _V.REQUEUE: "its worker was lost, preempted it or gave it back, and it may run again",
-    _V.CANCEL: "somebody called it off",
+    _V.CANCEL: "somebody cancelled it",
     _V.STOP: "its worker stopped it",
-    _V.SKIP: "an upstream job ended in a way that it does not accept",
-    _V.REJECT: "it was promised before anybody could check it, and is not a job that can run",
+    _V.SKIP: "an upstream job ended in a way that its dependency does not accept",
+    _V.REJECT: "its id was given out before it could be checked, and it is invalid",
     _V.EXPIRE: "its `expires_at` came while it waited",
-    _V.REVIVE: "a person, or the retry of an upstream job, starts it over",
-    _V.UPDATE: "what was asked for was changed",
+    _V.REVIVE: "somebody retries it, or the upstream job because of which it was skipped",
+    _V.UPDATE: "its spec was changed",
 }
 EXECUTION_STATE_MEANING: Mapping[ExecutionState, str] = {
-    _X.CLAIMED: "It was given to a worker that has not named it yet, or waits there for a place.",
-    _X.RUNNING: "Its worker has named it.",
-    _X.SUCCEEDED: "It ended well.",
-    _X.FAILED: "It ended badly.",
+    _X.CLAIMED: "It was assigned to a worker that has not reported it yet, or prefetched there.",
+    _X.RUNNING: "Its worker has reported it.",
+    _X.SUCCEEDED: "It succeeded.",
+    _X.FAILED: "It failed.",
     _X.TIMED_OUT: "It was stopped because it ran longer than its timeout.",
-    _X.CANCELLED: "It was stopped because its job was called off.",
-    _X.LOST: "Its lease ran out; whatever it says now is refused.",
-    _X.PREEMPTED: "It was stopped to make room for a more urgent job, or given back unbegun.",
+    _X.CANCELLED: "It was stopped because its job was cancelled.",
+    _X.LOST: "Its lease ran out; later reports of it are refused.",
+    _X.PREEMPTED: "It was stopped in favour of a more urgent job, or given back before it began.",
 }
 EXECUTION_VERB_MEANING: Mapping[ExecutionVerb, str] = {
-    _Y.START: "the worker's first message that names it",
-    _Y.SUCCEED: "the worker says so",
-    _Y.FAIL: "the worker says so",
-    _Y.TIME_OUT: "the worker says so, or its lease ended after it was told to stop",
-    _Y.CANCEL: "the worker says so, or its lease ended after it was told to stop",
-    _Y.LOSE: "no message named it until its lease had run out",
-    _Y.PREEMPT: "the worker has stopped it as told, or gives it back before it began",
+    _Y.START: "the worker's first report of it",
+    _Y.SUCCEED: "the worker reports it",
+    _Y.FAIL: "the worker reports it",
+    _Y.TIME_OUT: "the worker reports it, or its lease ended after the order to stop",
+    _Y.CANCEL: "the worker reports it, or its lease ended after the order to stop",
+    _Y.LOSE: "its lease ran out without a report",
+    _Y.PREEMPT: "the worker has stopped it as ordered, or gives it back before it began",
 }
 
 
 def move_job(job_id: JobId, state: JobState, verb: JobVerb) -> JobState:
-    """The state after `verb`, or the refusal."""
+    """State after `verb`; raises `IllegalTransition` if there is none."""
     after = JOB_TRANSITIONS.get((state, verb))
     if after is None:
         raise IllegalTransition("job", job_id, state, verb)
@@ -171,7 +171,7 @@ def move_job(job_id: JobId, state: JobState, verb: JobVerb) -> JobState:
 def move_execution(
     execution_id: ExecutionId, state: ExecutionState, verb: ExecutionVerb
 ) -> ExecutionState:
-    """The state after `verb`, or the refusal."""
+    """State after `verb`; raises `IllegalTransition` if there is none."""
     after = EXECUTION_TRANSITIONS.get((state, verb))
     if after is None:
         raise IllegalTransition("execution", execution_id, state, verb)

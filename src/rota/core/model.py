@@ -1,4 +1,4 @@
-"""Model of what the scheduler knows: jobs, executions, workers, queues, tenants. All frozen.
+"""Model of jobs, job groups, executions, workers, queues and tenants: frozen, journaled records.
 
 A job is kept in two parts. Its `Spec` is what was asked and changes only by an update; its `Life`
 is its current state and is replaced at every transition. What many jobs have in common is in
@@ -10,49 +10,150 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
-from rota.core.group_model import Array, Gang, GroupMember, GroupProgress
-from rota.core.record import Instant as Instant
-from rota.core.record import Millis as Millis
-from rota.core.record import Record as Record
+import msgspec
+
+Instant: TypeAlias = int
+"""Milliseconds since 1970-01-01T00:00:00Z."""
+Millis: TypeAlias = int
+"""A length of time in milliseconds."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
+    """Base class of journaled records: positional, so new fields go last and have defaults.
+
+    Old records then stay readable. `gc=False` is safe because records hold only scalars, strings,
+    bytes and tuples of records: nothing that can point back.
+    """
+
+
+# Job groups: the group is a job with a row of its own. Its members become jobs only as they start,
+# so that a million of them wait in one row; `GroupProgress` counts them in a few numbers.
+
+
+class Array(Record, frozen=True, tag="a"):
+    """Array: members with the indices 0 to `count` - 1, which run independently."""
+
+    count: int
+    max_parallel: int | None = None
+    """Limit on the members that run at once; None: as many as there are free workers for."""
+    todo: bytes = b""
+    """After a manual retry, the indices to run again: bit i of byte i // 8; empty: all."""
+    born: int = 0
+    """Members with an index below this ran in an earlier life, and have a row."""
+
+
+class Gang(Record, frozen=True, tag="g"):
+    """Gang: members that start together or not at all."""
+
+    size: int
+
+
+class GroupMember(Record, frozen=True, tag="m"):
+    """Member of a job group."""
+
+    parent: str
+    index: int
+    in_gang: bool = False
+
+
+JobGroup: TypeAlias = Array | Gang | GroupMember
+
+
+class GroupContext(msgspec.Struct, frozen=True, gc=False):
+    """Group of an execution, as its worker is told: its index, the size, and the gang's hosts."""
+
+    group_id: str
+    index: int
+    size: int
+    in_gang: bool = False
+    hosts: tuple[str, ...] = ()
+    """Of a gang: the workers' addresses of all members, by index."""
+
+
+class GroupProgress(Record, frozen=True):
+    """Progress of a job group, as counts of its members."""
+
+    drawn: int = 0
+    """Members that have become jobs, in this life of the group."""
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    """Members that were cancelled, before or after they had become jobs."""
+    dropped: int = 0
+    """Those of them that never became jobs."""
+    hosts: tuple[str, ...] = ()
+    """Addresses of the members of a running gang, by index."""
+    cause: str = ""
+    """Why a running gang has to stop; empty: it has not (groups/gangs.py)."""
+    delay_ms: Millis = -1
+    """Delay before the gang's retry, where a member has asked for it; -1: by its retry policy."""
+
+
+def unsuccessful_count(progress: GroupProgress) -> int:
+    """Members that ran in this life of the group and did not succeed."""
+    return progress.failed + progress.cancelled - progress.dropped
+
+
+def member_delete_refusal(member: str, group: str, state: str) -> str:
+    """Message that a member cannot be deleted on its own."""
+    return (
+        f"job {member} is a member of {group}, which is {state}: it can be deleted with that, "
+        "or once that has ended"
+    )
+
+
+def copies_of(group: JobGroup | None) -> int:
+    """Number of jobs that a submission stands for."""
+    match group:
+        case Array():
+            return group.count
+        case Gang():
+            return group.size
+        case _:
+            return 1
+
+
+# Jobs, executions, workers, queues and tenants
 
 LabelSelector: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""Labels of workers, each with the values that will do; sorted."""
+"""Labels of workers, each with its accepted values; sorted."""
 
 
 class Affinity(Record, frozen=True):
-    """Where a job is to run, beyond what it needs."""
+    """Placement rules of a job beyond its needs: labels required, preferred, spread over."""
 
     require: LabelSelector = ()
-    """A worker without one of these labels never gets it."""
+    """A worker without one of these labels never gets the job."""
     prefer: LabelSelector = ()
     spread: str = ""
-    """The label over whose values jobs of the same name are spread."""
+    """The worker label over whose values jobs of the same name are spread."""
     near_previous: bool = False
-    """Whether it is to run where it, or what came before it, ran."""
+    """Prefers the worker where the job, or an upstream job, ran last."""
     wait_ms: Millis = 3_000
-    """How long a preferred place is waited for while another would be free."""
+    """How long the job waits for a preferred worker while another one has free capacity."""
     tolerate: tuple[str, ...] = ()
-    """What workers may be kept for that take it all the same; sorted."""
+    """The job accepts workers reserved for these (`Worker.only`); sorted."""
 
 
 def has_preference(affinity: Affinity | None) -> bool:
-    """Whether it prefers some of the workers that would do to others."""
+    """Whether some of the workers that can run the job are preferred to others."""
     return affinity is not None and bool(
         affinity.prefer or affinity.spread or affinity.near_previous
     )
 
 
 JobName: TypeAlias = tuple[str, str]
-"""(tenant, name): whose jobs, and what they are called."""
+"""(tenant, name of job)."""
 SketchCounts: TypeAlias = tuple[tuple[int, int], ...]
-"""(step, how often): a sketch of usage.py."""
+"""(step, count): a `Sketch` of runtime_estimates.py."""
 
 
 class UsageDay(Record, frozen=True):
-    """What jobs of a name asked for and took on one day: cpu in ms, memory in MiB times ms."""
+    """Resources asked for and used in a day by jobs of a name: cpu in ms, memory in MiB * ms."""
 
     day: int
-    """Since 1970."""
+    """Days since 1970-01-01."""
     runs: int = 0
     cpu_asked: int = 0
     cpu_used: int = 0
@@ -61,7 +162,7 @@ class UsageDay(Record, frozen=True):
 
 
 class UsageStats(Record, frozen=True):
-    """What jobs of a name take, as usage.py has it."""
+    """Statistics of the resources that jobs of a name use, as runtime_estimates.py keeps them."""
 
     runs: int = 0
     cpu: SketchCounts = ()
@@ -76,7 +177,7 @@ class UsageStats(Record, frozen=True):
 
 
 class RuntimeStats(Record, frozen=True):
-    """How long jobs of a name took, newest first, and what else is known of them."""
+    """Run times of jobs of a name, newest first, and their resource usage."""
 
     tenant: str
     name: str
@@ -95,7 +196,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class JobState(StrEnum):
-    """Where a job is; docs/job-lifecycle.md draws the ways between them."""
+    """State of a job, a failed one being a dead letter; docs/job-lifecycle.md draws transitions."""
 
     PENDING = "pending"
     QUEUED = "queued"
@@ -109,7 +210,7 @@ class JobState(StrEnum):
 
 
 class ExecutionState(StrEnum):
-    """Where one try of a job is."""
+    """State of one execution of a job."""
 
     CLAIMED = "claimed"
     RUNNING = "running"
@@ -122,7 +223,7 @@ class ExecutionState(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """What a worker may be given: online anything, draining nothing new, offline nothing."""
+    """State of a worker: online ones get orders, draining ones no new ones, offline ones none."""
 
     ONLINE = "online"
     DRAINING = "draining"
@@ -130,7 +231,7 @@ class WorkerState(StrEnum):
 
 
 class When(StrEnum):
-    """Which end of the upstream job a dependency waits for."""
+    """Condition on how the upstream job ended, for a dependency to be met."""
 
     SUCCEEDED = "succeeded"
     FINISHED = "finished"
@@ -138,7 +239,7 @@ class When(StrEnum):
 
 
 class Backoff(StrEnum):
-    """How the delay between tries grows."""
+    """Growth of the delay between attempts."""
 
     EXPONENTIAL = "exponential"
     LINEAR = "linear"
@@ -146,14 +247,14 @@ class Backoff(StrEnum):
 
 
 class Semantics(StrEnum):
-    """What to do when a worker is lost in the middle of a job."""
+    """Delivery guarantee: whether a job runs again when its worker is lost while it runs."""
 
     AT_LEAST_ONCE = "at_least_once"
     AT_MOST_ONCE = "at_most_once"
 
 
 class Stop(StrEnum):
-    """Why the brain asked a worker to stop an execution."""
+    """Reason why a worker is told to stop an execution."""
 
     CANCEL = "cancel"
     TIMEOUT = "timeout"
@@ -161,7 +262,7 @@ class Stop(StrEnum):
 
 
 class Resources(Record, frozen=True):
-    """An amount of everything a machine has. Whole numbers only, so sums never drift."""
+    """Amounts of everything a machine has. Whole numbers only, so that sums are exact."""
 
     cpu_milli: int = 0
     memory: int = 0
@@ -172,18 +273,18 @@ class Resources(Record, frozen=True):
 
 
 class Needs(Record, frozen=True):
-    """What a job asks of the worker it runs on."""
+    """Requirements of a job on the worker that runs it."""
 
     resources: Resources
     capabilities: tuple[str, ...] = ()
     """Sorted."""
     affinity: Affinity | None = None
     copies: int = 1
-    """More than one: a gang, which needs all this so many times, all at once."""
+    """More than one: a gang, which needs this many times the resources at once."""
 
 
 class RetryPolicy(Record, frozen=True):
-    """How often and how soon to try again."""
+    """Retry policy: how many attempts, and the exponential backoff or other delay between them."""
 
     max_attempts: int = 1
     backoff: Backoff = Backoff.EXPONENTIAL
@@ -192,20 +293,20 @@ class RetryPolicy(Record, frozen=True):
     max_delay_ms: Millis = 300_000
     jitter: float = 0.1
     memory_factor: float = 1.0
-    """After a try that ran out of memory, the next asks for so many times as much."""
+    """After an attempt that ran out of memory, the next one asks for this many times as much."""
     memory_max: int | None = None
-    """But never for more than this."""
+    """The most memory that `memory_factor` leads to; None: no limit."""
 
 
 class Concurrency(Record, frozen=True):
-    """At most `limit` jobs of the same key run at once, within one tenant."""
+    """Concurrency key: at most `limit` jobs with the same key run at once, within one tenant."""
 
     key: str
     limit: int = 1
 
 
 class Terms(Record, frozen=True):
-    """What jobs submitted alike have in common; interned by the scheduler."""
+    """Terms that jobs submitted alike have in common; the scheduler interns them."""
 
     name: str
     queue: str
@@ -220,14 +321,14 @@ class Terms(Record, frozen=True):
 
 
 class Dependency(Record, frozen=True):
-    """This job waits for that one."""
+    """Dependency of a job on the upstream job `job_id`."""
 
     job_id: JobId
     when: When = When.SUCCEEDED
 
 
 class RunCause(StrEnum):
-    """What made a schedule run."""
+    """Cause of a schedule's run: its time, a person, or a backfill."""
 
     TIME = "schedule"
     PERSON = "trigger"
@@ -235,7 +336,7 @@ class RunCause(StrEnum):
 
 
 class Origin(Record, frozen=True):
-    """Which schedule made a job, and for which instant."""
+    """Schedule that created a job, and the instant it is for."""
 
     schedule_id: ScheduleId
     nominal: Instant
@@ -244,23 +345,23 @@ class Origin(Record, frozen=True):
 
 
 class TriggerOrigin(Record, frozen=True):
-    """Which trigger made a job, and because of which event."""
+    """Trigger that created a job, and the event that fired it."""
 
     trigger_id: TriggerId
     source: str
     event_id: str
     depth: int = 0
-    """How many triggers, one because of the other, led to the job."""
+    """How many triggers fired in a chain, each because of the one before, until this job."""
 
 
 class Spec(Record, frozen=True):
-    """What was asked for. `task` and `payload` are JSON text the core carries but never reads."""
+    """Specification of a job, as submitted. The core never reads `task` and `payload` (JSON)."""
 
     terms: Terms
     task: bytes
     created_at: Instant
     arrival_number: int = 0
-    """The place in the line of arrivals; given by the scheduler."""
+    """Position in the order of arrival; assigned by the scheduler."""
     payload: bytes = b""
     dependencies: tuple[Dependency, ...] = ()
     run_at: Instant | None = None
@@ -268,36 +369,36 @@ class Spec(Record, frozen=True):
     concurrency: Concurrency | None = None
     labels: Labels = ()
     revision: int = 0
-    """Grows with every update, so two updates at once cannot overwrite each other."""
+    """Grows with every update, so that concurrent updates cannot overwrite each other."""
     origin: Origin | None = None
-    """The schedule it comes from; None: somebody submitted it."""
+    """The schedule that created the job; None: somebody submitted it."""
     trigger_origin: TriggerOrigin | None = None
-    """The trigger it comes from."""
+    """The trigger that created the job."""
     finish_by: Instant | None = None
-    """When it should have ended. Of a schedule's or trigger's job: how long after it is made."""
+    """Deadline. In the template of a schedule or trigger: milliseconds after the job's creation."""
     group: Array | Gang | GroupMember | None = None
-    """Set where it stands for many jobs, or is one of those (band.py)."""
+    """Set if the job stands for a job group, or is a member of one."""
     graph_ms: Millis | None = None
-    """How long the graph that it is a task of will probably take (ranking.py)."""
+    """Expected run time of the whole graph of jobs that it was submitted in (jobs/submit.py)."""
     trace: str = ""
-    """The caller's place in its trace (W3C traceparent); carried, never read here."""
+    """W3C traceparent of the caller; carried, never read here."""
 
 
 class Life(Record, frozen=True):
-    """Where the job is now. Fresh jobs of one batch share one."""
+    """Current state of a job, replaced at each transition. New jobs of a batch share one object."""
 
     state: JobState
     reason: str = ""
-    """Why it is where it is, in a word."""
+    """Why the job is in this state, in one word."""
     attempt: int = 0
-    """Tries that count: a lost worker's does not."""
+    """Attempts that count against `max_attempts`: one that was lost with its worker does not."""
     fence: int = 0
-    """The number of the newest execution; only grows, through retries by hand too."""
+    """The number of the newest execution; it only grows, through manual retries too."""
     losses: int = 0
     lives: int = 1
-    """One more for each retry by a person."""
+    """Grows by one with each manual retry."""
     due_at: Instant | None = None
-    """Not before this: run_at, or the end of a retry's delay."""
+    """The job does not start before this: its `run_at`, or the end of a retry's backoff."""
     started_at: Instant | None = None
     finished_at: Instant | None = None
     execution_id: ExecutionId | None = None
@@ -307,19 +408,19 @@ class Life(Record, frozen=True):
     result: bytes | None = None
     error: bytes | None = None
     delete_when_finished: bool = False
-    """To be removed as soon as it has ended."""
+    """Delete the job as soon as it has ended."""
     ready_at: Instant | None = None
-    """When it last began to wait for nothing but a worker."""
+    """When the job last began to wait for nothing but a worker."""
     line: int = 0
-    """The line of the store in which it waits, if its row is on the shelf (life/shelving.py)."""
+    """Number of the spill queue in which the job waits; 0: it is in memory. (Stored name.)"""
     deadline: str = ""
-    """What is known of its `finish_by` for good: `at_risk`, `missed` or `met` (slack.py)."""
+    """Final or last known result for `finish_by`: `at_risk`, `missed` or `met` (deadlines.py)."""
     group_progress: GroupProgress | None = None
-    """Of a band: how far its members are."""
+    """Of a job group: how many of its members have started and ended."""
 
 
 class Execution(Record, frozen=True):
-    """One try of a job on one worker."""
+    """Execution: one attempt to run a job, on one worker. Each report carries its `fence`."""
 
     id: ExecutionId
     job_id: JobId
@@ -338,18 +439,18 @@ class Execution(Record, frozen=True):
     usage: bytes | None = None
     reason: str = ""
     memory: int = 0
-    """What the job asked for when this try began."""
+    """The memory that the job asked for when this execution began."""
     behind: ExecutionId | None = None
-    """Prefetched: it takes the place of this one, on the same worker, when that has ended."""
+    """Prefetched: starts when this other execution on the same worker has ended, in its place."""
 
 
 class Worker(Record, frozen=True):
-    """An agent that runs jobs. Its heartbeats are not in here: they are never written."""
+    """Worker: an agent that runs jobs. Heartbeats are not journaled, so not in here."""
 
     id: WorkerId
     name: str
     session: str
-    """The registration that may speak for this worker; a newer one replaces it."""
+    """The registration whose requests are accepted; a newer one replaces it."""
     capacity: Resources
     capabilities: tuple[str, ...] = ()
     queues: tuple[str, ...] | None = None
@@ -359,18 +460,19 @@ class Worker(Record, frozen=True):
     gone_at: Instant | None = None
     labels: Labels = ()
     only: tuple[str, ...] = ()
-    """It takes only jobs that ask for one of these, or tolerate it; none: any job. Sorted."""
+    """Reserves the worker for jobs that ask for one of these, or tolerate it; empty: any job.
+    Sorted."""
 
 
 class RateLimit(Record, frozen=True):
-    """At most `count` starts in each `per_ms`, evenly spaced after a burst of `count`."""
+    """Rate limit (a token bucket): at most `count` starts per `per_ms`, even after a burst."""
 
     count: int
     per_ms: Millis
 
 
 class JobLimits(Record, frozen=True):
-    """What each job of a queue is held to by its worker; None: what everybody is held to."""
+    """Limits that a worker applies to each job of a queue; None: the worker's defaults."""
 
     processes: int | None = None
     open_files: int | None = None
@@ -380,7 +482,7 @@ class JobLimits(Record, frozen=True):
 
 
 class Queue(Record, frozen=True):
-    """A named line of jobs and the limits that hold for it."""
+    """Queue: a name, and the settings and limits of the jobs submitted to it."""
 
     name: str
     priority: int = 0
@@ -393,28 +495,28 @@ class Queue(Record, frozen=True):
 
 
 class Quota(Record, frozen=True):
-    """How much a tenant may have at once; None: as much as there is."""
+    """Quota: how much a tenant may have at once; None: no limit."""
 
     running: int | None = None
     queued: int | None = None
-    """Jobs that wait; more are refused."""
+    """Waiting jobs; submitting more is refused."""
     cpu_milli: int | None = None
     memory: int | None = None
 
 
 class Tenant(Record, frozen=True):
-    """One of those who share the fleet."""
+    """Tenant: shares the fleet with others by its weight, within its quota."""
 
     name: str
     weight: float = 1.0
     quota: Quota | None = None
     used: float = 0.0
-    """What it had used at `used_at`, faded: shares of the fleet times milliseconds."""
+    """Usage as of `used_at`, decayed: dominant share of the fleet times milliseconds."""
     used_at: Instant = 0
 
 
 class JobRecord(Record, frozen=True):
-    """A whole job, as it is stored and as it is answered."""
+    """Whole job, as it is stored and answered."""
 
     id: JobId
     spec: Spec
@@ -422,10 +524,10 @@ class JobRecord(Record, frozen=True):
 
 
 class KeyRecord(Record, frozen=True):
-    """A request that was answered: the same key again gets `receipt` again."""
+    """Idempotency key of an answered request: a repeat with the same key gets `receipt` again."""
 
     key: str
     fingerprint: str
     receipt: bytes
-    """The receipt as outcome.py encodes it."""
+    """As `encode_receipt` writes it."""
     at: Instant

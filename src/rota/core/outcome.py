@@ -12,10 +12,10 @@ from typing import TypeAlias
 import msgspec
 
 from rota.core.errors import Refusal
-from rota.core.group_model import GroupContext
 from rota.core.model import (
     Execution,
     ExecutionId,
+    GroupContext,
     JobId,
     JobLimits,
     JobRecord,
@@ -45,11 +45,11 @@ from rota.core.trigger_model import (
 
 
 class Write(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """The base of the facts that one journal record is made of."""
+    """Base class of the facts that a journal record is made of."""
 
 
 class PutJob(Write, frozen=True, tag="j"):
-    """A job as a whole: new, or its spec changed."""
+    """Writes a whole job: a new one, or one whose spec changed."""
 
     id: JobId
     spec: Spec
@@ -57,44 +57,43 @@ class PutJob(Write, frozen=True, tag="j"):
 
 
 class PutGroup(PutJob, frozen=True, tag="jb"):
-    """The same of an array, a gang or a member of one.
+    """Writes a whole array, gang or member of one.
 
-    A name of its own, so that a program that knows of none does not take it for a plain job.
+    It has a tag of its own, so that a program that does not know job groups does not read it as a
+    plain job.
     """
 
 
 class PutTrigger(Write, frozen=True, tag="t"):
-    """A trigger, as a whole."""
-
     trigger: Trigger
 
 
 class DropTrigger(Write, frozen=True, tag="dt"):
-    """A trigger is gone. What it made of events stays until it is too old."""
+    """Deletes a trigger. Its decisions on events stay until retention removes them."""
 
     id: TriggerId
 
 
 class PutEvent(Write, frozen=True, tag="v"):
-    """An event was accepted, or came again."""
+    """Records that an event was accepted, or was sent again."""
 
     event: AcceptedEvent
 
 
 class PutTriggerDecision(Write, frozen=True, tag="a"):
-    """What a trigger made of an event; in place of an earlier record of the same."""
+    """Records a trigger's decision on an event, in place of an earlier record of the same."""
 
     decision: TriggerDecision
 
 
 class PutBufferedEvent(Write, frozen=True, tag="h"):
-    """An event waits for others."""
+    """Stores an event that waits in a trigger's window."""
 
     event: BufferedEvent
 
 
 class ReleaseBufferedEvents(Write, frozen=True, tag="rh"):
-    """Events wait no more."""
+    """Removes events that no longer wait."""
 
     ids: tuple[TriggerDecisionId, ...]
 
@@ -110,100 +109,84 @@ AnyEventWrite: TypeAlias = (
 
 
 class MoveJob(Write, frozen=True, tag="m"):
-    """A job moved; its spec is what it was."""
+    """Writes a job's new `Life`; its spec is unchanged."""
 
     id: JobId
     life: Life
 
 
 class DropJob(Write, frozen=True, tag="dj"):
-    """A job is gone, and with it its executions, labels and logs."""
+    """Deletes a job with its executions, labels and logs."""
 
     id: JobId
 
 
 class PutExecution(Write, frozen=True, tag="e"):
-    """An execution, as a whole."""
-
     execution: Execution
 
 
 class PutWorker(Write, frozen=True, tag="w"):
-    """A worker, as a whole."""
-
     worker: Worker
 
 
 class DropWorker(Write, frozen=True, tag="dw"):
-    """A worker is forgotten."""
-
     id: WorkerId
 
 
 class PutQueue(Write, frozen=True, tag="q"):
-    """A queue, as a whole."""
-
     queue: Queue
 
 
 class PutPolicy(Write, frozen=True, tag="po"):
-    """The policy of the cell."""
-
     policy: Policy
 
 
 class PutTenant(Write, frozen=True, tag="te"):
-    """A tenant, as a whole."""
-
     tenant: Tenant
 
 
 class PutRuntime(Write, frozen=True, tag="rt"):
-    """What is known of how long jobs of a name run."""
+    """Writes run times and usage of the jobs of a name."""
 
     runtime: RuntimeStats
 
 
 class PutKey(Write, frozen=True, tag="k"):
-    """An idempotency key and what was answered to it."""
+    """Writes an idempotency key and the receipt of its request."""
 
     record: KeyRecord
 
 
 class PutSchedule(Write, frozen=True, tag="s"):
-    """A schedule as a whole: new, or its plan changed."""
+    """Writes a whole schedule: a new one, or one whose definition changed."""
 
     schedule: Schedule
 
 
 class MoveSchedule(Write, frozen=True, tag="ms"):
-    """A schedule has come further; its plan is what it was."""
+    """Writes a schedule's new state; its definition is unchanged."""
 
     id: ScheduleId
     state: ScheduleState
 
 
 class DropSchedule(Write, frozen=True, tag="ds"):
-    """A schedule is gone. Its ledger stays until it is too old."""
+    """Deletes a schedule. Its occurrences stay until retention removes them."""
 
     id: ScheduleId
 
 
 class PutOccurrence(Write, frozen=True, tag="o"):
-    """What became of an instant of a schedule; in place of an earlier record of the same one."""
+    """Records the decision on an instant of a schedule, in place of an earlier one."""
 
     occurrence: Occurrence
 
 
 class PutCalendar(Write, frozen=True, tag="c"):
-    """A calendar, as a whole."""
-
     calendar: Calendar
 
 
 class DropCalendar(Write, frozen=True, tag="dc"):
-    """A calendar is gone."""
-
     name: str
 
 
@@ -231,105 +214,105 @@ AnyWrite: TypeAlias = (
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """The base of what a caller is told when its input is durable."""
+    """Base class of answers to commands, sent when the command's record is durable."""
 
 
 class JobsAccepted(Receipt, frozen=True, tag="a"):
-    """Submitted; in the order given. `first` is set for a single job."""
+    """Answers a submission, ids in the order given. `first` is set for a single job."""
 
     job_ids: tuple[JobId, ...]
     first: JobRecord | None = None
 
 
 class JobAnswer(Receipt, frozen=True, tag="j"):
-    """The job as it is after the step."""
+    """Answers with the job after the command."""
 
     job: JobRecord
 
 
 class JobGone(Receipt, frozen=True, tag="g"):
-    """The job was removed."""
+    """Answers that the job was deleted."""
 
     job_id: JobId
 
 
 class ExecutionAnswer(Receipt, frozen=True, tag="e"):
-    """The execution as it is after the step."""
+    """Answers with the execution after the command."""
 
     execution: Execution
 
 
 class WorkerAnswer(Receipt, frozen=True, tag="w"):
-    """The worker as it is after the step."""
+    """Answers with the worker after the command."""
 
     worker: Worker
 
 
 class QueueAnswer(Receipt, frozen=True, tag="q"):
-    """The queue as it is after the step."""
+    """Answers with the queue after the command."""
 
     queue: Queue
 
 
 class PolicyAnswer(Receipt, frozen=True, tag="po"):
-    """The policy as it is after the step."""
+    """Answers with the policy after the command."""
 
     policy: Policy
 
 
 class TenantAnswer(Receipt, frozen=True, tag="ta"):
-    """The tenant as it is after the step."""
+    """Answers with the tenant after the command."""
 
     tenant: Tenant
 
 
 class HeartbeatReply(Receipt, frozen=True, tag="b"):
-    """A heartbeat's answer: what to stop, and what is no longer the worker's."""
+    """Answers a heartbeat: executions to stop, and those whose lease the worker has lost."""
 
     cancel: tuple[ExecutionId, ...] = ()
     lost: tuple[ExecutionId, ...] = ()
 
 
 class CountReceipt(Receipt, frozen=True, tag="n"):
-    """How many things a step touched."""
+    """Answers with the number of things that the command changed."""
 
     count: int
 
 
 class PollOpened(Receipt, frozen=True, tag="p"):
-    """The poll waits; its answer comes as an `Answer` effect."""
+    """Answers that the poll is open; a `PollAnswer` ends it."""
 
     poll_id: PollId
 
 
 class ScheduleAnswer(Receipt, frozen=True, tag="s"):
-    """The schedule as it is after the step."""
+    """Answers with the schedule after the command."""
 
     schedule: Schedule
 
 
 class ScheduleGone(Receipt, frozen=True, tag="sg"):
-    """The schedule was removed."""
+    """Answers that the schedule was deleted."""
 
     schedule_id: ScheduleId
 
 
 class Triggered(Receipt, frozen=True, tag="t"):
-    """One run of a schedule, asked for by a person."""
+    """Answers a manual run of a schedule."""
 
     occurrence: Occurrence
     job: JobRecord
 
 
 class Backfilled(Receipt, frozen=True, tag="bf"):
-    """Runs of a schedule for instants of the past."""
+    """Answers a schedule backfill with the ids of its jobs."""
 
     backfill_id: str
     job_ids: tuple[JobId, ...]
 
 
 class Deployed(Receipt, frozen=True, tag="d"):
-    """What a program's schedules came to, by name."""
+    """Answers a deployment with the names of schedules or triggers by what was done to them."""
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -338,25 +321,25 @@ class Deployed(Receipt, frozen=True, tag="d"):
 
 
 class CalendarAnswer(Receipt, frozen=True, tag="c"):
-    """The calendar as it is after the step."""
+    """Answers with the calendar after the command."""
 
     calendar: Calendar
 
 
 class TriggerAnswer(Receipt, frozen=True, tag="tr"):
-    """The trigger as it is after the step."""
+    """Answers with the trigger after the command."""
 
     trigger: Trigger
 
 
 class TriggerGone(Receipt, frozen=True, tag="tg"):
-    """The trigger was removed."""
+    """Answers that the trigger was deleted."""
 
     trigger_id: TriggerId
 
 
 class EventsAccepted(Receipt, frozen=True, tag="ev"):
-    """Events, in the order given, and whether each had been accepted before."""
+    """Answers with the events, in the order given, and whether each had been accepted before."""
 
     events: tuple[AcceptedEvent, ...]
     repeated: tuple[bool, ...]
@@ -387,30 +370,30 @@ AnyReceipt: TypeAlias = (
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
-    """What a worker is told to run."""
+    """Order to a worker to run an execution."""
 
     execution: Execution
     spec: Spec
     limits: JobLimits | None = None
-    """The queue's own, where it has any."""
+    """Limits of the queue, if it has any."""
     group: GroupContext | None = None
     is_prefetched: bool = False
-    """It may begin only when the execution that it is behind has ended there."""
+    """Prefetched: may start only when the execution `behind` which it waits has ended there."""
 
 
 class PollAnswer(msgspec.Struct, frozen=True, gc=False):
-    """Ends a worker's open poll."""
+    """Ends a worker's open poll with orders, executions to stop and lost ones, or a refusal."""
 
     poll_id: PollId
     orders: tuple[Order, ...] = ()
     cancel: tuple[ExecutionId, ...] = ()
     lost: tuple[ExecutionId, ...] = ()
     refusal: Refusal | None = None
-    """Set when the worker was superseded or forgotten while it waited."""
+    """Set if the worker was superseded or forgotten while its poll was open."""
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """For the figures: a job of this queue ended so after `ran_ms` (None: never ran)."""
+    """Counts for metrics: a job of this queue that ended, after `ran_ms` (None: it never ran)."""
 
     queue: str
     state: JobState
@@ -418,25 +401,25 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Refill(msgspec.Struct, frozen=True, gc=False):
-    """Asks for the next jobs of a line of the store, those behind `after`, in order of arrival.
+    """Asks the store for the next jobs of a spill queue after arrival number `after`, in order.
 
-    To be read when the turn that asks is in the tables, or at once if it need not be `exact`; the
-    answer is the input `Refilled`.
+    The store answers when the projection has this turn, or at once if `exact` is false; its answer
+    is the command `Refilled`.
     """
 
     spill_queue: int
     after: int
     limit: int
     request_id: int
-    """Tells the answer from one to an earlier question."""
+    """Tells the answer to this request from those to earlier ones."""
     urgent: bool = False
-    """Whether a worker waits for them; else memory has enough for a while."""
+    """A worker waits for these jobs; otherwise memory has enough for a while."""
     exact: bool = True
-    """Whether the tables must have the turn that asks; else they are right as they are."""
+    """The tables must have the turn that asks; otherwise they are right already."""
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """All that one turn comes to. Replies are in the order of the inputs."""
+    """Outcome of one turn. Replies are in the order of the commands."""
 
     replies: list[AnyReceipt | Refusal]
     writes: list[AnyWrite]
@@ -446,13 +429,14 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How long each job that was started had been ready."""
     ends: Sequence[Ended] = ()
     refills: Sequence[Refill] = ()
-    """What memory wants of the store, as soon as this turn is durable."""
+    """Requests for spilled jobs, to send as soon as this turn is durable."""
     occurrences: Sequence[Occurrence] = ()
-    """What became of instants of schedules in this turn."""
+    """Instants of schedules that were decided in this turn."""
     deadlines: Mapping[str, int] = {}
-    """How many jobs are at risk to miss their deadline, met it, or missed it, as of this turn."""
+    """How many jobs became at risk of missing their deadline, met it, or missed it in this turn."""
     event_counts: Mapping[str, int] = {}
-    """How many events were accepted and repeated, and how many verdicts there were of each."""
+    """How many events were accepted and repeated, and how many decisions there were of each
+    kind."""
 
 
 _receipt_encoder = msgspec.msgpack.Encoder()
@@ -460,10 +444,9 @@ _receipt_decoder: msgspec.msgpack.Decoder[AnyReceipt] = msgspec.msgpack.Decoder(
 
 
 def encode_receipt(receipt: AnyReceipt) -> bytes:
-    """To keep with an idempotency key."""
     return _receipt_encoder.encode(receipt)
 
 
 def decode_receipt(data: bytes) -> AnyReceipt:
-    """The receipt that was given the first time."""
+    """Decodes a receipt that was stored with an idempotency key."""
     return _receipt_decoder.decode(data)

@@ -1,7 +1,7 @@
-"""Policy of a cell: by which rules its jobs are ordered, held back, reserved for and preempted.
+"""Policy of a cell: the settings for order, backfill, preemption and cell-wide limits, and presets.
 
-Only the settings and their presets are here. Each rule has a file of its own: fair share and
-strict order (ready_queue), reservations, backfill scheduling and preemption (dispatch).
+The rules themselves are in ready_queue (fair share, strict order), reservations and dispatch
+(backfill, preemption).
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from rota.core.model import Millis, Record
 
 
 class OrderKind(StrEnum):
-    """Who goes first."""
+    """Rule for which job goes first."""
 
     FAIR = "fair"
-    """Tenants by their share of the fleet, then queues, then age, length and priority."""
+    """Fair share: tenants by the part of the fleet they used, then queues, then age, length,
+    priority."""
     PRIORITY = "priority"
-    """Strictly by the queue's priority, the job's, then arrival."""
+    """Strictly by the queue's priority, the job's priority, then arrival."""
     FIFO = "fifo"
     """By arrival alone."""
     ROUND_ROBIN = "round_robin"
@@ -26,47 +27,47 @@ class OrderKind(StrEnum):
 
 
 class BackfillKind(StrEnum):
-    """Who may pass a job that does not fit yet."""
+    """Rule for which jobs may start before a job that does not fit yet (backfill)."""
 
     NONE = "none"
-    """Nobody: it holds up all who could use the same workers."""
+    """None: the job holds up all others that could use the same workers."""
     EASY = "easy"
-    """Whoever does not delay the first job that does not fit."""
+    """Those that do not delay the first job that does not fit."""
     CONSERVATIVE = "conservative"
-    """Whoever delays none of those before it."""
+    """Those that delay no job before them."""
     GREEDY = "greedy"
-    """Whoever fits: nothing is reserved, and a large job may wait for ever."""
+    """Any that fits: nothing is reserved, and a large job may wait for ever."""
 
 
 class CandidateKind(StrEnum):
-    """In which order the jobs behind one that does not fit are tried."""
+    """Order in which backfill tries the jobs behind one that does not fit."""
 
     ORDER = "order"
     SHORTEST = "shortest"
 
 
 class Policy(Record, frozen=True):
-    """How a cell decides; the defaults are what a new cell has."""
+    """Policy of a cell; the defaults are those of a new cell."""
 
     order: OrderKind = OrderKind.FAIR
     backfill: BackfillKind = BackfillKind.EASY
     candidates: CandidateKind = CandidateKind.SHORTEST
     beta: float = 10.0
-    """How much longer a job waits for being long: its place is submit + beta times its length."""
+    """Weight of a job's length against its age: jobs are sorted by submit time + beta * length."""
     length_cap_ms: Millis = 24 * 3_600_000
-    """A job counts as no longer than this in its place."""
+    """A job counts as no longer than this in its sort key."""
     priority_ms: Millis = 36_000
     """The waiting time that one point of priority is worth."""
     half_life_ms: Millis = 24 * 3_600_000
-    """After this long, what a tenant used counts half."""
+    """After this time, a tenant's usage counts half."""
     preempt_gap: int | None = 100
-    """A job may evict preemptible ones of a priority lower by so much; None: nobody is evicted."""
+    """Preemption: a job may evict preemptible ones whose priority is lower by this; None: never."""
     preempt_after_ms: Millis = 10_000
-    """How long it has waited before it may."""
+    """How long a job has to wait before it may preempt others."""
     max_running: int | None = None
-    """Executions of the whole cell at once."""
+    """Limit on executions of the whole cell."""
     max_queued: int | None = None
-    """Live jobs of the whole cell; more are refused."""
+    """Limit on live jobs of the whole cell; submitting more is refused."""
 
 
 FCFS = Policy(OrderKind.FIFO, BackfillKind.NONE, CandidateKind.ORDER, 0.0, preempt_gap=None)
@@ -75,7 +76,7 @@ CONSERVATIVE = Policy(
     OrderKind.FIFO, BackfillKind.CONSERVATIVE, CandidateKind.ORDER, 0.0, preempt_gap=None
 )
 EASY_SJF = Policy(beta=1e9, length_cap_ms=1 << 40, preempt_gap=None)
-"""So much for length that age counts for nothing: shortest first, and long jobs may starve."""
+"""Length counts so much that age has no weight: shortest first, and long jobs may starve."""
 STRICT = Policy(OrderKind.PRIORITY, BackfillKind.GREEDY, CandidateKind.ORDER, 0.0)
 DEFAULT = Policy()
 
@@ -87,4 +88,4 @@ PRESETS: Mapping[str, Policy] = {
     "conservative": CONSERVATIVE,
     "easy-sjf": EASY_SJF,
 }
-"""Policies with a name; those with fifo order are the textbook's, to compare with."""
+"""Policies by name; those with FIFO order are the textbook's, for comparison."""

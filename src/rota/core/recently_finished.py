@@ -1,8 +1,8 @@
 """Recently finished jobs, executions and used keys, kept to answer repeats and notice stale reads.
 
-A caller reads the tables, and its command is stepped a little later; what left memory in between
-is found here. Thousands may end each second, and a large dictionary takes tens of milliseconds to
-grow: so each holds a slice of time and stays small, and what is forgotten goes a little at a time.
+A caller reads the tables, and its command is handled a little later; what left memory in between is
+found here. Thousands may end each second, and a large dictionary takes tens of milliseconds to
+grow: so each slice of time has a small one, and old entries are freed a few at a time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rota.core.model import (
 )
 
 _PARTS = 256
-"""Of half a million entries each has two thousand, which is a tenth of a millisecond."""
+"""Of half a million entries each has two thousand, which take a tenth of a millisecond to copy."""
 _LAST = _PARTS - 1
 
 K = TypeVar("K")
@@ -34,7 +34,7 @@ V = TypeVar("V")
 
 
 class ShardedDict(Generic[K, V]):
-    """Has no order: which part a key is in differs from one process to the next."""
+    """Dictionary in shards, so that none is slow to grow. It has no order: do not iterate it."""
 
     __slots__ = ("_shards",)
 
@@ -42,105 +42,107 @@ class ShardedDict(Generic[K, V]):
         self._shards: list[dict[K, V]] = [{} for _ in range(_PARTS)]
 
     def shard(self, key: K) -> dict[K, V]:
-        """Where the key is, or would be."""
+        """Shard that the key is in, or would be."""
         return self._shards[hash(key) & _LAST]
 
 
 SLICE_MS = 2_000
-"""The longest time that one slice is for: so there are a dozen of them where little ends."""
+"""Longest time that one slice covers: so there are a dozen of them where little ends."""
 SLICE_MAX = 5_000
-"""Jobs in a slice, or executions, after which the next instant begins another."""
+"""Jobs or executions in a slice, after which the next instant begins another."""
 DROPPED_MIN = 256
 DROPPED_PART = 16
-"""A turn lets go of so many entries of slices that are over, and of one in so many of the rest."""
+"""A turn frees this many entries of old slices, and one in `DROPPED_PART` of the rest."""
 
 _SUCCEEDED = JobState.SUCCEEDED
 Departure: TypeAlias = tuple[Instant, JobState | None]
-"""When a job left memory, and how it had ended; None: it is gone for good."""
+"""(when a job left memory, the state in which it ended; None: it was deleted)."""
 
 
 class _Slice:
-    """What left memory in a stretch of time."""
+    """Jobs and executions that left memory in one period."""
 
-    __slots__ = ("departed", "ended", "first_at", "last_at", "latest", "shift", "went_well")
+    __slots__ = ("departed", "ended", "first_at", "last_at", "latest", "shift", "succeeded")
 
     def __init__(self, now: Instant, latest: JobId) -> None:
         self.first_at = self.last_at = now
-        self.went_well: Departure = (now, _SUCCEEDED)
-        """What is noted of each job that went well at `last_at`: one pair for all of them."""
+        self.succeeded: Departure = (now, _SUCCEEDED)
+        """Shared by all jobs that succeeded at `last_at`."""
         self.departed: dict[JobId, Departure] = {}
         self.ended: dict[ExecutionId, Execution] = {}
         self.latest = latest
-        """No job in it, or in a slice before it, has an id that comes after this one."""
+        """No job in this slice, or in one before it, has a greater id."""
         self.shift: Millis = 0
-        """By how much the clock was set since: what is noted in it was so much later."""
+        """By how much the clock was set since: add it to the times in this slice."""
 
     def is_full(self, now: Instant, most: int) -> bool:
-        """Whether what leaves now had better go into another."""
+        """Whether a new slice should begin."""
         size = max(len(self.departed), len(self.ended))
         return size >= most or now - self.first_at >= SLICE_MS
 
 
 class RecentlyFinished:
-    """Jobs that departed, executions that ended and keys that were used, of the last seconds.
+    """Recently finished jobs, ended executions and used idempotency keys of the last seconds.
 
-    A caller reads the tables at `t`, and its input is stepped a little later. Whatever left memory
-    in between is here, so a stale record is noticed; whatever left before `t` is in the record.
+    A caller reads the tables at `t`, and its command is handled a little later. Everything that
+    left memory in between is here, so a stale record is noticed; what left before `t` is in the
+    record.
     """
 
     def __init__(self, since: Instant, slice_max: int = SLICE_MAX) -> None:
         self._slice_max = slice_max
         self.since = since
-        """Before this nothing is known: a record read earlier is stale."""
+        """A record read before this is stale, because nothing is known of that time."""
         self._oldest: Instant = 0
-        """What left before this is forgotten, whether its slice is over or not. Never in the time
-        to come: the clock may be behind what it was when we began."""
+        """Departures before this are forgotten, even if their slice is kept. Never in the future:
+        the clock may be behind what it was at the start."""
         self._slice = _Slice(since, JobId(""))
-        """The last of those that follow: what leaves now."""
+        """The newest of `_slices`."""
         self._slices = deque([self._slice])
         self._over: deque[dict[Any, Any]] = deque()
-        """What was in slices that are forgotten."""
+        """Dictionaries of old slices, to be freed."""
         self._reported: dict[ExecutionId, ExecutionState] = {}
-        """What the worker said of executions that did not end as it said. One is rare, and a pair
-        for each of hundreds of thousands would be what the collector looks at most of its time."""
+        """States that workers reported of executions that ended in another state. These are rare,
+        and a pair for each of hundreds of thousands would cost the garbage collector most of its
+        time."""
         self._keys: ShardedDict[str, KeyRecord] = ShardedDict()
         self._used: deque[tuple[Instant, list[str]]] = deque()
-        """When, and which; the oldest first."""
+        """(when, keys used then), the oldest first."""
 
     # Jobs
 
     def remember_job(self, job_id: JobId, now: Instant, state: JobState | None = None) -> None:
-        """The job has left memory: it ended in that state, or was removed."""
+        """Notes that the job left memory: it ended in that state, or was deleted."""
         slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
         slice_.departed[job_id] = (now, state)
         if job_id > slice_.latest:
             slice_.latest = job_id
 
     def remember_jobs(self, job_ids: Sequence[JobId], now: Instant, state: JobState | None) -> None:
-        """Jobs have left memory in the same way."""
+        """Notes that jobs left memory in the same way."""
         slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
         slice_.departed.update(dict.fromkeys(job_ids, (now, state)))
         slice_.latest = max(slice_.latest, max(job_ids))
 
     @property
     def latest_id(self) -> JobId:
-        """No job whose id comes after this one has left memory just now."""
+        """Greatest id of the jobs that left memory recently."""
         return self._slice.latest
 
     def returned(self, job_id: JobId) -> None:
-        """The job is back in memory."""
+        """Notes that the job is in memory again."""
         for slice_ in reversed(self._slices):
             if job_id > slice_.latest:
                 return
             slice_.departed.pop(job_id, None)
 
     def departed_at(self, job_id: JobId) -> Instant | None:
-        """When the job left, if that was just now."""
+        """When the job left memory, if that was recently."""
         left = self._left(job_id)
         return None if left is None else left[0]
 
     def final_state(self, job_id: JobId) -> JobState | None:
-        """How the job ended, if that was just now and it is still there to be asked for."""
+        """State in which the job ended, if that was recently and it was not deleted."""
         left = self._left(job_id)
         return None if left is None else left[1]
 
@@ -159,7 +161,7 @@ class RecentlyFinished:
     def remember_execution(
         self, execution: Execution, reported: ExecutionState, now: Instant
     ) -> None:
-        """The execution's completion was accepted as `reported`; it ended now."""
+        """Notes that the execution ended now, and that its worker reported the state `reported`."""
         if not (execution.result is None and execution.error is None and execution.usage is None):
             execution = replace(execution, result=None, error=None, usage=None)
         slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
@@ -168,17 +170,17 @@ class RecentlyFinished:
             self._reported[execution.id] = reported
 
     def remember_execution_and_job(self, execution: Execution, job_id: JobId, now: Instant) -> None:
-        """Both went well, as was reported, and left memory: `end` and `depart` in one."""
+        """Notes both for a success, as reported: `remember_execution` and `remember_job` in one."""
         if not (execution.result is None and execution.error is None and execution.usage is None):
             execution = replace(execution, result=None, error=None, usage=None)
         slice_ = self._slice if self._slice.last_at == now else self._slice_at(now)
         slice_.ended[execution.id] = execution
-        slice_.departed[job_id] = slice_.went_well
+        slice_.departed[job_id] = slice_.succeeded
         if job_id > slice_.latest:
             slice_.latest = job_id
 
     def ended(self, execution_id: ExecutionId) -> tuple[ExecutionState, Execution] | None:
-        """(as reported, the execution without its results) of a completion just accepted."""
+        """(state as reported, the execution without its results), if it ended recently."""
         for slice_ in reversed(self._slices):
             execution = slice_.ended.get(execution_id)
             if execution is not None:
@@ -191,24 +193,24 @@ class RecentlyFinished:
     # Keys
 
     def remember_key(self, record: KeyRecord) -> None:
-        """The key was used."""
+        """Notes that the idempotency key was used."""
         self._keys.shard(record.key)[record.key] = record
         if not self._used or self._used[-1][0] != record.at:
             self._used.append((record.at, []))
         self._used[-1][1].append(record.key)
 
     def key(self, key: str) -> KeyRecord | None:
-        """What the key was just used for."""
+        """Record of a key that was used recently."""
         return self._keys.shard(key).get(key)
 
     # Time
 
     def is_stale(self, read_at: Instant, now: Instant) -> bool:
-        """Whether a record read then may have been overtaken without a trace here."""
+        """Whether a record read then may have changed without a trace here."""
         return not max(self.since, now - PRELOAD_WINDOW_MS) <= read_at <= now
 
     def forget(self, now: Instant) -> None:
-        """Drops what no record in flight can need any more: twice the window, to be safe."""
+        """Forgets what no preloaded record can need any more: twice the window, to be safe."""
         oldest = self._oldest = min(max(self._oldest, now - 2 * PRELOAD_WINDOW_MS), now)
         while self._slices[0].last_at < oldest:
             self._drop(self._slices.popleft())
@@ -227,7 +229,7 @@ class RecentlyFinished:
         self._over += [part for part in (slice_.departed, slice_.ended) if part]
 
     def _free_some(self) -> None:
-        """A little of what was dropped: to free thousands of records at once takes too long."""
+        """Frees a part of what was dropped: to free thousands of records at once takes too long."""
         over = self._over
         left = DROPPED_MIN + sum(len(part) for part in over) // DROPPED_PART
         while over:
@@ -240,11 +242,11 @@ class RecentlyFinished:
             over.popleft()
 
     def _slice_at(self, now: Instant) -> _Slice:
-        """Where what leaves now is noted."""
+        """Slice for what leaves memory now."""
         if self._slice.is_full(now, self._slice_max):
             self._begin(now)
         self._slice.last_at = now
-        self._slice.went_well = (now, _SUCCEEDED)
+        self._slice.succeeded = (now, _SUCCEEDED)
         return self._slice
 
     def _begin(self, now: Instant) -> None:
@@ -252,11 +254,11 @@ class RecentlyFinished:
         self._slices.append(self._slice)
 
     def follow_clock(self, by: Millis) -> None:
-        """The clock was set by so much; records read before that are read again."""
+        """Follows a change of the system clock; records read before it are stale."""
         self.since += by
         self._oldest += by
         for slice_ in self._slices:
             slice_.last_at += by
             slice_.shift += by
-        self._begin(self._slice.last_at)  # what leaves from now on is noted as the clock is set now
+        self._begin(self._slice.last_at)  # new entries have the new clock's times
         self._used = deque((at + by, keys) for at, keys in self._used)

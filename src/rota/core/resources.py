@@ -13,7 +13,7 @@ NOTHING = Resources()
 
 
 class Shortfall(msgspec.Struct, frozen=True, gc=False):
-    """One kind of resource of which there is too little, in the core's units."""
+    """Kind of resource that a worker has too little of, in the core's units."""
 
     kind: str
     asked: int
@@ -21,7 +21,6 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False):
 
 
 def plus(a: Resources, b: Resources) -> Resources:
-    """All of both."""
     return Resources(
         a.cpu_milli + b.cpu_milli,
         a.memory + b.memory,
@@ -32,7 +31,7 @@ def plus(a: Resources, b: Resources) -> Resources:
 
 
 def minus(a: Resources, b: Resources) -> Resources:
-    """What is left; below zero where a machine has become smaller than what it holds."""
+    """Difference of two amounts; negative where a worker's capacity shrank below what it holds."""
     return Resources(
         a.cpu_milli - b.cpu_milli,
         a.memory - b.memory,
@@ -45,7 +44,7 @@ def minus(a: Resources, b: Resources) -> Resources:
 def _merge(
     a: tuple[tuple[str, int], ...], b: tuple[tuple[str, int], ...], sign: int
 ) -> tuple[tuple[str, int], ...]:
-    """Without the names of which there is nothing: the same amount is always written the same."""
+    """Merges custom amounts without zeros, so that equal amounts compare equal."""
     amounts = dict(a)
     for name, amount in b:
         amounts[name] = amounts.get(name, 0) + sign * amount
@@ -53,7 +52,7 @@ def _merge(
 
 
 def total(amounts: Iterable[Resources]) -> Resources:
-    """The sum of all; alike jobs hold one and the same amount, which is multiplied."""
+    """Sum of all amounts. Alike jobs share one object, so runs of it are multiplied, not added."""
     result = NOTHING
     for _, same in groupby(amounts, id):
         alike = list(same)
@@ -62,40 +61,39 @@ def total(amounts: Iterable[Resources]) -> Resources:
 
 
 def left_of(capacity: Resources, held: Iterable[Resources]) -> Resources:
-    """What these leave of a machine."""
+    """Free capacity of a worker that holds these amounts."""
     return minus(plus(NOTHING, capacity), total(held))
 
 
-def fits(need: Resources, room: Resources) -> bool:
-    """Whether `room` holds `need`. A kind that is not asked for never stands in the way."""
+def fits(need: Resources, free: Resources) -> bool:
+    """Whether `need` fits into `free`. Kinds that are not asked for are ignored."""
     return (
-        (need.cpu_milli <= room.cpu_milli or not need.cpu_milli)
-        and (need.memory <= room.memory or not need.memory)
-        and (need.storage <= room.storage or not need.storage)
-        and (need.gpu_milli <= room.gpu_milli or not need.gpu_milli)
-        and (not need.custom or _custom_fits(need.custom, room.custom))
+        (need.cpu_milli <= free.cpu_milli or not need.cpu_milli)
+        and (need.memory <= free.memory or not need.memory)
+        and (need.storage <= free.storage or not need.storage)
+        and (need.gpu_milli <= free.gpu_milli or not need.gpu_milli)
+        and (not need.custom or _custom_fits(need.custom, free.custom))
     )
 
 
-def how_often_fits(need: Resources, room: Resources, most: int) -> int:
-    """How many times `room` holds `need`, up to so many; less than once: zero or below."""
-    if need.cpu_milli and room.cpu_milli < most * need.cpu_milli:
-        most = room.cpu_milli // need.cpu_milli
-    if need.memory and room.memory < most * need.memory:
-        most = room.memory // need.memory
-    if need.storage and room.storage < most * need.storage:
-        most = room.storage // need.storage
-    if need.gpu_milli and room.gpu_milli < most * need.gpu_milli:
-        most = room.gpu_milli // need.gpu_milli
+def how_often_fits(need: Resources, free: Resources, most: int) -> int:
+    """How many times `need` fits into `free`, at most `most`; not even once: zero or negative."""
+    if need.cpu_milli and free.cpu_milli < most * need.cpu_milli:
+        most = free.cpu_milli // need.cpu_milli
+    if need.memory and free.memory < most * need.memory:
+        most = free.memory // need.memory
+    if need.storage and free.storage < most * need.storage:
+        most = free.storage // need.storage
+    if need.gpu_milli and free.gpu_milli < most * need.gpu_milli:
+        most = free.gpu_milli // need.gpu_milli
     if need.custom:
-        there = dict(room.custom)
+        there = dict(free.custom)
         for name, amount in need.custom:
             most = min(most, there.get(name, 0) // amount) if amount else most
     return most
 
 
 def multiplied(amount: Resources, count: int) -> Resources:
-    """So many times as much of everything."""
     return Resources(
         amount.cpu_milli * count,
         amount.memory * count,
@@ -105,13 +103,13 @@ def multiplied(amount: Resources, count: int) -> Resources:
     )
 
 
-def _custom_fits(need: tuple[tuple[str, int], ...], room: tuple[tuple[str, int], ...]) -> bool:
-    there = dict(room)
+def _custom_fits(need: tuple[tuple[str, int], ...], free: tuple[tuple[str, int], ...]) -> bool:
+    there = dict(free)
     return all(amount <= there.get(name, 0) for name, amount in need if amount)
 
 
 def amounts(resources: Resources) -> list[tuple[str, int]]:
-    """(kind, amount) of every kind, the fixed ones first."""
+    """(kind, amount) of every kind of resource, the fixed ones first."""
     return [
         ("cpu", resources.cpu_milli),
         ("memory", resources.memory),
@@ -121,9 +119,9 @@ def amounts(resources: Resources) -> list[tuple[str, int]]:
     ]
 
 
-def shortfalls(need: Resources, room: Resources) -> tuple[Shortfall, ...]:
-    """Every kind of which there is too little; empty exactly where `fits` is true."""
-    there = dict(amounts(room))
+def shortfalls(need: Resources, free: Resources) -> tuple[Shortfall, ...]:
+    """Kinds of resource that `free` has too little of; empty exactly where `fits` is true."""
+    there = dict(amounts(free))
     return tuple(
         Shortfall(kind, amount, there.get(kind, 0))
         for kind, amount in amounts(need)
@@ -132,7 +130,7 @@ def shortfalls(need: Resources, room: Resources) -> tuple[Shortfall, ...]:
 
 
 def amount_text(kind: str, amount: int) -> str:
-    """An amount for people: cores and the like as numbers, memory and storage in MiB or GiB."""
+    """Amount for messages: memory and storage in MiB or GiB, other kinds as numbers."""
     if kind not in ("memory", "storage"):
         return f"{amount / 1000:g} {kind}"
     unit, size = ("GiB", 1 << 30) if amount >= 1 << 30 else ("MiB", 1 << 20)
@@ -140,12 +138,12 @@ def amount_text(kind: str, amount: int) -> str:
 
 
 def plain_amount(kind: str, amount: int) -> float:
-    """An amount in the units that people use: cpus, gpus, bytes."""
+    """Amount in the units of the API: cpus, gpus, bytes."""
     return amount if kind in ("memory", "storage") else amount / 1000
 
 
 def shortfall_text(reason: str | Shortfall) -> str:
-    """What a worker has not, for people."""
+    """Message about a shortfall of a worker, or another reason as it is."""
     if isinstance(reason, Shortfall):
         asked, there = amount_text(reason.kind, reason.asked), reason.there
         return f"asks {asked}, has {amount_text(reason.kind, there)}"

@@ -39,7 +39,7 @@ from rota.core.workers import watch_all_leases
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is live, as the tables of a store have it."""
+    """Live records of a cell, read from a store's tables, or copied from memory for a forecast."""
 
     jobs: Sequence[JobRecord] = ()
     """In order of arrival."""
@@ -48,11 +48,11 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     queues: Sequence[Queue] = ()
     order_next: int = 1
     policy: Policy | None = None
-    """None: nobody has set one."""
+    """None: no policy was set."""
     tenants: Sequence[Tenant] = ()
     runtimes: Sequence[RuntimeStats] = ()
     spill_queues: Sequence[tuple[int, int]] = ()
-    """(line, how many jobs are in it); the first of each are among `jobs`."""
+    """(spill queue, number of its jobs); the first jobs of each are in `jobs`."""
     schedules: Sequence[Schedule] = ()
     """In order of creation."""
     calendars: Sequence[Calendar] = ()
@@ -61,58 +61,58 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     buffered_events: Sequence[BufferedEvent] = ()
     """In order of arrival."""
     rates: Sequence[tuple[str, int]] = ()
-    """Queues and how far each has used its rate limit: a copy has that, a store has not."""
+    """(queue, progress of its rate limit); only in a copy, not in a store."""
     standings: Sequence[Balance] = ()
-    """What tenants and their queues have had: the same."""
+    """Usage of tenants and their queues; only in a copy."""
     reservations: Sequence[tuple[JobId, WorkerId]] = ()
-    """Jobs that do not fit yet, and the workers on which they have a place: the same."""
+    """Jobs that do not fit yet, and the workers reserved for them; only in a copy."""
     plan: Mapping[JobId, tuple[WorkerId, Instant]] = {}
-    """Where and when each job is to start, under a policy that plans: the same."""
+    """Where and when each job is to start, under a policy that plans; only in a copy."""
 
 
 def restore(t: SchedulerState, stored: Stored, now: Instant) -> None:
-    """Every lease gets its whole length again. Nothing is written here."""
+    """Restores the state. Each lease gets its full length again; nothing is written."""
     t.next_arrival_number = stored.order_next
     _restore_estimates_and_policy(t, stored, now)
     for queue in stored.queues:
         t.queues[queue.name] = QueueEntry(queue)
     _prepare_copy(t, stored)
     for worker in stored.workers:
-        # One that was away is not heard of by our coming back.
+        # A worker that was offline has not been heard of by this restart.
         t.fleet.add(worker, now if worker.gone_at is None else worker.gone_at)
     for calendar in stored.calendars:
         t.schedule_index.calendars[calendar.name] = calendar
     for schedule in stored.schedules:
         t.schedule_index.restore(schedule)
     _restore_triggers(t, stored, now)
-    cells = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
+    entries = [t.add_job(record.id, record.spec, record.life) for record in stored.jobs]
     _restore_prefetched(t, stored.executions)
     for execution in stored.executions:
         _resume(t, execution, now)
     restore_slots(t)
-    for cell in cells:
-        _enter_wait_state(t, cell, now)
+    for entry in entries:
+        _enter_wait_state(t, entry, now)
     restore_spill_queues(t, dict(stored.spill_queues))
-    for queue_cell in t.queues.values():
-        t.check_queue_limits(queue_cell, now)
-    for tenant_cell in t.tenants.limited():
-        t.check_quota(tenant_cell, now)
+    for queue_entry in t.queues.values():
+        t.check_queue_limits(queue_entry, now)
+    for tenant_entry in t.tenants.limited():
+        t.check_quota(tenant_entry, now)
     _finish_copy(t, stored, now)
     watch_all_leases(t, now)
     t.arrival_rates.start_over(t.ready_queue.classes, now)
 
 
 def _prepare_copy(t: SchedulerState, stored: Stored) -> None:
-    """What a copy knows, and a store does not, before jobs stand in line."""
+    """Restores what only a copy has and is needed before jobs are queued."""
     for name, next_start in stored.rates:
         t.queues[name].next_start = next_start
     for tenant, queue_name, _ in stored.standings:
-        if queue_name in t.queues:  # who came first goes first where they have had the same
+        if queue_name in t.queues:  # accounts with equal usage go in order of creation
             t.ready_queue.order.account(tenant, t.queues[queue_name])
 
 
 def _finish_copy(t: SchedulerState, stored: Stored, now: Instant) -> None:
-    """And once they do."""
+    """Restores what only a copy has and is needed after jobs are queued."""
     if isinstance(t.ready_queue.order, FairOrder):
         t.ready_queue.order.restore_balances(stored.standings, now)
     for job_id, worker_id in stored.reservations:
@@ -121,7 +121,7 @@ def _finish_copy(t: SchedulerState, stored: Stored, now: Instant) -> None:
 
 
 def _restore_estimates_and_policy(t: SchedulerState, stored: Stored, now: Instant) -> None:
-    """Tenants, run times, policy: before anybody stands in line, so that it costs nothing."""
+    """Restores tenants, run times and policy before jobs are queued, because it is cheap then."""
     for tenant in stored.tenants:
         t.tenants.put(tenant)
     for runtime in stored.runtimes:
@@ -130,17 +130,17 @@ def _restore_estimates_and_policy(t: SchedulerState, stored: Stored, now: Instan
 
 
 def _restore_triggers(t: SchedulerState, stored: Stored, now: Instant) -> None:
-    """Triggers, and the events that wait in their windows."""
+    """Restores triggers, and the events that wait in their windows."""
     for trigger in stored.triggers:
         t.trigger_index.restore(trigger)
-    for held in stored.buffered_events:
-        t.trigger_index.restore_buffered(t.trigger_index.entries[held.trigger_id], held)
-    for cell in t.trigger_index.entries.values():
-        set_window_timers(t, cell, now)
+    for event in stored.buffered_events:
+        t.trigger_index.restore_buffered(t.trigger_index.entries[event.trigger_id], event)
+    for entry in t.trigger_index.entries.values():
+        set_window_timers(t, entry, now)
 
 
 def _restore_prefetched(t: SchedulerState, executions: Sequence[Execution]) -> None:
-    """A prefetched one waits still if the one before it has not ended; else it has its place."""
+    """Restores which executions wait, prefetched, for the end of another one that is still live."""
     live = {execution.id: None for execution in executions}
     for execution in executions:
         if execution.behind is not None and execution.behind in live:
@@ -150,10 +150,10 @@ def _restore_prefetched(t: SchedulerState, executions: Sequence[Execution]) -> N
 
 
 def _resume(t: SchedulerState, execution: Execution, now: Instant) -> None:
-    """A live execution keeps what it holds; its worker has a whole lease to name it again."""
+    """Restores a live execution; its worker has a full lease to report it again."""
     job = t.jobs[execution.job_id]
     stop_at = execution.stop_at
-    cell = t.executions[execution.id] = ExecutionEntry(
+    entry = t.executions[execution.id] = ExecutionEntry(
         execution,
         lease_until_after_failover(t, now),
         execution.claimed_at if execution.behind is None else now,
@@ -163,7 +163,7 @@ def _resume(t: SchedulerState, execution: Execution, now: Instant) -> None:
     )
     worker = t.fleet.workers[execution.worker_id]
     terms = job.spec.terms
-    occupy(t, cell, terms, t.dominant_share_of(terms), now)
+    occupy(t, entry, terms, t.dominant_share_of(terms), now)
     if execution.stop is not None:
         worker.stops[execution.id] = None
     if execution.state is ExecutionState.RUNNING:
@@ -171,23 +171,23 @@ def _resume(t: SchedulerState, execution: Execution, now: Instant) -> None:
     t.concurrency_keys.restore_holder(job)
 
 
-def _enter_wait_state(t: SchedulerState, cell: JobEntry, now: Instant) -> None:
-    if cell.spec.expires_at is not None:
-        t.timers.set(cell.spec.expires_at, TimerKind.JOB, cell.id)
-    watch_deadline(t, cell, now)
-    if cell.life.state not in (JobState.PENDING, JobState.QUEUED):
-        if cell.spec.group is not None:
-            requeue_array(t, cell, now)
+def _enter_wait_state(t: SchedulerState, entry: JobEntry, now: Instant) -> None:
+    if entry.spec.expires_at is not None:
+        t.timers.set(entry.spec.expires_at, TimerKind.JOB, entry.id)
+    watch_deadline(t, entry, now)
+    if entry.life.state not in (JobState.PENDING, JobState.QUEUED):
+        if entry.spec.group is not None:
+            requeue_array(t, entry, now)
         return
-    for dependency in cell.spec.dependencies if cell.life.reason == WAITS_FOR_JOBS else ():
-        # Upstream jobs that are gone have ended in a way it accepts, or it would have been skipped.
-        # Nor does a job that waits for them no longer wait again for one that was started over.
+    for dependency in entry.spec.dependencies if entry.life.reason == WAITS_FOR_JOBS else ():
+        # Upstream jobs that are gone ended in an accepted way, or this job would have been skipped.
+        # And a job that does not wait for them any more does not wait for their retry either.
         if dependency.job_id in t.jobs:
-            cell.unmet += 1
-            t.dependencies.add(dependency.job_id, cell.id, cell.life.lives, dependency.when)
-    if cell.life.state is JobState.PENDING and not cell.unmet:
-        # Left to its timer: a job whose time came meanwhile is released, and written, in a turn.
-        when = due_at(cell)
-        t.timers.set(now if when is None else when, TimerKind.JOB, cell.id)
-    elif cell.life.state is JobState.QUEUED:
-        enqueue(t, cell, now)
+            entry.unmet += 1
+            t.dependencies.add(dependency.job_id, entry.id, entry.life.lives, dependency.when)
+    if entry.life.state is JobState.PENDING and not entry.unmet:
+        # A timer releases it: a job whose time has come is released, and written, in a turn.
+        when = due_at(entry)
+        t.timers.set(now if when is None else when, TimerKind.JOB, entry.id)
+    elif entry.life.state is JobState.QUEUED:
+        enqueue(t, entry, now)

@@ -39,11 +39,11 @@ DAY_MS = 86_400_000
 _MIB = 1 << 20
 _STEP_BITS = 3
 _SURE_RUNS = 5
-"""Fewer runs than this suggest nothing."""
+"""Runs before a suggestion is made."""
 
 
 class MeasuredUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What an execution took, as its worker says; None: nobody measured."""
+    """Resources that an execution used, as measured by its worker; None: not measured."""
 
     cpu_ms: Millis | None = None
     memory_peak: int | None = None
@@ -51,19 +51,19 @@ class MeasuredUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def step_of(value: int) -> int:
-    """The number of the step that a value falls into."""
-    spare = value.bit_length() - 1 - _STEP_BITS
-    return value if spare <= 0 else (spare << _STEP_BITS) + (value >> spare)
+    """Step of the sketch that a value falls into."""
+    shift = value.bit_length() - 1 - _STEP_BITS
+    return value if shift <= 0 else (shift << _STEP_BITS) + (value >> shift)
 
 
 def top_of(step: int) -> int:
-    """The largest value of a step."""
-    spare = (step >> _STEP_BITS) - 1
-    return step if spare <= 0 else ((step - (spare << _STEP_BITS) + 1) << spare) - 1
+    """Largest value of a step."""
+    shift = (step >> _STEP_BITS) - 1
+    return step if shift <= 0 else ((step - (shift << _STEP_BITS) + 1) << shift) - 1
 
 
 class Sketch:
-    """How often values of about each size were seen, and the largest ever."""
+    """Sketch of a distribution: counts of values by size in steps, and the largest value."""
 
     __slots__ = ("_counts", "_seen", "largest")
 
@@ -73,7 +73,7 @@ class Sketch:
         self.largest = largest
 
     def add(self, value: int) -> None:
-        """One more."""
+        """Adds a value."""
         step = step_of(max(0, value))
         self._counts[step] = self._counts.get(step, 0) + 1
         self._seen += 1
@@ -83,7 +83,7 @@ class Sketch:
             self._seen = sum(self._counts.values())
 
     def quantile(self, part: float) -> int:
-        """A value that at least this part of those seen did not exceed."""
+        """Value that at least this part of the values did not exceed."""
         left = part * self._seen
         for step in sorted(self._counts):
             left -= self._counts[step]
@@ -92,12 +92,12 @@ class Sketch:
         return self.largest
 
     def counts(self) -> SketchCounts:
-        """As it is written."""
+        """Counts as they are stored."""
         return tuple(sorted(self._counts.items()))
 
 
 class UsageHistory:
-    """All that is known of the runs of one name."""
+    """Usage statistics of the jobs of one name."""
 
     __slots__ = ("asked", "cpu", "days", "memory", "runs", "runtime", "written_at")
 
@@ -109,12 +109,12 @@ class UsageHistory:
         self.memory = Sketch(usage.memory, usage.memory_max)
         self.runtime = Sketch(usage.runtime, usage.runtime_max)
         self.asked = Resources(usage.asked_cpu, usage.asked_memory)
-        """By the newest run."""
+        """Requested by the newest run."""
         self.days = {day.day: day for day in usage.days}
         self.written_at = now
 
     def add(self, asked: Resources, used: MeasuredUsage, ran: Millis, now: Instant) -> None:
-        """One more run."""
+        """Adds a run."""
         self.runs += 1
         self.asked = asked
         self.runtime.add(ran)
@@ -139,7 +139,7 @@ class UsageHistory:
             del self.days[min(self.days)]
 
     def record(self) -> UsageStats:
-        """As it is written."""
+        """Statistics as they are stored."""
         return UsageStats(
             self.runs,
             self.cpu.counts(),
@@ -154,7 +154,7 @@ class UsageHistory:
         )
 
     def since(self, start: Instant) -> UsageDay:
-        """The sums of the days from then on; the day of `start` counts whole."""
+        """Sums of the days from then on; the day of `start` counts whole."""
         days = [day for number, day in self.days.items() if number >= start // DAY_MS]
         return UsageDay(
             start // DAY_MS,
@@ -171,52 +171,53 @@ def _mib_ms(amount: int, ran: Millis) -> int:
 
 
 class UsageHistories:
-    """What is known of each (tenant, name)."""
+    """Usage statistics by (tenant, name of job)."""
 
     def __init__(self) -> None:
         self._known: dict[JobName, UsageHistory] = {}
 
     def restore(self, key: JobName, usage: UsageStats, now: Instant) -> None:
-        """As it was written."""
+        """Restores stored statistics."""
         self._known[key] = UsageHistory(usage, now)
 
     def learn(self, terms: Terms, used: MeasuredUsage, ran: Millis, now: Instant) -> bool:
-        """An execution ended; whether what is known by now is worth writing down."""
+        """Adds an ended execution; returns whether the statistics are worth writing."""
         if used.cpu_ms is None and used.memory_peak is None:
             return False
         key = (terms.tenant, terms.name)
-        account = self._known.pop(key, None) or UsageHistory(now=now)
-        # In the order of when they were heard of, for the first of them goes.
+        history = self._known.pop(key, None) or UsageHistory(now=now)
+        # The dictionary stays in the order of use, so the first one is the one to drop.
         if len(self._known) >= USAGES_KEPT:
             del self._known[next(iter(self._known))]
-        self._known[key] = account
-        account.add(terms.needs.resources, used, ran, now)
-        runs = account.runs
-        if runs < 2 or (runs & (runs - 1) and now - account.written_at < USAGE_WRITTEN_MS):
+        self._known[key] = history
+        history.add(terms.needs.resources, used, ran, now)
+        runs = history.runs
+        if runs < 2 or (runs & (runs - 1) and now - history.written_at < USAGE_WRITTEN_MS):
             return False
-        account.written_at = now
+        history.written_at = now
         return True
 
     def record(self, key: JobName) -> UsageStats | None:
-        """What there is to write of a name."""
-        account = self._known.get(key)
-        return None if account is None else account.record()
+        """Statistics to write for a name."""
+        history = self._known.get(key)
+        return None if history is None else history.record()
 
     def all(self) -> Iterator[tuple[JobName, UsageHistory]]:
-        """Everything, by tenant and name."""
+        """All statistics, by tenant and name."""
         for key in sorted(self._known):
             yield key, self._known[key]
 
 
-def suggested_resources(account: UsageHistory) -> Resources | None:
-    """What to ask for instead: the most that was seen and a little more; None: who knows.
+def suggested_resources(history: UsageHistory) -> Resources | None:
+    """Suggests resources: the most that was seen and a little more; None: too few runs.
 
-    Of memory the largest peak counts, for a job that gets less is ended. Of cpu 19 runs of 20 do.
+    For memory the largest peak counts, because a job that exceeds its limit is killed. For cpu it
+    is the quantile 0.95.
     """
-    if account.runs < _SURE_RUNS:
+    if history.runs < _SURE_RUNS:
         return None
-    cpu = -(-account.cpu.quantile(0.95) // 100) * 100
-    memory = -(-account.memory.largest * 6 // 5 // _MIB) * _MIB
+    cpu = -(-history.cpu.quantile(0.95) // 100) * 100
+    memory = -(-history.memory.largest * 6 // 5 // _MIB) * _MIB
     return Resources(cpu_milli=max(100, cpu), memory=memory)
 
 
@@ -224,33 +225,33 @@ _STEP_MS = 60_000
 
 
 class _Known(msgspec.Struct, gc=False):
-    """What is known of one name."""
+    """Run times of the jobs of one name."""
 
     recent: tuple[Millis, ...] = ()
     """The last two runs, the newest first."""
     expected: Millis = 0
-    """How long the next will run."""
+    """Expected run time of the next one."""
     short: int = 0
-    """How many in a row were short."""
+    """Number of short runs in a row."""
     before: Millis | None = None
-    """What the last `SHORT_MEAN_RUNS` of those came to, up to where `total` begins."""
+    """Sum of the `SHORT_MEAN_RUNS` short runs before those in `total`."""
     total: Millis = 0
-    """What those since then come to."""
+    """Sum of the short runs since then."""
     runs: int = 0
-    """And how many they are."""
+    """Number of runs in `total`."""
 
     @property
     def mean(self) -> Millis:
-        """Of the last runs that were short, rounded up.
+        """Mean of the last short runs, rounded up.
 
-        Ends that a worker tells of together all seem to have run for no time but the first: only
-        many of them say how long one takes.
+        When a worker reports several ends together, all but the first seem to have taken no time:
+        only the mean of many says how long one takes.
         """
         earlier = 0 if self.before is None else SHORT_MEAN_RUNS
         return -(-(self.total + (self.before or 0)) // max(1, self.runs + earlier))
 
     def note(self, runs: Sequence[Millis]) -> None:
-        """These have ended, one after the other."""
+        """Adds runs, the oldest first."""
         for ran in runs:
             if ran > SHORT_MS:
                 self.short, self.before, self.total, self.runs = 0, None, 0, 0
@@ -266,21 +267,21 @@ _NOTHING = _Known()
 
 
 class RuntimeEstimates:
-    """The last runs of each (tenant, name)."""
+    """Run time estimates by (tenant, name of job), from their last runs."""
 
     def __init__(self, most: int = RUNTIMES_KEPT) -> None:
         self._most = most
         self._known: dict[tuple[str, str], _Known] = {}
         self._newest: tuple[JobName | None, _Known] = (None, _NOTHING)
-        """The last of these, which was heard of last; None: to be looked up."""
+        """(key, its runs) of the newest of these; None: to be looked up."""
         self.changes = 0
-        """Grows when any name is expected to run longer or shorter than before, or may be."""
+        """Grows when an estimate changed, or may have."""
         self._written: dict[tuple[str, str], Millis] = {}
         self.usages = UsageHistories()
-        """What they took besides time."""
+        """Usage of resources other than time."""
 
     def restore(self, runtime: RuntimeStats) -> None:
-        """As it was written."""
+        """Restores stored run times."""
         key = (runtime.tenant, runtime.name)
         self._written[key] = mean = _mean(runtime.recent)
         short = sum(1 for ran in runtime.recent if ran <= SHORT_MS)
@@ -289,7 +290,7 @@ class RuntimeEstimates:
         self.changes += 1
 
     def estimate(self, terms: Terms) -> Millis:
-        """How long a job like this will probably run; never longer than it may."""
+        """Expected run time of a job with these terms; never longer than its timeout."""
         if terms.expected_runtime_ms is not None:
             return terms.expected_runtime_ms
         known, timeout = self._known.get((terms.tenant, terms.name)), terms.timeout_ms
@@ -299,20 +300,20 @@ class RuntimeEstimates:
         return expected if timeout is None or expected < timeout else timeout
 
     def recent(self, key: JobName) -> tuple[Millis, ...]:
-        """How long the last runs took, the newest first."""
+        """Last runs, the newest first."""
         return self._known.get(key, _NOTHING).recent
 
     def short_runtime(self, terms: Terms) -> Millis | None:
-        """How long jobs of this name run if that is known to be short; None: it is not."""
+        """Expected run time if jobs of this name are known to be short; None: they are not."""
         expected = terms.expected_runtime_ms
         if expected is not None:
             return expected if expected <= SHORT_MS else None
         known = self._known.get((terms.tenant, terms.name), _NOTHING)
-        # Two in a row that were longer than the mean are believed at once.
+        # Two runs in a row that were longer than the mean count at once.
         return max(known.mean, min(known.recent)) if known.short >= SHORT_RUNS else None
 
     def learn(self, terms: Terms, runs: Sequence[Millis]) -> bool:
-        """Jobs succeeded, one after the other; whether what is known now is worth writing down."""
+        """Adds successful runs, the oldest first; returns whether they are worth writing."""
         if terms.expected_runtime_ms is not None:
             return False
         key = (terms.tenant, terms.name)
@@ -325,7 +326,7 @@ class RuntimeEstimates:
         return self._update(key, known, (runs[-1], runs[-2]))
 
     def learn_one(self, key: JobName, ran: Millis) -> bool:
-        """The same of one job of this name, which did not say how long it would run."""
+        """Adds one successful run of jobs of this name that have no `expected_runtime_ms`."""
         newest, known = self._newest
         if key != newest:
             known = self._move_to_end(key)
@@ -336,16 +337,16 @@ class RuntimeEstimates:
         return recent != before and self._update(key, known, recent)
 
     def _update(self, key: JobName, known: _Known, recent: tuple[Millis, ...]) -> bool:
-        """These were the last two; whether that is worth writing down."""
+        """Sets the last two runs; returns whether they are worth writing."""
         if recent == known.recent:
-            return False  # that was asked when it was new
+            return False  # nothing new to write
         mean, written = (recent[0] + recent[-1]) // 2, self._written.get(key)
         known.recent, expected = recent, _coarse(mean)
         if expected != known.expected:
             known.expected = expected
             self.changes += 1
         if len(recent) < 2:
-            return False  # a name that comes once is no name
+            return False  # a name with one run may never come again
         if written is not None and abs(mean - written) <= max(
             1_000, RUNTIME_CHANGE_WRITTEN * written
         ):
@@ -354,9 +355,9 @@ class RuntimeEstimates:
         return True
 
     def _move_to_end(self, key: JobName) -> _Known:
-        """What is known of a name; it is the last from now on, for the first of them goes.
+        """Runs of a name, which becomes the newest; the oldest name is dropped if needed.
 
-        Also for one that was known: after a restart there may be too many.
+        Names that are known are moved too: after a restart there may be too many.
         """
         known = self._known.pop(key, None) or _Known()
         if len(self._known) >= self._most:
@@ -370,9 +371,9 @@ class RuntimeEstimates:
 
 
 def _coarse(length: Millis) -> Millis:
-    """Up to the next of two steps for each doubling, and a second at least.
+    """Rounds up to the next of two steps for each doubling, and to a second at least.
 
-    So that jobs of a name, which never run equally long, are mostly taken to.
+    So the estimate rarely changes from run to run: a change costs work (`changes`).
     """
     step = 1 << max(0, length.bit_length() - 2)
     return max(1_000, -(-length // step) * step)
@@ -383,7 +384,7 @@ def _mean(recent: tuple[Millis, ...]) -> Millis:
 
 
 def next_estimate(since: Instant, timeout: Millis | None, now: Instant) -> Instant:
-    """The next guess for a job that has outlived the last: half as long again as it has run."""
+    """Next estimate for a job that ran longer than the last one: 1.5 times what it has run."""
     ran = now - since
     guess = now + max(_STEP_MS, ran // 2)
     return guess if timeout is None else max(now + 1, min(guess, since + timeout))

@@ -1,8 +1,7 @@
 """Model of schedules: definitions, their state, occurrences (misfires too), calendars.
 
-A schedule is kept in two parts, as a job is. Its `ScheduleDefinition` is what was asked and
-changes only by an update; its `ScheduleState` is how far it has come and is written at every
-firing.
+A schedule is kept in two parts, as a job is. Its `ScheduleDefinition` is what was asked and changes
+only by an update; its `ScheduleState` is how far it has come and is written at every firing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ WEEK_MS: Millis = 7 * 24 * 3600 * 1000
 
 
 class Gap(StrEnum):
-    """What becomes of a local time that a clock change leaves out."""
+    """Rule for a local time that a clock change (DST) skips."""
 
     JUMP = "jump"
     SKIP = "skip"
@@ -23,7 +22,7 @@ class Gap(StrEnum):
 
 
 class RepeatedTime(StrEnum):
-    """Which one counts of a local time that a clock change repeats."""
+    """Rule for a local time that a clock change (DST) repeats."""
 
     FIRST = "first"
     SECOND = "second"
@@ -31,7 +30,7 @@ class RepeatedTime(StrEnum):
 
 
 class CatchUp(StrEnum):
-    """What becomes of instants that nobody was there to see."""
+    """Catch-up rule for instants that were missed while no server was running (misfires)."""
 
     NONE = "none"
     LATEST = "latest"
@@ -39,7 +38,7 @@ class CatchUp(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What becomes of a run that is due while earlier ones are not done."""
+    """Rule for a run that is due while earlier ones are live."""
 
     ALLOW = "allow"
     SKIP = "skip"
@@ -48,14 +47,14 @@ class Overlap(StrEnum):
 
 
 class OnHoliday(StrEnum):
-    """What becomes of a run on a date that a calendar lists."""
+    """Rule for a run on a date that a calendar lists."""
 
     SKIP = "skip"
     SHIFT = "shift"
 
 
 class Timetable(Record, frozen=True):
-    """When: exactly one of `cron`, `interval_ms` and `at` is set."""
+    """Timetable: exactly one of `cron`, `interval_ms` and `at` is set."""
 
     cron: str = ""
     interval_ms: Millis | None = None
@@ -64,7 +63,7 @@ class Timetable(Record, frozen=True):
     gap: Gap = Gap.JUMP
     fold: RepeatedTime = RepeatedTime.FIRST
     from_finish: bool = False
-    """The interval counts from the end of the last run, not from its start."""
+    """Count the interval from the end of the last run, not from its start."""
     starts_at: Instant | None = None
     ends_at: Instant | None = None
     jitter_ms: Millis = 0
@@ -73,7 +72,7 @@ class Timetable(Record, frozen=True):
 
 
 class ScheduleDefinition(Record, frozen=True):
-    """What was asked for. The job is a template: `{{scheduled_at}}` and the like are filled in."""
+    """Definition, as submitted. The job is a template with `{{scheduled_at}}` and the like."""
 
     name: str
     timetable: Timetable
@@ -83,11 +82,11 @@ class ScheduleDefinition(Record, frozen=True):
     overlap: Overlap = Overlap.ALLOW
     max_concurrency: int = 1
     owner: str = ""
-    """The program that deployed it; what such a program no longer names is retired."""
+    """The program that deployed the schedule, and retires it by a deployment without it."""
 
 
 class OccurrenceDecision(StrEnum):
-    """What became of an instant."""
+    """Decision on an instant of a schedule: run on time, late, as catch-up, or skipped."""
 
     FIRED = "fired"
     LATE = "late"
@@ -96,7 +95,7 @@ class OccurrenceDecision(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why an instant was skipped."""
+    """Reason why an instant was skipped."""
 
     NOT = ""
     PAUSED = "paused"
@@ -126,7 +125,7 @@ SKIP_REASON_MEANING = {
 
 
 class Occurrence(Record, frozen=True):
-    """What became of one nominal instant of a schedule: there is one record of each."""
+    """Decision on one nominal instant of a schedule; each instant has one record."""
 
     schedule_id: ScheduleId
     nominal: Instant
@@ -134,38 +133,38 @@ class Occurrence(Record, frozen=True):
     decided_at: Instant
     skip_reason: SkipReason = SkipReason.NOT
     detail: str = ""
-    """More than the word says: the run that was in the way, the holiday, the refusal."""
+    """The run that was live, the holiday, or the refusal."""
     job_id: JobId | None = None
     cause: RunCause = RunCause.TIME
     late_ms: Millis = 0
-    """How long after its time (jitter counts as meant) it was decided."""
+    """Time from the instant, jitter included, to the decision."""
     until: Instant | None = None
-    """The record stands for all instants up to this one: too many for one each."""
+    """The record stands for all instants up to this one, which are too many for one record each."""
     revision: int = 0
-    """Of the schedule, when it was decided."""
+    """Revision of the schedule at the decision."""
 
 
 class ScheduleState(Record, frozen=True):
-    """How far a schedule has come."""
+    """Progress of a schedule through its instants."""
 
     watermark: Instant
-    """Every instant up to this one has been decided. Never goes back, whatever clocks do."""
+    """All instants up to this one are decided. Never decreases, even if clocks are set back."""
     paused: bool = False
     anchor: Instant | None = None
-    """What the next interval counts from, where it counts from the end of a run."""
+    """Start of the next interval, if it counts from the end of a run."""
     awaits_finish: bool = False
-    """A run is under way, and the next interval counts from its end."""
+    """A run is live, and the next interval counts from its end."""
     triggered_at: Instant = 0
-    """The newest run that a person asked for."""
+    """Time of the newest manual run."""
     last_at: Instant | None = None
     last_decision: OccurrenceDecision | None = None
     last_job_id: JobId | None = None
     offset_s: int = 0
-    """How far the zone's clock was from UTC at the watermark, by the rules of then."""
+    """Offset of the zone at the watermark, by the zone rules of that time."""
 
 
 class Schedule(Record, frozen=True):
-    """A whole schedule, as it is stored and as it is answered."""
+    """Whole schedule, as it is stored and answered."""
 
     id: ScheduleId
     definition: ScheduleDefinition
@@ -177,9 +176,9 @@ class Schedule(Record, frozen=True):
 
 
 class Calendar(Record, frozen=True):
-    """Dates on which schedules that name it do not run, or run later."""
+    """Calendar: dates on which schedules that name it do not run, or run later."""
 
     name: str
     days: tuple[int, ...]
-    """As `date.toordinal` counts them, rising."""
+    """As `date.toordinal` counts them, ascending."""
     updated_at: Instant = 0

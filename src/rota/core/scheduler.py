@@ -1,4 +1,4 @@
-"""The scheduler: takes commands, changes the state, and returns what to write and what to answer.
+"""Scheduler: takes commands, changes the state, and returns what to write and what to answer.
 
 The loop passes the commands of one turn together: all are handled, then ready jobs are dispatched
 to waiting workers, once.
@@ -104,58 +104,59 @@ from rota.core.policy import DEFAULT, Policy
 from rota.core.restore import Stored, restore
 from rota.core.runtime_estimates import UsageHistory
 from rota.core.schedule_model import Calendar, Schedule, ScheduleDefinition
-from rota.core.schedules import commands as planning
+from rota.core.schedules import commands as schedule_commands
 from rota.core.schedules import fire
 from rota.core.schedules.recurrence import PreviewedInstant, preview
 from rota.core.state import SchedulerState
 from rota.core.time_zones import ZoneLookup, only_utc
 from rota.core.timers import Timer, TimerKind
 from rota.core.trigger_model import Event, TriggerDefinition
-from rota.core.triggers import commands, match
+from rota.core.triggers import commands as trigger_commands
+from rota.core.triggers import match
 
 SWEEP_TIMERS_FROM = 4_096
-"""Timers that are kept whatever they mean: fewer are not worth the sweeping."""
+"""Number of timers above which stale ones are removed: fewer are not worth the time."""
 
 
 class Scheduler:
-    """One cell's brain. Pure: the same inputs at the same times give the same outcomes."""
+    """Scheduler of one cell. Pure: the same commands at the same times give the same outcomes."""
 
     def __init__(
         self,
         timing: Timing,
         now: Instant,
-        atlas: ZoneLookup = only_utc,
+        zones: ZoneLookup = only_utc,
         policy: Policy = DEFAULT,
         limits: CoreLimits = CORE_LIMITS,
     ) -> None:
-        self._t = SchedulerState(timing, now, atlas, policy, limits)
+        self._t = SchedulerState(timing, now, zones, policy, limits)
 
     def restore(self, stored: Stored, now: Instant) -> None:
-        """Takes up what was stored; every lease gets its whole length again."""
+        """Restores what was stored; each lease gets its full length again."""
         restore(self._t, stored, now)
 
-    # Deciding
+    # Decisions
 
-    def step(self, event: AnyInput, now: Instant) -> Outcome:
-        """One input, as a turn of its own."""
-        return self.turn([event], now)
+    def step(self, command: AnyInput, now: Instant) -> Outcome:
+        """Handles one command as a turn of its own."""
+        return self.turn([command], now)
 
-    def turn(self, events: Sequence[AnyInput], now: Instant) -> Outcome:
-        """Steps all inputs, rings what is due, places what is ready."""
+    def turn(self, commands: Sequence[AnyInput], now: Instant) -> Outcome:
+        """Handles commands, fires timers that are due, and dispatches jobs to waiting workers."""
         t = self._t
         t.begin_turn()
-        for event in events:
-            # Before anything rings: a lease must not run out because a clock was set.
-            if isinstance(event, ClockJump):
-                workers.follow_clock(t, event.by, now)
-            elif isinstance(event, LeaderPause):
-                workers.make_up_for_pause(t, event.by, now)
+        for command in commands:
+            # Before timers fire: no lease must run out because the clock was set.
+            if isinstance(command, ClockJump):
+                workers.follow_clock(t, command.by, now)
+            elif isinstance(command, LeaderPause):
+                workers.make_up_for_pause(t, command.by, now)
             else:
                 break
         self._fire_timers(now)
         if t.schedule_index.due:
             fire.fire_due(t, now)
-        replies = [self._reply_to(event, now) for event in events]
+        replies = [self._reply_to(command, now) for command in commands]
         self._notify_of_ends(now)
         if t.ready_queue.order.needs_reset(now):
             t.note_usage(now)
@@ -169,22 +170,22 @@ class Scheduler:
         answer_polls(t, now)
         t.recently_finished.forget(now)
         t.trigger_index.forget(now)
-        draft = t.changeset
+        changeset = t.changeset
         return Outcome(
             replies,
-            draft.writes(),
-            draft.answers,
-            draft.submitted,
-            draft.waits,
-            draft.ends,
+            changeset.writes(),
+            changeset.answers,
+            changeset.submitted,
+            changeset.waits,
+            changeset.ends,
             spill.wanted_refills(t),
-            tuple(draft.occurrences.values()),
-            draft.deadlines,
-            draft.events.decision_counts(),
+            tuple(changeset.occurrences.values()),
+            changeset.deadlines,
+            changeset.events.decision_counts(),
         )
 
     def _notify_of_ends(self, now: Instant) -> None:
-        """What has ended is told to those who go on because of it: bands, triggers, schedules."""
+        """Notifies job groups, triggers and schedules of jobs that ended in this turn."""
         t = self._t
         if t.groups.due:
             members.update_groups(t, now)
@@ -194,129 +195,128 @@ class Scheduler:
             fire.restart_intervals(t, now)
 
     def next_due(self) -> Instant | None:
-        """When a Tick is needed next."""
+        """When a `Tick` is needed next."""
         left = self._t.schedule_index.due
         return next(iter(left.values())) if left else self._t.timers.next_due()
 
-    def _reply_to(self, event: AnyInput, now: Instant) -> AnyReceipt | Refusal:
+    def _reply_to(self, command: AnyInput, now: Instant) -> AnyReceipt | Refusal:
         try:
-            if isinstance(event, Idempotent) and event.key is not None:
-                return self._handle_once(event, now)
-            return self._handle(event, now)
+            if isinstance(command, Idempotent) and command.key is not None:
+                return self._handle_once(command, now)
+            return self._handle(command, now)
         except Refusal as refusal:
             return refusal
 
-    def _handle_once(self, event: Idempotent, now: Instant) -> AnyReceipt:
-        """An input with a key: a repeat gets the first receipt and changes nothing."""
-        key, recent = event.key, self._t.recently_finished
+    def _handle_once(self, command: Idempotent, now: Instant) -> AnyReceipt:
+        """Handles a command with an idempotency key: a repeat gets the stored receipt."""
+        key, recently_finished = command.key, self._t.recently_finished
         assert key is not None
-        assert event.preloaded is not None, "an input with a key brings what the tables know of it"
-        used = recent.key(key.key) or event.preloaded.key
+        assert command.preloaded is not None, "a command with a key comes with preloaded records"
+        used = recently_finished.key(key.key) or command.preloaded.key
         if used is not None:
             if used.fingerprint != key.fingerprint:
                 raise KeyReused(f"idempotency key {key.key!r} was used for another request")
             receipt = decode_receipt(used.receipt)
-            _refuse_other_ids(event, receipt)
+            _refuse_other_ids(command, receipt)
             return receipt
-        if recent.is_stale(event.preloaded.at, now):
+        if recently_finished.is_stale(command.preloaded.at, now):
             raise StalePreload("too long since the key was looked up")
-        receipt = self._handle(event, now)  # type: ignore[arg-type]  # every Keyed is an AnyInput
+        receipt = self._handle(command, now)  # type: ignore[arg-type]  # it is an AnyInput too
         record = KeyRecord(key.key, key.fingerprint, encode_receipt(receipt), now)
-        recent.remember_key(record)
+        recently_finished.remember_key(record)
         self._t.changeset.keys.append(record)
         return receipt
 
-    def _handle(self, event: AnyInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
+    def _handle(self, command: AnyInput, now: Instant) -> AnyReceipt:  # noqa: C901  (one line a case)
         t = self._t
-        match event:
+        match command:
             case Poll() | Complete():
-                return self._handle_from_worker(event, now)
+                return self._handle_from_worker(command, now)
             case Submit():
-                return submit.submit(t, event, now)
+                return submit.submit(t, command, now)
             case Reject():
-                return submit.reject(t, event, now)
+                return submit.reject(t, command, now)
             case Update():
-                return submit.update(t, event, now)
+                return submit.update(t, command, now)
             case Cancel():
-                return job_commands.cancel(t, event, now)
+                return job_commands.cancel(t, command, now)
             case Retry():
-                return manual_retry.retry(t, event, now)
+                return manual_retry.retry(t, command, now)
             case Delete():
-                return job_commands.delete(t, event, now)
+                return job_commands.delete(t, command, now)
             case Execute():
-                return job_commands.execute(t, event, now)
+                return job_commands.execute(t, command, now)
             case PutQueueSettings():
-                return job_commands.set_queue(t, event, now)
+                return job_commands.set_queue(t, command, now)
             case SetPolicy():
-                return job_commands.set_policy(t, event, now)
+                return job_commands.set_policy(t, command, now)
             case PutTenantSettings():
-                return job_commands.set_tenant(t, event, now)
+                return job_commands.set_tenant(t, command, now)
             case Purge():
-                return job_commands.purge(t, event, now)
+                return job_commands.purge(t, command, now)
             case Refilled():
-                return spill.refill(t, event, now)
+                return spill.refill(t, command, now)
             case ClockJump() | LeaderPause() | Tick():
                 return CountReceipt(0)
             case EventInput():
-                return commands.handle(t, event, now)
+                return trigger_commands.handle(t, command, now)
             case ScheduleInput():
-                return planning.handle(t, event, now)
+                return schedule_commands.handle(t, command, now)
             case _:
-                return self._handle_from_worker(event, now)
+                return self._handle_from_worker(command, now)
 
-    def _handle_from_worker(self, event: AnyWorkerInput, now: Instant) -> AnyReceipt:
-        """What workers say."""
+    def _handle_from_worker(self, command: AnyWorkerInput, now: Instant) -> AnyReceipt:
         t = self._t
-        match event:
+        match command:
             case Poll():
-                return workers.poll(t, event, now)
+                return workers.poll(t, command, now)
             case Heartbeat():
-                return workers.heartbeat(t, event, now)
+                return workers.heartbeat(t, command, now)
             case Complete():
-                return ExecutionAnswer(complete_execution(t, event.completion, now))
+                return ExecutionAnswer(complete_execution(t, command.completion, now))
             case Progress():
-                return workers.report_progress(t, event.running, now)
+                return workers.report_progress(t, command.running, now)
             case Register():
-                return workers.register(t, event, now)
+                return workers.register(t, command, now)
             case Drain():
-                return workers.drain(t, event, now)
+                return workers.drain(t, command, now)
             case Resume():
-                return workers.resume(t, event, now)
+                return workers.resume(t, command, now)
             case Deregister():
-                return workers.deregister(t, event, now)
+                return workers.deregister(t, command, now)
             case ClosePoll():
-                workers.cancel_poll(t, event)
+                workers.cancel_poll(t, command)
                 return CountReceipt(1)
             case _:
-                assert_never(event)
+                assert_never(command)
 
-    # Time
+    # Timers
 
     def _fire_timers(self, now: Instant) -> None:
         t, timers = self._t, self._t.timers
         due = timers.next_due()
         if due is not None and due <= now:
-            for when, _, alarm, key in timers.due(now, t.limits.timers_per_turn):
-                self._fire_timer(alarm, key, when, now)
+            for when, _, kind, key in timers.due(now, t.limits.timers_per_turn):
+                self._fire_timer(kind, key, when, now)
         if len(timers) > SWEEP_TIMERS_FROM:
-            alive = (
+            live = (
                 len(t.jobs)
                 + len(t.fleet.workers)
                 + len(t.schedule_index.entries)
                 + t.trigger_index.open_windows
             )
-            if len(timers) > SWEEP_TIMERS_FROM + 4 * alive:
+            if len(timers) > SWEEP_TIMERS_FROM + 4 * live:
                 timers.sweep(self._is_timer_current)
 
     def _fire_timer(  # noqa: C901  (one line a case)
-        self, alarm: TimerKind, key: str, when: Instant, now: Instant
+        self, kind: TimerKind, key: str, when: Instant, now: Instant
     ) -> None:
         t = self._t
-        match alarm:
+        match kind:
             case TimerKind.JOB:
-                cell = t.jobs.get(JobId(key))
-                if cell is not None and wait_states.timer_fired(t, cell, now):
-                    expire_job(t, cell, now)
+                entry = t.jobs.get(JobId(key))
+                if entry is not None and wait_states.timer_fired(t, entry, now):
+                    expire_job(t, entry, now)
             case TimerKind.WORKER:
                 workers.check_leases(t, WorkerId(key), when, now)
             case TimerKind.POLL:
@@ -332,15 +332,18 @@ class Scheduler:
             case TimerKind.DEADLINE:
                 deadline_watch.timer_fired(t, JobId(key), now)
             case TimerKind.PLACE:
-                pass  # the turn ends with a look at who waits for a better place
+                pass  # dispatch looks at the job at the end of the turn
 
-    def _is_timer_current(self, entry: Timer) -> bool:
-        when, _, alarm, key = entry
+    def _is_timer_current(self, timer: Timer) -> bool:
+        when, _, kind, key = timer
         t = self._t
-        match alarm:
+        match kind:
             case TimerKind.JOB:
-                cell = t.jobs.get(JobId(key))
-                return cell is not None and when in (wait_states.due_at(cell), cell.spec.expires_at)
+                entry = t.jobs.get(JobId(key))
+                return entry is not None and when in (
+                    wait_states.due_at(entry),
+                    entry.spec.expires_at,
+                )
             case TimerKind.WORKER:
                 worker = t.fleet.workers.get(WorkerId(key))
                 return worker is not None and worker.check_at == when
@@ -362,36 +365,34 @@ class Scheduler:
                 return t.affinity.times_out_at(int(key)) == when
 
     def check(self) -> None:
-        """Raises AssertionError if anything that must always hold does not."""
+        """Raises AssertionError if an invariant does not hold."""
         check_invariants(self._t)
 
-    # Answering: nothing below changes anything
+    # Questions: nothing below changes anything
 
     def why(
         self, job_id: JobId, now: Instant, record: JobRecord | None = None
     ) -> Explanation | None:
-        """Why a live job does not run; on the shelf it is known by `record`. None: not live."""
+        """Explains why a live job does not run; `record` is a spilled one. None: not live."""
         return explain(self._t, job_id, now, record)
 
     def progress_of(self, job_id: JobId) -> tuple[float | None, str] | None:
-        """The newest progress of a running job, written or not."""
+        """Newest progress of a running job, written or not."""
         job = self._t.jobs.get(job_id)
         if job is None or job.life.execution_id is None:
             return None
-        cell = self._t.executions.get(job.life.execution_id)
-        return None if cell is None else (cell.progress, cell.message)
+        entry = self._t.executions.get(job.life.execution_id)
+        return None if entry is None else (entry.progress, entry.message)
 
     def workers(self, now: Instant) -> list[WorkerInfo]:
-        """All workers known."""
-        return [worker_info(self._t, cell, now) for cell in self._t.fleet.workers.values()]
+        return [worker_info(self._t, entry, now) for entry in self._t.fleet.workers.values()]
 
     def worker(self, worker_id: WorkerId, now: Instant) -> WorkerInfo | None:
-        """One of them."""
-        cell = self._t.fleet.workers.get(worker_id)
-        return None if cell is None else worker_info(self._t, cell, now)
+        entry = self._t.fleet.workers.get(worker_id)
+        return None if entry is None else worker_info(self._t, entry, now)
 
     def reservations(self, now: Instant) -> Iterator[ReservationInfo]:
-        """What is reserved for jobs that wait."""
+        """Reservations for jobs that wait."""
         return reservation_infos(self._t, now)
 
     def queues(self) -> list[QueueInfo]:
@@ -399,20 +400,19 @@ class Scheduler:
         return [queue_info(self._t, self._t.queues[name]) for name in sorted(self._t.queues)]
 
     def ready_since(self) -> dict[str, Instant]:
-        """By queue with ready jobs, since when the longest waiting head of a line has been so."""
+        """Since when the longest waiting job at a head has been ready, by queue with ready jobs."""
         return self._t.ready_queue.ready_since()
 
     def schedules(self, keep: Callable[[Schedule], bool]) -> Iterator[ScheduleInfo]:
-        """Those to keep, newest first; looked at as they are asked for, for there may be many."""
-        cells = self._t.schedule_index.entries
-        for schedule_id in sorted(cells, reverse=True):
-            if keep(cells[schedule_id].schedule):
-                yield schedule_info(self._t, cells[schedule_id])
+        """Schedules to keep, newest first; an iterator, because there may be many."""
+        entries = self._t.schedule_index.entries
+        for schedule_id in sorted(entries, reverse=True):
+            if keep(entries[schedule_id].schedule):
+                yield schedule_info(self._t, entries[schedule_id])
 
     def schedule(self, schedule_id: ScheduleId) -> ScheduleInfo | None:
-        """One of them."""
-        cell = self._t.schedule_index.entries.get(schedule_id)
-        return None if cell is None else schedule_info(self._t, cell)
+        entry = self._t.schedule_index.entries.get(schedule_id)
+        return None if entry is None else schedule_info(self._t, entry)
 
     def calendars(self) -> list[Calendar]:
         """All calendars, by name."""
@@ -422,45 +422,45 @@ class Scheduler:
         ]
 
     def preview_definition(
-        self, plan: ScheduleDefinition, after: Instant, count: int
+        self, definition: ScheduleDefinition, after: Instant, count: int
     ) -> list[PreviewedInstant]:
-        """What a schedule with this plan would do if it were made at `after`."""
-        return preview(planning.check_definition(self._t, plan, after), after, count)
+        """Instants of a schedule with this definition, if it were created at `after`."""
+        return preview(schedule_commands.check_definition(self._t, definition, after), after, count)
 
     def preview(
         self, schedule_id: ScheduleId, after: Instant, count: int
     ) -> list[PreviewedInstant]:
-        """What a schedule's timetable says, paused or not."""
-        ways = self._t.schedule_index.entry(schedule_id).recurrence
-        return [] if ways is None else preview(ways, after, count)
+        """Next instants of a schedule's timetable, whether it is paused or not."""
+        recurrence = self._t.schedule_index.entry(schedule_id).recurrence
+        return [] if recurrence is None else preview(recurrence, after, count)
 
     def instants(
         self, schedule_id: ScheduleId, start: Instant, end: Instant, limit: int
     ) -> list[Instant]:
-        """The instants of a schedule's timetable within a range, so many at most."""
-        ways = self._t.schedule_index.entry(schedule_id).recurrence
-        return [] if ways is None else list(islice(ways.between(start, end), limit))
+        """Instants of a schedule's timetable within a range, at most `limit`."""
+        recurrence = self._t.schedule_index.entry(schedule_id).recurrence
+        return [] if recurrence is None else list(islice(recurrence.between(start, end), limit))
 
     def triggers(self) -> list[TriggerInfo]:
         """All triggers, in order of creation."""
-        return [commands.trigger_info(cell) for cell in self._t.trigger_index.entries.values()]
+        return [
+            trigger_commands.trigger_info(entry) for entry in self._t.trigger_index.entries.values()
+        ]
 
     def trigger(self, trigger_id: TriggerId) -> TriggerInfo | None:
-        """One of them."""
-        cell = self._t.trigger_index.entries.get(trigger_id)
-        return None if cell is None else commands.trigger_info(cell)
+        entry = self._t.trigger_index.entries.get(trigger_id)
+        return None if entry is None else trigger_commands.trigger_info(entry)
 
     def try_event(self, event: Event, only: TriggerId | None, now: Instant) -> list[TriggerDryRun]:
-        """What triggers would make of an event."""
-        return commands.try_event(self._t, event, only, now)
+        """Decisions that triggers would make on an event (dry run)."""
+        return trigger_commands.try_event(self._t, event, only, now)
 
-    def try_rule(self, rule: TriggerDefinition, event: Event, now: Instant) -> TriggerDryRun:
-        """What a trigger that nobody has made would make of it."""
-        return commands.try_rule(rule, event, now)
+    def try_rule(self, definition: TriggerDefinition, event: Event, now: Instant) -> TriggerDryRun:
+        """Decision that a trigger with this definition would make on an event (dry run)."""
+        return trigger_commands.try_rule(definition, event, now)
 
     @property
     def policy(self) -> Policy:
-        """The policy that holds now."""
         return self._t.policy
 
     def tenants(self, now: Instant) -> list[TenantInfo]:
@@ -471,56 +471,56 @@ class Scheduler:
         ]
 
     def demand(self, target_ms: Millis, size: Resources | None, now: Instant) -> Demand:
-        """How many workers would clear what waits within the target."""
+        """Demand: how many workers would clear what waits within the target."""
         return demand(self._t, target_ms, size, now)
 
     def usages(self) -> Iterator[tuple[JobName, UsageHistory]]:
-        """What jobs of each name take, by tenant and name."""
+        """Usage statistics of jobs, by tenant and name."""
         return self._t.runtime_estimates.usages.all()
 
     def live_jobs(self) -> int:
-        """How many jobs are in memory."""
+        """Number of jobs in memory."""
         return len(self._t.jobs)
 
-    # Foreseeing
+    # Forecasts
 
     def position(self, job_id: JobId, record: JobRecord | None = None) -> Position | None:
-        """Where a job that waits for a worker stands; None: in no line."""
+        """Position of a job that waits for a worker; None: it is in no queue."""
         return position_of(self._t, job_id, record)
 
     def remedies(self, job_id: JobId, causes: Sequence[Cause], now: Instant) -> tuple[Remedy, ...]:
-        """What would help a job that these causes keep waiting."""
+        """Remedies for the causes that keep a job waiting."""
         return remedies(self._t, job_id, causes, now)
 
     def deadline(self, job: JobRecord, start: Instant | None, now: Instant) -> DeadlineInfo | None:
-        """How a job stands to its deadline, if it has one."""
+        """Deadline of a job and whether it will be met; None: it has none."""
         return deadline_watch.deadline_info(self._t, job, start, now)
 
     def expected_end(self, execution_id: ExecutionId) -> Instant | None:
-        """When what runs will probably end."""
-        cell = self._t.executions.get(execution_id)
-        return None if cell is None else cell.ends_at
+        """Expected end of a live execution."""
+        entry = self._t.executions.get(execution_id)
+        return None if entry is None else entry.ends_at
 
     def forecast_input(self, wanted: Sequence[JobId], now: Instant) -> ForecastInput:
-        """What a copy needs to play the next starts through."""
+        """Input for a forecast of the starts of these jobs."""
         return forecast_input(self._t, wanted, now)
 
     def forecast_size(self) -> int:
-        """How much of it there is whatever waits."""
+        """Size of the part of that input that does not depend on what waits."""
         return fixed_size(self._t)
 
     def fluid_start(self, job_id: JobId, record: JobRecord | None, now: Instant) -> Instant | None:
-        """When a job would start if those before it flowed evenly through what could run them."""
+        """Estimated start if the jobs before it flowed evenly through the workers for them."""
         return fluid_start(self._t, job_id, record, now)
 
-    def check_submit(self, event: Submit, now: Instant) -> None:
-        """Raises the refusal that these jobs would meet."""
-        check_submit(self._t, event, JobLookup(self._t, event.preloaded, now, is_still=True))
+    def check_submit(self, command: Submit, now: Instant) -> None:
+        """Raises the refusal that this submission would get."""
+        check_submit(self._t, command, JobLookup(self._t, command.preloaded, now, is_still=True))
 
 
-def _refuse_other_ids(event: Idempotent, first: AnyReceipt) -> None:
-    """The first answer is none to those who hold other ids for the same request."""
-    if not (isinstance(event, Submit) and event.promised and isinstance(first, JobsAccepted)):
+def _refuse_other_ids(command: Idempotent, first: AnyReceipt) -> None:
+    """Refuses a repeat whose caller already has other ids than those of the first answer."""
+    if not (isinstance(command, Submit) and command.promised and isinstance(first, JobsAccepted)):
         return
-    if first.job_ids != tuple(new.id for new in event.jobs):
+    if first.job_ids != tuple(new.id for new in command.jobs):
         raise AlreadyAccepted(first.job_ids)

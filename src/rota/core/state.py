@@ -63,14 +63,14 @@ from rota.core.timers import TimerKind, Timers
 from rota.core.triggers.trigger_index import TriggerIndex
 
 NEW_LIFE = Life(JobState.PENDING)
-"""The life of a job that was just accepted."""
+"""Life of a job that was just accepted."""
 
 
 class SchedulerState:
-    """All that the scheduler knows."""
+    """State of the scheduler in memory, and the steps that keep its parts consistent."""
 
     def __init__(
-        self, timing: Timing, now: Instant, atlas: ZoneLookup, policy: Policy, limits: CoreLimits
+        self, timing: Timing, now: Instant, zones: ZoneLookup, policy: Policy, limits: CoreLimits
     ) -> None:
         self.limits, self.timing, self.policy = limits, timing, policy
         self.lease_ms = timing.lease_ttl_ms + timing.lease_grace_ms
@@ -81,7 +81,7 @@ class SchedulerState:
         self.queues: dict[str, QueueEntry] = {}
         self.dependencies = DependencyGraph()
         self.timers = Timers()
-        self.schedule_index = ScheduleIndex(atlas, self.timers)
+        self.schedule_index = ScheduleIndex(zones, self.timers)
         self.trigger_index = TriggerIndex(self.timers)
         self.recently_finished = RecentlyFinished(now)
         self.depths = Depths(self.tenants)
@@ -93,22 +93,23 @@ class SchedulerState:
         self.affinity = AffinityPlacement(self.jobs, self.ready_queue, self.fleet, self.timers)
         self.concurrency_keys = ConcurrencyKeys(self.jobs)
         self.reservations: dict[int, Reservation] = {}
-        """The newest place kept for the first job of a class; may be out of date."""
+        """By class index: the newest place reserved for the class's first job; may be out of
+        date."""
         self.conservative_plan: dict[JobId, tuple[WorkerId, Instant]] = {}
-        """Where and when each waiting job is to start (conservative.py)."""
+        """Where and when each waiting job is to start (reservations/conservative.py)."""
         self.preemptible: dict[ExecutionId, None] = {}
-        """What runs and may be stopped for a more urgent job."""
+        """Live executions that may be stopped for a more urgent job."""
         self.being_preempted: dict[WorkerId, JobId] = {}
-        """Workers where others are stopped to make room for this job."""
+        """Workers where executions are stopped to make place for this job."""
         self.next_preemption: tuple[JobId, Instant] | None = None
-        """Who will have waited long enough to have others stopped, and when."""
+        """The job that will be the next to have waited long enough to preempt others, and when."""
         self.blocked_classes = 0
-        """Bits of the classes whose queue is held back by a gate."""
+        """Bits of the classes whose queue is paused or at a limit."""
         self.next_arrival_number = 1
         self.refill_requests = 0
-        """Questions asked of the store so far."""
+        """Number of refills requested so far."""
         self.recalled: dict[JobId, None] = {}
-        """Jobs that were brought back from the shelf by name in this turn."""
+        """Spilled jobs that were loaded by id in this turn."""
         self.changeset = self.schedule_index.changeset
         self.trigger_index.changeset = self.changeset.events
         self.opened_now: dict[WorkerId, None] = {}
@@ -119,61 +120,60 @@ class SchedulerState:
         self._ready = NEW_LIFE
         self._interned_terms: InternPool[Terms] = InternPool(limits.terms_pool_max)
         self._newest: tuple[Terms | None, Terms | None] = (None, None)
-        """Those that were last asked for, and the same as others use them: alike jobs mostly come
-        together."""
+        """(terms asked for last, the interned ones): alike jobs mostly come together."""
 
     def begin_turn(self) -> None:
-        """What changes from now on is a new draft."""
+        """Starts a new changeset."""
         self.changeset = self.schedule_index.changeset = Changeset()
         self.trigger_index.changeset = self.changeset.events
 
-    # Looking up
+    # Lookups
 
     def job(self, job_id: JobId) -> JobEntry:
-        """The live job."""
-        cell = self.jobs.get(job_id)
-        if cell is None:
+        """Live job with this id; raises `NotFound`."""
+        entry = self.jobs.get(job_id)
+        if entry is None:
             raise NotFound("job", job_id)
-        return cell
+        return entry
 
     def worker(self, worker_id: WorkerId) -> WorkerEntry:
-        """The worker, offline or not."""
-        cell = self.fleet.workers.get(worker_id)
-        if cell is None:
+        """Worker with this id, offline or not; raises `NotFound`."""
+        entry = self.fleet.workers.get(worker_id)
+        if entry is None:
             raise NotFound("worker", worker_id)
-        return cell
+        return entry
 
     def queue(self, name: str, now: Instant) -> QueueEntry:
-        """The queue, made on first use."""
-        cell = self.queues.get(name)
-        if cell is None:
+        """Queue with this name, created on first use."""
+        entry = self.queues.get(name)
+        if entry is None:
             if len(self.queues) >= QUEUES_MAX:
                 raise TooMuch(f"there are {QUEUES_MAX} queues already; use one of them")
-            cell = QueueEntry(Queue(name, created_at=now))
-            self.queues[name] = cell
-            self.changeset.queues[name] = cell.queue
-        return cell
+            entry = QueueEntry(Queue(name, created_at=now))
+            self.queues[name] = entry
+            self.changeset.queues[name] = entry.queue
+        return entry
 
     # Jobs
 
     def add_job(self, job_id: JobId, spec: Spec, life: Life) -> JobEntry:
-        """A job comes into memory: new, recalled, or loaded."""
-        cell = JobEntry(job_id, self.with_interned_terms(spec), life)
-        cell.sort_key = self.ready_queue.order.sort_key(cell.spec)
-        self.jobs[job_id] = cell
-        if spec.group is None or self.groups.add(cell):
+        """Adds a job to memory: a new one, or one read from the store."""
+        entry = JobEntry(job_id, self.with_interned_terms(spec), life)
+        entry.sort_key = self.ready_queue.order.sort_key(entry.spec)
+        self.jobs[job_id] = entry
+        if spec.group is None or self.groups.add(entry):
             self.depths.count_in(spec.terms.queue, spec.terms.tenant, life.state, 1)
         if spec.origin is not None:
             self.schedule_index.job_begins(spec.origin, job_id)
-        return cell
+        return entry
 
     def with_interned_terms(self, spec: Spec) -> Spec:
-        """The same spec, with terms that other jobs use too."""
+        """Spec with interned terms."""
         terms = self.interned_terms(spec.terms)
         return spec if terms is spec.terms else replace(spec, terms=terms)
 
     def interned_terms(self, terms: Terms) -> Terms:
-        """The same terms, as other jobs use them."""
+        """Interned object for these terms."""
         if id(terms) in self.terms.entries:
             return terms
         asked, found = self._newest
@@ -183,129 +183,129 @@ class SchedulerState:
         return found
 
     def ready_life(self, life: Life, now: Instant) -> Life:
-        """The life of a pending job that is ready now; one object for all fresh jobs of a turn."""
+        """Life of a pending job that is ready now; the new jobs of a turn share one object."""
         if life is not NEW_LIFE:
             return replace(life, state=JobState.QUEUED, reason="ready", ready_at=now, due_at=None)
         if self._ready.ready_at != now:
             self._ready = Life(JobState.QUEUED, reason="ready", ready_at=now)
         return self._ready
 
-    def forget_job(self, cell: JobEntry) -> None:
-        """The job is no longer in memory; it must not stand in any line."""
-        if cell.spec.group is None or self.groups.remove(cell):
-            terms = cell.spec.terms
-            self.depths.count_in(terms.queue, terms.tenant, cell.life.state, -1)
-        del self.jobs[cell.id]
+    def forget_job(self, entry: JobEntry) -> None:
+        """Removes a job from memory; it must not be in a queue any more."""
+        if entry.spec.group is None or self.groups.remove(entry):
+            terms = entry.spec.terms
+            self.depths.count_in(terms.queue, terms.tenant, entry.life.state, -1)
+        del self.jobs[entry.id]
 
-    def put_job(self, cell: JobEntry) -> None:
-        """The job is to be written as a whole."""
-        self.changeset.put[cell.id] = cell
+    def put_job(self, entry: JobEntry) -> None:
+        """Notes that the job is to be written as a whole."""
+        self.changeset.put[entry.id] = entry
 
-    def set_spec(self, cell: JobEntry, spec: Spec) -> None:
-        """The job is asked for in another way; it must not stand in any line."""
-        self._recount(cell, -1)
-        if cell.life.line:
-            self.leave_spill_queue(cell)
-            cell.life = replace(cell.life, line=0)
-        cell.spec = self.with_interned_terms(spec)
-        cell.sort_key = self.ready_queue.order.sort_key(cell.spec)
-        self._recount(cell, 1)
-        self.put_job(cell)
+    def set_spec(self, entry: JobEntry, spec: Spec) -> None:
+        """Replaces the job's spec; it must not be in a queue."""
+        self._recount(entry, -1)
+        if entry.life.line:
+            self.leave_spill_queue(entry)
+            entry.life = replace(entry.life, line=0)
+        entry.spec = self.with_interned_terms(spec)
+        entry.sort_key = self.ready_queue.order.sort_key(entry.spec)
+        self._recount(entry, 1)
+        self.put_job(entry)
 
-    def _recount(self, cell: JobEntry, sign: int) -> None:
-        """The job counts, or counts no longer, as what it asks for says."""
-        if cell.spec.group is None or self.groups.recount(cell, sign):
-            self.depths.count(cell.spec.terms, cell.life.state, sign)
+    def _recount(self, entry: JobEntry, sign: int) -> None:
+        """Counts the job by its spec, or takes it out of the counts."""
+        if entry.spec.group is None or self.groups.recount(entry, sign):
+            self.depths.count(entry.spec.terms, entry.life.state, sign)
 
-    def set_life(self, cell: JobEntry, life: Life) -> None:
-        """The job is where `life` says. Whoever calls has asked the lifecycle before."""
-        before, after = cell.life.state, life.state
-        if after is not before and (cell.spec.group is None or self.groups.move(cell, after)):
-            self.depths.move(cell.spec.terms, before, after)
-        self._put_life(cell, life)
+    def set_life(self, entry: JobEntry, life: Life) -> None:
+        """Replaces the job's life. The caller has checked the transition (lifecycle.py)."""
+        before, after = entry.life.state, life.state
+        if after is not before and (entry.spec.group is None or self.groups.move(entry, after)):
+            self.depths.move(entry.spec.terms, before, after)
+        self._put_life(entry, life)
 
-    def _put_life(self, cell: JobEntry, life: Life) -> None:
-        if cell.life.line:
-            self.leave_spill_queue(cell)
-        cell.life = replace(life, line=0) if life.line else life
-        self.changeset.moved[cell.id] = cell
+    def _put_life(self, entry: JobEntry, life: Life) -> None:
+        if entry.life.line:
+            self.leave_spill_queue(entry)
+        entry.life = replace(life, line=0) if life.line else life
+        self.changeset.moved[entry.id] = entry
 
-    def leave_spill_queue(self, cell: JobEntry) -> None:
-        """Its row is about to say that it waits in no line of the store any more."""
-        lane = self.ready_queue.by_spill_queue.get(cell.life.line)
-        if lane is not None and cell.spec.arrival_number >= lane.boundary:
-            lane.left_by_name(cell.id)
+    def leave_spill_queue(self, entry: JobEntry) -> None:
+        """Notes that the job's row will not name its spill queue any more."""
+        fifo_group = self.ready_queue.by_spill_queue.get(entry.life.line)
+        if fifo_group is not None and entry.spec.arrival_number >= fifo_group.boundary:
+            fifo_group.left_by_name(entry.id)
 
-    def finish(self, cell: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
-        """The job has ended and leaves memory. Its dependents are the caller's to tell."""
-        spec, state = cell.spec, move_job(cell.id, cell.life.state, verb)
+    def finish(self, entry: JobEntry, verb: JobVerb, life: Life, now: Instant) -> None:
+        """Ends a job and removes it from memory. The caller notifies its dependents."""
+        spec, state = entry.spec, move_job(entry.id, entry.life.state, verb)
         assert state in JOB_FINAL
-        life = life if spec.group is None else self.groups.final_life(cell, life)
+        life = life if spec.group is None else self.groups.final_life(entry, life)
         if spec.finish_by is not None:
-            life = replace(life, deadline=self._final_deadline(cell, state, now))
+            life = replace(life, deadline=self._final_deadline(entry, state, now))
         life = replace(life, state=state, finished_at=now, due_at=None)
         if spec.group is None:
-            self.forget_job(cell)  # from where it was: what has ended is not counted
-            self._put_life(cell, life)
+            self.forget_job(entry)  # before its state changes: ended jobs are not counted
+            self._put_life(entry, life)
         else:
-            self.set_life(cell, life)
-            self.forget_job(cell)
+            self.set_life(entry, life)
+            self.forget_job(entry)
         self.recently_finished.remember_job(
-            cell.id, now, None if life.delete_when_finished else state
+            entry.id, now, None if life.delete_when_finished else state
         )
         if spec.origin is not None:
-            self.schedule_index.job_ended(spec.origin, cell.id)
+            self.schedule_index.job_ended(spec.origin, entry.id)
         if self.trigger_index.wants_end(state):
-            self.trigger_index.ended_jobs.append(cell)
-        is_run = life.started_at is not None and life.group_progress is None  # a band is none
+            self.trigger_index.ended_jobs.append(entry)
+        is_run = life.started_at is not None and life.group_progress is None  # groups do not run
         ran = now - (life.started_at or 0) if is_run else None
         self.changeset.ends.append(Ended(spec.terms.queue, state, ran))
         if life.delete_when_finished:
-            self.changeset.dropped[cell.id] = None
+            self.changeset.dropped[entry.id] = None
 
-    def _final_deadline(self, cell: JobEntry, state: JobState, now: Instant) -> str:
-        word = outcome_of(cell.spec, state, now)
-        if word != cell.life.deadline:
-            self._count_deadline(cell, word)
-        return word
+    def _final_deadline(self, entry: JobEntry, state: JobState, now: Instant) -> str:
+        status = outcome_of(entry.spec, state, now)
+        if status != entry.life.deadline:
+            self._count_deadline(entry, status)
+        return status
 
-    def note_deadline(self, cell: JobEntry, word: str) -> None:
-        """Something is known for good of the job's deadline: it is written, told and counted."""
-        if cell.life.deadline != word:
-            self.set_life(cell, replace(cell.life, deadline=word))
-            self._count_deadline(cell, word)
+    def note_deadline(self, entry: JobEntry, status: str) -> None:
+        """Writes, counts and announces a final or new result for the job's deadline."""
+        if entry.life.deadline != status:
+            self.set_life(entry, replace(entry.life, deadline=status))
+            self._count_deadline(entry, status)
 
-    def _count_deadline(self, cell: JobEntry, word: str) -> None:
-        self.changeset.deadlines[word] = self.changeset.deadlines.get(word, 0) + 1
-        if self.trigger_index.wants_deadline(word):
-            self.trigger_index.deadline_notices.append((cell, word))
+    def _count_deadline(self, entry: JobEntry, status: str) -> None:
+        self.changeset.deadlines[status] = self.changeset.deadlines.get(status, 0) + 1
+        if self.trigger_index.wants_deadline(status):
+            self.trigger_index.deadline_notices.append((entry, status))
 
-    def count_spilled(self, lane: FifoGroup, step: int) -> None:
-        """So many more jobs of the lane are on the shelf, where they are queued like others."""
-        queue = self.ready_queue.classes[lane.class_index].queue.queue.name
-        self.depths.count_in(queue, lane.key[0], JobState.QUEUED, step)
+    def count_spilled(self, fifo_group: FifoGroup, step: int) -> None:
+        """Counts so many more spilled jobs of the FIFO group as queued."""
+        queue = self.ready_queue.classes[fifo_group.class_index].queue.queue.name
+        self.depths.count_in(queue, fifo_group.key[0], JobState.QUEUED, step)
 
     # Executions, workers, queues
 
-    def put_execution(self, cell: ExecutionEntry, execution: Execution) -> None:
-        """The execution is as given."""
-        cell.execution = execution
+    def put_execution(self, entry: ExecutionEntry, execution: Execution) -> None:
+        """Replaces the execution's record."""
+        entry.execution = execution
         self.changeset.executions[execution.id] = execution
 
-    def end_execution(self, cell: ExecutionEntry, execution: Execution, now: Instant) -> JobEntry:
-        """The execution has ended: what it held comes back, here and nowhere else."""
+    def end_execution(self, entry: ExecutionEntry, execution: Execution, now: Instant) -> JobEntry:
+        """Ends an execution and gives back what it held: its resources, quota and rate limit."""
         execution_id = execution.id
-        self.changeset.executions[execution_id] = cell.execution = execution
+        self.changeset.executions[execution_id] = entry.execution = execution
         del self.executions[execution_id]
         worker = self.fleet.workers.get(execution.worker_id)
         if worker is not None:
-            worker.release(execution_id, cell.ends_at)
+            worker.release(execution_id, entry.ends_at)
             self.fleet.offer(worker)
         job = self.jobs[execution.job_id]
         terms, queue = job.spec.terms, self.queues[job.spec.terms.queue]
-        if cell.rate:
-            payer = self.ready_queue.order.account(terms.tenant, queue)
-            self.ready_queue.order.settle_charge(payer, cell.rate, (now, cell.ends_at))
+        if entry.rate:
+            account = self.ready_queue.order.account(terms.tenant, queue)
+            self.ready_queue.order.settle_charge(account, entry.rate, (now, entry.ends_at))
         queue.end(execution_id)
         if has_limits(queue):
             self.check_queue_limits(queue, now)
@@ -317,96 +317,96 @@ class SchedulerState:
             self.check_quota(tenant, now)
         return job
 
-    def check_quota(self, cell: TenantEntry, now: Instant) -> None:
-        """Holds the tenant's classes back, or lets them go, as its quota says now."""
+    def check_quota(self, entry: TenantEntry, now: Instant) -> None:
+        """Blocks or allows the tenant's classes, as its quota says now."""
         self.ready_queue.order.allow(
-            cell.tenant.name, allowed_classes(cell, self.ready_queue.classes), now
+            entry.tenant.name, allowed_classes(entry, self.ready_queue.classes), now
         )
 
-    def put_worker(self, cell: WorkerEntry, worker: Worker) -> None:
-        """The worker is as given."""
-        cell.worker = worker
-        self.fleet.count(cell)
+    def put_worker(self, entry: WorkerEntry, worker: Worker) -> None:
+        """Replaces the worker's record."""
+        entry.worker = worker
+        self.fleet.count(entry)
         self.changeset.workers[worker.id] = worker
         self.changeset.dropped_workers.pop(worker.id, None)
 
-    def put_queue(self, cell: QueueEntry, queue: Queue, now: Instant) -> None:
-        """The queue is as given."""
-        cell.queue = queue
+    def put_queue(self, entry: QueueEntry, queue: Queue, now: Instant) -> None:
+        """Replaces the queue's settings."""
+        entry.queue = queue
         self.terms.forget()
-        self.ready_queue.order.update_queue(cell)
+        self.ready_queue.order.update_queue(entry)
         self.changeset.queues[queue.name] = queue
-        self.check_queue_limits(cell, now)
+        self.check_queue_limits(entry, now)
 
-    def check_queue_limits(self, cell: QueueEntry, now: Instant) -> None:
-        """Parks the queue or lets it go, as its gates say now."""
-        causes = exceeded_limits(cell, now)
+    def check_queue_limits(self, entry: QueueEntry, now: Instant) -> None:
+        """Blocks or unblocks the queue's classes, as its pause and limits say now."""
+        causes = exceeded_limits(entry, now)
         if causes:
-            self.blocked_classes |= cell.class_mask
+            self.blocked_classes |= entry.class_mask
         else:
-            self.blocked_classes &= ~cell.class_mask
+            self.blocked_classes &= ~entry.class_mask
         for cause in causes:
             if cause.code == "rate_limit":
-                self.timers.set(cause.figures["next_at"], TimerKind.QUEUE, cell.queue.name)
+                self.timers.set(cause.figures["next_at"], TimerKind.QUEUE, entry.queue.name)
 
-    def forget_worker(self, cell: WorkerEntry) -> None:
-        """A worker that has been away for long is listed no more."""
-        assert not cell.held
-        self.fleet.remove(cell)
-        self.changeset.workers.pop(cell.worker.id, None)
-        self.changeset.dropped_workers[cell.worker.id] = None
+    def forget_worker(self, entry: WorkerEntry) -> None:
+        """Forgets a worker that has been offline for long."""
+        assert not entry.held
+        self.fleet.remove(entry)
+        self.changeset.workers.pop(entry.worker.id, None)
+        self.changeset.dropped_workers[entry.worker.id] = None
 
-    # The policy, tenants, what was learned
+    # Policy and tenants
 
     def set_policy(self, policy: Policy, now: Instant) -> None:
-        """Another policy holds from now on; what tenants have used counts on."""
+        """Replaces the policy; what tenants have used still counts."""
         self.note_usage(now)
         self.changeset.policy = policy
         self.use_policy(policy, now)
 
     def use_policy(self, policy: Policy, now: Instant) -> None:
-        """All that depends on the policy is made anew. Costs what is in memory; it is rare."""
+        """Rebuilds all that depends on the policy. The cost grows with the jobs in memory."""
         self.policy = policy
         order = make_order(policy, self.tenants, now, self.limits.queues_kept)
         self.ready_queue.reorder(order, now)
-        for cell in self.executions.values():
-            terms = self.jobs[cell.execution.job_id].spec.terms
-            payer = self.ready_queue.order.account(terms.tenant, self.queues[terms.queue])
-            share, until = self.dominant_share_of(terms), max(now, cell.ends_at)
-            cell.rate = self.ready_queue.order.charge(payer, share, (now, until))
+        for entry in self.executions.values():
+            terms = self.jobs[entry.execution.job_id].spec.terms
+            account = self.ready_queue.order.account(terms.tenant, self.queues[terms.queue])
+            share, until = self.dominant_share_of(terms), max(now, entry.ends_at)
+            entry.rate = self.ready_queue.order.charge(account, share, (now, until))
         for tenant in self.tenants.limited():
             self.check_quota(tenant, now)
 
     def dominant_share_of(self, terms: Terms) -> float:
-        """The part of the fleet that such a job takes, which need not be in line."""
+        """Dominant share of the fleet that one such job takes; none of them has to wait."""
         job_class = self.ready_queue.class_of(terms)
         if job_class is None:
             return dominant_share(terms.needs.resources, self.fleet.capacity)
         return share_of(job_class, self.fleet.capacity)
 
     def note_usage(self, now: Instant) -> None:
-        """Writes into the tenants' records what they have used until now, in memory only."""
+        """Notes in the tenants' records what they have used until now, in memory only."""
         order = self.ready_queue.order
         if isinstance(order, FairOrder):
-            for cell in self.tenants.entries.values():
-                used = order.usage(cell.tenant.name, now)
-                cell.tenant = replace(cell.tenant, used=used, used_at=now)
+            for entry in self.tenants.entries.values():
+                used = order.usage(entry.tenant.name, now)
+                entry.tenant = replace(entry.tenant, used=used, used_at=now)
 
-    def note_start(self, cell: TenantEntry, now: Instant) -> None:
-        """What the tenant has used is written now and then, so that a restart remembers it."""
-        if now - cell.written_at < USAGE_NOTE_MS or len(self.tenants.entries) < 2:
+    def note_start(self, entry: TenantEntry, now: Instant) -> None:
+        """Writes the tenant's usage now and then, so that it survives a restart."""
+        if now - entry.written_at < USAGE_NOTE_MS or len(self.tenants.entries) < 2:
             return
         order = self.ready_queue.order
         if isinstance(order, FairOrder):
-            used = order.usage(cell.tenant.name, now)
-            self.put_tenant(replace(cell.tenant, used=used, used_at=now))
+            used = order.usage(entry.tenant.name, now)
+            self.put_tenant(replace(entry.tenant, used=used, used_at=now))
 
     def put_tenant(self, tenant: Tenant) -> TenantEntry:
-        """The tenant is as given."""
+        """Replaces the tenant's settings."""
         before = self.tenants.entry(tenant.name).tenant
-        cell = self.tenants.put(tenant)
+        entry = self.tenants.put(tenant)
         if tenant.quota != before.quota:
             self.terms.forget()
-        cell.written_at = tenant.used_at
+        entry.written_at = tenant.used_at
         self.changeset.tenants[tenant.name] = tenant
-        return cell
+        return entry

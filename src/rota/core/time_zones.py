@@ -15,12 +15,13 @@ from rota.core.model import Instant
 
 YEAR_MIN, YEAR_MAX = 1970, 2200
 ZONE_STEP_S = 3 * 24 * 3600
-"""How far apart a zone is looked at. Nowhere since 1970 was a clock set twice within six days."""
+"""Interval at which a zone's offset is sampled. Nowhere since 1970 did it change twice in six
+days."""
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (wall clock time has no zone)
 
 
 class OffsetChange(NamedTuple):
-    """A clock is set: at this second the offset from UTC goes from one to another."""
+    """Change of a zone's offset from UTC, at a second."""
 
     at: int
     before: int
@@ -28,7 +29,7 @@ class OffsetChange(NamedTuple):
 
 
 class OffsetPeriod(NamedTuple):
-    """A time during which the offset stays the same; the ends may be those of what was asked."""
+    """Period with one offset; `start` and `end` may be the limits of what was asked."""
 
     start: int
     end: int
@@ -40,7 +41,7 @@ class OffsetPeriod(NamedTuple):
 
 
 class Zone:
-    """The wall clock of a place. Seconds since 1970, UTC or local, go in and come out."""
+    """Time zone: converts between UTC and local time, in seconds since 1970."""
 
     def __init__(self, name: str, rules: tzinfo) -> None:
         self.name = name
@@ -49,17 +50,16 @@ class Zone:
         self._periods: dict[int, list[OffsetPeriod]] = {}
 
     def offset(self, at: int) -> int:
-        """Seconds to add to UTC."""
+        """Offset in seconds to add to UTC."""
         offset = datetime.fromtimestamp(at, self._rules).utcoffset()
         assert offset is not None
         return offset // timedelta(seconds=1)
 
     def local(self, at: int) -> int:
-        """What the wall clock shows."""
         return at + self.offset(at)
 
     def changes(self, year: int) -> tuple[OffsetChange, ...]:
-        """When the clock is set in a year of UTC."""
+        """Offset changes in a year of UTC."""
         found = self._changes.get(year)
         if found is None:
             found = self._changes[year] = tuple(self._find_changes(_start(year), _start(year + 1)))
@@ -75,7 +75,7 @@ class Zone:
             at, before = reached, after
 
     def _first(self, low: int, high: int, before: int) -> int:
-        """The first second after `low` with another offset; `high` has one."""
+        """First second after `low` with another offset; `high` has one."""
         while high - low > 1:
             middle = (low + high) // 2
             if self.offset(middle) == before:
@@ -85,7 +85,7 @@ class Zone:
         return high
 
     def periods(self, year: int) -> list[OffsetPeriod]:
-        """Those that reach into a year of UTC, in order, with the changes around them."""
+        """Periods that overlap a year of UTC, in order."""
         found = self._periods.get(year)
         if found is None:
             found = self._periods[year] = self._build_periods(year)
@@ -95,28 +95,28 @@ class Zone:
         changes = [*self.changes(year - 1), *self.changes(year), *self.changes(year + 1)]
         start, end = _start(year - 1), _start(year + 2)
         offset = self.offset(start)
-        edges = [OffsetChange(start, offset, offset), *changes]
-        last = edges[-1].after
-        edges.append(OffsetChange(end, last, last))
+        boundaries = [OffsetChange(start, offset, offset), *changes]
+        last = boundaries[-1].after
+        boundaries.append(OffsetChange(end, last, last))
         found = [
             OffsetPeriod(one.at, two.at, one.after, one.before, two.after)
-            for one, two in pairwise(edges)
+            for one, two in pairwise(boundaries)
         ]
         return [s for s in found if s.end > _start(year) and s.start < _start(year + 1)]
 
     def changes_between(self, start: int, end: int) -> list[OffsetChange]:
-        """Those after `start`, up to and including `end`."""
+        """Offset changes after `start`, up to and including `end`."""
         years = range(year_of(start), year_of(end) + 1)
         return [c for year in years for c in self.changes(year) if start < c.at <= end]
 
 
 def year_of(at: int) -> int:
-    """The year of UTC that a second is in."""
+    """Year of UTC that contains a second."""
     return datetime.fromtimestamp(at, UTC).year
 
 
 def year_bounds(year: int) -> tuple[int, int]:
-    """The first second of a year of UTC, and of the next."""
+    """First second of a year of UTC, and of the next."""
     return _start(year), _start(year + 1)
 
 
@@ -125,7 +125,7 @@ def _start(year: int) -> int:
 
 
 def local_text(zone: Zone, at: Instant) -> str:
-    """An instant on the wall clock, with its offset: `2026-03-08T03:00:00-04:00`."""
+    """Local time of an instant with its offset: `2026-03-08T03:00:00-04:00`."""
     second, ms = divmod(at, 1000)
     offset = zone.offset(second)
     shown = _EPOCH + timedelta(seconds=second + offset, milliseconds=ms)
@@ -135,17 +135,17 @@ def local_text(zone: Zone, at: Instant) -> str:
 
 
 def utc_text(at: Instant) -> str:
-    """An instant in UTC: `2026-03-08T07:00:00Z`."""
+    """UTC time of an instant: `2026-03-08T07:00:00Z`."""
     shown = _EPOCH + timedelta(milliseconds=at)
     return shown.isoformat(timespec="milliseconds" if at % 1000 else "seconds") + "Z"
 
 
 ZoneLookup: TypeAlias = Callable[[str], Zone | None]
-"""Where the core asks for a zone by its name; None: there is no such zone."""
+"""Finds a time zone by name; None: there is no such zone."""
 
 _UTC = Zone("UTC", UTC)
 
 
 def only_utc(name: str) -> Zone | None:
-    """The atlas of those who were given none."""
+    """Zone lookup that knows UTC alone."""
     return _UTC if name == "UTC" else None

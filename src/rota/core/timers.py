@@ -1,4 +1,4 @@
-"""Timers of the scheduler: one heap with lazy deletion; stale entries are skipped."""
+"""Timers of the scheduler: one heap with lazy deletion; stale timers are skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rota.core.model import Instant
 
 
 class TimerKind(IntEnum):
-    """What an entry is about; its key says of which."""
+    """Subject of a timer; its key is the id of the job, worker, queue, ..."""
 
     JOB = 0
     WORKER = 1
@@ -28,7 +28,7 @@ Timer: TypeAlias = tuple[Instant, int, TimerKind, str]
 
 
 class Timers:
-    """A heap with lazy deletion. Whoever rings must check that the entry still means something."""
+    """Heap of timers. To change one, set another: whoever fires one checks that it is current."""
 
     def __init__(self) -> None:
         self._heap: list[Timer] = []
@@ -37,23 +37,23 @@ class Timers:
     def __len__(self) -> int:
         return len(self._heap)
 
-    def set(self, when: Instant, alarm: TimerKind, key: str) -> None:
-        """Rings at `when`."""
+    def set(self, when: Instant, kind: TimerKind, key: str) -> None:
+        """Sets a timer for `when`."""
         self._count += 1
-        heappush(self._heap, (when, self._count, alarm, key))
+        heappush(self._heap, (when, self._count, kind, key))
 
     def next_due(self) -> Instant | None:
-        """When the next entry rings, stale or not."""
+        """Time of the next timer, stale or not."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: Instant, most: int) -> Iterator[Timer]:
-        """Takes out the first that ring by `now`, in order of time, then of setting."""
+        """Removes and returns timers due by `now`, ordered by time, then by when they were set."""
         for _ in range(most):
             if not self._heap or self._heap[0][0] > now:
                 return
             yield heappop(self._heap)
 
-    def sweep(self, alive: Callable[[Timer], bool]) -> None:
-        """Drops stale entries; called when they may be the most."""
-        self._heap = [entry for entry in self._heap if alive(entry)]
+    def sweep(self, is_current: Callable[[Timer], bool]) -> None:
+        """Drops stale timers; called when they may be the majority."""
+        self._heap = [timer for timer in self._heap if is_current(timer)]
         heapify(self._heap)

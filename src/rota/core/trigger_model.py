@@ -1,4 +1,5 @@
-"""Model of events and triggers: CloudEvents, trigger definitions, what was decided on each."""
+"""Model of events and triggers: CloudEvents, trigger definitions, and the decisions on each
+event."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from rota.core.time_zones import utc_text
 TriggerDecisionId = NewType("TriggerDecisionId", str)
 
 OWN_SOURCE = "rota"
-"""The source of events that the scheduler tells itself."""
+"""Source of events that the scheduler makes."""
 OWN_PREFIX = "rota."
-"""Types of such events begin with this; nobody else may send them."""
+"""Prefix of the types of such events; others cannot send them."""
 
 
 class Event(Record, frozen=True):
-    """Something that happened, as CloudEvents 1.0 has it. `data` is JSON text, empty for none."""
+    """Event in the terms of CloudEvents 1.0. `data` is JSON text, empty for none."""
 
     source: str
     id: str
@@ -29,23 +30,23 @@ class Event(Record, frozen=True):
     time: str = ""
     subject: str = ""
     extensions: tuple[tuple[str, str | int | bool], ...] = ()
-    """Other attributes: `dataschema`, and whatever the sender adds."""
+    """Other attributes: `dataschema`, and those that the sender adds."""
     depth: int = 0
-    """How many triggers, one because of the other, led to it."""
+    """How many triggers fired in a chain, each because of the one before, until this event."""
     tenant: str = ""
-    """Whose it is: only that tenant's triggers hear it. Empty: all do."""
+    """Only triggers of this tenant get the event. Empty: all triggers do."""
 
 
 def event_key(event: Event) -> str:
-    """What two events that are the same have in common: short, whatever the sender's names."""
-    # Each tenant has names of its own, or one could find out, or use up, those of another.
+    """Short key that two copies of an event have in common."""
+    # Per tenant, so that one tenant cannot find out, or use up, the event ids of another.
     whose = f"t{len(event.tenant)}:{event.tenant}" if event.tenant else ""
     text = f"{whose}{len(event.source)}:{event.source}{event.id}"
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def event_value(event: Event) -> dict[str, Any]:
-    """The event as a JSON object: what filters look at and jobs get."""
+    """JSON object of the event, for filters and for jobs."""
     value: dict[str, Any] = {
         "specversion": "1.0",
         "id": event.id,
@@ -63,52 +64,52 @@ def event_value(event: Event) -> dict[str, Any]:
 
 
 def own_event(what: tuple[str, str], about: dict[str, Any], now: Instant, depth: int) -> Event:
-    """An event of the scheduler's own; `what` is its type and its id."""
+    """Creates an event of the scheduler; `what` is its type and id."""
     kind, event_id = what
     data = msgspec.json.encode(about)
     return Event(OWN_SOURCE, event_id, kind, data, utc_text(now), depth=depth)
 
 
 class DebounceKeep(StrEnum):
-    """Which events of a debounce the job gets."""
+    """Events of a debounce window that the job gets."""
 
     LAST = "last"
     ALL = "all"
 
 
 class EventBuffering(Record, frozen=True):
-    """Events are held back and make one job together.
+    """Buffering: events wait in a window and make one job together (debounce or batch).
 
-    A debounce closes when it has been quiet for `quiet_ms`, a batch when there are `size_max`; both
-    no later than `wait_ms` after the first event, if that is set.
+    A debounce window closes after `quiet_ms` without an event, a batch when it has `size_max`; both
+    at the latest `wait_ms` after the first event, if that is set.
     """
 
     quiet_ms: Millis | None = None
     wait_ms: Millis | None = None
     size_max: int = 0
-    """0: as many as come, up to what one job can carry."""
+    """0: unlimited, up to what one job can carry."""
     keep: DebounceKeep = DebounceKeep.ALL
     key: str = ""
-    """A path into the event: each value gathers on its own."""
+    """Path into the event: each value has a window of its own."""
 
 
 class TriggerDefinition(Record, frozen=True):
-    """What was asked for: which events, and the job they make."""
+    """Definition of a trigger, as submitted: which events, and the job that they make."""
 
     name: str
     event: str
     """A type, `prefix.*`, or `*`."""
     job: Spec
     filter: bytes = b""
-    """JSON text as it was given: an expression, or an object of what must be equal."""
+    """JSON text as it was given: an expression, or an object of values that must be equal."""
     buffering: EventBuffering | None = None
     rate: RateLimit | None = None
     owner: str = ""
-    """The program that deployed it; what such a program no longer names is retired."""
+    """The program that deployed the trigger, and retires it by a deployment without it."""
 
 
 class Trigger(Record, frozen=True):
-    """A whole trigger, as it is stored and as it is answered."""
+    """Whole trigger, as it is stored and answered."""
 
     id: TriggerId
     definition: TriggerDefinition
@@ -120,7 +121,7 @@ class Trigger(Record, frozen=True):
 
 
 class EventDecision(StrEnum):
-    """What a trigger made of an event."""
+    """Decision of a trigger on an event."""
 
     FIRED = "fired"
     HELD = "held"
@@ -147,7 +148,7 @@ EVENT_DECISION_MEANING = {
 
 
 class TriggerDecision(Record, frozen=True):
-    """What one trigger made of one event: there is one record of each."""
+    """Record of one trigger's decision on one event."""
 
     id: TriggerDecisionId
     trigger_id: TriggerId
@@ -162,7 +163,7 @@ class TriggerDecision(Record, frozen=True):
 
 
 class AcceptedEvent(Record, frozen=True):
-    """An event that was accepted: the same again makes nothing, and gets the same answer."""
+    """Event that was accepted: a copy of it makes no jobs, and gets the same answer."""
 
     key: str
     source: str
@@ -170,15 +171,15 @@ class AcceptedEvent(Record, frozen=True):
     type: str
     at: Instant
     decisions: tuple[TriggerDecision, ...] = ()
-    """What the triggers of its type made of it, when it came."""
+    """Decisions of the triggers of its type, when it came."""
     repeats: int = 0
-    """How often it came again."""
+    """How often it was sent again."""
     tenant: str = ""
-    """Whose it was; empty: everybody's."""
+    """Empty: all tenants."""
 
 
 class BufferedEvent(Record, frozen=True):
-    """An event that waits for others in a trigger's window."""
+    """Event that waits for others in a trigger's window."""
 
     id: TriggerDecisionId
     trigger_id: TriggerId
@@ -186,11 +187,11 @@ class BufferedEvent(Record, frozen=True):
     event: Event
     at: Instant
     opened_at: Instant = 0
-    """When the window opened; the first event of it may be gone."""
+    """When the window opened; its first event may be gone."""
 
 
 def counted_as(record: AcceptedEvent | TriggerDecision) -> str:
-    """The word under which it is counted; empty: not yet."""
+    """Name of the count for metrics; empty: not counted yet."""
     if isinstance(record, AcceptedEvent):
         return "repeated" if record.repeats else "accepted"
     return "" if record.decision is EventDecision.HELD else record.decision.value

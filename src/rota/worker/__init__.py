@@ -1,1 +1,2 @@
-"""EXECUTES: an agent that leases work, runs it and reports until it is heard."""
+"""Worker agent: leases jobs from a cell's servers, executes them, and reports their results until a
+server has taken them."""

@@ -1,6 +1,6 @@
-"""Runs a worker agent: puts its parts together, handles signals, writes its own log, shuts down.
+"""Runs a worker agent: builds its parts, handles signals, writes the agent's own log, shuts down.
 
-`run_worker` is what the command line calls. The log on stderr is text on a terminal and JSON
+The command line calls `run_worker`. The log goes to stderr, as text on a terminal and as JSON
 elsewhere.
 """
 
@@ -31,7 +31,7 @@ from rota.worker.metrics import DoorError, MetricsDoor
 from rota.worker.run_loop import SILENCE_S, FatalError, PollLoop, RunLoop
 from rota.worker.runners.bundles import CACHE_BYTES, BundleCache, BundleStaging
 from rota.worker.runners.containers import ENGINES, EngineChoice, find_engine
-from rota.worker.runners.http_policy import AddressPolicy, HttpSessions
+from rota.worker.runners.http_call import AddressPolicy, HttpSessions
 from rota.worker.runners.process import RunnerContext
 from rota.worker.runners.python_pool import AppError, ChildSettings, PythonPool
 from rota.worker.runners.workspace import (
@@ -49,7 +49,7 @@ INFO = 20
 
 
 def open_agent_log(stream: TextIO | None = None) -> FilteringBoundLogger:
-    """A logger of its own; nothing global is set up."""
+    """Makes a logger for this agent alone; nothing global is configured."""
     target = stream or sys.stderr
     chosen = os.environ.get("ROTA_LOG_FORMAT", "auto")
     draw = (
@@ -72,17 +72,17 @@ def open_agent_log(stream: TextIO | None = None) -> FilteringBoundLogger:
 
 EXIT_FAILED = 1
 FOLDERS_KEPT = 64
-"""Clean folders that wait for the next job."""
+"""Clean execution folders kept for the next jobs."""
 SPARE_PER_SLOT = 32
-"""Twice as many short jobs as begin and end while one call is on its way: the other half of them
-ends before the next one goes."""
+"""Prefetched orders for each execution slot. This is twice as many short jobs as start and end
+during one call: half of them end before the next call goes out."""
 LOGS_S = 5.0
-"""For output still on its way when the worker leaves."""
+"""How long a leaving worker waits for output that is still being sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceOverrides:
-    """What the operator says this worker has; None: what the machine was found to have."""
+    """Resources that the operator states for this worker; None: as detected on the machine."""
 
     cpu: float | None = None
     memory: int | None = None
@@ -99,60 +99,64 @@ def _host_name() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConfig:
-    """Everything a worker is told at its start."""
+    """Configuration of one worker, fixed at its start."""
 
     servers: Sequence[str]
-    """Base URLs of one cell; the next is tried when one does not answer."""
+    """Base URLs of the servers of one cell; the next one is asked when one does not answer."""
     follow_leader: bool = True
-    """Whether to go to the leader that a server names, though it was not among `servers`."""
+    """Whether to call the leader that a server names, even if it is not in `servers`."""
     silence_s: float = SILENCE_S
-    """A server silent for so long past what it may wait is passed over."""
+    """How much longer than the requested wait a server may stay silent before another one is
+    asked."""
     token: str | None = None
     name: str = field(default_factory=_host_name)
     resources: ResourceOverrides = field(default_factory=ResourceOverrides)
     capabilities: Sequence[str] = ()
-    """Beside the platform and the processor's kind, which are found."""
+    """Added to the detected ones: platform and processor type."""
     queues: Sequence[str] | None = None
-    """None: all."""
+    """None: all queues."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Beside `host`, which is this machine's name unless it is said here."""
+    """Added to `host`, which is this machine's name unless it is set here."""
     only: Sequence[str] = ()
-    """Kept for jobs that ask for one of these resources or capabilities, or tolerate it."""
+    """Reserves the worker for jobs that request or tolerate one of these resources or
+    capabilities."""
     concurrency: int | None = None
     """Executions at once; None: as many as the resources allow."""
     spare: int | None = None
-    """Short jobs prefetched, beside what runs; None: `SPARE_PER_SLOT` for each that runs."""
+    """Short jobs to prefetch beside those that run; None: `SPARE_PER_SLOT` for each slot."""
     work_dir: Path | None = None
-    """Where jobs get their folders; None: one for this user among the temporary files."""
+    """Where executions get their folders; None: a folder of this user below the temporary
+    folder."""
     grace_s: float = 5.0
-    """Between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     app: str | None = None
-    """`package.module:app`: its functions can be called here; None: only `python` tasks."""
+    """`package.module:app`, whose functions can be called here; None: only `python` tasks."""
     http_allow: Sequence[str] = ()
-    """Names, addresses and networks that `http` tasks may reach though they are private."""
+    """Names, addresses and networks that `http` tasks may reach although they are private."""
     mask: Sequence[str] = ()
-    """Variables whose values no log may show, beside those of jobs whose names look secret."""
+    """Variables whose values are masked in logs, added to those whose names look secret."""
     env: Sequence[str] = ()
-    """Names of the agent's own variables that its jobs get to see, too."""
+    """Variables of the agent's environment that jobs inherit too."""
     bundle_cache: int = CACHE_BYTES
-    """Bytes of bundles kept on this machine."""
+    """Size limit of this machine's bundle cache, in bytes."""
     containers: EngineChoice = "auto"
-    """What runs containers: `auto` takes podman or docker, whichever is found first."""
+    """Engine that runs containers; `auto` takes podman or docker, whichever is found first."""
     container_options: Sequence[str] = ()
     """Added to the command line of every container."""
     metrics: tuple[str, int] | None = None
-    """Where its own figures can be asked for; None: nowhere."""
+    """Address of the metrics endpoint; None: no endpoint."""
     isolation: Isolation = "auto"
-    """`auto`: each job in a PID namespace where the kernel permits it."""
+    """`auto`: each job runs in a PID namespace where the kernel permits it."""
 
 
 async def run_worker(config: WorkerConfig) -> int:
-    """Runs until drained by a signal (0) or stopped by what cannot be mended (1)."""
-    diary = open_agent_log()
+    """Runs until a signal has drained the worker (returns 0) or until it cannot go on (returns
+    1)."""
+    log = open_agent_log()
     try:
-        agent = Agent(config, diary)
+        agent = Agent(config, log)
     except UnusableError as error:
-        diary.error("cannot start", why=str(error))
+        log.error("the worker cannot start", why=str(error))
         return EXIT_FAILED
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGTERM, signal.SIGINT)
@@ -166,11 +170,11 @@ async def run_worker(config: WorkerConfig) -> int:
 
 
 class Agent:
-    """One worker: made of a session, a conversation and a crew."""
+    """One worker: its session, poll loop, executor and supervisor."""
 
-    def __init__(self, config: WorkerConfig, diary: FilteringBoundLogger) -> None:
+    def __init__(self, config: WorkerConfig, log: FilteringBoundLogger) -> None:
         self._config = config
-        self._log = diary
+        self._log = log
         self._clock = BootClock()
         spare = SPARE_PER_SLOT * _slots(config) if config.spare is None else config.spare
         self._session = Session(config.concurrency, min(spare, LEASE_ORDERS_MAX))
@@ -179,13 +183,13 @@ class Agent:
         servers = Servers(config.servers, follow=config.follow_leader)
         self._client = ServerClient(servers, HttpTransport(config.token), self._clock)
         self._poll_loop = PollLoop(
-            self._session, self._client, self._clock, diary, silence_s=config.silence_s
+            self._session, self._client, self._clock, log, silence_s=config.silence_s
         )
         self._supervisor = Supervisor(config.isolation)
         self._engine = find_engine(config.containers, config.container_options)
         uplink = Uplink(self._client)
         cache = BundleCache(work_dir / "bundles", uplink, config.bundle_cache)
-        site = RunnerContext(
+        context = RunnerContext(
             workspace=self._workspace.path,
             folders=FolderPool(self._workspace.path, FOLDERS_KEPT),
             worker=config.name,
@@ -200,36 +204,38 @@ class Agent:
             engine=self._engine,
             env=inherited_environment(config.env),
         )
-        self._python_pool = PythonPool(_child_settings(config, site))
+        self._python_pool = PythonPool(_child_settings(config, context))
         self._http_sessions = HttpSessions(AddressPolicy(config.http_allow))
-        workshop = RunnerDeps(site, self._python_pool, self._http_sessions)
-        self._executor = Executor(self._session, workshop, diary, self._poll_loop.wake, self._clock)
-        self._run_loop = RunLoop(self._session, self._poll_loop, self._executor, self._clock, diary)
-        self.door = MetricsDoor(config.metrics, self._executor)
+        deps = RunnerDeps(context, self._python_pool, self._http_sessions)
+        self._executor = Executor(self._session, deps, log, self._poll_loop.wake, self._clock)
+        self._run_loop = RunLoop(self._session, self._poll_loop, self._executor, self._clock, log)
+        self.metrics_server = MetricsDoor(config.metrics, self._executor)
         self._drain_call: asyncio.Task[None] | None = None
 
     def request_stop(self) -> None:
-        """Once: take no more work and let what runs finish. Twice: stop what runs, too."""
+        """Drains at the first call: takes no more work, lets jobs finish. Stops all jobs at the
+        second."""
         if not self._session.draining:
-            self._log.info("drains; a second signal stops what runs", running=self._session.held)
+            self._log.info("draining; a second signal stops the jobs", running=self._session.held)
             self._session.drain()
             self._drain_call = asyncio.create_task(self._poll_loop.drain())
         else:
-            self._log.warning("stops what runs", running=self._session.held)
+            self._log.warning("stopping all jobs", running=self._session.held)
             self._executor.carry_out(self._session.stop_all())
         self._poll_loop.wake()
 
     async def run(self) -> int:
-        """Until the end; leaves no process and no folder behind."""
+        """Runs to the end and leaves no process and no folder behind."""
         if os.geteuid() == 0:
-            self._log.warning("runs as root, and so will every job: use a user of its own")
+            self._log.warning("the worker and its jobs run as root: start it as another user")
         for name in self._config.env:
             if name not in os.environ:
-                self._log.warning("a variable for jobs is not set", variable=name)
+                self._log.warning("a variable named by --env is not set", variable=name)
         if self._engine is None and self._config.containers in ENGINES:
-            self._log.warning("runs no containers", why=f"{self._config.containers} info fails")
+            engine = self._config.containers
+            self._log.warning("containers cannot run here", why=f"`{engine} ps` fails")
         try:
-            # A background task that breaks takes the agent down: without them no lease is watched.
+            # A background task that fails ends the agent: without them leases are not watched.
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(work) for work in self._background()]
                 code = await self._work_or_log_why()
@@ -248,21 +254,21 @@ class Agent:
 
     async def _work_or_log_why(self) -> int:
         try:
-            await self.door.open()
+            await self.metrics_server.open()
             await self._await_supervisor()
             await self._work()
         except (FatalError, SupervisorError, AppError, DoorError) as error:
-            self._log.error("stops", why=str(error))
+            self._log.error("the worker stops", why=str(error))
             return EXIT_FAILED
         return EXIT_FAILED if self._session.pending_reports else 0
 
     async def _await_supervisor(self) -> None:
         hello = await self._supervisor.hello
-        means = {"memory": hello.memory, "processes": hello.processes}
+        limits = {"memory": hello.memory, "processes": hello.processes}
         if hello.isolation == "namespace":
-            self._log.info("guards jobs in PID namespaces", **means)
+            self._log.info("jobs run in PID namespaces", **limits)
         else:
-            self._log.info("guards jobs without PID namespaces", why=hello.why, **means)
+            self._log.info("jobs run without PID namespaces", why=hello.why, **limits)
 
     async def _work(self) -> None:
         spec = registration(self._config, detect(self._workspace.path))
@@ -275,12 +281,12 @@ class Agent:
     async def _finish_up(self) -> None:
         await self._executor.wait_for_logs(LOGS_S)
         if self._drain_call is not None:
-            await self._drain_call  # a goodbye must not overtake it
+            await self._drain_call  # deregistering must not overtake it
 
     def _log_departure(self) -> None:
         if self._session.pending_reports:
             self._log.error(
-                "leaves with reports that nobody heard", reports=self._session.pending_reports
+                "leaving with undelivered reports", reports=self._session.pending_reports
             )
         else:
             self._log.info("drained")
@@ -291,7 +297,7 @@ class Agent:
         await self._executor.wait_for_logs(0)
         if self._drain_call is not None:
             await self._drain_call
-        await self.door.close()
+        await self.metrics_server.close()
         await self._client.close()
         await self._http_sessions.close()
         await self._python_pool.close()
@@ -300,18 +306,18 @@ class Agent:
 
 
 def _slots(config: WorkerConfig) -> int:
-    """Executions at once, about: what they ask for is not known yet."""
+    """Estimates how many executions run at once, before any job's requirements are known."""
     return config.concurrency or len(os.sched_getaffinity(0))
 
 
-def _child_settings(config: WorkerConfig, site: RunnerContext) -> ChildSettings:
-    """What Python functions find around them: as commands do, and where modules are."""
-    env = {**site.env, "ROTA_WORKER": config.name}
+def _child_settings(config: WorkerConfig, context: RunnerContext) -> ChildSettings:
+    """Settings of warm children: the environment that commands get, and PYTHONPATH."""
+    env = {**context.env, "ROTA_WORKER": config.name}
     if "PYTHONPATH" in os.environ:
         env["PYTHONPATH"] = os.environ["PYTHONPATH"]
     return ChildSettings(
-        supervisor=site.supervisor,
-        workspace=site.workspace,
+        supervisor=context.supervisor,
+        workspace=context.workspace,
         env=env,
         grace_s=config.grace_s,
         app=config.app,
@@ -320,17 +326,17 @@ def _child_settings(config: WorkerConfig, site: RunnerContext) -> ChildSettings:
 
 
 def registration(config: WorkerConfig, machine: Machine) -> RegisterSpec:
-    """What this worker says of itself: what was found, unless the operator knows better."""
-    said = config.resources
+    """Builds the registration: detected values, replaced by those that the operator states."""
+    overrides = config.resources
     return RegisterSpec(
         name=config.name,
         capabilities=list(dict.fromkeys([*machine.capabilities, *config.capabilities])),
         resources=ResourcesSpec(
-            cpu=machine.cpu if said.cpu is None else said.cpu,
-            memory=ByteSize(machine.memory if said.memory is None else said.memory),
-            storage=ByteSize(machine.storage if said.storage is None else said.storage),
-            gpu=machine.gpu if said.gpu is None else said.gpu,
-            custom=dict(said.custom),
+            cpu=machine.cpu if overrides.cpu is None else overrides.cpu,
+            memory=ByteSize(machine.memory if overrides.memory is None else overrides.memory),
+            storage=ByteSize(machine.storage if overrides.storage is None else overrides.storage),
+            gpu=machine.gpu if overrides.gpu is None else overrides.gpu,
+            custom=dict(overrides.custom),
         ),
         queues=None if config.queues is None else list(config.queues),
         labels={"host": socket.gethostname(), **config.labels},

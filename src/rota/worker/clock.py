@@ -1,6 +1,6 @@
-"""Clock of the worker, the only module here that reads the real time.
+"""Clock of the worker; no other module here reads the real time.
 
-Leases are lengths of time on the holder's own clock, so that clock must run on while the machine is
+A lease is a length of time on the worker's own clock, so the clock must run on while the machine is
 suspended: CLOCK_BOOTTIME does, CLOCK_MONOTONIC does not.
 """
 
@@ -11,19 +11,16 @@ from typing import Protocol
 
 
 class MonotonicClock(Protocol):
-    """Seconds since some fixed moment; never goes back."""
+    """Clock in seconds since some fixed moment; it never goes back."""
 
-    def now(self) -> float:
-        """The seconds passed."""
-        ...
+    def now(self) -> float: ...
 
 
 class BootClock:
-    """Seconds since the machine was started, suspended time included where the system can tell."""
+    """Seconds since boot, including suspended time where the system can tell."""
 
     def __init__(self) -> None:
         self._source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
     def now(self) -> float:
-        """The seconds passed."""
         return time.clock_gettime(self._source)

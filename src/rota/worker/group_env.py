@@ -16,19 +16,19 @@ GROUP_VARIABLES = (
 
 
 def group_variables(array: PlaceView | None, gang: RankView | None) -> dict[str, str]:
-    """Empty for a job that is nobody's member."""
-    marks: dict[str, str] = {}
+    """Returns the variables; empty for a job that is in no group."""
+    variables: dict[str, str] = {}
     if array is not None:
-        marks.update(
+        variables.update(
             ROTA_ARRAY_ID=array.array_id,
             ROTA_ARRAY_INDEX=str(array.index),
             ROTA_ARRAY_COUNT=str(array.count),
         )
     if gang is not None:
-        marks.update(
+        variables.update(
             ROTA_GANG_ID=gang.gang_id,
             ROTA_GANG_INDEX=str(gang.index),
             ROTA_GANG_SIZE=str(gang.size),
             ROTA_GANG_HOSTS=",".join(gang.hosts),
         )
-    return marks
+    return variables

@@ -1,12 +1,14 @@
-"""A job's output on its way to the server: masked, bounded, and carried by a pump.
+"""Job logs on their way to the server: masked, bounded, sent by a pump.
 
-What is sent is one text that only grows: the head of the output as it comes; then, if there was
-more than may be kept, one line that says how much was left out, and the newest part, which is sent
-when the job has ended. `offset` counts what was sent, so a chunk that is sent twice lands once.
+The bytes sent form one text that only grows: the beginning of the output as it is printed; then, if
+there was more than may be kept, one line that says how much was left out, and the newest part,
+which is sent when the job has ended. `offset` counts the bytes sent, so a chunk that is sent twice
+is stored once.
 
-Whatever a job prints and however slow the server is, memory stays bounded. Output that comes faster
-than the server takes it holds up its reader (`crowded`), and so the job, as long as the server
-answers at all. While the server is away the job goes on, and what does not fit is left out.
+Memory stays bounded, however much a job prints and however slow the server is. Output that comes
+faster than the server takes it blocks the reader (`backlogged`) and so the job, as long as the
+server answers at all. While the server is away the job goes on, and output that does not fit is
+left out.
 """
 
 from __future__ import annotations
@@ -20,58 +22,57 @@ from rota.worker.masking import NO_SECRETS, Secrets, StreamMasking
 from rota.worker.server_client import AwayError, RefusedError
 
 WAITING_BYTES = 1024 * 1024
-"""On its way at once; printed, and not sent yet."""
+"""Printed and not sent yet."""
 NEWEST_BYTES = 1024 * 1024
-"""The end of a long output: some ten thousand lines."""
-MARKS_BYTES = 512
-"""Room for the lines of our own."""
+"""End of a long output: about ten thousand lines."""
+NOTES_BYTES = 512
+"""Reserved for the lines that this module adds."""
 CHUNK_BYTES_MAX = 256 * 1024
-"""Sent at once."""
+"""Sent in one request."""
 GATHER_S = 0.1
-"""Lines that come one by one are gathered this long, so that each is not a request of its own."""
+"""Lines printed within this time go into one request."""
 SEEK_BYTES = 4096
-"""After a gap the text goes on with a whole line, if one begins within this."""
+"""After a gap the text continues with a whole line, if one begins within this many bytes."""
 TAIL_BYTES = 4096
-"""The end of the output that goes into the error of a failed job."""
+"""End of the output, quoted in the error of a failed job."""
 TAIL_LINES = 20
-PATIENCE_S = 2.0
-"""A server that takes longer for a chunk holds up no job."""
+SLOW_SEND_S = 2.0
+"""A server that takes longer than this for a chunk no longer blocks the job."""
 RETRY_CAP_S = 3.0
 
 
 class LogSink(Protocol):
-    """Where output goes."""
+    """Receiver of log chunks."""
 
     async def send_log(self, execution_id: str, fence: int, offset: int, chunk: bytes) -> None:
-        """Raises AwayError to be asked again, RefusedError to be left alone."""
+        """Raises AwayError if the chunk should be sent again, RefusedError if it should not."""
         ...
 
 
 class LogBuffer:
-    """What was printed and is not sent yet: what goes next, a gap perhaps, and the newest."""
+    """Output that is not sent yet: the next bytes, perhaps a gap, and the newest bytes."""
 
     def __init__(self, cap: int = JOB_LOG_BYTES, waiting: int = WAITING_BYTES) -> None:
         self._newest_max = min(NEWEST_BYTES, cap // 4)
-        self._head_max = max(0, cap - self._newest_max - MARKS_BYTES)
+        self._head_max = max(0, cap - self._newest_max - NOTES_BYTES)
         self._waiting_max = waiting
         self._head = 0
-        """Bytes that went, or go next; beyond `head_max` only at the end."""
+        """Bytes sent or about to be; more than `_head_max` only at the end."""
         self._next = bytearray()
         self._newest = bytearray()
         self._left_out = 0
-        """Between the two."""
+        """Bytes dropped between the two."""
         self._line_open = False
-        self._said_full = False
+        self._full_noted = False
         self._tail = b""
         self._closed = False
 
     @property
-    def crowded(self) -> bool:
-        """More output would have to be left out that could still be sent as it comes."""
+    def backlogged(self) -> bool:
+        """Whether more output now would be dropped although the log has space for it."""
         return self._head < self._head_max and len(self._next) >= self._waiting_max
 
     def add(self, data: bytes) -> None:
-        """The job printed something."""
         self._tail = (self._tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
         self._newest += data
         if not self._left_out:
@@ -82,11 +83,11 @@ class LogBuffer:
             self._left_out += excess
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Ends the output: no `add` follows."""
         self._closed = True
 
     def take(self, size: int) -> bytes:
-        """The next bytes to send; empty if there is nothing to send now."""
+        """Removes and returns the next bytes to send; empty if there is nothing to send now."""
         if not self._next:
             self._refill()
         chunk = bytes(self._next[:size])
@@ -94,22 +95,22 @@ class LogBuffer:
         return chunk
 
     def tail(self) -> str:
-        """The last lines, for people."""
+        """Returns the last lines, for an error message."""
         lines = self._tail.decode("utf-8", "replace").splitlines()
         return "\n".join(lines[-TAIL_LINES:])
 
     def _refill(self) -> None:
-        room = self._head_max - self._head
-        if room <= 0 and self._left_out and not self._said_full:
-            self._said_full = True
+        free = self._head_max - self._head
+        if free <= 0 and self._left_out and not self._full_noted:
+            self._full_noted = True
             self._add_note("the log is full: its end follows when the job has ended")
         if self._closed:
-            room = len(self._newest)
-        elif room <= 0 or not self._newest:
+            free = len(self._newest)
+        elif free <= 0 or not self._newest:
             return
         if self._left_out:
             self._name_gap()
-        self._move(room)
+        self._move(free)
 
     def _move(self, size: int) -> None:
         if size > 0:
@@ -118,12 +119,12 @@ class LogBuffer:
 
     def _name_gap(self) -> None:
         self._seek_line()
-        slow = "" if self._said_full else ": they came faster than the server took them"
+        slow = "" if self._full_noted else ": they came faster than the server took them"
         self._add_note(f"{self._left_out:,} bytes left out{slow}")
         self._left_out = 0
 
     def _seek_line(self) -> None:
-        """Text goes on with a line, else at least with a character."""
+        """Drops bytes until the text continues with a line, or at least with a character."""
         skip = self._newest.find(b"\n", 0, SEEK_BYTES) + 1
         while not skip and self._newest[:1] and self._newest[0] & 0xC0 == 0x80:
             del self._newest[0]
@@ -133,7 +134,6 @@ class LogBuffer:
             self._left_out += skip
 
     def _add_note(self, text: str) -> None:
-        """A line of our own."""
         before = "\n" if self._line_open else ""
         self._go_next(f"{before}[… {text} …]\n".encode())
 
@@ -145,7 +145,7 @@ class LogBuffer:
 
 
 class LogPump:
-    """Carries one execution's output to the sink, as it comes."""
+    """Sends one execution's output to the sink as it is printed."""
 
     def __init__(
         self,
@@ -163,33 +163,33 @@ class LogPump:
         self._masking = StreamMasking(secrets)
         self._offset = 0
         self._sent_at: float | None = None
-        """When the chunk on its way was sent; None if none is."""
+        """When the chunk in flight was sent; None if none is."""
         self._away = False
         self._has_more = asyncio.Event()
         self._ended = asyncio.Event()
 
     @property
-    def crowded(self) -> bool:
-        """Whoever reads the job's output had better wait a moment: the server is taking it."""
-        if self._away or not self.buffer.crowded:
+    def backlogged(self) -> bool:
+        """Whether the reader of the job's output should wait: the server is behind, but takes
+        it."""
+        if self._away or not self.buffer.backlogged:
             return False
         now = asyncio.get_running_loop().time()
-        return self._sent_at is None or now - self._sent_at < PATIENCE_S
+        return self._sent_at is None or now - self._sent_at < SLOW_SEND_S
 
     def add(self, data: bytes) -> None:
-        """The job printed something."""
         self.buffer.add(self._masking.add(data))
         self._has_more.set()
 
     def end(self) -> None:
-        """The job has ended: what is left goes out at once."""
+        """Ends the output; what is left is sent at once."""
         self.buffer.add(self._masking.end())
         self.buffer.close()
         self._ended.set()
         self._has_more.set()
 
     async def run(self) -> None:
-        """Returns when all is sent after the end, or the server wants no more of it."""
+        """Returns when everything is sent after the end, or when the server refuses the log."""
         while True:
             await self._has_more.wait()
             await self._gather()

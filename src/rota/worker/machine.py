@@ -1,8 +1,8 @@
 """Detects what this machine offers (CPUs, memory, disk, GPUs), and allocates GPUs to executions.
 
 A container sees the whole machine in /proc but is held to its cgroup's limits, so the smaller of
-both counts. Everything is read below `root`, which tests replace by a tree of their own. GPUs are
-handed out by number, and shared only where a job asked for a part of one.
+both counts. Everything is read below `root`; tests pass a tree of their own. GPUs are allocated by
+number, and shared only by jobs that requested a fraction of one.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 
 V1_MEMORY_NONE = 1 << 60
-"""Version 1 says "no limit" with a number near 2**63."""
+"""Cgroup v1 writes "no limit" as a number near 2**63."""
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What was found."""
+    """Detected resources and capabilities."""
 
     cpu: float
     memory: int
@@ -33,7 +33,7 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 def detect(work_dir: Path, root: Path = Path("/")) -> Machine:
-    """Looks at the machine; `work_dir` is where jobs will write."""
+    """Detects the machine's resources; `work_dir` is where jobs will write."""
     return Machine(
         cpu=detect_cpu(root, len(os.sched_getaffinity(0))),
         memory=detect_memory(root),
@@ -44,14 +44,14 @@ def detect(work_dir: Path, root: Path = Path("/")) -> Machine:
 
 
 def detect_cpu(root: Path, allowed: int) -> float:
-    """The cpus this process may run on, cut by the quotas of its cgroups."""
+    """Counts the CPUs this process may run on, bounded by the quotas of its cgroups."""
     quotas = [_v2_quota(folder) for folder in _folders(root, "")]
     quotas += [_v1_quota(folder) for folder in _folders(root, "cpu")]
     return min([float(allowed), *(round(quota, 3) for quota in quotas if quota is not None)])
 
 
 def detect_memory(root: Path) -> int:
-    """The machine's memory, cut by the limits of the cgroups this process is in."""
+    """Reads the machine's memory, bounded by the limits of this process's cgroups."""
     limits = [_number(folder / "memory.max") for folder in _folders(root, "")]
     limits += [_number(folder / "memory.limit_in_bytes") for folder in _folders(root, "memory")]
     found = [limit for limit in limits if limit is not None and limit < V1_MEMORY_NONE]
@@ -62,13 +62,13 @@ def detect_memory(root: Path) -> int:
 
 
 def gpu_indices(root: Path = Path("/")) -> list[int]:
-    """The NVIDIA devices that are there, by number."""
+    """Numbers of the NVIDIA devices of this machine."""
     names = (device.name for device in root.glob("dev/nvidia*"))
     return sorted(int(name[6:]) for name in names if re.fullmatch(r"nvidia\d+", name))
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of this process's cgroup and of all above it; "" means version 2."""
+    """Yields the folders of this process's cgroup and of all above it; "" means version 2."""
     mount = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
@@ -106,27 +106,28 @@ def _text(path: Path) -> str:
 
 
 WHOLE = 1000
-"""A device in thousandths, as fractions of it are counted."""
+"""One device, in the thousandths in which fractions are counted."""
 
 
-def gpu_numbers(found: Sequence[int], said: float | None) -> Sequence[int]:
-    """Of the devices that jobs may be given: who says that there are more knows better."""
-    count = math.ceil(said or 0)
+def gpu_numbers(found: Sequence[int], configured: float | None) -> Sequence[int]:
+    """Numbers of the devices that jobs may get; the operator may configure more than were
+    detected."""
+    count = math.ceil(configured or 0)
     return found if count <= len(found) else range(count)
 
 
 class GpuAllocator:
-    """The GPUs of this machine and how much of each is free."""
+    """Allocates this machine's GPUs, whole or in parts."""
 
     def __init__(self, indices: Sequence[int]) -> None:
         self._free = dict.fromkeys(indices, WHOLE)
         self._taken: dict[str, dict[int, int]] = {}
 
     def take(self, execution_id: str, amount: float) -> list[int]:
-        """The devices for a job that asked for `amount` of them; empty if none can be named.
+        """Allocates devices for a job that requested `amount`; returns [] if there are not enough.
 
-        Whole devices first; what is left of the amount goes to the fullest one that still fits,
-        so that parts share and whole ones stay whole.
+        Whole devices are taken first. The fraction goes to the fullest device that still has space,
+        so that fractions share a device and the others stay whole.
         """
         whole, part = divmod(round(amount * WHOLE), WHOLE)
         picked = dict.fromkeys(
@@ -143,6 +144,5 @@ class GpuAllocator:
         return sorted(picked)
 
     def give_back(self, execution_id: str) -> None:
-        """The job is over."""
         for index, taken in self._taken.pop(execution_id, {}).items():
             self._free[index] += taken

@@ -1,6 +1,6 @@
-"""A worker's own figures for Prometheus, on a port that is opened only if asked for.
+"""Metrics of one worker for Prometheus, on a port that is opened only if configured.
 
-They tell of this agent alone and name no job; what a whole cell does is told by its servers.
+They cover this agent alone and name no job; the servers export the metrics of the whole cell.
 """
 
 from __future__ import annotations
@@ -21,36 +21,35 @@ OPENMETRICS = "application/openmetrics-text"
 
 
 class DoorError(Exception):
-    """Nobody can listen there, and why."""
+    """Raised when the metrics address cannot be listened on."""
 
 
 class Figures(Protocol):
-    """What the agent knows of itself."""
+    """State of the agent that the metrics show."""
 
     @property
     def held(self) -> int:
-        """Executions it has."""
+        """Executions that this worker holds."""
         ...
 
     @property
     def owed(self) -> int:
-        """Reports that no server has heard yet."""
+        """Reports that no server has confirmed yet."""
         ...
 
     @property
     def ended(self) -> Mapping[str, int]:
-        """Executions that ended here, by how."""
+        """How many executions ended here, by status."""
         ...
 
 
 @dataclass(frozen=True)
 class AgentCollector(Collector):
-    """As it is at the moment of the scrape."""
+    """Collects the figures at each scrape."""
 
     figures: Figures
 
     def collect(self) -> Iterator[Metric]:
-        """One family after the other."""
         running, owed = self.figures.held, self.figures.owed
         yield GaugeMetricFamily("rota_agent_executions", "Executions it has", value=running)
         yield GaugeMetricFamily("rota_agent_reports_owed", "Reports not answered yet", value=owed)
@@ -63,7 +62,7 @@ class AgentCollector(Collector):
 
 
 class MetricsDoor:
-    """Where the figures are asked for; closed unless it has an address."""
+    """HTTP server for the metrics; does nothing without an address."""
 
     def __init__(self, address: tuple[str, int] | None, figures: Figures) -> None:
         self._address = address
@@ -88,12 +87,11 @@ class MetricsDoor:
 
     @property
     def port(self) -> int:
-        """The one that was found where 0 was asked for."""
+        """Port that is listened on; the system chose one where 0 was configured."""
         assert self._runner is not None
         return int(self._runner.addresses[0][1])
 
     async def close(self) -> None:
-        """Nobody can ask any more."""
         if self._runner is not None:
             await self._runner.cleanup()
 

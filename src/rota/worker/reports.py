@@ -1,4 +1,4 @@
-"""Reports how executions ended: their wording, and the pending ones that no server has heard.
+"""Reports how executions ended: builds them, and keeps those that no server has confirmed yet.
 
 `PendingReports` knows which reports are in flight and, when a server refuses a call, which one is
 at fault.
@@ -19,30 +19,29 @@ Status: TypeAlias = Literal["succeeded", "failed", "timed_out", "cancelled"]
 StopReason: TypeAlias = Literal["cancelled", "shutdown"]
 
 EX_CONFIG = 78
-"""The exit code of a program that says: another try would end the same way."""
+"""Exit code of a program that says that a retry would fail the same way."""
 SHUTDOWN = "worker was told to stop"
-"""What is said of jobs that a worker ended because it had to leave."""
+"""Error message of jobs that a leaving worker ended."""
 SIGNAL_EXIT_BASE = 128
-"""Shells and container engines report a death by signal as this plus its number."""
+"""Shells and container engines report death by signal N as exit code 128 + N."""
 
 
 def report_returned(execution_id: str, fence: int) -> CompletedReport:
-    """It has not begun, and will not here."""
+    """Reports that the execution did not start and goes back to the server."""
     return CompletedReport(execution_id=execution_id, status="returned", fence=fence)
 
 
 def report_noop(execution_id: str, fence: int) -> CompletedReport:
-    """There was nothing to do."""
     return CompletedReport(execution_id=execution_id, status="succeeded", fence=fence)
 
 
 def report_failed(execution_id: str, fence: int, message: str) -> CompletedReport:
-    """An execution that could not be brought to an end of its own."""
+    """Reports an execution that failed with this message."""
     return report_error(execution_id, fence, "failed", {"message": message})
 
 
 def report_stopped(execution_id: str, fence: int, reason: StopReason) -> CompletedReport:
-    """An execution that was stopped before it began."""
+    """Reports an execution that was stopped before it started."""
     if reason == "shutdown":
         return report_failed(execution_id, fence, SHUTDOWN)
     error = {"message": "cancelled before it started"}
@@ -52,14 +51,15 @@ def report_stopped(execution_id: str, fence: int, reason: StopReason) -> Complet
 def report_ended(
     execution_id: str, fence: int, status: Status, message: str, exit_code: int | None
 ) -> CompletedReport:
-    """An execution that this worker ended: time was up, or it was told to."""
+    """Reports an execution that this worker ended: it timed out, or was cancelled."""
     report = report_error(execution_id, fence, status, {"message": message})
     report.exit_code = exit_code
     return report
 
 
 def report_exit(execution_id: str, fence: int, returncode: int, tail: str) -> CompletedReport:
-    """A program that came to its own end; `returncode` below 0 names the signal that killed it."""
+    """Reports a program that ended by itself; a `returncode` below 0 names the signal that killed
+    it."""
     if returncode == 0:
         return CompletedReport(
             execution_id=execution_id, status="succeeded", fence=fence, exit_code=0
@@ -78,12 +78,12 @@ def report_exit(execution_id: str, fence: int, returncode: int, tail: str) -> Co
 
 
 def exit_code_of(returncode: int) -> int:
-    """A death by signal as shells count it."""
+    """Exit code as shells show it, also for death by signal."""
     return returncode if returncode >= 0 else SIGNAL_EXIT_BASE - returncode
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL rather than 9."""
+    """Name of a signal: SIGKILL rather than 9."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -93,17 +93,17 @@ def signal_name(number: int) -> str:
 def report_error(
     execution_id: str, fence: int, status: Status, error: dict[str, Any]
 ) -> CompletedReport:
-    """An execution that did not succeed; `error` is what its record will show."""
+    """Reports an execution that did not succeed; `error` becomes the error in its record."""
     raw = msgspec.Raw(msgspec.json.encode(error))
     return CompletedReport(execution_id=execution_id, status=status, fence=fence, error=raw)
 
 
 REPORT_BYTES_PER_CALL_MAX = 8 * 1024 * 1024
-"""Results and errors carried by one call; far below the largest body a server reads."""
+"""Results and errors in one call; far below the largest body a server accepts."""
 
 
 class PendingReports:
-    """Reports by execution, the oldest first."""
+    """Reports that no server has confirmed, by execution, oldest first."""
 
     def __init__(self) -> None:
         self._reports: dict[str, CompletedReport] = {}
@@ -122,15 +122,14 @@ class PendingReports:
 
     @property
     def unsent(self) -> int:
-        """How many no call carries now."""
+        """How many no open call carries."""
         return len(self._reports) - len(self._in_flight)
 
     def add(self, report: CompletedReport) -> None:
-        """One more."""
         self._reports[report.execution_id] = report
 
     def take_batch(self) -> list[CompletedReport]:
-        """As many as a call may carry; they are under way."""
+        """Returns as many as one call may carry, and counts them as in flight."""
         reports: list[CompletedReport] = []
         size = 0
         for key, report in self._reports.items():
@@ -144,27 +143,28 @@ class PendingReports:
         return reports
 
     def forget(self, key: str) -> bool:
-        """The server has heard it, or does not want it; False: it was not owed."""
+        """Removes a report that the server has, or does not want; False if it was not pending."""
         self._in_flight.pop(key, None)
         return self._reports.pop(key, None) is not None
 
     def call_accepted(self) -> None:
-        """A call was taken as it was."""
+        """Resets the batch size after a call that was not refused."""
         self._batch_max = LEASE_REPORTS_MAX
 
     def failed(self, keys: Iterable[str]) -> None:
-        """Their call was not answered: they are to be sent again."""
+        """Marks the reports of an unanswered call to be sent again."""
         for key in keys:
             self._in_flight.pop(key, None)
 
     def all_calls_closed(self) -> None:
-        """No call is open any more."""
+        """Marks all reports to be sent again."""
         self._in_flight.clear()
 
     def isolate_refused(self, carried: Sequence[str], detail: str) -> str | None:
-        """The server refuses a call that carried these; the one that is to be given up, if any.
+        """Handles a refused call; returns the report to give up, if one was found.
 
-        Halving the batch finds the report at fault; alone, its result is given up for an error.
+        Halving the batch finds the report at fault. That report is first replaced by a failure
+        without its result, and given up if the server refuses this one too.
         """
         if len(carried) > 1:
             self._batch_max = max(1, len(carried) // 2)
@@ -177,8 +177,8 @@ class PendingReports:
         return None
 
 
-def _size(said: msgspec.Raw) -> int:
-    return 0 if said is NOTHING else len(bytes(said))
+def _size(document: msgspec.Raw) -> int:
+    return 0 if document is NOTHING else len(bytes(document))
 
 
 def _is_bare_failure(report: CompletedReport) -> bool:

@@ -1,7 +1,7 @@
 """HTTP client of one cell's servers: asks another one when a server does not answer.
 
-Which server is next is decided by `sdk.servers`. `Uplink` sends logs, progress and output files
-beside the poll loop, and fetches bundles.
+`sdk.servers` decides which server is next. `Uplink` sends logs, progress and output files beside
+the poll loop, and fetches bundles.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from rota.wire.workers import LEADER_HEADER, ProgressSpec
 from rota.worker.clock import MonotonicClock
 
 CONNECT_S = 3.0
-"""A server that does not even accept within this is away."""
+"""A server that does not accept a connection within this is away."""
 SHORT_S = 10.0
-"""A call that the server does not hold."""
+"""For a call that the server does not hold open."""
 UPLOAD_S = 120.0
-"""An output file over a slow line."""
+"""For an output file over a slow connection."""
 UPLINKS_MAX = 32
-"""Logs, progress and files of many jobs wait for each other rather than flood a server."""
+"""Uploads at once: those of many jobs wait for each other rather than flood a server."""
 RETRY_AFTER_MAX_S = 30.0
-"""No answer may send a worker to sleep for longer."""
+"""Upper bound of the pause that an answer can ask for."""
 LEADER = LEADER_HEADER.lower()
 TOO_MANY = 429
 PARTIAL = 206
 CHUNK_BYTES = 256 * 1024
 RESUMED_BYTES_MIN = 8 * 1024 * 1024
-"""A file that took so long to send is worth asking how much of it has come."""
+"""From this size on it is worth asking how much of an interrupted upload the server has."""
 OCTETS = {"Content-Type": "application/octet-stream"}
 
 
 class AwayError(Exception):
-    """No answer, or one that says later: ask again."""
+    """Raised when there was no answer, or one that says to retry later."""
 
     def __init__(
         self, detail: str, retry_after_s: float = 0.0, *, status: int | None = None
@@ -54,11 +54,11 @@ class AwayError(Exception):
         self.detail = detail
         self.retry_after_s = retry_after_s
         self.status = status
-        """What the server answered; None: nothing came."""
+        """HTTP status of the answer; None: there was none."""
 
 
 class RefusedError(Exception):
-    """The server heard it and said no: asking again changes nothing."""
+    """Raised when the server refused a request: a retry changes nothing."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(f"{detail} (HTTP {status})")
@@ -67,7 +67,7 @@ class RefusedError(Exception):
 
 
 class ServerRequest(msgspec.Struct, frozen=True):
-    """One request."""
+    """HTTP request to a server."""
 
     method: str
     path: str
@@ -75,52 +75,50 @@ class ServerRequest(msgspec.Struct, frozen=True):
     timeout_s: float = SHORT_S
     headers: dict[str, str] = {}
     fails_over: bool = True
-    """Whether its failure says that another server should be asked. That of an upload does not: it
-    may just be large, and the poll beside it finds out sooner."""
+    """Whether its failure means that another server should be asked. The failure of an upload does
+    not: it may just be large, and the poll beside it finds out sooner."""
 
 
 JSON_HEADERS = {"Content-Type": "application/json"}
 
 
 def post(path: str, record: object, timeout_s: float = SHORT_S) -> ServerRequest:
-    """A JSON record for a path."""
+    """Makes a request with a JSON body."""
     return ServerRequest("POST", path, encode(record), timeout_s, JSON_HEADERS)
 
 
-def upload(ask: ServerRequest) -> ServerRequest:
-    """The same for what goes beside the conversation."""
-    return msgspec.structs.replace(ask, fails_over=False)
+def upload(request: ServerRequest) -> ServerRequest:
+    """Makes a copy whose failure does not change the server."""
+    return msgspec.structs.replace(request, fails_over=False)
 
 
 class ServerReply(msgspec.Struct, frozen=True):
-    """What a server answered, whatever it says."""
+    """HTTP answer of a server, whatever its status."""
 
     status: int
     headers: Mapping[str, str]
-    """Found by their names in lower case, at least."""
+    """Names are at least found in lower case."""
     body: bytes
 
 
 class ServerTransport(Protocol):
     """Carries requests to servers."""
 
-    async def send(self, server: str, ask: ServerRequest) -> ServerReply:
-        """The answer; raises AwayError where none came."""
+    async def send(self, server: str, request: ServerRequest) -> ServerReply:
+        """Raises AwayError if no answer came."""
         ...
 
     def open(
-        self, server: str, ask: ServerRequest
+        self, server: str, request: ServerRequest
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """A good answer that is read as it comes; raises AwayError and RefusedError."""
+        """Opens a successful answer for streaming; raises AwayError and RefusedError."""
         ...
 
-    async def close(self) -> None:
-        """Lets go of all connections."""
-        ...
+    async def close(self) -> None: ...
 
 
 class HttpTransport:
-    """HTTP on real connections: lines of our own for short calls, aiohttp for what flows."""
+    """HTTP over real connections: our own client for short calls, aiohttp for streams."""
 
     def __init__(self, token: str | None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -131,43 +129,46 @@ class HttpTransport:
         )
 
     async def close(self) -> None:
-        """Lets go of all connections."""
         await self._lines.close()
         await self._http.close()
 
-    async def send(self, server: str, ask: ServerRequest) -> ServerReply:
-        """One request. No redirect is followed: the token goes to the server that was named."""
+    async def send(self, server: str, request: ServerRequest) -> ServerReply:
+        """Sends one request. No redirect is followed: the token goes to the named server only."""
         try:
-            async with asyncio.timeout(ask.timeout_s):
-                return await self._send(server, ask)
+            async with asyncio.timeout(request.timeout_s):
+                return await self._send(server, request)
         except TimeoutError:
-            raise AwayError(f"{server} did not answer within {ask.timeout_s:g} s") from None
+            raise AwayError(f"{server} did not answer within {request.timeout_s:g} s") from None
         except (BrokenError, aiohttp.ClientError, OSError) as error:
             raise AwayError(f"{server} cannot be reached: {error}") from None
 
-    async def _send(self, server: str, ask: ServerRequest) -> ServerReply:
-        if isinstance(ask.body, bytes):
-            heard = await self._lines.send(ask.method, server, ask.path, ask.body, ask.headers)
-            return ServerReply(heard.status, heard.headers, heard.body)
+    async def _send(self, server: str, request: ServerRequest) -> ServerReply:
+        if isinstance(request.body, bytes):
+            reply = await self._lines.send(
+                request.method, server, request.path, request.body, request.headers
+            )
+            return ServerReply(reply.status, reply.headers, reply.body)
         async with self._http.request(
-            ask.method,
-            server + ask.path,
-            data=ask.body,
-            headers=ask.headers,
+            request.method,
+            server + request.path,
+            data=request.body,
+            headers=request.headers,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             allow_redirects=False,
         ) as response:
             return ServerReply(response.status, response.headers, await response.read())
 
     @asynccontextmanager
-    async def open(self, server: str, ask: ServerRequest) -> AsyncIterator[aiohttp.ClientResponse]:
-        """There is no limit to how long it takes, only to how long nothing comes."""
+    async def open(
+        self, server: str, request: ServerRequest
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Streams an answer. Its total time is not limited, only the time without any data."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=SHORT_S)
         try:
             async with self._http.request(
-                ask.method,
-                server + ask.path,
-                headers=ask.headers,
+                request.method,
+                server + request.path,
+                headers=request.headers,
                 timeout=timeout,
                 allow_redirects=False,
             ) as response:
@@ -178,56 +179,55 @@ class HttpTransport:
         except TimeoutError:
             raise AwayError(f"{server} sent nothing for {SHORT_S:g} s") from None
         except aiohttp.ClientError as error:
-            raise AwayError(f"{server} broke off: {error}") from None
+            raise AwayError(f"the connection to {server} broke: {error}") from None
 
 
 class ServerClient:
-    """The way to the servers of one cell."""
+    """Client of the servers of one cell, with failover."""
 
-    def __init__(self, servers: Servers, wire: ServerTransport, clock: MonotonicClock) -> None:
+    def __init__(self, servers: Servers, transport: ServerTransport, clock: MonotonicClock) -> None:
         self._servers = servers
-        self._transport = wire
+        self._transport = transport
         self._clock = clock
 
     @property
     def server(self) -> str:
-        """The one asked next."""
+        """Server that is asked next."""
         return self._servers.current
 
     @property
     def server_count(self) -> int:
-        """How many servers there are to ask."""
         return self._servers.given_count
 
     async def close(self) -> None:
-        """Lets go of all connections."""
         await self._transport.close()
 
-    async def ask(self, ask: ServerRequest) -> bytes:
-        """The body of a good answer; after an AwayError the next call goes to another server."""
+    async def ask(self, request: ServerRequest) -> bytes:
+        """Returns the body of a successful answer; after an AwayError the next call goes to another
+        server."""
         server = self.server
         try:
-            reply = await self._transport.send(server, ask)
+            reply = await self._transport.send(server, request)
         except AwayError:
-            if ask.fails_over:
+            if request.fails_over:
                 self._servers.mark_unreachable(server, self._clock.now())
             raise
         self._servers.heard(server, reply.headers.get(LEADER), self._clock.now())
         if reply.status < 300:
             return reply.body
         problem = _problem(server, reply)
-        # Who asks too much of one server would ask too much of the next.
-        if ask.fails_over and isinstance(problem, AwayError) and problem.status != TOO_MANY:
+        # A caller over the rate limit of one server would be over that of the next one too.
+        if request.fails_over and isinstance(problem, AwayError) and problem.status != TOO_MANY:
             self._servers.skip(server)
         raise problem
 
     def pass_over(self) -> None:
-        """What answers there is of no use."""
+        """Moves on to another server: the answers of this one are of no use."""
         self._servers.skip(self.server)
 
-    def open(self, ask: ServerRequest) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """A good answer that is read as it comes."""
-        return self._transport.open(self.server, ask)
+    def open(self, request: ServerRequest) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Opens a successful answer for streaming."""
+        return self._transport.open(self.server, request)
 
 
 def _problem(server: str, reply: ServerReply) -> Exception:
@@ -237,8 +237,8 @@ def _problem(server: str, reply: ServerReply) -> Exception:
     except msgspec.MsgspecError:
         detail = reply.body[:200].decode("utf-8", "replace") or f"answered {status}"
     if status == TOO_MANY or status >= 500:
-        said = f"{server}: {detail} (HTTP {status})"
-        return AwayError(said, _seconds(reply.headers.get("retry-after")), status=status)
+        text = f"{server}: {detail} (HTTP {status})"
+        return AwayError(text, _seconds(reply.headers.get("retry-after")), status=status)
     return RefusedError(status, detail)
 
 
@@ -247,26 +247,24 @@ def _seconds(text: str | None) -> float:
 
 
 class Uplink:
-    """What executions send beside their report."""
+    """Transfers of executions beside their report: logs, progress, output files, bundles."""
 
-    def __init__(self, link: ServerClient) -> None:
-        self._client = link
+    def __init__(self, client: ServerClient) -> None:
+        self._client = client
         self._slots = asyncio.Semaphore(UPLINKS_MAX)
 
     async def send_log(self, execution_id: str, fence: int, offset: int, chunk: bytes) -> None:
-        """A piece of output, at its place."""
         path = f"/executions/{execution_id}/logs?offset={offset}&fence={fence}"
         async with self._slots:
             headers = {"Content-Type": "text/plain"}
             await self._client.ask(upload(ServerRequest("POST", path, chunk, headers=headers)))
 
     async def send_progress(self, execution_id: str, record: ProgressSpec) -> None:
-        """How far it is."""
         async with self._slots:
             await self._client.ask(upload(post(f"/executions/{execution_id}/progress", record)))
 
     async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
-        """An output file, read from disk as it goes; one that broke off goes on where it was."""
+        """Uploads an output file from disk, and resumes an upload that was interrupted."""
         path = f"/executions/{execution_id}/artifacts/{quote(name, safe='')}"
         stream = await asyncio.to_thread(file.open, "rb")
         try:
@@ -279,16 +277,16 @@ class Uplink:
             await asyncio.to_thread(stream.close)
 
     async def _sent_before(self, path: str, file: Path, sha256: str) -> int:
-        """Worth a question only for what takes long."""
+        """Returns how much the server has of a large file; small ones are always sent whole."""
         size = (await asyncio.to_thread(file.stat)).st_size
         if size < RESUMED_BYTES_MIN:
             return 0
-        ask = upload(ServerRequest("GET", f"{path}/upload?sha256={sha256}"))
-        offset = msgspec.json.decode(await self._client.ask(ask), type=UploadView).offset
+        request = upload(ServerRequest("GET", f"{path}/upload?sha256={sha256}"))
+        offset = msgspec.json.decode(await self._client.ask(request), type=UploadView).offset
         return min(offset, size)
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
-        """What a job's bundle is."""
+        """Fetches the description of a job's bundle."""
         path = f"/executions/{execution_id}/bundles/{bundle_id}"
         async with self._slots:
             return msgspec.json.decode(
@@ -299,10 +297,10 @@ class Uplink:
     async def open_bundle(
         self, execution_id: str, bundle_id: str, offset: int
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Its content from `offset` on."""
+        """Streams a bundle's content from `offset` on."""
         path = f"/executions/{execution_id}/bundles/{bundle_id}/content"
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         async with self._client.open(ServerRequest("GET", path, headers=headers)) as response:
             if offset and response.status != PARTIAL:
-                raise AwayError("the server sent the whole where a part was asked for")
+                raise AwayError("the server sent the whole bundle where a part was requested")
             yield response.content.iter_chunked(CHUNK_BYTES)

@@ -1,19 +1,20 @@
-"""Decides what a worker holds, starts, stops and reports: its pure state machine.
+"""State machine of a worker: decides what it holds, starts, stops and reports; pure.
 
-The times of its calls are here, too (`PollTiming`). No I/O, no tasks, no clock: facts and the time
-come in as arguments, actions go out as values.
+`PollTiming` decides when calls are made. No I/O, no tasks, no clock: facts and the time come in as
+arguments, actions go out as values.
 
-Theory of operation. A `lease` call is open for seconds. When a report falls due meanwhile, a second
-call carries it and the server ends the first one; both answers are read, since either may carry
-orders. A call is *full* when no other was open at its sending: only then does it name what is held,
-because only then has every order that was answered also been received. A call that overlaps another
-leaves the list out, which renews what was named before and denies nothing. Overlapping calls end
-within a third of the lease after the last full one, so that a full one is never far. While enough
-short work is in hand, calls rest in between (`PollTiming`), and what has ended goes together.
+Theory of operation. A `lease` call stays open for seconds. When a report falls due meanwhile, a
+second call carries it and the server ends the first one; both answers are read, since either may
+carry orders. A call is *full* when no other was open when it was sent: only then does it name the
+executions held, because only then has every order that was answered also been received. An
+overlapping call leaves the list out, which renews what was named before and denies nothing.
+Overlapping calls end within a third of the lease after the last full one, so that the next full one
+is never far. While enough short work is in hand, calls pause in between (`PollTiming`), and
+executions that have ended are reported together.
 
-A prefetched order waits behind another (prefetch.py) and begins when that has ended, whether the
-server has heard of it or not. While it waits it is named, which renews it; but only a full call
-that carried every report has told the server that it runs, so only then can it be left unnamed.
+A prefetched order waits for another one (prefetch.py) and starts when that has ended, whether the
+server has heard of the end or not. While it waits it is named, which renews it. Only a full call
+that carried every report tells the server that it runs, and only then can it be left unnamed.
 
 A lease is counted from the sending of the call that renewed it; a new order's from the moment of
 its grant, which is the sending plus the time the server held the call.
@@ -45,20 +46,20 @@ from rota.worker.reports import PendingReports, StopReason, report_returned, rep
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Run this."""
+    """Action: start this order."""
 
     order: OrderView
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """End it with grace, and report."""
+    """Action: end an execution with its grace period, and report it."""
 
     execution_id: str
     reason: StopReason
 
 
 class Abandon(msgspec.Struct, frozen=True):
-    """End it at once, and report nothing: it is no longer this worker's."""
+    """Action: end an execution at once, without a report: this worker has lost it."""
 
     execution_id: str
     why: str
@@ -68,7 +69,7 @@ Action: TypeAlias = Start | Stop | Abandon
 
 
 class LeaseCall(msgspec.Struct, frozen=True):
-    """One `lease` call: what it says, and what its answer will mean."""
+    """One `lease` call: its content, and what its answer will mean."""
 
     number: int
     sent_at: float
@@ -76,11 +77,11 @@ class LeaseCall(msgspec.Struct, frozen=True):
     carried: tuple[str, ...]
     spec: LeaseSpec
     known_to_run: tuple[str, ...] = ()
-    """Of what is named: what the server will know to run once it has heard this."""
+    """Of the executions named: those the server knows to run once it has this call."""
 
 
 class HeartbeatCall(msgspec.Struct, frozen=True):
-    """One heartbeat."""
+    """One heartbeat call."""
 
     sent_at: float
     named: tuple[str, ...]
@@ -88,22 +89,22 @@ class HeartbeatCall(msgspec.Struct, frozen=True):
 
 
 class Phase(Enum):
-    """How far it is."""
+    """Phase of an execution that this worker holds."""
 
     WAITING = 1
-    """Granted beyond the concurrency limit by two crossing answers: starts when there is room."""
+    """Granted beyond the concurrency limit by two crossing answers: starts when a slot is free."""
     RUNNING = 2
     STOPPING = 3
     ABANDONED = 4
     PREFETCHED = 5
-    """Prefetched: starts when the one that it is behind has ended."""
+    """Prefetched: starts when the order that it waits for has ended."""
 
 
 UNBEGUN = (Phase.WAITING, Phase.PREFETCHED)
 
 
 class HeldExecution(msgspec.Struct):
-    """An order and what has become of it."""
+    """Order that this worker holds, and its state here."""
 
     order: OrderView
     deadline: float
@@ -113,46 +114,46 @@ class HeldExecution(msgspec.Struct):
     progress: float | None = None
     message: str | None = None
     given_back: bool = False
-    """It is stopped for no fault of its own: leaving gives it back, and the try does not count."""
+    """Stopped because the worker leaves: deregistering gives it back, and the attempt does not
+    count."""
 
 
 GATHER_S = 0.04
-"""While enough is in hand to go on with, calls are this far apart: each carries the ends of many
-short jobs. Whoever waits for such an end waits this much longer at most."""
+"""Shortest time between calls while enough work is in hand: each call reports many short jobs. The
+end of a job is reported this much later at most."""
 BEGIN_S = 0.002
-"""So long what was just begun has the machine to itself, before the next call: many a function has
-ended by then, and the call carries its end. What comes meanwhile waits so much longer at most."""
+"""Pause after a start before the next call: many a function has ended by then, and the call carries
+its report. Other news waits this much longer at most."""
 
 
 class PollTiming:
-    """The times of one worker's calls."""
+    """Timing of one worker's calls."""
 
     def __init__(self) -> None:
         self.lease_ttl = 15.0
         self.patient = False
-        """The server holds calls for work though they carry reports: whoever has just ended a job
-        need not call twice to get the next."""
+        """The server holds calls for work even if they carry reports: a worker that has just ended
+        a job need not call twice to get the next."""
         self._wait_max = 5.0
         self._full_at = float("-inf")
         self._last_call_at = float("-inf")
         """When a call was last sent or answered."""
         self._last_start_at = float("-inf")
-        """When an answer last had something begin."""
+        """When an answer last caused an execution to start."""
 
     def registered(self, answer: RegisterAnswer) -> None:
-        """What the server says of leases and polls."""
+        """Takes over what the server says of leases and polls."""
         self.lease_ttl, self.patient = answer.lease_ttl, answer.patient
         self._wait_max = min(answer.poll_wait_max, self.lease_ttl / 3)
         self._full_at = self._last_call_at = float("-inf")
 
     def sent(self, now: float, *, full: bool) -> None:
-        """A call goes out."""
         self._last_call_at = now
         if full:
             self._full_at = now
 
     def answered(self, now: float, *, begins: bool) -> None:
-        """One came back, and something begins because of it."""
+        """Notes an answer, and whether executions start because of it."""
         self._last_call_at = now
         if begins:
             self._last_start_at = now
@@ -164,20 +165,21 @@ class PollTiming:
     def rests_until(
         self, prefetched: PrefetchedOrders, *, is_open: bool, owes: int
     ) -> float | None:
-        """No call is worth its while before then; None: one may go at once.
+        """Returns until when no call is worth its cost; None: one may go at once.
 
-        Half of what may be prefetched lasts while a call brings more. While one is on its way for
-        that, the last of it has to do.
+        Half of the prefetched orders last while a call brings more. While such a call is open, the
+        rest has to do.
         """
-        if len(prefetched) > (0 if is_open else prefetched.most // 2):
+        if len(prefetched) > (0 if is_open else prefetched.count_max // 2):
             return self._last_call_at + GATHER_S
         return None if is_open or owes else self._last_start_at + BEGIN_S
 
     def wait_s(self, now: float, *, held: bool, unheard: bool, draining: bool) -> float:
-        """Short while something is held: a frozen server must be noticed well within a lease.
+        """How long the server may hold the call.
 
-        After a failure none at all: the next server's answer comes at once and renews what is held,
-        and if none comes there is time to ask another.
+        Short while anything is held: a frozen server must be noticed well within a lease. Zero
+        after a failure: the next server's answer comes at once and renews what is held, and if none
+        comes there is time to ask another.
         """
         if held and unheard:
             return 0.0
@@ -190,13 +192,14 @@ class PollTiming:
 
 LAPSED = "its lease ran out before it could be renewed"
 LEASE_MARGIN = 0.05
-"""Share of a lease given up at its end: clocks of two machines do not run at quite one speed."""
+"""Share of a lease given up at its end: the clocks of two machines do not run at the same speed."""
 ENDED_REMEMBERED_MAX = 20_000
-"""Ended executions remembered so that a late second copy of an order does not start them again."""
+"""Ended executions remembered, so that a late second copy of an order does not start one again."""
 
 
 class Session:
-    """One worker's side of the conversation with the server."""
+    """State of one worker's conversation with the server: orders held, reports pending, calls
+    open."""
 
     def __init__(self, concurrency: int | None = None, spare: int = 0) -> None:
         self._limit = min(concurrency or LEASE_ORDERS_MAX, LEASE_ORDERS_MAX)
@@ -206,12 +209,12 @@ class Session:
         self._held: dict[str, HeldExecution] = {}
         self._running = 0
         self._pending = PendingReports()
-        # Not a plain dict: to find the first of one that loses it again and again is a search.
+        # Not a plain dict: finding its first key gets slow when first keys are removed repeatedly.
         self._ended: OrderedDict[str, None] = OrderedDict()
         self._open_calls: dict[int, LeaseCall] = {}
         self._call_count = 0
         self._last_call_failed = False
-        """The newest call that is over failed: it is not known whether any server hears."""
+        """The call that ended last failed: it is not known whether any server can be reached."""
         self._draining = self._stopping_all = False
         self._drain_announced = True
 
@@ -222,37 +225,38 @@ class Session:
 
     @property
     def draining(self) -> bool:
-        """No new work is wanted."""
+        """Whether no new work is wanted."""
         return self._draining
 
     @property
     def held(self) -> int:
-        """Executions that run, wait for room, or are being ended."""
+        """Executions that run, wait for a slot, or are being ended."""
         return len(self._held)
 
     @property
     def pending_reports(self) -> int:
-        """Reports that the server has not heard yet."""
+        """Reports that the server has not confirmed yet."""
         return len(self._pending)
 
     @property
     def drained(self) -> bool:
-        """Drained: nothing runs, nothing is owed, and no answer is outstanding."""
+        """Whether draining is complete: nothing runs, nothing is pending, and no answer is
+        outstanding."""
         return self._draining and not (self._held or self._pending or self._open_calls)
 
     def registered(self, answer: RegisterAnswer) -> None:
-        """The server knows this worker, under a new name."""
+        """Starts over under the identity that the server gave."""
         self._token = answer.session
         self._timing.registered(answer)
         self._prefetched.limit_to(answer.spare_max)
 
     def registration_lost(self, why: str) -> list[Action]:
-        """The server no longer knows this worker: what it held is not its own any more."""
+        """Abandons everything: the server no longer knows this worker."""
         self._open_calls.clear()
         self._pending.all_calls_closed()
         return self._abandon(list(self._held), why)
 
-    # What is said.
+    # Calls.
 
     def wants_call(self, now: float) -> bool:
         """Whether a `lease` call should be sent now, beside those that are open."""
@@ -264,7 +268,7 @@ class Session:
         return urgent and len(self._open_calls) == 1 and self._timing.may_overlap(now)
 
     def rests_until(self) -> float | None:
-        """Before then no call is wanted, for want of nothing; None: there is no such time."""
+        """End of the pause between calls; None: there is no pause."""
         if self._draining:
             return None
         return self._timing.rests_until(
@@ -272,7 +276,7 @@ class Session:
         )
 
     def call(self, now: float) -> LeaseCall:
-        """The next `lease` call; it counts as sent at `now`."""
+        """Makes the next `lease` call; it counts as sent at `now`."""
         full = not self._open_calls
         self._timing.sent(now, full=full)
         self._call_count += 1
@@ -289,13 +293,14 @@ class Session:
             patient=self._timing.patient and bool(reports),
         )
         carried = tuple(report.execution_id for report in reports)
-        begun = self._known_to_run(named, all_told=full and len(carried) == len(self._pending))
+        begun = self._known_to_run(named, all_reported=full and len(carried) == len(self._pending))
         call = LeaseCall(self._call_count, now, tuple(named), carried, spec, begun)
         self._open_calls[call.number] = call
         return call
 
     def heartbeat(self, now: float) -> HeartbeatCall:
-        """A heartbeat for a poll that outlasts the heartbeat interval; it denies nothing either."""
+        """Makes a heartbeat for a poll that outlasts the heartbeat interval; it denies nothing
+        either."""
         spec = HeartbeatSpec(executions=None, session=self._token)
         return HeartbeatCall(now, tuple(self._confirmed()), spec)
 
@@ -321,14 +326,15 @@ class Session:
             if held.phase is not Phase.ABANDONED and held.deadline > now
         ]
 
-    def _known_to_run(self, named: Iterable[str], *, all_told: bool) -> tuple[str, ...]:
-        """What the server will know to run; of prefetched ones, if it knows of all that ended."""
+    def _known_to_run(self, named: Iterable[str], *, all_reported: bool) -> tuple[str, ...]:
+        """Lists what the server will know to run; prefetched orders only if it knows of all that
+        ended."""
         return tuple(
             key
             for key in named
             if self._held[key].confirmed
             or self._held[key].order.behind is None
-            or (all_told and key not in self._prefetched)
+            or (all_reported and key not in self._prefetched)
         )
 
     def _confirmed(self) -> list[str]:
@@ -338,10 +344,10 @@ class Session:
             if held.confirmed and held.phase is not Phase.ABANDONED
         ]
 
-    # What is heard.
+    # Answers.
 
     def answered(self, call: LeaseCall, answer: LeaseAnswer, now: float) -> list[Action]:
-        """The server has heard a call; orders may come with the answer."""
+        """Takes in the answer of a call: renewed leases, cancels, new orders."""
         if self._open_calls.pop(call.number, None) is None:
             return []
         self._last_call_failed = False
@@ -356,28 +362,28 @@ class Session:
         self._prefetched.note_answer(answer.executions)
         for order in answer.executions:
             self._take(order, granted_at, now)
-        told, starts = self._apply_cancels(answer.cancel, answer.lost), self._starts(now)
+        ends, starts = self._apply_cancels(answer.cancel, answer.lost), self._starts(now)
         self._timing.answered(now, begins=bool(starts))
-        return told + starts
+        return ends + starts
 
-    def heartbeat_answered(self, beat: HeartbeatCall, answer: HeartbeatAnswer) -> list[Action]:
-        """The server has heard a heartbeat."""
-        self._renew(beat.named, beat.sent_at)
+    def heartbeat_answered(self, heartbeat: HeartbeatCall, answer: HeartbeatAnswer) -> list[Action]:
+        """Takes in the answer of a heartbeat: renewed leases and cancels."""
+        self._renew(heartbeat.named, heartbeat.sent_at)
         return self._apply_cancels(answer.cancel, answer.lost)
 
     def failed(self, call: LeaseCall) -> None:
-        """No answer came; whether the server heard it is unknown, so the reports are owed still."""
+        """Notes a call without an answer. The server may have heard it, so its reports stay
+        pending."""
         if self._open_calls.pop(call.number, None) is not None:
             self._last_call_failed = True
             self._pending.failed(call.carried)
 
     def refused(self, call: LeaseCall, detail: str) -> bool:
-        """The server will never take this call as it is; False if there is nothing to mend."""
+        """Repairs a call that the server will never accept as it is; False if nothing can be
+        repaired."""
         self.failed(call)
         if call.spec.spare and "`spare`" in detail:
-            self._prefetched.limit_to(
-                0
-            )  # an older server leads now, to which that is an unknown word
+            self._prefetched.limit_to(0)  # an older server leads now and does not know the field
             return True
         if call.spec.patient and "`patient`" in detail:
             self._timing.patient = False
@@ -398,11 +404,11 @@ class Session:
         deadline = granted_at + order.lease_expires_in * (1 - LEASE_MARGIN)
         held = self._held[key] = HeldExecution(order, deadline)
         if order.behind is not None:
-            before = self._prefetched.before(order.behind)
-            # One that nobody here has heard of yet may come still: only what is over is over.
-            if before not in self._pending and before not in self._ended:
+            predecessor = self._prefetched.predecessor(order.behind)
+            # An order that this worker does not know yet may still arrive, so unknown is not ended.
+            if predecessor not in self._pending and predecessor not in self._ended:
                 held.phase = Phase.PREFETCHED
-                self._prefetched.wait(key, before, now)
+                self._prefetched.add(key, predecessor, now)
 
     def _renew(self, named: Iterable[str], sent_at: float) -> None:
         deadline = sent_at + self._timing.lease_ttl * (1 - LEASE_MARGIN)
@@ -425,16 +431,16 @@ class Session:
         if len(self._ended) > ENDED_REMEMBERED_MAX:
             self._ended.popitem(last=False)
 
-    # What happens here.
+    # Events on this worker.
 
     def progressed(self, execution_id: str, progress: float | None, message: str | None) -> None:
-        """A job said how far it is."""
+        """Notes a job's progress for the next call."""
         held = self._held.get(execution_id)
         if held is not None:
             held.progress, held.message = progress, message
 
     def ended(self, reports: Sequence[CompletedReport], now: float) -> list[Action]:
-        """Executions are over and all their processes are gone; room for those that wait."""
+        """Notes executions of which nothing is left, and starts what waited for their slots."""
         self._running -= len(reports)
         for report in reports:
             key = report.execution_id
@@ -443,27 +449,28 @@ class Session:
                 self._remember(key)
             else:
                 self._pending.add(report)
-            follower = self._prefetched.ended(key)
+            follower = self._prefetched.successor(key)
             if follower is not None:
                 self._held[follower].phase = Phase.WAITING
         return self._starts(now)
 
     def expire(self, now: float) -> list[Action]:
-        """Whatever lost its lease by now must end at once; what waited too long goes back."""
+        """Abandons whatever has lost its lease by now; returns prefetched orders that waited too
+        long."""
         for key in self._prefetched.overdue(now):
             self._give_back(key)
         late = [key for key, held in self._held.items() if held.deadline <= now]
         return self._abandon(late, LAPSED)
 
     def deadline(self, execution_id: str) -> float | None:
-        """When its lease runs out, as far as is known."""
+        """When an execution's lease runs out, as far as is known."""
         held = self._held.get(execution_id)
         return None if held is None else held.deadline
 
     def lapsed(self, execution_id: str) -> bool:
-        """It was ended because its lease ran out: it is not this worker's to report any more.
+        """Notes that an execution was ended because its lease ran out, so it is not reported.
 
-        Answers whether that is news.
+        Returns whether that is news.
         """
         held = self._held.get(execution_id)
         if held is None or held.phase is Phase.ABANDONED:
@@ -472,20 +479,21 @@ class Session:
         return True
 
     def next_deadline(self) -> float | None:
-        """When `expire` must be asked again at the latest."""
+        """When `expire` must be called again at the latest."""
         deadlines = [h.deadline for h in self._held.values() if h.phase is not Phase.ABANDONED]
         late_at = self._prefetched.overdue_at()
         return min(deadlines if late_at is None else [*deadlines, late_at], default=None)
 
     def drain(self) -> None:
-        """Take no more work; what runs may finish, what only waits to goes back."""
+        """Takes no more work: running executions may finish, waiting ones go back."""
         if not self._draining:
             self._draining, self._drain_announced = True, False
             for key in self._prefetched.waiting():
                 self._give_back(key)
 
     def stop_all(self) -> list[Action]:
-        """Stop what runs, too. It is not reported unless it succeeds: leaving gives it back."""
+        """Drains and stops what runs. Only successes are reported: deregistering gives the rest
+        back."""
         self.drain()
         self._stopping_all = True
         for held in self._held.values():
@@ -525,7 +533,7 @@ class Session:
         return stops
 
     def _abandon(self, keys: Iterable[str], why: str) -> list[Action]:
-        orders: list[Action] = []
+        actions: list[Action] = []
         for key in keys:
             held = self._held.get(key)
             if held is None or held.phase is Phase.ABANDONED:
@@ -535,16 +543,16 @@ class Session:
                 self._remember(key)
             else:
                 held.phase = Phase.ABANDONED
-                orders.append(Abandon(key, why))
-        return orders
+                actions.append(Abandon(key, why))
+        return actions
 
     def _give_back(self, key: str) -> None:
-        """It has not begun, and another worker may have room for it."""
+        """Returns an order that has not started: another worker may have a free slot for it."""
         self._pending.add(report_returned(key, self._held[key].order.fence))
         self._drop(key)
 
     def _drop(self, key: str) -> None:
-        """It has not begun, and will not."""
+        """Removes an order that has not started and will not."""
         del self._held[key]
         if key in self._prefetched:
             self._prefetched.drop(key)

@@ -1,8 +1,8 @@
-"""Unpacks an archive from standard input into a folder, and trusts nothing of what it says.
+"""Unpacks an archive from standard input into a folder, and trusts nothing that it says.
 
-Run as a program of its own, by the guard: an archive that makes its reader eat all memory or run
-for ever ends this process and not the worker. It needs the standard library only. What is wrong is
-printed in one line, and the exit code is 1.
+The supervisor runs it as a program of its own: an archive that makes its reader use all memory or
+run for ever ends this process and not the worker. It needs the standard library only. It prints an
+error in one line; the exit code is 1 then.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import IO, Any
 
 CHUNK_BYTES = 256 * 1024
 READ_BYTES_MAX = 16 * 1024 * 1024
-"""What may be read at once, or for one header: one that claims to be larger is a trap."""
+"""Most that may be read at once, or for one header: one that claims to be larger is malicious."""
 TOO_LARGE = "it has a header that is too large"
 PATH_CHARS_MAX = 1024
 DEPTH_MAX = 64
 
 
 class HostileError(Exception):
-    """The archive has what no archive of ours should have."""
+    """Raised when the archive contains what no archive of a user should contain."""
 
 
 class Site:
-    """The folder that is filled. Nothing is written outside it, and nothing twice."""
+    """Folder that is filled. Nothing is written outside it, and nothing twice."""
 
     def __init__(self, root: str, bytes_max: int, files_max: int) -> None:
         self._root = root
@@ -41,13 +41,13 @@ class Site:
         self._files_left = files_max
 
     def folder(self, name: str) -> None:
-        """One, with those above it."""
+        """Makes a folder, with those above it."""
         parts = _parts(name)
         self._count(name)
         self._way_to(parts)
 
     def file(self, name: str, source: IO[bytes], executable: bool) -> None:
-        """A plain file; of its rights only that to be run is kept."""
+        """Writes a plain file; of its permissions only the executable bit is kept."""
         path = self._place(name)
         mode = 0o700 if executable else 0o600
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -59,10 +59,10 @@ class Site:
                 target.write(chunk)
 
     def link(self, name: str, target: str) -> None:
-        """A symbolic link that stays inside.
+        """Makes a symbolic link that stays inside the folder.
 
-        Steps up stand at its beginning only, where they are steps up from real folders: `a/..` is
-        not where it seems to be if `a` is itself a link.
+        `..` is allowed only at the beginning of its target, where it goes up from real folders:
+        `a/..` is not where it seems to be if `a` is itself a link.
         """
         path = self._place(name)
         steps = target.split("/")
@@ -71,11 +71,11 @@ class Site:
             up += 1
         depth = len(_parts(name)) - 1
         if target.startswith("/") or ".." in steps[up:] or up > depth or not target:
-            raise HostileError(f"the link {_shown(name)} leads out of it")
+            raise HostileError(f"the link {_shown(name)} leads outside of it")
         _once(name, lambda: os.symlink(target, path))
 
     def same(self, name: str, other: str) -> None:
-        """Another name of a plain file that came before."""
+        """Makes another name of a plain file that came before."""
         path, source = self._place(name), self._existing(other)
         _once(name, lambda: os.link(source, path, follow_symlinks=False))
 
@@ -91,11 +91,11 @@ class Site:
             path = os.path.join(path, part)
             wanted = stat.S_ISREG if number == len(parts) - 1 else stat.S_ISDIR
             if not os.path.lexists(path) or not wanted(os.lstat(path).st_mode):
-                raise HostileError(f"a link leads to {_shown(name)}, which is no file in it")
+                raise HostileError(f"a link leads to {_shown(name)}, which is not a file in it")
         return path
 
     def _way_to(self, parts: list[str]) -> str:
-        """Real folders all the way: through a link one could get anywhere."""
+        """Makes folders, none of which may be a link: through one a file could get anywhere."""
         path = self._root
         for part in parts:
             path = os.path.join(path, part)
@@ -103,7 +103,7 @@ class Site:
                 os.mkdir(path, 0o700)
             except FileExistsError:
                 if not stat.S_ISDIR(os.lstat(path).st_mode):
-                    raise HostileError(f"{_shown(part)} is used as a folder, and is none") from None
+                    raise HostileError(f"{_shown(part)} is used as a folder, but is none") from None
         return path
 
     def _count(self, name: str) -> None:
@@ -117,7 +117,7 @@ def _parts(name: str) -> list[str]:
         raise HostileError(f"the name {_shown(name)} is not allowed")
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or len(parts) > DEPTH_MAX:
-        raise HostileError(f"the name {_shown(name)} leads out of it, or too deep")
+        raise HostileError(f"the name {_shown(name)} leads outside of it, or too deep")
     return parts or ["."]
 
 
@@ -133,7 +133,7 @@ def _shown(name: str) -> str:
 
 
 class Bounded:
-    """What was compressed, read forwards and never much at once."""
+    """Decompressed stream that is read forwards only, and never much at once."""
 
     def __init__(self, source: IO[bytes], bytes_max: int) -> None:
         self._source = source
@@ -143,13 +143,12 @@ class Bounded:
 
     @contextmanager
     def header(self) -> Iterator[None]:
-        """What is read meanwhile belongs to one header, all of which will be kept in memory."""
+        """Counts what is read meanwhile as one header, all of which will be kept in memory."""
         self._header_bytes = 0
         yield
         self._header_bytes = None
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
         if not 0 <= size <= READ_BYTES_MAX:
             raise HostileError(TOO_LARGE)
         if self._header_bytes is not None:
@@ -159,11 +158,10 @@ class Bounded:
         return self._next(size)
 
     def tell(self) -> int:
-        """How far it is."""
         return self._at
 
     def seek(self, place: int) -> int:
-        """Forwards only."""
+        """Seeks forwards only."""
         if place < self._at:
             raise HostileError("it cannot be read from its beginning to its end")
         while self._at < place and self._next(min(CHUNK_BYTES, place - self._at)):
@@ -179,7 +177,8 @@ class Bounded:
 
 
 def unpack_tar(archive: IO[bytes], site: Site, bytes_max: int) -> None:
-    """A tar, compressed or not. Headers count, too: thrice the bytes are more than they need."""
+    """Unpacks a tar, compressed or not. Headers count too: three times the bytes is more than they
+    need."""
     with _plain(archive) as source:
         stream: Any = Bounded(source, 3 * bytes_max)
         with stream.header():  # its first one
@@ -195,7 +194,7 @@ def _next_member(tar: tarfile.TarFile, stream: Bounded) -> tarfile.TarInfo | Non
 
 
 def _plain(archive: IO[bytes]) -> Any:
-    """What is in it, where it is compressed."""
+    """Decompresses the stream if it is compressed."""
     head = archive.read(6)
     archive.seek(0)
     if head.startswith(b"\x1f\x8b"):
@@ -221,7 +220,7 @@ def _take_member(tar: tarfile.TarFile, member: tarfile.TarInfo, site: Site) -> N
 
 
 def unpack_zip(archive: IO[bytes], site: Site) -> None:
-    """A zip; entries of systems without rights may all be run."""
+    """Unpacks a zip; files from systems without permissions all become executable."""
     with zipfile.ZipFile(archive) as packed:
         for entry in packed.infolist():
             mode = entry.external_attr >> 16
@@ -255,7 +254,7 @@ BROKEN = (
 
 
 def main(kind: str, root: str, bytes_max: int, files_max: int) -> int:
-    """The exit code."""
+    """Returns the exit code."""
     site = Site(root, bytes_max, files_max)
     try:
         with os.fdopen(os.dup(0), "rb") as archive:

@@ -1,4 +1,4 @@
-"""How busy this machine is, for those who look at the fleet; measured now and then only."""
+"""Usage of this machine, for the dashboard; measured every few seconds only."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import psutil
 
 EVERY_S = 5.0
-"""Measured, and sent, at most so often."""
+"""Measured and sent at most this often."""
 
 
 class Usage:
-    """What is in use on this machine, by whomever."""
+    """CPU, memory and load in use on this machine, by all its processes."""
 
     def __init__(self) -> None:
         self._due = 0.0
         psutil.cpu_percent()  # the first answer is about the time since then
 
     def news(self, now: float) -> dict[str, float]:
-        """Cpus and bytes in use; empty while the last answer is fresh."""
+        """Returns CPUs and bytes in use; empty while the last measurement is fresh."""
         if now < self._due:
             return {}
         self._due = now + EVERY_S

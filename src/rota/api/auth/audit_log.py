@@ -1,4 +1,4 @@
-"""The audit log: collects who changed what, and writes it in batches off the request's path."""
+"""Audit log: collects who changed what, and writes it in batches off the request's path."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ log = structlog.get_logger(__name__)
 
 
 class AuditLog:
-    """Entries wait here for less than a second; a crash loses those, a clean stop none.
+    """Audit log, written to the store in batches: entries wait in memory for less than a second.
 
-    A write of unknown fate is made again, so an entry may be there twice, but not be missing.
+    A crash loses those; a clean stop loses none. A write of unknown outcome is made again, so an
+    entry may be there twice, but is not missing.
     """
 
     def __init__(
         self,
-        book: TokenStore,
+        store: TokenStore,
         clock: Clock,
         age_ms: int = AUDIT_AGE_MS,
         limits: ApiLimits = API_LIMITS,
     ) -> None:
         self._limits = limits
-        self._store = book
+        self._store = store
         self._clock = clock
         self._age_ms = age_ms
         self._pending: deque[AuditEntry] = deque()
@@ -48,11 +49,10 @@ class AuditLog:
         self._writing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Writes from now on."""
         self._writing = asyncio.create_task(self._run(), name="rota-audit")
 
     async def stop(self) -> None:
-        """Writes what is left, if the store takes it soon."""
+        """Writes the remaining entries, if the store takes them soon."""
         self._stopping.set()
         self._wake.set()
         try:
@@ -64,7 +64,7 @@ class AuditLog:
             log.error("audit entries lost", count=len(self._pending), cause=repr(error))
 
     def add(self, entry: AuditEntry) -> None:
-        """Takes one entry; never waits."""
+        """Adds an entry without waiting."""
         if not self._age_ms:
             return
         self._pending.append(entry)
@@ -74,16 +74,19 @@ class AuditLog:
         self._wake.set()
 
     async def flush(self) -> None:
-        """Writes all that was noted so far."""
         async with self._lock:
             while self._pending:
                 await self._write(min(len(self._pending), AUDIT_BATCH))
             if self._lost:
-                log.error("audit entries lost", count=self._lost, cause="the store was away")
+                log.error(
+                    "audit entries lost",
+                    count=self._lost,
+                    cause="the store was unavailable for too long",
+                )
                 self._lost = 0
 
     async def read(self, query: AuditQuery) -> list[AuditEntry]:
-        """A page, newest first; what this server noted before is in it."""
+        """Reads a page, newest first, with all that this server added before."""
         await self.flush()
         return await self._store.audit(query)
 
@@ -92,7 +95,7 @@ class AuditLog:
         oldest = self._clock.now() - self._age_ms
         await self._store.add_audit(batch, oldest)
         for entry in batch:
-            # Some may have fallen out of a full queue meanwhile.
+            # `add` may have dropped some from a full queue meanwhile.
             if self._pending and self._pending[0] is entry:
                 self._pending.popleft()
 
@@ -109,11 +112,15 @@ class AuditLog:
                 if tidy:
                     await self._store.add_audit((), self._clock.now() - self._age_ms)
             except StoreError as error:
-                log.warning("audit entries wait", count=len(self._pending), cause=str(error))
+                log.warning(
+                    "audit entries not written, will retry",
+                    count=len(self._pending),
+                    cause=str(error),
+                )
                 self._wake.set()
                 await self._pause(self._limits.audit_retry_s)
             except Exception as error:  # the top of the loop: it must go on
-                log.error("writing the audit trail failed", exc_info=error)
+                log.error("writing the audit log failed", exc_info=error)
                 await self._pause(self._limits.audit_retry_s)
 
     async def _pause(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """Authentication of requests: bearer tokens, browser sessions, and checks of Host, Origin and site.
 
-What an authenticated caller may do is the rule of each call (`roles.py`).
+Each operation's permission says what an authenticated caller may do (`roles.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rota.api.auth.roles import ANYBODY, Caller, set_caller
 from rota.api.auth.sessions import SignInCodes, cookie_in, read_session, split_host
 from rota.api.auth.token_cache import TokenCache, caller_from
 from rota.api.problems import respond, retry_after
-from rota.api.throttling.rate_limit import Throttle, address_group
+from rota.api.throttling import Throttle, address_group
 from rota.engine.ports import Clock
 from rota.store.tokens import Token
 from rota.wire.problems import ProblemError
@@ -25,11 +25,11 @@ log = structlog.get_logger(__name__)
 
 OPEN_PATHS = ("/", "/docs", "/openapi.json", "/healthz", "/readyz")
 OPEN_PREFIXES = ("/static/", "/ui/")
-"""The files of the page, and the addresses it goes by: nothing about jobs is in them."""
+"""Files and addresses of the dashboard; they contain nothing about jobs."""
 SIGN_OUT = ("DELETE", "/session")
-"""Open too: whoever may no longer come in may still leave."""
+"""Open too: a browser whose session has ended can still sign out."""
 WEBHOOK_PREFIX = "/hooks/"
-"""Whoever posts here shows who it is by a signature instead."""
+"""Webhooks are authenticated by their signature instead."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 CSP = (
@@ -48,24 +48,24 @@ NO_STORE = (b"cache-control", b"no-store")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Who is let in. `hosts` are the names this server goes by, without ports."""
+    """Access settings: known tokens, host names of this server without ports, limits."""
 
     tokens: TokenCache
     no_auth: bool = False
     hosts: Sequence[str] = LOOPBACK_HOSTS
     secure_cookies: bool = False
-    """Set where the server is reached by HTTPS."""
+    """Set where clients reach the server by HTTPS."""
     sign_in_codes: SignInCodes = field(default_factory=SignInCodes)
     throttle: Throttle = field(default_factory=Throttle)
 
     async def ended(self, caller: Caller) -> None:
-        """Returns when the caller's token is no longer good."""
+        """Returns when the caller's token is no longer valid."""
         while self.no_auth or self.tokens.is_live(caller.token_id):
             await self.tokens.next_refresh()
 
 
 class _UnknownTokenError(Exception):
-    """Nobody here knows this token, so far."""
+    """Token that this server does not know yet."""
 
     def __init__(self, token: str) -> None:
         super().__init__()
@@ -73,7 +73,8 @@ class _UnknownTokenError(Exception):
 
 
 class Authenticator:
-    """The first thing a request meets: finds out who asks. What they may do is each call's rule."""
+    """Authenticates each request before anything else; each operation then checks its
+    permission."""
 
     def __init__(self, app: ASGIApp, access: Access, clock: Clock) -> None:
         self._app = app
@@ -81,7 +82,7 @@ class Authenticator:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the request through, or says why not; adds the headers browsers obey."""
+        """Passes an authenticated request on, or refuses it; adds the security headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -104,10 +105,10 @@ class Authenticator:
         await self._app(scope, receive, send_guarded)
 
     async def _refresh_tokens(self, token: str) -> None:
-        """One that was made a moment ago, elsewhere, is not turned away."""
+        """Loads tokens again: one that was made on another server a moment ago is accepted."""
         await self._access.tokens.refresh_soon()
         if self._access.tokens.find(token) is None:
-            raise _unauthenticated("this token is not known here")
+            raise _unauthenticated("this token is unknown")
 
     def _admit(self, scope: Scope) -> None:
         headers = _headers_of(scope)
@@ -162,10 +163,11 @@ class Authenticator:
         return found
 
     def _count_wrong_token(self, remote: str) -> None:
-        """Makes an address wait that keeps sending unknown tokens; known ones always pass.
+        """Makes an address wait that keeps sending unknown tokens; known tokens are always
+        accepted.
 
-        Nobody guesses 256 bits, so this is against the noise and the work; and a neighbour behind
-        the same address, who has a token, must not be shut out by it.
+        Nobody guesses 256 bits, so this only saves work and log lines; somebody else behind the
+        same address, with a valid token, must not be locked out.
         """
         count, wait_ms = self._access.throttle.wrong_tokens.note(
             address_group(remote), self._clock.steady()
@@ -174,12 +176,12 @@ class Authenticator:
             return
         if count == self._access.throttle.wrong_tokens.free + 1:
             log.warning("many wrong tokens", remote=remote, count=count)
-        detail = f"{count} wrong tokens came from this address: wait before the next"
+        detail = f"{count} wrong tokens came from this address: wait before you try again"
         raise ProblemError(429, "too_many_tries", detail, headers=retry_after(wait_ms))
 
 
 def remote_of(scope: Scope) -> str:
-    """The address a request came from."""
+    """Returns the address a request came from."""
     client = scope.get("client")
     return "" if client is None else str(client[0])
 
@@ -201,15 +203,15 @@ def _add_security_headers(headers: list[tuple[bytes, bytes]]) -> None:
 
 
 def _why_token_ended(token: Token) -> str:
-    """Whoever has the token may know."""
+    """Says why a token is no longer valid; the holder of the token may know."""
     if token.revoked_at is not None:
         return f"the token {token.name!r} was revoked"
     return f"the token {token.name!r} has expired"
 
 
-def _unauthenticated(said: str) -> ProblemError:
+def _unauthenticated(problem: str) -> ProblemError:
     detail = (
-        f"{said}: send `Authorization: Bearer TOKEN`. `rota tokens create` makes one, and the "
+        f"{problem}: send `Authorization: Bearer TOKEN`. `rota tokens create` makes one, and the "
         "first start of `rota up` wrote one to the file `token` in its data folder; a browser "
         "signs in with the link `rota up` prints"
     )
@@ -217,22 +219,24 @@ def _unauthenticated(said: str) -> ProblemError:
 
 
 def _headers_of(scope: Scope) -> Mapping[str, str]:
-    """By their names in lower case; of those that came twice, the first."""
+    """Returns headers by lower-case name; of a repeated one, the first."""
     pairs = reversed(scope["headers"])
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
 
 
 def _check_origin(headers: Mapping[str, str]) -> None:
-    """A browser says whose page asks; only our own may act or read."""
+    """Refuses requests of other web pages: only our own may read or write."""
     origin = headers.get("origin")
-    # Not taken apart as an address, for not every word can be: it is one scheme and one host.
+    # Not parsed as a URL, which fails for some values: an origin is one scheme and one host.
     if origin is not None and origin.partition("://")[2].lower() != headers["host"].lower():
         raise _cross_site()
 
 
 def _check_site(headers: Mapping[str, str]) -> None:
-    """As above, for what old pages send without an origin. A link that leads here from elsewhere
-    is no request of that page: it may open ours."""
+    """Refuses requests of other web pages that come without an Origin header.
+
+    A link from another page (`none` or navigation) is no request of that page and may open ours.
+    """
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise _cross_site()
 

@@ -1,4 +1,5 @@
-"""RBAC: each call names the permission it asks for, and each permission the roles that have it."""
+"""RBAC: each operation names the permission it needs, and each permission the roles that have
+it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from rota.store.tokens import Role
 from rota.wire.problems import ProblemError
 
 TENANT_ROLES = (Role.SUBMITTER, Role.VIEWER)
-"""The roles that may be bound to a tenant: queues, workers and tokens are everybody's."""
+"""Roles that can be bound to a tenant: queues, workers and tokens belong to no tenant."""
 _CALLER = "rota.caller"
 
 
@@ -19,21 +20,21 @@ class Permission(Enum):
     """A permission that a call asks for (RBAC)."""
 
     OPEN = auto()
-    """Nothing, not even a token."""
+    """Nothing is needed, not even a token."""
     KNOWN = auto()
     """Any token."""
     READ = auto()
-    """To look; a tenant's token sees its own."""
+    """To read; a tenant's token sees its own."""
     READ_ALL = auto()
-    """To look at figures of all tenants together."""
+    """To read figures of all tenants together."""
     SUBMIT = auto()
-    """To submit jobs and act on single ones; a tenant's token on its own."""
+    """To submit jobs and to act on single ones; a tenant's token on its own."""
     WORK = auto()
     """To run jobs."""
     OPERATE = auto()
-    """To change what everybody shares."""
+    """To change what all tenants share."""
     ADMINISTER = auto()
-    """To make and revoke tokens, and to see who did what."""
+    """To create and revoke tokens, and to read the audit log."""
 
 
 _READERS = (Role.ADMIN, Role.OPERATOR, Role.SUBMITTER, Role.VIEWER)
@@ -51,31 +52,29 @@ ALLOWED: Mapping[Permission, Sequence[Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as far as the server knows."""
+    """Caller of a request, as authenticated."""
 
     token_id: str
     name: str
     role: Role
     tenant: str | None = None
     by_browser: bool = False
-    """Rests on what a browser sends by itself."""
+    """Authenticated by a cookie, which browsers send by themselves."""
     proof: str = field(default="", repr=False)
-    """The token or the session's cookie that was good; empty where none is asked for."""
+    """Token or session cookie that authenticated the request; empty where none is needed."""
 
 
 NOBODY = Caller("", "", Role.VIEWER, tenant="")
-"""Whoever makes a call that needs no token. No job is of the tenant without a name."""
+"""Caller of an operation that needs no token; no job belongs to the tenant ""."""
 ANYBODY = Caller("", "no-auth", Role.ADMIN, by_browser=True)
-"""Whoever reaches a server without access control."""
+"""Caller of a server without access control."""
 
 
 def set_caller(scope: Any, caller: Caller) -> None:
-    """Notes who sent a request."""
     scope[_CALLER] = caller
 
 
 def caller_of(scope: Any) -> Caller:
-    """Who sent it."""
     caller: Caller = scope.get(_CALLER, NOBODY)
     return caller
 
@@ -86,8 +85,8 @@ def permit(permission: Permission, caller: Caller) -> None:
         return
     if caller is NOBODY or caller.role not in ALLOWED[permission]:
         allowed = ", ".join(ALLOWED[permission])
-        detail = f"the token {caller.name!r} has the role {caller.role}; this call takes {allowed}"
+        detail = f"the token {caller.name!r} has the role {caller.role}; this call needs {allowed}"
         raise ProblemError(403, "forbidden", detail)
     if permission is Permission.READ_ALL and caller.tenant is not None:
-        detail = f"this call tells of all tenants, and the token {caller.name!r} is of one"
+        detail = f"this call shows all tenants, and the token {caller.name!r} is bound to one"
         raise ProblemError(403, "forbidden", detail)

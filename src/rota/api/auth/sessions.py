@@ -1,4 +1,4 @@
-"""Browser sessions: a signed cookie that stands for one token, good on every server of a cell."""
+"""Browser sessions: a signed cookie that stands for one token, valid on every server of a cell."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rota.store.tokens import Token
 
 
 class SignInCodes:
-    """Codes for the printed link; each signs one browser in, once, as the token it is for."""
+    """Codes of sign-in links; each signs one browser in, once, with the token it was issued for."""
 
     def __init__(self) -> None:
         self._token_ids: dict[bytes, str] = {}
 
     def issue(self, token_id: str) -> str:
-        """A new code; the oldest unused one is dropped when there are many."""
+        """Returns a new code; the oldest unused one is dropped if there are many."""
         code = secrets.token_urlsafe(24)
         self._token_ids[token_digest(code)] = token_id
         if len(self._token_ids) > SIGN_IN_CODES_MAX:
@@ -27,38 +27,38 @@ class SignInCodes:
         return code
 
     def redeem(self, code: str) -> str | None:
-        """The token's id, once for each code that was issued."""
+        """Returns the id of the code's token, once per code."""
         return self._token_ids.pop(token_digest(code), None)
 
 
-def open_session(roster: TokenCache, token: Token, now: Instant) -> str:
-    """A cookie's value: which token, until when, signed. It ends with the token at the latest."""
+def open_session(tokens: TokenCache, token: Token, now: Instant) -> str:
+    """Makes a cookie's value: token, end and signature. It ends with the token at the latest."""
     ends = now + SESSION_MS if token.expires_at is None else min(now + SESSION_MS, token.expires_at)
     text = f"{token.id}.{ends}"
-    return f"{text}.{_sign(roster, token, text)}"
+    return f"{text}.{_sign(tokens, token, text)}"
 
 
-def read_session(roster: TokenCache, value: str, now: Instant) -> Token | None:
-    """The token that a session stands for, if we signed it and neither has ended."""
+def read_session(tokens: TokenCache, value: str, now: Instant) -> Token | None:
+    """Returns the token of a session, if its signature is valid and neither has ended."""
     text, _, signature = value.rpartition(".")
     token_id, _, ends = text.rpartition(".")
-    token = roster.by_id(token_id)
+    token = tokens.by_id(token_id)
     if token is None or not token.is_live(now):
         return None
-    signed = _sign(roster, token, text)
+    signed = _sign(tokens, token, text)
     if not hmac.compare_digest(signed.encode(), signature.encode("utf-8", "surrogateescape")):
         return None
     return token if int(ends) > now else None
 
 
-def _sign(roster: TokenCache, token: Token, text: str) -> str:
-    # The digest is in the key, so that a session dies with its token even if an id came back.
-    key = hmac.digest(roster.secret, b"rota session\x00" + token.digest, "sha256")
+def _sign(tokens: TokenCache, token: Token, text: str) -> str:
+    # The key contains the token's digest, so that another token with the same id cannot revive it.
+    key = hmac.digest(tokens.secret, b"rota session\x00" + token.digest, "sha256")
     return hmac.new(key, text.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
 
 
 def cookie_in(header: str, host: str) -> str | None:
-    """Our cookie among those of a request."""
+    """Returns our cookie in a request's Cookie header."""
     try:
         morsel = SimpleCookie(header).get(cookie_name(host))
     except CookieError:
@@ -67,12 +67,12 @@ def cookie_in(header: str, host: str) -> str | None:
 
 
 def cookie_name(host: str) -> str:
-    """By port, because browsers share cookies between the ports of one host."""
+    """Names the cookie by port, because browsers share cookies between the ports of a host."""
     return f"rota_session_{split_host(host)[1] or 80}"
 
 
 def session_cookie(value: str, host: str, *, secure: bool) -> str:
-    """The Set-Cookie header that signs a browser in."""
+    """Makes the Set-Cookie header that signs a browser in."""
     return (
         f"{cookie_name(host)}={value}; Path=/; Max-Age={SESSION_MS // 1000}; "
         f"HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
@@ -80,12 +80,12 @@ def session_cookie(value: str, host: str, *, secure: bool) -> str:
 
 
 def ended_cookie(host: str) -> str:
-    """The Set-Cookie header that signs it out."""
+    """Makes the Set-Cookie header that signs a browser out."""
     return f"{cookie_name(host)}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
 
 
 def split_host(host: str) -> tuple[str, str]:
-    """Name and port; an IPv6 address without its brackets."""
+    """Splits a Host header into name and port; an IPv6 address without its brackets."""
     host = host.strip().lower()
     if host.startswith("["):
         name, _, port = host[1:].partition("]")

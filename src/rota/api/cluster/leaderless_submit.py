@@ -1,8 +1,8 @@
-"""Submissions while there is no leader: checked as the leader would, and kept durably for the next.
+"""Submissions while there is no leader: validated like the leader would, and stored in its inbox.
 
 Also reads what applications submit in their own transactions (`rota.submit`). A key is looked up
-before and after its entry is put: before, because a leader may take the entry at any moment; after,
-because the last leader may have accepted the same request just before it went away.
+before and after its entry is stored: before, because a leader may take the entry at any moment;
+after, because the last leader may have accepted the same request just before it stopped.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _spec = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook).decode
 
 
 class SubmittedSpecs:
-    """Turns an entry of `rota.submit()` into an input, by the same rules as POST /jobs."""
+    """Converts an entry of `rota.submit()` to a command, by the same rules as POST /jobs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
     def __call__(self, body: bytes) -> Submit | Reject:
-        """A Submit, or the Reject that says what is wrong."""
+        """Returns a Submit, or the Reject that says what is wrong."""
         entry = _entry(body)
         job_id, now = JobId(entry.job_id), self._clock.now()
         raw = bytes(entry.spec)
         try:
-            # The batch mints an id of its own, which is not used: this job has one already.
+            # The id that the batch mints is not used: this job has one already.
             (job,) = JobBatch([decode_json(_spec, JobSpec, raw)], IdMint(), now).new_jobs()
         except ProblemError as problem:
             return Reject(jobs=(_rejected_job(job_id, raw, now),), why=_problem_text(problem))
@@ -60,7 +60,7 @@ class SubmittedSpecs:
 
 
 def _rejected_job(job_id: JobId, raw: bytes, now: Instant) -> NewJob:
-    """A job that shows what was sent, and could never run."""
+    """Makes a job that shows what was sent and never runs."""
     given: dict[str, Any] = msgspec.json.decode(raw)
     name = given.get("name")
     if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS_MAX or not name.isprintable():
@@ -76,11 +76,11 @@ def _problem_text(problem: ProblemError) -> str:
 
 
 LEADERLESS = "leaderless"
-"""The reason of a job that waits for a server to lead."""
+"""Reason of a job that waits until a server leads."""
 
 
 class LeaderlessInbox:
-    """The store's inbox, as the api uses it."""
+    """Inbox of the store, for submissions while no server leads."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._journal = store.ledger
@@ -88,7 +88,7 @@ class LeaderlessInbox:
         self._read_spec = SubmittedSpecs(clock)
 
     async def submit(self, event: Submit) -> JobsAccepted:
-        """Durable when it returns: the next leader takes it, in the order of arrival."""
+        """Stores a submission durably; the next leader takes it in order of arrival."""
         key = event.key
         if key is None:
             await self._put(event, None)
@@ -97,27 +97,28 @@ class LeaderlessInbox:
             return first
         entry = await self._put(event, key.key)
         if first := await self._answered(key):
-            # The entry stays: the same request may have come through another server meanwhile, and
-            # been answered with it. Whoever leads finds out what it is.
+            # The entry stays: another server may have stored the same request meanwhile and
+            # answered with it. The next leader recognises the repeat by its key.
             return first
         return _promised(entry, key)
 
     async def accepted_earlier(self, key: Key) -> JobsAccepted | None:
-        """What was answered to a key by a server without a leader, if no leader knows of it yet."""
+        """Returns what a server without a leader answered to this key, if no leader has taken it
+        yet."""
         entry = await self._journal.inbox_key(key.key)
         return None if entry is None else _promised(entry, key)
 
     async def find(self, job_id: JobId) -> JobRecord | None:
-        """A job that no leader has taken yet, as it will be."""
+        """Returns a job that no leader has taken yet, as it will be."""
         entry = await self._journal.inbox_job(job_id)
         if entry is None:
             return None
         return next((_record(new) for new in self._jobs_in(entry) if new.id == job_id), None)
 
     async def check(self, jobs: Sequence[NewJob], known: Sequence[JobRecord]) -> None:
-        """Refuses what a leader would: dependencies that do not exist, and circles.
+        """Refuses what a leader would refuse: dependencies that do not exist, and cycles.
 
-        `known` are those that the catalog has; others may wait here themselves.
+        `known` are those in the store; others may wait in the inbox themselves.
         """
         inside: dict[JobId, list[JobId]] = {new.id: [] for new in jobs}
         outside = {job.id: None for job in known}
@@ -139,7 +140,7 @@ class LeaderlessInbox:
         return await self._journal.put_inbox(encode_submission(event), key, job_ids)
 
     async def _answered(self, key: Key) -> JobsAccepted | None:
-        """What a leader answered to this key."""
+        """Returns what a leader answered to this key."""
         record = await self._catalog.key(key.key)
         if record is None:
             return None
@@ -155,10 +156,10 @@ class LeaderlessInbox:
 
 
 def _promised(entry: InboxEntry, key: Key) -> JobsAccepted:
-    kept = decode_submission(entry.body)
-    if kept.key is None or kept.key.fingerprint != key.fingerprint:
+    submission = decode_submission(entry.body)
+    if submission.key is None or submission.key.fingerprint != key.fingerprint:
         raise _reused(key)
-    return _accepted(kept)
+    return _accepted(submission)
 
 
 def _accepted(event: Submit) -> JobsAccepted:

@@ -1,11 +1,11 @@
-"""Explanations of why a job waits, and forecasts of its start, from core to wire."""
+"""Conversion of explanations why a job waits, and of forecasts of its start, from core to wire."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from rota.api.convert.deadlines import deadline_view
+from rota.api.convert.jobs import deadline_view
 from rota.core.explain.remedies import Remedy
 from rota.core.info_model import Cause, Explanation, Position
 from rota.core.model import JobRecord, WorkerId
@@ -21,12 +21,12 @@ from rota.wire.why import (
     WhyView,
 )
 
-_FREE = CauseView("free", "nothing keeps it: it starts next", {})
+_FREE = CauseView("free", "nothing prevents it from starting: it starts next", {})
 _TIMES = ("at", "next_at", "until")
 
 
 def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
-    """What keeps a job from running, the nearest cause first."""
+    """Converts an explanation; the nearest cause comes first."""
     causes = [cause_view(one) for one in explanation.causes]
     return WhyView(
         job_id=job.id,
@@ -40,7 +40,7 @@ def why_view(job: JobRecord, explanation: Explanation) -> WhyView:
 
 
 def forecast_view(job: JobRecord, outlook: Outlook) -> WhyView:
-    """The same with all that is to come."""
+    """Converts an explanation with position, estimated start, remedies and deadline."""
     view = why_view(job, outlook.explanation)
     view.estimated_start = estimate_view(outlook.estimate, outlook.accuracy)
     view.would_help = [_remedy_view(one) for one in outlook.remedies]
@@ -51,7 +51,6 @@ def forecast_view(job: JobRecord, outlook: Outlook) -> WhyView:
 
 
 def cause_view(cause: Cause) -> CauseView:
-    """One cause."""
     return CauseView(cause.code, cause.message, _figures(cause.figures))
 
 
@@ -61,17 +60,15 @@ def _remedy_view(relief: Remedy) -> ReliefView:
 
 def _position_view(position: Position, starts_before: int | None) -> PositionView:
     return PositionView(
-        position.ahead,
-        position.waiting,
-        position.is_exact,
-        starts_before,
-        position.tenants_ahead,
+        position.ahead, position.waiting, position.is_exact, starts_before, position.tenants_ahead
     )
 
 
 def estimate_view(estimate: Estimate, accuracy: Accuracy | None) -> EstimateView:
-    """When, how it was found, and how good that was before."""
-    told = None if accuracy is None else AccuracyView(round(accuracy.inside, 3), accuracy.starts)
+    """Converts an estimated start, with its method and its past accuracy."""
+    accuracy_view = (
+        None if accuracy is None else AccuracyView(round(accuracy.inside, 3), accuracy.starts)
+    )
     return EstimateView(
         from_instant_or_none(estimate.at),
         estimate.method,
@@ -79,30 +76,27 @@ def estimate_view(estimate: Estimate, accuracy: Accuracy | None) -> EstimateView
         from_instant_or_none(estimate.high),
         from_instant(estimate.computed_at),
         estimate.worker_id,
-        told,
+        accuracy_view,
     )
 
 
 def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Instants leave as times that people read; the rest as it is."""
+    """Converts instants to RFC 3339; all other figures stay."""
     return {
         name: from_instant(value) if name in _TIMES and isinstance(value, int) else value
         for name, value in figures.items()
     }
 
 
-# What nobody has submitted
-
-
 def dry_run_view(outlook: Outlook, ref: str | None, workers: Mapping[WorkerId, str]) -> DryRunView:
-    """What would become of a job; `workers` has the names of those that people gave one."""
+    """Says what would become of a job if it were submitted; `workers` has names by id."""
     estimate, causes = outlook.estimate, [cause_view(one) for one in outlook.explanation.causes]
     where = None if estimate.worker_id is None else workers.get(estimate.worker_id)
     where = where or estimate.worker_id
     because = f", because {causes[0].message}" if causes else ""
     view = DryRunView(
         "unknown",
-        f"would wait{because}; nobody can say how long",
+        f"would wait{because}; how long is unknown",
         estimate_view(estimate, outlook.accuracy),
         causes,
         deadline_view(outlook.deadline),

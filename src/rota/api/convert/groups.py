@@ -1,4 +1,4 @@
-"""Job groups (arrays and gangs), affinity and measured usage, between wire and core."""
+"""Conversion of job groups (arrays and gangs) and of affinity, between wire and core."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from rota.core.group_model import Array, Gang, GroupContext, GroupMember, GroupProgress
-from rota.core.model import Affinity, JobRecord, LabelSelector, Needs
-from rota.core.runtime_estimates import MeasuredUsage
+from rota.core.model import (
+    Affinity,
+    Array,
+    Gang,
+    GroupContext,
+    GroupMember,
+    GroupProgress,
+    JobRecord,
+    LabelSelector,
+    Needs,
+)
 from rota.wire.formats import number
 from rota.wire.groups import ArrayView, GangView, PlaceView, RankView
 from rota.wire.jobs import AffinitySpec, AffinityView, JobSpec, JobView, LabelValues
-from rota.wire.workers import CompletionSpec
 
 _NOTHING = Affinity()
-_USED_MAX = 1 << 62
 
 
 def affinity_of(asked: AffinitySpec) -> Affinity | None:
-    """What was asked, as the core keeps it; None where it comes to nothing."""
+    """Converts a requested affinity; None if it asks for nothing."""
     affinity = Affinity(
         _wanted_labels(asked.require),
         _wanted_labels(asked.prefer),
@@ -42,7 +48,6 @@ def _wanted_labels(labels: Mapping[str, LabelValues]) -> LabelSelector:
 
 
 def affinity_view(affinity: Affinity | None) -> AffinityView | None:
-    """As it is shown."""
     if affinity is None:
         return None
     return AffinityView(
@@ -55,41 +60,8 @@ def affinity_view(affinity: Affinity | None) -> AffinityView | None:
     )
 
 
-def used_of(report: CompletionSpec) -> MeasuredUsage | None:
-    """What the scheduler learns from a report; None: nothing."""
-    if report.usage is None and report.status != "failed":
-        return None
-    usage = report.usage or {}
-    cpu, peak = _amount(usage.get("cpu_seconds")), _amount(usage.get("memory_peak"))
-    out_of_memory = report.status == "failed" and _is_out_of_memory(bytes(report.error))
-    if cpu is None and peak is None and not out_of_memory:
-        return None
-    return MeasuredUsage(
-        cpu_ms=None if cpu is None else round(cpu * 1000),
-        memory_peak=None if peak is None else round(peak),
-        out_of_memory=out_of_memory,
-    )
-
-
-def _amount(value: Any) -> float | None:
-    """A figure that a worker gave, if it is one."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and 0 <= value < _USED_MAX else None
-
-
-def _is_out_of_memory(error: bytes) -> bool:
-    """Whether the error says so: `reason` is `memory`, or `type` is Python's `MemoryError`."""
-    if b"emory" not in error:
-        return False
-    try:
-        said = msgspec.json.decode(error, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return False
-    return said.get("reason") == "memory" or said.get("type") == "MemoryError"
-
-
 def with_placement(needs: Needs, job: JobSpec) -> Needs:
-    """The needs of a worker, and where that is to be, and how many times at once."""
+    """Adds affinity and a gang's copies to a job's needs."""
     if job.affinity is not None:
         needs = replace(needs, affinity=affinity_of(job.affinity))
     if job.gang is not None:
@@ -98,84 +70,84 @@ def with_placement(needs: Needs, job: JobSpec) -> Needs:
 
 
 def group_of(job: JobSpec) -> Array | Gang | None:
-    """What it stands for; None: for itself."""
+    """Returns the array or gang that a job stands for; None: a single job."""
     if job.count is not None:
         return Array(job.count, job.max_parallel)
     return None if job.gang is None else Gang(job.gang.size)
 
 
 def submitted_group(job: JobRecord) -> dict[str, Any]:
-    """The same as it would be submitted again."""
-    band = job.spec.group
+    """Returns the group as it would be submitted again."""
+    group = job.spec.group
     return {
-        "count": band.count if isinstance(band, Array) else None,
-        "max_parallel": band.max_parallel if isinstance(band, Array) else None,
-        "gang": {"size": band.size} if isinstance(band, Gang) else None,
+        "count": group.count if isinstance(group, Array) else None,
+        "max_parallel": group.max_parallel if isinstance(group, Array) else None,
+        "gang": {"size": group.size} if isinstance(group, Gang) else None,
     }
 
 
 def add_group(view: JobView, job: JobRecord) -> JobView:
-    """The view, with how far its members are, or of which band it is a member."""
-    band, tally = job.spec.group, job.life.group_progress or GroupProgress()
-    match band:
+    """Adds a group's progress, or the group that a member belongs to, to the view of a job."""
+    group, progress = job.spec.group, job.life.group_progress or GroupProgress()
+    match group:
         case Array():
-            view.array = array_view(band, tally)
-            view.progress = _part_ended(job, band.count)
+            view.array = array_view(group, progress)
+            view.progress = _part_ended(job, group.count)
         case Gang():
-            view.gang = _gang_view(band, tally)
-            view.progress = _part_ended(job, band.size)
+            view.gang = _gang_view(group, progress)
+            view.progress = _part_ended(job, group.size)
         case GroupMember(in_gang=False):
-            view.array_id, view.array_index = band.parent, band.index
+            view.array_id, view.array_index = group.parent, group.index
         case GroupMember():
-            view.gang_id, view.gang_index = band.parent, band.index
+            view.gang_id, view.gang_index = group.parent, group.index
         case None:
             pass
     return view
 
 
 def _part_ended(job: JobRecord, size: int) -> float | None:
-    tally = job.life.group_progress
-    if tally is None:
+    progress = job.life.group_progress
+    if progress is None:
         return None
-    return (tally.succeeded + tally.failed + tally.cancelled) / size
+    return (progress.succeeded + progress.failed + progress.cancelled) / size
 
 
-def array_view(band: Array, tally: GroupProgress) -> ArrayView:
-    """How many members are where."""
-    ended = tally.succeeded + tally.failed + tally.cancelled
+def array_view(group: Array, progress: GroupProgress) -> ArrayView:
+    """Counts an array's members by state."""
+    ended = progress.succeeded + progress.failed + progress.cancelled
     return ArrayView(
-        count=band.count,
-        max_parallel=band.max_parallel,
-        queued=band.count - ended - tally.running,
-        running=tally.running,
-        succeeded=tally.succeeded,
-        failed=tally.failed,
-        cancelled=tally.cancelled,
+        count=group.count,
+        max_parallel=group.max_parallel,
+        queued=group.count - ended - progress.running,
+        running=progress.running,
+        succeeded=progress.succeeded,
+        failed=progress.failed,
+        cancelled=progress.cancelled,
     )
 
 
-def _gang_view(band: Gang, tally: GroupProgress) -> GangView:
-    ended = tally.succeeded + tally.failed + tally.cancelled
+def _gang_view(group: Gang, progress: GroupProgress) -> GangView:
+    ended = progress.succeeded + progress.failed + progress.cancelled
     return GangView(
-        size=band.size,
-        queued=band.size - ended - tally.running,
-        running=tally.running,
-        succeeded=tally.succeeded,
-        failed=tally.failed,
-        cancelled=tally.cancelled,
-        hosts=list(tally.hosts),
+        size=group.size,
+        queued=group.size - ended - progress.running,
+        running=progress.running,
+        succeeded=progress.succeeded,
+        failed=progress.failed,
+        cancelled=progress.cancelled,
+        hosts=list(progress.hosts),
     )
 
 
-def place_view(company: GroupContext) -> PlaceView | None:
-    """What an array's member is told."""
-    if company.in_gang:
+def place_view(context: GroupContext) -> PlaceView | None:
+    """Returns a member's place in its array, as its worker is told."""
+    if context.in_gang:
         return None
-    return PlaceView(company.group_id, company.index, company.size)
+    return PlaceView(context.group_id, context.index, context.size)
 
 
-def rank_view(company: GroupContext) -> RankView | None:
-    """What a gang's member is told."""
-    if not company.in_gang:
+def rank_view(context: GroupContext) -> RankView | None:
+    """Returns a member's rank in its gang, as its worker is told."""
+    if not context.in_gang:
         return None
-    return RankView(company.group_id, company.index, company.size, list(company.hosts))
+    return RankView(context.group_id, context.index, context.size, list(context.hosts))

@@ -1,7 +1,4 @@
-"""Jobs between wire and core: submissions become specs, records become answers.
-
-The views of executions, orders, workers and queues are here too.
-"""
+"""Conversion of jobs between wire and core: submissions to specs, records to answers, deadlines."""
 
 from __future__ import annotations
 
@@ -10,30 +7,27 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import UnsetType, structs
+from msgspec import structs
 from msgspec.structs import replace
 
-from rota.api.convert.deadlines import ended_deadline, finish_by_of
 from rota.api.convert.groups import (
     add_group,
     affinity_view,
     group_of,
-    place_view,
-    rank_view,
     submitted_group,
     with_placement,
 )
 from rota.api.ids import IdMint
 from rota.api.limits import FUNCTIONS_REMEMBERED_MAX, INSTANT_MAX
-from rota.api.metrics import worker_status
 from rota.api.parsing.request import check_depth, read_json
 from rota.api.problems import invalid
-from rota.core.commands import NewJob, Timing
+from rota.core.commands import NewJob
 from rota.core.errors import DependencyCycle, Invalid, UnknownDependency
-from rota.core.info_model import QueueInfo, WorkerInfo
+from rota.core.info_model import DeadlineInfo
+from rota.core.lifecycle import JOB_FINAL
 from rota.core.model import (
     Backoff,
     Concurrency,
@@ -41,9 +35,7 @@ from rota.core.model import (
     Execution,
     Instant,
     JobId,
-    JobLimits,
     JobRecord,
-    JobState,
     Millis,
     Needs,
     Resources,
@@ -53,9 +45,9 @@ from rota.core.model import (
     Terms,
     When,
 )
-from rota.core.outcome import Order
+from rota.engine.ports import Brain
 from rota.store.files.artifacts import Output
-from rota.traces.spans import TracePropagator
+from rota.wire import formats
 from rota.wire.formats import (
     ByteSize,
     Duration,
@@ -73,6 +65,7 @@ from rota.wire.jobs import (
     PLAIN_RETRY,
     BatchJobSpec,
     ConcurrencyView,
+    DeadlineView,
     DependencySpec,
     DependencyView,
     HttpCall,
@@ -88,18 +81,7 @@ from rota.wire.jobs import (
 )
 from rota.wire.limits import PAYLOAD_BYTES_MAX, TASK_BYTES_MAX
 from rota.wire.problems import ProblemError
-from rota.wire.queues import DepthView, LimitsView, QueueView, RateLimitView
-from rota.wire.workers import (
-    AmountView,
-    ArtifactView,
-    ExecutionView,
-    OrderView,
-    ResourcesSpec,
-    WorkerResources,
-    WorkerView,
-)
-
-T = TypeVar("T")
+from rota.wire.workers import ArtifactView, ExecutionView, ResourcesSpec
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 REF = "ref:"
@@ -109,11 +91,11 @@ _terms_key = attrgetter(
     *("name", "queue", "tenant", "priority", "task", "requirements", "affinity", "gang", "retry"),
     *("semantics", "timeout", "expected_runtime", "preemptible"),
 )
-"""All that a job's terms are made of."""
+"""All fields that a job's terms are made of."""
 
 
 class TermsAndTask(NamedTuple):
-    """What jobs that ask for the same have in common."""
+    """Terms and task that jobs with the same request have in common."""
 
     terms: Terms
     task: bytes
@@ -124,22 +106,22 @@ def spec_of(
     created_at: Instant,
     dependencies: tuple[Dependency, ...],
     where: str = "",
-    alike: TermsAndTask | None = None,
+    shared: TermsAndTask | None = None,
 ) -> Spec:
-    """What was asked, as the core keeps it. `where` is the job's place in a batch."""
+    """Converts a submitted job. `where` is its path in a batch."""
     concurrency = job.concurrency
     labels = job.labels
-    terms, task = alike or terms_and_task_of(job, where)
+    terms, task = shared or terms_and_task_of(job, where)
     return Spec(
         terms=terms,
         task=task,
         created_at=created_at,
         payload=_EMPTY_PAYLOAD if job.payload is EMPTY_PAYLOAD else _payload(job, where),
         dependencies=dependencies,
-        run_at=None if job.run_at is None else _instant(job.run_at, where, "run_at"),
+        run_at=None if job.run_at is None else instant_of(job.run_at, where + "run_at"),
         expires_at=None
         if job.expires_at is None
-        else _instant(job.expires_at, where, "expires_at"),
+        else instant_of(job.expires_at, where + "expires_at"),
         concurrency=Concurrency(concurrency.key, concurrency.limit) if concurrency else None,
         labels=tuple(sorted(labels.items())) if labels else (),
         group=group_of(job),
@@ -148,12 +130,12 @@ def spec_of(
 
 
 def terms_and_task_of(job: JobSpec, where: str = "") -> TermsAndTask:
-    """What it may have in common with others, and what it runs."""
+    """Converts what a job may have in common with others, and its task."""
     return TermsAndTask(terms_of(job), _task(job, where))
 
 
 def terms_of(job: JobSpec) -> Terms:
-    """What it may have in common with others."""
+    """Converts what a job may have in common with others."""
     return Terms(
         name=job.name,
         queue=job.queue,
@@ -179,12 +161,12 @@ def _ms(duration: Duration | None) -> Millis | None:
 
 
 def function_capability(name: str) -> str:
-    """What a worker needs to have to run this function."""
+    """Returns the capability that a worker needs to run this function."""
     return FUNCTION_CAPABILITY + name
 
 
 def needs_of(job: JobSpec) -> Needs:
-    """What it asks of its worker, and where that is to be."""
+    """Converts what a job asks of its worker, and where that is to be."""
     needs = _needs(job.requirements, _implied(job))
     return needs if job.affinity is None and job.gang is None else with_placement(needs, job)
 
@@ -199,12 +181,12 @@ def _needs(asked: Requirements, implied: tuple[str, ...]) -> Needs:
 
 @functools.lru_cache(maxsize=FUNCTIONS_REMEMBERED_MAX)
 def _plain_needs(capabilities: tuple[str, ...]) -> Needs:
-    """The same object for the many calls of one function."""
+    """Returns the same object for all jobs of one function, so that they share memory."""
     return Needs(_PLAIN_NEEDS.resources, capabilities)
 
 
 def resources_of(given: ResourcesSpec) -> Resources:
-    """What a worker has."""
+    """Converts a worker's capacity."""
     return _resources((given.cpu, given.memory, given.storage, given.gpu), given.custom)
 
 
@@ -250,7 +232,7 @@ def _task(job: JobSpec, where: str) -> bytes:
         case HttpCall(body=body):
             check_depth(where + "task.body", task, body)
         case _:
-            pass  # nothing in the others nests
+            pass  # no field of the others can nest
     if len(task) > TASK_BYTES_MAX:
         raise invalid(where + "task", f"larger than {TASK_BYTES_MAX} bytes as JSON")
     return task
@@ -270,25 +252,24 @@ def _payload(job: JobSpec, where: str) -> bytes:
 
 
 def free_json(raw: bytes, field: str, limit: int) -> bytes:
-    """A value that is carried as it is, once it is known to be one."""
+    """Checks a JSON value that is passed on unchanged."""
     if len(raw) > limit:
-        message = f"larger than {limit} bytes: keep it elsewhere and name it here"
+        message = f"larger than {limit} bytes: store it elsewhere and send a link"
         raise invalid(field, message)
     read_json(field, raw)
     return raw
 
 
-def _instant(moment: datetime | None, where: str, name: str) -> Instant | None:
-    if moment is None:
-        return None
+def instant_of(moment: datetime, field: str) -> Instant:
+    """Converts a time; refuses one that must be a mistake."""
     instant = to_instant(moment)
     if not 0 <= instant <= INSTANT_MAX:
-        raise invalid(where + name, "between the years 1970 and 2200")
+        raise invalid(field, "between the years 1970 and 2200")
     return instant
 
 
 class JobBatch:
-    """Jobs submitted together: their ids, and the names their sender knows them by."""
+    """Jobs submitted together, with their new ids and the refs that their sender gave them."""
 
     def __init__(
         self, specs: Sequence[JobSpec], ids: IdMint, now: Instant, trace: str = ""
@@ -304,18 +285,18 @@ class JobBatch:
                 continue
             if ref in self._refs:
                 raise invalid(
-                    f"jobs[{position}].ref", f"`{ref}` names another job of this batch too"
+                    f"jobs[{position}].ref", f"`{ref}` is the ref of another job of this batch too"
                 )
             self._refs[ref] = self.job_ids[position]
         self.outside_dependencies: dict[JobId, str] = {}
         """Dependencies on earlier jobs, and the field that named each first."""
 
     def new_jobs(self) -> tuple[NewJob, ...]:
-        """All of them, ready to submit; fills `outside`."""
+        """Converts all jobs; fills `outside_dependencies`."""
         jobs: list[NewJob] = []
         last = None
         for position, (job_id, spec) in enumerate(zip(self.job_ids, self._specs, strict=True)):
-            # Neighbours that were written alike are one object (alike.py).
+            # Neighbours with the same bytes are one object (`read_batch`).
             if spec is last:
                 jobs.append(replace(jobs[-1], id=job_id))
             else:
@@ -326,14 +307,14 @@ class JobBatch:
     def _spec_at(self, position: int) -> Spec:
         spec = self._specs[position]
         single = len(self._specs) == 1 and not isinstance(spec, BatchJobSpec)
-        # What it depends on is looked for later, and may be refused then.
+        # Dependencies are looked up later, and a refusal then needs the path.
         where = f"jobs[{position}]." if spec.dependencies and not single else ""
         try:
             return self._spec_of(spec, where)
         except ProblemError:
             if single or where:
                 raise
-            # Places are spelled out only now: most jobs are not refused.
+            # Only now with paths in the messages: most jobs are not refused.
             return self._spec_of(spec, f"jobs[{position}].")
 
     def _spec_of(self, spec: JobSpec, where: str) -> Spec:
@@ -342,7 +323,7 @@ class JobBatch:
         return replace(core, trace=self._trace) if self._trace else core
 
     def _terms_and_task_of(self, spec: JobSpec, where: str) -> TermsAndTask:
-        """Jobs of a batch are mostly alike: one that asks for the same as the last shares its."""
+        """Returns terms and task, shared with the job before if both ask for the same."""
         asked = _terms_key(spec)
         if self._last_terms is None or self._last_terms[0] != asked:
             self._last_terms = (asked, terms_and_task_of(spec, where))
@@ -368,7 +349,7 @@ class JobBatch:
         return job_id
 
     def with_sender_names(self, refusal: Invalid) -> ProblemError:
-        """A refusal about dependencies, with the sender's names for ids it has never seen."""
+        """Converts a refusal about dependencies, with the sender's refs in place of new ids."""
         names = {job_id: self._name(n) for n, job_id in enumerate(self.job_ids)}
         if isinstance(refusal, DependencyCycle):
             path = " -> ".join(names.get(JobId(one), one) for one in refusal.path)
@@ -393,12 +374,12 @@ class JobBatch:
 
 
 def _ref_of(job: JobSpec) -> str:
-    """The name that its batch knows it by; empty: none."""
+    """Returns the job's ref in its batch; empty: none."""
     return job.ref or "" if isinstance(job, BatchJobSpec) else ""
 
 
 def parse_dependency(dependency: str | DependencySpec) -> tuple[str, When]:
-    """Both ways of writing a dependency."""
+    """Parses both ways of writing a dependency."""
     if isinstance(dependency, str):
         return dependency, When.SUCCEEDED
     return dependency.job_id, When(dependency.when)
@@ -407,13 +388,13 @@ def parse_dependency(dependency: str | DependencySpec) -> tuple[str, When]:
 def add_dependency(
     found: dict[JobId, When], job_id: JobId, when: When, field: str, text: str
 ) -> None:
-    """Adds a dependency; the same one twice counts once. `text` is what its sender calls it."""
+    """Adds a dependency; the same one twice counts once. `text` is what its sender wrote."""
     if found.setdefault(job_id, when) is not when:
         raise invalid(field, f"{text} is named twice, with different `when`")
 
 
 def job_id_of(text: str, field: str) -> JobId:
-    """An id that may exist."""
+    """Returns an id that may exist; refuses other texts."""
     job_id = text.lower()
     if not UUID.match(job_id):
         message = f"there is no job {text[:100]!r}: an id is a UUID (`ref:NAME` works in batches)"
@@ -421,17 +402,11 @@ def job_id_of(text: str, field: str) -> JobId:
     return JobId(job_id)
 
 
-def value_or_none(value: T | UnsetType | None) -> T | None:
-    """What was sent; None for both null and left out."""
-    return None if isinstance(value, UnsetType) else value
-
-
 _read_task = msgspec.json.Decoder(Task).decode
-_EMPTY_OBJECT = msgspec.Raw(b"{}")
+EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
 def job_view(job: JobRecord) -> JobView:
-    """A whole job."""
     spec, life, terms = job.spec, job.life, job.spec.terms
     view = JobView(
         job_id=job.id,
@@ -442,13 +417,13 @@ def job_view(job: JobRecord) -> JobView:
         status=life.state.value,
         reason=life.reason or None,
         task=msgspec.Raw(spec.task),
-        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
+        payload=msgspec.Raw(spec.payload) if spec.payload else EMPTY_OBJECT,
         requirements=requirements_view(terms.needs),
         dependencies=[DependencyView(one.job_id, one.when.value) for one in spec.dependencies],
         run_at=from_instant_or_none(spec.run_at),
         expires_at=from_instant_or_none(spec.expires_at),
-        timeout=_seconds(terms.timeout_ms),
-        expected_runtime=_seconds(terms.expected_runtime_ms),
+        timeout=seconds_or_none(terms.timeout_ms),
+        expected_runtime=seconds_or_none(terms.expected_runtime_ms),
         retry=_retry_view(terms.retry),
         semantics=terms.semantics.value,
         concurrency=_concurrency_view(spec),
@@ -460,7 +435,7 @@ def job_view(job: JobRecord) -> JobView:
         execution_id=life.execution_id,
         worker_id=life.worker_id,
         created_at=from_instant(spec.created_at),
-        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
+        scheduled_at=from_instant(scheduled_at(spec.run_at, spec.created_at)),
         started_at=from_instant_or_none(life.started_at),
         finished_at=from_instant_or_none(life.finished_at),
         progress=life.progress,
@@ -472,7 +447,7 @@ def job_view(job: JobRecord) -> JobView:
 
 
 def _with_origin(view: JobView, job: JobRecord) -> JobView:
-    """What made the job, where that was no person, and with whom and where it belongs."""
+    """Adds what created the job (schedule, trigger), its affinity, deadline and group."""
     spec = job.spec
     view.affinity = affinity_view(spec.terms.needs.affinity)
     if spec.origin is not None:
@@ -490,7 +465,7 @@ def _concurrency_view(spec: Spec) -> ConcurrencyView | None:
 
 
 def requirements_view(needs: Needs) -> RequirementsView:
-    """What a job needs, in plain numbers."""
+    """Converts needs to plain numbers."""
     asked = needs.resources
     return RequirementsView(
         cpu=number(asked.cpu_milli),
@@ -516,12 +491,11 @@ def _retry_view(policy: RetryPolicy) -> RetryView:
 
 
 def artifact_view(output: Output) -> ArtifactView:
-    """An output file."""
     return ArtifactView(output.name, output.size, output.sha256)
 
 
 def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> ExecutionView:
-    """One try of a job."""
+    """Converts an execution with its output files."""
     return ExecutionView(
         execution_id=execution.id,
         job_id=execution.job_id,
@@ -543,153 +517,11 @@ def execution_view(execution: Execution, artifacts: Sequence[Output] = ()) -> Ex
     )
 
 
-def order_views(
-    orders: Sequence[Order], timing: Timing, naming: TracePropagator
-) -> list[OrderView]:
-    """What a worker is told to run."""
-    views: list[OrderView] = []
-    forms: dict[int, OrderView] = {}
-    last = None
-    for order in orders:
-        spec = order.spec
-        # Jobs that came together mostly read the same, and follow each other here.
-        if last is not None and _has_same_order(spec, last):
-            like = views[-1]
-        else:
-            form = forms.get(id(spec.terms))
-            if form is None:
-                form = forms[id(spec.terms)] = _order_template(spec.terms, timing)
-            like, last = _with_spec(form, spec), spec
-        views.append(_order_view(like, order, naming))
-    return views
-
-
-def _has_same_order(spec: Spec, other: Spec) -> bool:
-    """Whether the orders of both differ by no more than their executions."""
-    return (
-        spec.terms is other.terms
-        and spec.task == other.task
-        and spec.payload == other.payload
-        and spec.created_at == other.created_at
-        and spec.run_at == other.run_at
-    )
-
-
-def _order_template(terms: Terms, timing: Timing) -> OrderView:
-    """What is the same in all orders of jobs with the same terms."""
-    return OrderView(
-        execution_id="",
-        job_id="",
-        attempt=0,
-        fence=0,
-        name=terms.name,
-        queue=terms.queue,
-        task=_EMPTY_OBJECT,
-        payload=_EMPTY_OBJECT,
-        requirements=requirements_view(terms.needs),
-        timeout=_seconds(terms.timeout_ms),
-        lease_expires_in=timing.lease_ttl_ms / 1000,
-        scheduled_at="",
-    )
-
-
-def _with_spec(form: OrderView, spec: Spec) -> OrderView:
-    return structs.replace(
-        form,
-        task=msgspec.Raw(spec.task),
-        payload=msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
-        scheduled_at=from_instant(_scheduled_at(spec.run_at, spec.created_at)),
-    )
-
-
-def _order_view(like: OrderView, order: Order, naming: TracePropagator) -> OrderView:
-    execution, company = order.execution, order.group
-    return structs.replace(
-        like,
-        execution_id=execution.id,
-        job_id=execution.job_id,
-        attempt=execution.attempt,
-        fence=execution.fence,
-        traceparent=naming.for_execution(execution.job_id, execution.fence, order.spec.trace),
-        limits=None if order.limits is None else limits_view(order.limits),
-        array=None if company is None else place_view(company),
-        gang=None if company is None else rank_view(company),
-        behind=execution.behind if order.is_prefetched else None,
-    )
-
-
-def limits_view(limits: JobLimits | None) -> LimitsView:
-    """What a queue's jobs are held to: its own limits, and everybody's where it has none."""
-    own = {} if limits is None else msgspec.structs.asdict(limits)
-    return LimitsView(**{name: value for name, value in own.items() if value is not None})
-
-
-def worker_view(glance: WorkerInfo, usage: Mapping[str, Any]) -> WorkerView:
-    """A worker and what it is doing."""
-    worker = glance.worker
-    return WorkerView(
-        worker_id=worker.id,
-        name=worker.name,
-        status=worker_status(glance),  # type: ignore[arg-type]  # gives the same words
-        capabilities=list(worker.capabilities),
-        queues=None if worker.queues is None else list(worker.queues),
-        resources=resources_view(worker.capacity, glance.used),
-        last_heartbeat=from_instant_or_none(glance.last_seen),
-        registered_at=from_instant(worker.registered_at),
-        executions=list(glance.executions),
-        usage=dict(usage),
-        labels=dict(worker.labels),
-        only=list(worker.only),
-    )
-
-
-def resources_view(capacity: Resources, used: Resources) -> WorkerResources:
-    """What there is, and how much of it is held."""
-    held = dict(used.custom)
-    return WorkerResources(
-        cpu=AmountView(number(capacity.cpu_milli), number(used.cpu_milli)),
-        memory=AmountView(capacity.memory, used.memory),
-        storage=AmountView(capacity.storage, used.storage),
-        gpu=AmountView(number(capacity.gpu_milli), number(used.gpu_milli)),
-        custom={
-            name: AmountView(number(amount), number(held.get(name, 0)))
-            for name, amount in capacity.custom
-        },
-    )
-
-
-def queue_view(glance: QueueInfo, rate: float | None = None) -> QueueView:
-    """A queue's settings and depth, and how fast it goes where that is known."""
-    queue, depth, most = glance.queue, glance.depth, glance.queue.rate_limit
-    return QueueView(
-        name=queue.name,
-        priority=queue.priority,
-        weight=queue.weight,
-        max_workers=queue.max_workers,
-        rate_limit=RateLimitView(most.count, number(most.per_ms)) if most else None,
-        paused=queue.paused,
-        depth=depth_view(depth),
-        created_at=from_instant(queue.created_at),
-        limits=limits_view(queue.limits),
-        rate=rate,
-    )
-
-
-def depth_view(depth: Mapping[JobState, int]) -> DepthView:
-    """How many jobs are where."""
-    return DepthView(
-        pending=depth.get(JobState.PENDING, 0),
-        queued=depth.get(JobState.QUEUED, 0),
-        running=depth.get(JobState.RUNNING, 0),
-        cancelling=depth.get(JobState.CANCELLING, 0),
-    )
-
-
-def _scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:
+def scheduled_at(run_at: Instant | None, created_at: Instant) -> Instant:
     return created_at if run_at is None else run_at
 
 
-def _seconds(ms: int | None) -> int | float | None:
+def seconds_or_none(ms: int | None) -> int | float | None:
     return None if ms is None else number(ms)
 
 
@@ -698,7 +530,7 @@ def _json(data: bytes | None) -> Any:
 
 
 def submitted_form(job: JobRecord) -> dict[str, Any]:
-    """A job as it would be submitted again: what a patch is merged into."""
+    """Returns a job as it would be submitted again: what a patch is merged into."""
     spec, terms, limit = job.spec, job.spec.terms, job.spec.concurrency
     return {
         "name": terms.name,
@@ -712,22 +544,25 @@ def submitted_form(job: JobRecord) -> dict[str, Any]:
         ],
         "run_at": from_instant_or_none(spec.run_at),
         "expires_at": from_instant_or_none(spec.expires_at),
-        "timeout": _seconds(terms.timeout_ms),
-        "expected_runtime": _seconds(terms.expected_runtime_ms),
+        "timeout": seconds_or_none(terms.timeout_ms),
+        "expected_runtime": seconds_or_none(terms.expected_runtime_ms),
         "retry": msgspec.to_builtins(_retry_view(terms.retry)),
         "semantics": terms.semantics.value,
         "concurrency": {"key": limit.key, "limit": limit.limit} if limit else None,
         "preemptible": terms.preemptible,
         "labels": dict(spec.labels),
         "affinity": msgspec.to_builtins(affinity_view(terms.needs.affinity)),
-        "payload": msgspec.Raw(spec.payload) if spec.payload else _EMPTY_OBJECT,
+        "payload": msgspec.Raw(spec.payload) if spec.payload else EMPTY_OBJECT,
         "finish_by": from_instant_or_none(spec.finish_by),
         **submitted_group(job),
     }
 
 
 def _submitted_requirements(spec: Spec) -> Any:
-    """Without what the function's name or the kind of task implied: a patch may change those."""
+    """Returns requirements without what the function's name or the kind of task implies.
+
+    A patch may change those.
+    """
     view = requirements_view(spec.terms.needs)
     if spec.task == b"null":
         implied: tuple[str, ...] = (function_capability(spec.terms.name),)
@@ -735,3 +570,62 @@ def _submitted_requirements(spec: Spec) -> Any:
         implied = implied_capabilities(_read_task(spec.task))
     view.capabilities = [one for one in view.capabilities if one not in implied]
     return msgspec.to_builtins(view)
+
+
+def finish_by_of(given: formats.Deadline | None, created_at: Instant, field: str) -> Instant | None:
+    """Returns the deadline as an instant; a duration counts from the submission."""
+    if given is None:
+        return None
+    if given.within is not None:
+        return created_at + given.within.ms
+    assert given.at is not None
+    return instant_of(given.at, field)
+
+
+def check_relative(job: JobSpec, where: str) -> None:
+    """Refuses a fixed deadline in a job template: each job needs its own."""
+    if job.finish_by is not None and job.finish_by.at is not None:
+        raise invalid(where + "finish_by", "how long after each job is made, such as 2h")
+
+
+def deadline_view(deadline: DeadlineInfo | None) -> DeadlineView | None:
+    if deadline is None:
+        return None
+    end = deadline.expected_end
+    return DeadlineView(
+        from_instant(deadline.finish_by),
+        deadline.status,  # type: ignore[arg-type]  # the core has the same words
+        number(deadline.slack_ms),
+        from_instant_or_none(end),
+    )
+
+
+def add_deadline(view: JobView, job: JobRecord, brain: Brain) -> None:
+    """Adds how the job stands to its deadline, as far as this server knows."""
+    if job.spec.finish_by is None or job.life.state in JOB_FINAL:
+        return
+    if brain.ready:
+        view.deadline = deadline_view(brain.deadline(job))
+    else:
+        view.deadline = deadline_view(_estimated_deadline(job, brain.clock.now()))
+
+
+def ended_deadline(job: JobRecord) -> DeadlineView | None:
+    """Returns what became of the deadline of a finished job."""
+    spec, life = job.spec, job.life
+    if spec.finish_by is None or life.finished_at is None or life.state not in JOB_FINAL:
+        return None
+    slack = spec.finish_by - life.finished_at
+    status = life.deadline or "missed"
+    return deadline_view(DeadlineInfo(spec.finish_by, status, slack, life.finished_at))
+
+
+def _estimated_deadline(job: JobRecord, now: Instant) -> DeadlineInfo:
+    """Estimates from the job alone, on a server that does not lead."""
+    spec, life = job.spec, job.life
+    assert spec.finish_by is not None
+    runtime_ms = spec.terms.expected_runtime_ms or 0
+    end = max(now, (life.started_at or now) + runtime_ms)
+    slack = spec.finish_by - end
+    status = "late" if slack < 0 else life.deadline or "on_time"
+    return DeadlineInfo(spec.finish_by, status, slack)

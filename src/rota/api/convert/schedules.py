@@ -1,4 +1,4 @@
-"""Schedules and calendars between wire and core."""
+"""Conversion of schedules and calendars between wire and core."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from rota.api.convert.deadlines import check_relative
-from rota.api.convert.jobs import spec_of, submitted_form
-from rota.api.limits import INSTANT_MAX, RUNS_SHOWN
+from rota.api.convert.jobs import check_relative, instant_of, spec_of, submitted_form
+from rota.api.limits import RUNS_SHOWN
 from rota.api.problems import invalid
 from rota.core.errors import Invalid
 from rota.core.info_model import ScheduleInfo
 from rota.core.model import Instant, JobId, JobRecord, JobState, Life, Spec
+from rota.core.outcome import Deployed
 from rota.core.schedule_model import (
     SKIP_REASON_MEANING,
     Calendar,
@@ -30,12 +30,13 @@ from rota.core.schedule_model import (
 )
 from rota.core.schedules.recurrence import PreviewedInstant
 from rota.engine.time_zones import zone_names
-from rota.wire.formats import from_instant, from_instant_or_none, number, to_instant
+from rota.wire.formats import from_instant, from_instant_or_none, number
 from rota.wire.jobs import JobSpec, Noop
 from rota.wire.problems import FieldError, ProblemError
 from rota.wire.schedules import (
     CalendarSpec,
     CalendarView,
+    DeployAnswer,
     DstView,
     ForeseenView,
     LastView,
@@ -52,7 +53,7 @@ _UNNAMED = JobSpec(name="preview", task=Noop())
 def definition_of(
     spec: ScheduleSpec | PreviewSpec, owner: str = "", where: str = ""
 ) -> ScheduleDefinition:
-    """What was asked, as the core keeps it; `where` is the schedule's place in a deployment."""
+    """Converts a schedule; `where` is its path in a deployment."""
     return ScheduleDefinition(
         name=spec.name or _UNNAMED.name,
         timetable=_recurrence(spec, where),
@@ -83,18 +84,12 @@ def _recurrence(spec: ScheduleFields, where: str) -> Timetable:
 
 
 def instant_in(moment: datetime | None, field: str) -> Instant | None:
-    """A time within the centuries that we know."""
-    if moment is None:
-        return None
-    instant = to_instant(moment)
-    if not 0 <= instant <= INSTANT_MAX:
-        raise invalid(field, "between the years 1970 and 2200")
-    return instant
+    return None if moment is None else instant_of(moment, field)
 
 
 def _template(job: JobSpec, where: str) -> Spec:
     if job.dependencies:
-        raise invalid(where + "dependencies", "the job of a schedule can wait for no other")
+        raise invalid(where + "dependencies", "the job of a schedule cannot depend on another job")
     for name in ("run_at", "expires_at"):
         if getattr(job, name) is not None:
             raise invalid(where + name, "the schedule says when: leave it out")
@@ -103,7 +98,7 @@ def _template(job: JobSpec, where: str) -> Spec:
 
 
 def schedule_problem(refusal: Invalid) -> ProblemError:
-    """A refusal of a plan; a zone that does not exist gets a guess at what was meant."""
+    """Converts a refused definition; an unknown time zone gets a suggestion."""
     detail, field = refusal.detail, refusal.field
     if field.endswith("timezone"):
         asked = detail.partition("'")[2].partition("'")[0]
@@ -113,13 +108,12 @@ def schedule_problem(refusal: Invalid) -> ProblemError:
     return ProblemError(422, refusal.code, detail, errors=[FieldError(field, detail)])
 
 
-def schedule_view(glance: ScheduleInfo) -> ScheduleView:
-    """A whole schedule."""
-    schedule, plan = glance.schedule, glance.schedule.definition
-    table, course = plan.timetable, schedule.state
+def schedule_view(info: ScheduleInfo) -> ScheduleView:
+    schedule, definition = info.schedule, info.schedule.definition
+    table, state = definition.timetable, schedule.state
     return ScheduleView(
         schedule_id=schedule.id,
-        name=plan.name,
+        name=definition.name,
         cron=table.cron or None,
         interval=None if table.interval_ms is None else number(table.interval_ms),
         at=from_instant_or_none(table.at),
@@ -131,41 +125,41 @@ def schedule_view(glance: ScheduleInfo) -> ScheduleView:
         jitter=number(table.jitter_ms),
         calendars=list(table.calendars),
         on_holiday=table.on_holiday.value,
-        catch_up=plan.catch_up.value,
-        catch_up_window=number(plan.catch_up_window_ms),
-        overlap=plan.overlap.value,
-        max_concurrency=plan.max_concurrency,
-        paused=course.paused,
-        job=job_form(plan.job),
-        status=_status(glance),
-        next_at=None if course.paused else from_instant_or_none(glance.next_at),
+        catch_up=definition.catch_up.value,
+        catch_up_window=number(definition.catch_up_window_ms),
+        overlap=definition.overlap.value,
+        max_concurrency=definition.max_concurrency,
+        paused=state.paused,
+        job=job_form(definition.job),
+        status=_status(info),
+        next_at=None if state.paused else from_instant_or_none(info.next_at),
         last=_last(schedule),
-        running=list(glance.runs[:RUNS_SHOWN]),
-        owner=plan.owner or None,
-        trouble=glance.problem or None,
+        running=list(info.runs[:RUNS_SHOWN]),
+        owner=definition.owner or None,
+        trouble=info.problem or None,
         revision=schedule.revision,
         created_at=from_instant(schedule.created_at),
         updated_at=from_instant(schedule.updated_at),
     )
 
 
-def _status(glance: ScheduleInfo) -> Any:
-    course = glance.schedule.state
-    if course.paused:
+def _status(info: ScheduleInfo) -> Any:
+    state = info.schedule.state
+    if state.paused:
         return "paused"
-    over = glance.next_at is None and not course.awaits_finish and not glance.problem
+    over = info.next_at is None and not state.awaits_finish and not info.problem
     return "ended" if over else "active"
 
 
 def _last(schedule: Schedule) -> LastView | None:
-    course = schedule.state
-    if course.last_at is None or course.last_decision is None:
+    state = schedule.state
+    if state.last_at is None or state.last_decision is None:
         return None
-    return LastView(from_instant(course.last_at), course.last_decision.value, course.last_job_id)
+    return LastView(from_instant(state.last_at), state.last_decision.value, state.last_job_id)
 
 
 def job_form(job: Spec) -> dict[str, Any]:
-    """The template as it was submitted, without what the schedule itself says."""
+    """Returns a job template as it would be submitted, without what the schedule determines."""
     form = submitted_form(JobRecord(JobId(""), job, Life(JobState.PENDING)))
     form["payload"] = msgspec.json.decode(job.payload or b"{}")
     form["finish_by"] = None if job.finish_by is None else number(job.finish_by)
@@ -177,22 +171,22 @@ def job_form(job: Spec) -> dict[str, Any]:
 
 
 def schedule_form(schedule: Schedule) -> dict[str, Any]:
-    """A schedule as it would be submitted again: what a patch is merged into."""
+    """Returns a schedule as it would be submitted again: what a patch is merged into."""
     view = msgspec.to_builtins(schedule_view(ScheduleInfo(schedule, None, None, ())))
     known = [field.encode_name for field in msgspec.structs.fields(ScheduleSpec)]
     return {name: view[name] for name in known}
 
 
 def occurrence_view(one: Occurrence) -> OccurrenceView:
-    """One line of the ledger."""
+    """Converts an occurrence from the schedule's history."""
     message = SKIP_REASON_MEANING.get(one.skip_reason, "")
-    told = "; ".join(part for part in (message, one.detail) if part)
+    text = "; ".join(part for part in (message, one.detail) if part)
     return OccurrenceView(
         schedule_id=one.schedule_id,
         at=from_instant(one.nominal),
         outcome=one.decision.value,
         reason=one.skip_reason.value or None,
-        message=told or None,
+        message=text or None,
         job_id=one.job_id,
         cause=one.cause.value,
         decided_at=from_instant(one.decided_at),
@@ -202,17 +196,25 @@ def occurrence_view(one: Occurrence) -> OccurrenceView:
     )
 
 
+def deploy_answer(deployed: Deployed) -> DeployAnswer:
+    """Converts what a deployment of schedules or triggers changed."""
+    return DeployAnswer(
+        created=list(deployed.created),
+        changed=list(deployed.changed),
+        unchanged=list(deployed.unchanged),
+        retired=list(deployed.retired),
+    )
+
+
 def preview_view(one: PreviewedInstant) -> ForeseenView:
-    """One instant to come."""
     return ForeseenView(from_instant(one.at), one.local, one.note or None)
 
 
 def calendar_of(name: str, spec: CalendarSpec) -> Calendar:
-    """Dates as the core counts them."""
     return Calendar(name, tuple(sorted({day.toordinal() for day in spec.dates})))
 
 
 def calendar_view(calendar: Calendar, users: int) -> CalendarView:
-    """A calendar, and how many schedules name it."""
+    """Converts a calendar, with the number of schedules that use it."""
     dates = [date.fromordinal(day) for day in calendar.days]
     return CalendarView(calendar.name, dates, users, from_instant(calendar.updated_at))

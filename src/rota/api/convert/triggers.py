@@ -1,4 +1,4 @@
-"""Triggers and events between wire and core."""
+"""Conversion of triggers and events between wire and core."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.api.convert.deadlines import check_relative
-from rota.api.convert.jobs import spec_of
+from rota.api.convert.jobs import check_relative, spec_of
 from rota.api.convert.schedules import job_form
 from rota.api.parsing.request import check_depth
 from rota.api.problems import invalid
@@ -52,8 +51,8 @@ from rota.wire.queues import RateLimitView
 NameOf = Callable[[str], str | None]
 
 
-def rule_of(spec: TriggerSpec, owner: str = "", where: str = "") -> TriggerDefinition:
-    """What was asked, as the core keeps it; `where` is the trigger's place in a deployment."""
+def trigger_definition_of(spec: TriggerSpec, owner: str = "", where: str = "") -> TriggerDefinition:
+    """Converts a trigger; `where` is its path in a deployment."""
     rate = spec.rate_limit
     return TriggerDefinition(
         name=spec.name,
@@ -76,7 +75,7 @@ def _filter(given: str | dict[str, Any] | None, field: str) -> bytes:
 
 def _template(job: JobSpec, where: str) -> Spec:
     if job.dependencies:
-        raise invalid(where + "dependencies", "the job of a trigger waits for the event alone")
+        raise invalid(where + "dependencies", "the job of a trigger cannot depend on another job")
     for name in ("run_at", "expires_at"):
         if getattr(job, name) is not None:
             raise invalid(where + name, "the event says when: leave it out")
@@ -120,7 +119,7 @@ def _length(given: float | str, field: str) -> Duration:
 
 
 def trigger_problem(refusal: Invalid) -> ProblemError:
-    """A refusal of a rule."""
+    """Converts a refused definition."""
     field = refusal.field
     if field.endswith("key"):
         field = f"{field.removesuffix('key')}debounce.key"
@@ -129,67 +128,66 @@ def trigger_problem(refusal: Invalid) -> ProblemError:
     )
 
 
-def trigger_view(glance: TriggerInfo) -> TriggerView:
-    """A whole trigger."""
-    trigger, rule = glance.trigger, glance.trigger.definition
-    rate = rule.rate
+def trigger_view(info: TriggerInfo) -> TriggerView:
+    trigger, definition = info.trigger, info.trigger.definition
+    rate = definition.rate
     return TriggerView(
         trigger_id=trigger.id,
-        name=rule.name,
-        event=rule.event,
-        filter=msgspec.json.decode(rule.filter) if rule.filter else None,
-        job=job_form(rule.job),
-        debounce=_debounce_view(rule.buffering),
-        batch=_batch_view(rule.buffering),
+        name=definition.name,
+        event=definition.event,
+        filter=msgspec.json.decode(definition.filter) if definition.filter else None,
+        job=job_form(definition.job),
+        debounce=_debounce_view(definition.buffering),
+        batch=_batch_view(definition.buffering),
         rate_limit=None if rate is None else RateLimitView(rate.count, number(rate.per_ms)),
         paused=trigger.paused,
-        waiting=glance.waiting,
-        closes_at=from_instant_or_none(glance.closes_at),
-        owner=rule.owner or None,
+        waiting=info.waiting,
+        closes_at=from_instant_or_none(info.closes_at),
+        owner=definition.owner or None,
         revision=trigger.revision,
         created_at=from_instant(trigger.created_at),
         updated_at=from_instant(trigger.updated_at),
     )
 
 
-def _debounce_view(gathering: EventBuffering | None) -> DebounceView | None:
-    if gathering is None or gathering.quiet_ms is None:
+def _debounce_view(buffering: EventBuffering | None) -> DebounceView | None:
+    if buffering is None or buffering.quiet_ms is None:
         return None
-    longest = gathering.wait_ms
+    longest = buffering.wait_ms
     return DebounceView(
-        number(gathering.quiet_ms),
-        gathering.keep.value,
+        number(buffering.quiet_ms),
+        buffering.keep.value,
         None if longest is None else number(longest),
-        gathering.key or None,
+        buffering.key or None,
     )
 
 
-def _batch_view(gathering: EventBuffering | None) -> BatchingView | None:
-    if gathering is None or gathering.quiet_ms is not None:
+def _batch_view(buffering: EventBuffering | None) -> BatchingView | None:
+    if buffering is None or buffering.quiet_ms is not None:
         return None
-    assert gathering.wait_ms is not None, "a batch ends at some time"
-    return BatchingView(gathering.size_max, number(gathering.wait_ms), gathering.key or None)
+    assert buffering.wait_ms is not None, "a batch ends at some time"
+    return BatchingView(buffering.size_max, number(buffering.wait_ms), buffering.key or None)
 
 
 def trigger_form(trigger: Trigger) -> dict[str, Any]:
-    """A trigger as it would be submitted again: what a patch is merged into."""
+    """Returns a trigger as it would be submitted again: what a patch is merged into."""
     view = msgspec.to_builtins(trigger_view(TriggerInfo(trigger, 0, None)))
     return {name: view[name] for name in TriggerSpec.__struct_fields__}
 
 
-def trial_view(trial: TriggerDryRun) -> TrialView:
-    """What a trigger would make of an event."""
+def trial_view(dry_run: TriggerDryRun) -> TrialView:
+    """Says what a trigger would make of an event."""
     return TrialView(
-        trigger_id=trial.trigger.id or None,
-        name=trial.trigger.definition.name,
-        outcome=trial.decision.value,
-        message=_message(trial.decision, trial.detail),
-        job=None if trial.job is None else job_form(trial.job),
+        trigger_id=dry_run.trigger.id or None,
+        name=dry_run.trigger.definition.name,
+        outcome=dry_run.decision.value,
+        message=_message(dry_run.decision, dry_run.detail),
+        job=None if dry_run.job is None else job_form(dry_run.job),
     )
 
 
 def arrival_view(one: TriggerDecision) -> ArrivalView:
-    """One line of a trigger's ledger."""
+    """Converts a trigger's decision about an event."""
     return ArrivalView(
         event_id=one.event_id,
         source=one.source,
@@ -202,16 +200,16 @@ def arrival_view(one: TriggerDecision) -> ArrivalView:
     )
 
 
-def event_view(told: AcceptedEvent, name_of: NameOf, *, duplicate: bool) -> EventView:
-    """An accepted event, and what was made of it."""
-    made = [one.job_id for one in told.decisions if one.job_id is not None]
+def event_view(event: AcceptedEvent, name_of: NameOf, *, duplicate: bool) -> EventView:
+    """Converts an accepted event with the decisions of triggers about it."""
+    made = [one.job_id for one in event.decisions if one.job_id is not None]
     return EventView(
-        id=told.id,
-        source=told.source,
-        type=told.type,
-        received_at=from_instant(told.at),
+        id=event.id,
+        source=event.source,
+        type=event.type,
+        received_at=from_instant(event.at),
         duplicate=duplicate,
-        repeats=told.repeats,
+        repeats=event.repeats,
         job_ids=list(dict.fromkeys(made)),
         outcomes=[
             EventOutcome(
@@ -221,10 +219,10 @@ def event_view(told: AcceptedEvent, name_of: NameOf, *, duplicate: bool) -> Even
                 message=_message(one.decision, one.detail),
                 job_id=one.job_id,
             )
-            for one in told.decisions
+            for one in event.decisions
         ],
     )
 
 
-def _message(verdict: EventDecision, detail: str) -> str:
-    return "; ".join(part for part in (EVENT_DECISION_MEANING[verdict], detail) if part)
+def _message(decision: EventDecision, detail: str) -> str:
+    return "; ".join(part for part in (EVENT_DECISION_MEANING[decision], detail) if part)

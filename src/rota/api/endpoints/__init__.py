@@ -1,4 +1,4 @@
-"""Every call of the API, in the order of the OpenAPI document; each is declared at its function."""
+"""Operations of the API, in the order of the OpenAPI document; each is declared at its function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rota.api.endpoints import (
     bulk,
     bundles,
     capacity,
-    error_groups,
+    dead_letters,
     events,
     executions,
     explain,
@@ -21,6 +21,7 @@ from rota.api.endpoints import (
     service,
     simulations,
     stream,
+    tenants,
     tokens,
     triggers,
     workers,
@@ -41,8 +42,8 @@ OPERATIONS = declared(
     explain.why_job,
     explain.graph_of_job,
     logs.job_logs,
-    service.list_dead_letters,
-    error_groups.list_error_groups,
+    dead_letters.list_dead_letters,
+    dead_letters.list_error_groups,
     workers.lease_work,
     workers.register_worker,
     workers.list_workers,
@@ -114,9 +115,9 @@ OPERATIONS = declared(
     events.deliver_hook,
     policy.show_policy,
     policy.put_policy,
-    policy.list_tenants,
-    policy.show_tenant,
-    policy.put_tenant,
+    tenants.list_tenants,
+    tenants.show_tenant,
+    tenants.put_tenant,
     capacity.show_autoscale,
     capacity.show_waste,
     simulations.simulate,

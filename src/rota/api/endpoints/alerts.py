@@ -1,4 +1,5 @@
-"""Endpoints of alerts: rules, their state, silences, channels, recent notifications."""
+"""Endpoints of alerts: rules, their state, silences, notification channels, recent
+notifications."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from rota.alerts.rules import (
 )
 from rota.alerts.state import Notification, NotificationKind, RuleStatus
 from rota.api.auth.roles import Permission
-from rota.api.pagination import Cursor, Limit, PageQuery, comma_list_of, page_of
+from rota.api.pagination import Cursor, Limit, PageQuery, comma_list_of, page_of, read_words
 from rota.api.problems import invalid, not_found
 from rota.api.router import Call, NoQuery, Operation
 from rota.api.tenant_scope import name_in
@@ -63,34 +64,30 @@ STATES: tuple[StateName, ...] = get_args(StateName)
 
 
 class AlertsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which rules to list."""
+    """Filters of the list of alert rules."""
 
     status: Annotated[str, comma_list_of(STATES)] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
 
-# Rules, and how they stand
-
-
 @Operation(
     "GET",
     "/alerts",
-    "List what is watched for, and how it stands",
+    "List alert rules with their state",
     tag="Alerts",
     permission=Permission.READ_ALL,
     query=AlertsQuery,
     answer=AlertPage,
-    description="By name. `status=firing,pending` shows what needs attention.",
+    description="By name. `status=firing,pending` shows those that need attention.",
     examples={"answer": "alerts"},
 )
 async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
-    """Rules, by name; of some statuses only, if any are named."""
-    watch = await alerts_of(call)
-    wanted = [word.strip() for word in (call.query.status or "").split(",") if word.strip()]
+    evaluator = await alerts_of(call)
+    wanted = read_words(call.query.status)
     if unknown := [word for word in wanted if word not in STATES]:
         raise invalid("status", f"{unknown[0][:40]!r} is none of {', '.join(STATES)}")
-    views = [_view(call, watch, rule) for rule in watch.settings.all_rules()]
+    views = [_view(call, evaluator, rule) for rule in evaluator.settings.all_rules()]
     found = [one for one in views if not wanted or one.status in wanted]
     query = PageQuery(call.query.limit, call.query.cursor)
     items, next_cursor = page_of(found, query, lambda one: one.name)
@@ -100,7 +97,7 @@ async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
 @Operation(
     "GET",
     "/alerts/{name}",
-    "Show a rule, and how it stands",
+    "Show an alert rule with its state",
     tag="Alerts",
     permission=Permission.READ_ALL,
     answer=AlertView,
@@ -108,119 +105,117 @@ async def list_alerts(call: Call[None, AlertsQuery]) -> AlertPage:
     examples={"answer": "alert"},
 )
 async def show_alert(call: Call[None, NoQuery]) -> AlertView:
-    """One rule."""
-    watch = await alerts_of(call)
-    return _view(call, watch, _rule(watch, name_in(call)))
+    evaluator = await alerts_of(call)
+    return _view(call, evaluator, _rule(evaluator, name_in(call)))
 
 
 @Operation(
     "PUT",
     "/alerts/{name}",
-    "Set a rule",
+    "Set an alert rule",
     tag="Alerts",
     permission=Permission.OPERATE,
     body=AlertSpec,
     answer=AlertView,
     errors=(409,),
     description=(
-        "What is left out is as the condition has it. A name that is no built-in one "
-        "must say its `condition`."
+        "Settings that are left out are the defaults of the condition. A name that is not built "
+        "in needs a `condition`."
     ),
     examples={"body": "alert_spec", "answer": "alert"},
 )
 async def put_alert(call: Call[AlertSpec, NoQuery]) -> AlertView:
-    """Sets a rule; what is left out is as its condition has it."""
-    watch = await alerts_of(call)
-    rule = _checked_rule(watch, name_in(call), call.body)
+    evaluator = await alerts_of(call)
+    rule = _checked_rule(evaluator, name_in(call), call.body)
 
-    def changed(book: AlertSettings) -> AlertSettings:
-        rules = with_entry(book.rules, rule.name, rule, RULES_MAX, "rules")
-        return replace(book, rules=rules)
+    def changed(settings: AlertSettings) -> AlertSettings:
+        rules = with_entry(settings.rules, rule.name, rule, RULES_MAX, "rules")
+        return replace(settings, rules=rules)
 
-    await watch.change(changed)
-    return _view(call, watch, rule)
+    await evaluator.change(changed)
+    return _view(call, evaluator, rule)
 
 
 @Operation(
     "POST",
     "/alerts/{name}/test",
-    "Say what a rule would find now",
+    "Test an alert rule",
     tag="Alerts",
     permission=Permission.READ_ALL,
     repeatable=True,
     body=AlertSpec,
     answer=AlertTrial,
     description=(
-        "Takes a rule's body, compares it with the figures of now, stores nothing and tells nobody."
+        "Takes a rule's body and compares it with the current values; stores nothing and sends "
+        "nothing."
     ),
     examples={"body": "alert_spec", "answer": "alert_trial"},
 )
 async def try_alert(call: Call[AlertSpec, NoQuery]) -> AlertTrial:
-    """What a rule would find now; nothing is stored and nobody is told."""
-    watch = await alerts_of(call)
-    rule = _checked_rule(watch, name_in(call), call.body)
-    finding = await watch.try_rule(rule)
+    evaluator = await alerts_of(call)
+    rule = _checked_rule(evaluator, name_in(call), call.body)
+    finding = await evaluator.try_rule(rule)
     return AlertTrial(
         holds=None if finding is None else finding.holds,
         value=None if finding is None else finding.value,
         threshold=rule.threshold,
         unit=CONDITION_INFOS[rule.condition].unit,
         message="" if finding is None else finding.said,
-        tells=recipients(rule, watch.settings),
+        tells=recipients(rule, evaluator.settings),
     )
 
 
 @Operation(
     "DELETE",
     "/alerts/{name}",
-    "Remove a rule, or make a built-in one as it was at first",
+    "Delete an alert rule, or reset a built-in one",
     tag="Alerts",
     permission=Permission.OPERATE,
     status=204,
     errors=(404, 409),
 )
 async def delete_alert(call: Call[None, NoQuery]) -> None:
-    """A rule of somebody's is gone; a built-in one is as it was at first."""
-    watch, name = await alerts_of(call), name_in(call)
-    if name not in watch.settings.rules:
+    evaluator, name = await alerts_of(call), name_in(call)
+    if name not in evaluator.settings.rules:
         if name in DEFAULT_RULES:
-            detail = f"{name} is built in and as it was at first: set `enabled` to false instead"
+            detail = f"{name} is built in and unchanged: set `enabled` to false to switch it off"
             raise ProblemError(409, "builtin", detail)
         raise not_found("alert", name)
-    await watch.change(lambda book: replace(book, rules=without_entry(book.rules, name)))
+    await evaluator.change(
+        lambda settings: replace(settings, rules=without_entry(settings.rules, name))
+    )
 
 
 @Operation(
     "PUT",
     "/alerts/{name}/silence",
-    "Tell nobody of it for a while",
+    "Silence an alert for a while",
     tag="Alerts",
     permission=Permission.OPERATE,
     body=SilenceSpec,
     answer=AlertView,
     errors=(404,),
-    description="If it still fires when the silence is over, that is told then.",
+    description="If it still fires when the silence ends, a notification is sent then.",
     examples={"body": "silence_alert_body", "answer": "silenced"},
 )
 async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
-    """Nobody is told of it for a while."""
-    watch = await alerts_of(call)
-    rule = _rule(watch, name_in(call))
+    evaluator = await alerts_of(call)
+    rule = _rule(evaluator, name_in(call))
     now = call.deps.brain.clock.now()
     silence = Silence(rule.name, now + call.body.for_.ms, call.body.reason)
 
-    def changed(book: AlertSettings) -> AlertSettings:
-        live = {name: one for name, one in book.silences.items() if one.until > now}
-        return replace(book, silences={**live, rule.name: silence})
+    def changed(settings: AlertSettings) -> AlertSettings:
+        live = {name: one for name, one in settings.silences.items() if one.until > now}
+        return replace(settings, silences={**live, rule.name: silence})
 
-    await watch.change(changed)
-    return _view(call, watch, rule)
+    await evaluator.change(changed)
+    return _view(call, evaluator, rule)
 
 
 @Operation(
     "DELETE",
     "/alerts/{name}/silence",
-    "Let it tell again",
+    "End the silence of an alert",
     tag="Alerts",
     permission=Permission.OPERATE,
     answer=AlertView,
@@ -228,26 +223,24 @@ async def silence_alert(call: Call[SilenceSpec, NoQuery]) -> AlertView:
     examples={"answer": "alert"},
 )
 async def unsilence_alert(call: Call[None, NoQuery]) -> AlertView:
-    """It may tell again; if it fires, it does so at the next look."""
-    watch = await alerts_of(call)
-    rule = _rule(watch, name_in(call))
-    await watch.change(lambda book: replace(book, silences=without_entry(book.silences, rule.name)))
-    return _view(call, watch, rule)
-
-
-# Reading and showing
+    evaluator = await alerts_of(call)
+    rule = _rule(evaluator, name_in(call))
+    await evaluator.change(
+        lambda settings: replace(settings, silences=without_entry(settings.silences, rule.name))
+    )
+    return _view(call, evaluator, rule)
 
 
 async def alerts_of(call: Call[Any, Any]) -> AlertEvaluator:
-    watch = call.deps.alerts
-    await watch.open()
-    return watch
+    evaluator = call.deps.alerts
+    await evaluator.open()
+    return evaluator
 
 
-def _checked_rule(watch: AlertEvaluator, name: str, spec: AlertSpec) -> AlertRule:
-    """As it is asked for, if all whom it would tell are there."""
+def _checked_rule(evaluator: AlertEvaluator, name: str, spec: AlertSpec) -> AlertRule:
+    """Converts a rule; refuses one with a channel that does not exist."""
     rule = _read_rule(name, spec)
-    unknown = [one for one in rule.channels or () if one not in watch.settings.channels]
+    unknown = [one for one in rule.channels or () if one not in evaluator.settings.channels]
     if unknown:
         raise invalid("channels", f"there is no channel {unknown[0]!r}: set it up first")
     return rule
@@ -260,9 +253,9 @@ def _read_rule(name: str, spec: AlertSpec) -> AlertRule:
     elif builtin is not None:
         condition = builtin.condition
     else:
-        raise invalid("condition", f"say what {name!r} watches for: {', '.join(Condition)}")
+        raise invalid("condition", f"is needed for {name!r}: one of {', '.join(Condition)}")
     if spec.queue is not None and not CONDITION_INFOS[condition].by_queue:
-        raise invalid("queue", f"{condition.value} is watched for all queues together")
+        raise invalid("queue", f"{condition.value} covers all queues together: leave it out")
     given: dict[str, Any] = {
         "threshold": spec.threshold,
         "window_ms": _ms(spec.window),
@@ -287,21 +280,21 @@ def _ms(length: Duration | UnsetType) -> int | UnsetType:
     return length if isinstance(length, UnsetType) else length.ms
 
 
-def _view(call: Call[Any, Any], watch: AlertEvaluator, rule: AlertRule) -> AlertView:
+def _view(call: Call[Any, Any], evaluator: AlertEvaluator, rule: AlertRule) -> AlertView:
     now = call.deps.brain.clock.now()
-    place, finding = watch.saved.board.state(rule.name), watch.findings.get(rule.name)
-    status = RuleStatus.OK if place is None else place.state
-    silence = watch.settings.silences.get(rule.name)
-    sense = CONDITION_INFOS[rule.condition]
+    state, finding = evaluator.saved.board.state(rule.name), evaluator.findings.get(rule.name)
+    status = RuleStatus.OK if state is None else state.state
+    silence = evaluator.settings.silences.get(rule.name)
+    info = CONDITION_INFOS[rule.condition]
     return AlertView(
         name=rule.name,
         condition=rule.condition.value,
         status=status.value if rule.enabled else "off",
-        value=finding.value if finding else place.value if place else None,
+        value=finding.value if finding else state.value if state else None,
         threshold=rule.threshold,
-        unit=sense.unit,
-        message=place.said if place else finding.said if finding else "",
-        since=None if place is None else from_instant(place.since),
+        unit=info.unit,
+        message=state.said if state else finding.said if finding else "",
+        since=None if state is None else from_instant(state.since),
         severity=rule.severity.value,
         queue=rule.queue or None,
         window=number(rule.window_ms),
@@ -312,7 +305,7 @@ def _view(call: Call[Any, Any], watch: AlertEvaluator, rule: AlertRule) -> Alert
         enabled=rule.enabled,
         silence=_silence_view(silence) if silence and silence.until > now else None,
         builtin=rule.name in DEFAULT_RULES,
-        meaning=sense.meaning,
+        meaning=info.meaning,
     )
 
 
@@ -320,29 +313,30 @@ def _silence_view(silence: Silence) -> SilenceView:
     return SilenceView(from_instant(silence.until), silence.reason)
 
 
-def _rule(watch: AlertEvaluator, name: str) -> AlertRule:
-    rule = watch.settings.rule(name)
+def _rule(evaluator: AlertEvaluator, name: str) -> AlertRule:
+    rule = evaluator.settings.rule(name)
     if rule is None:
         raise not_found("alert", name)
     return rule
 
 
-def with_entry(kept: Mapping[str, V], name: str, value: V, limit: int, what: str) -> dict[str, V]:
-    """The same with one more, unless there are too many."""
-    if name not in kept and len(kept) >= limit:
+def with_entry(
+    entries: Mapping[str, V], name: str, value: V, limit: int, what: str
+) -> dict[str, V]:
+    """Returns the entries with one more, unless there are too many."""
+    if name not in entries and len(entries) >= limit:
         raise ProblemError(409, "too_many", f"there are {limit} {what} already: remove one first")
-    return {**kept, name: value}
+    return {**entries, name: value}
 
 
-def without_entry(kept: Mapping[str, V], name: str) -> dict[str, V]:
-    """The same without it."""
-    return {key: value for key, value in kept.items() if key != name}
+def without_entry(entries: Mapping[str, V], name: str) -> dict[str, V]:
+    return {key: value for key, value in entries.items() if key != name}
 
 
 @Operation(
     "GET",
     "/alert-notices",
-    "List what was told lately, newest first",
+    "List recent notifications, newest first",
     tag="Alerts",
     permission=Permission.READ_ALL,
     query=PageQuery,
@@ -350,16 +344,15 @@ def without_entry(kept: Mapping[str, V], name: str) -> dict[str, V]:
     examples={"answer": "notices"},
 )
 async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
-    """What was told lately, newest first."""
-    kept = (await alerts_of(call)).saved
-    recent = kept.board.recent[::-1][: call.query.limit]
-    return NoticePage([_notice_view(one, kept.outbox) for one in recent], None)
+    saved = (await alerts_of(call)).saved
+    recent = saved.board.recent[::-1][: call.query.limit]
+    return NoticePage([_notice_view(one, saved.outbox) for one in recent], None)
 
 
 @Operation(
     "GET",
     "/alert-channels",
-    "List who is told, by name",
+    "List notification channels, by name",
     tag="Alerts",
     permission=Permission.READ_ALL,
     query=PageQuery,
@@ -367,72 +360,71 @@ async def list_notices(call: Call[None, PageQuery]) -> NoticePage:
     examples={"answer": "channels"},
 )
 async def list_channels(call: Call[None, PageQuery]) -> ChannelPage:
-    """All, by name."""
-    watch = await alerts_of(call)
-    found = [watch.settings.channels[name] for name in sorted(watch.settings.channels)]
+    evaluator = await alerts_of(call)
+    found = [evaluator.settings.channels[name] for name in sorted(evaluator.settings.channels)]
     items, next_cursor = page_of(found, call.query, lambda one: one.name)
-    return ChannelPage([_channel_view(watch, one) for one in items], next_cursor)
+    return ChannelPage([_channel_view(evaluator, one) for one in items], next_cursor)
 
 
 @Operation(
     "PUT",
     "/alert-channels/{name}",
-    "Set up somebody to tell",
+    "Set up a notification channel",
     tag="Alerts",
     permission=Permission.ADMINISTER,
     body=ChannelSpec,
     answer=ChannelView,
     errors=(409,),
     description=(
-        "An `https://` address gets a JSON document, signed if there is a secret. All "
-        "others go through the apprise library: `mailto://`, `slack://`, `pagerduty://` and many "
-        "more. Neither address nor secret is ever shown again."
+        "An `https://` address gets a JSON document, signed if there is a secret. Other addresses "
+        "go through the apprise library: `mailto://`, `slack://`, `pagerduty://` and many more. "
+        "Address and secret are never shown again."
     ),
     examples={"body": "channel_spec", "answer": "channel"},
 )
 async def put_channel(call: Call[ChannelSpec, NoQuery]) -> ChannelView:
-    """Somebody to tell, or the same at another address."""
-    watch, spec = await alerts_of(call), call.body
+    evaluator, spec = await alerts_of(call), call.body
     try:
-        # A thread: the library takes a while to load.
+        # In a thread: the library takes a while to load.
         await asyncio.to_thread(check_address, spec.url)
     except ValueError as error:
         raise invalid("url", str(error)) from None
     channel = Channel(name_in(call), spec.url, spec.secret or "", Severity(spec.severity))
 
-    def changed(book: AlertSettings) -> AlertSettings:
-        kept = with_entry(book.channels, channel.name, channel, CHANNELS_MAX, "channels")
-        return replace(book, channels=kept)
+    def changed(settings: AlertSettings) -> AlertSettings:
+        channels = with_entry(settings.channels, channel.name, channel, CHANNELS_MAX, "channels")
+        return replace(settings, channels=channels)
 
-    await watch.change(changed)
-    return _channel_view(watch, channel)
+    await evaluator.change(changed)
+    return _channel_view(evaluator, channel)
 
 
 @Operation(
     "DELETE",
     "/alert-channels/{name}",
-    "Tell somebody no longer",
+    "Delete a notification channel",
     tag="Alerts",
     permission=Permission.ADMINISTER,
     status=204,
     errors=(404, 409),
 )
 async def delete_channel(call: Call[None, NoQuery]) -> None:
-    """Told no longer; what still waited for it is dropped."""
-    watch, name = await alerts_of(call), name_in(call)
-    if name not in watch.settings.channels:
+    evaluator, name = await alerts_of(call), name_in(call)
+    if name not in evaluator.settings.channels:
         raise not_found("channel", name)
-    users = [one.name for one in watch.settings.rules.values() if name in (one.channels or ())]
+    users = [one.name for one in evaluator.settings.rules.values() if name in (one.channels or ())]
     if users:
-        detail = f"the rule {users[0]!r} tells {name!r}: change it first"
+        detail = f"the rule {users[0]!r} uses the channel {name!r}: change the rule first"
         raise ProblemError(409, "channel_in_use", detail)
-    await watch.change(lambda book: replace(book, channels=without_entry(book.channels, name)))
+    await evaluator.change(
+        lambda settings: replace(settings, channels=without_entry(settings.channels, name))
+    )
 
 
 @Operation(
     "POST",
     "/alert-channels/{name}/test",
-    "Send a notice that says it is a test",
+    "Send a test notification",
     tag="Alerts",
     permission=Permission.ADMINISTER,
     answer=ChannelTrial,
@@ -440,27 +432,26 @@ async def delete_channel(call: Call[None, NoQuery]) -> None:
     examples={"answer": "try_channel"},
 )
 async def try_channel(call: Call[None, NoQuery]) -> ChannelTrial:
-    """Sends a notice that says it is a test, and says what became of it."""
-    watch, name = await alerts_of(call), name_in(call)
-    if name not in watch.settings.channels:
+    evaluator, name = await alerts_of(call), name_in(call)
+    if name not in evaluator.settings.channels:
         raise not_found("channel", name)
     now = call.deps.brain.clock.now()
-    said = f"somebody asked Rota whether {name!r} can be told"
+    message = f"test notification for the channel {name!r}"
     notice = Notification(
-        f"test/{now}", "test", NotificationKind.TEST, Severity.INFO, said, "", 0.0, 0.0, now, now
+        f"test/{now}", "test", NotificationKind.TEST, Severity.INFO, message, "", 0.0, 0.0, now, now
     )
     try:
-        await watch.try_channel(name, notice)
+        await evaluator.try_channel(name, notice)
     except DeliveryError as error:
         return ChannelTrial(taken=False, message=str(error))
-    return ChannelTrial(taken=True, message="taken")
+    return ChannelTrial(taken=True, message="delivered")
 
 
 def _notice_view(one: Notification, outbox: Outbox) -> NoticeView:
     under_way = [
-        _pending_delivery_view(letter) for letter in outbox.letters if letter.notice.id == one.id
+        _pending_delivery_view(entry) for entry in outbox.letters if entry.notice.id == one.id
     ]
-    done = [_delivery_view(past) for past in outbox.past if past.notice_id == one.id]
+    done = [_delivery_view(delivery) for delivery in outbox.past if delivery.notice_id == one.id]
     return NoticeView(
         name=one.rule,
         status=one.news.value,
@@ -473,35 +464,35 @@ def _notice_view(one: Notification, outbox: Outbox) -> NoticeView:
     )
 
 
-def _channel_view(watch: AlertEvaluator, channel: Channel) -> ChannelView:
-    outbox = watch.saved.outbox
-    letters = [one for one in outbox.letters if one.channel == channel.name]
+def _channel_view(evaluator: AlertEvaluator, channel: Channel) -> ChannelView:
+    outbox = evaluator.saved.outbox
+    entries = [one for one in outbox.letters if one.channel == channel.name]
     return ChannelView(
         name=channel.name,
         url=channel.shown,
         signed=bool(channel.secret),
         severity=channel.severity.value,
-        waiting=len(letters),
+        waiting=len(entries),
         last=_last_delivery(outbox, channel.name),
     )
 
 
 def _last_delivery(outbox: Outbox, channel: str) -> DeliveryView | None:
-    """The newest try, be it of a notice that still waits or of one that is done with."""
+    """Returns the newest attempt, of a notification that still waits or one that is done."""
     tried = [one for one in outbox.letters if one.channel == channel and one.tried_at is not None]
     done = [one for one in outbox.past if one.channel == channel][-1:]
     views = [*map(_delivery_view, done), *map(_pending_delivery_view, tried)]
     return max(views, key=lambda one: one.at or "", default=None)
 
 
-def _pending_delivery_view(letter: OutboxEntry) -> DeliveryView:
+def _pending_delivery_view(entry: OutboxEntry) -> DeliveryView:
     return DeliveryView(
-        channel=letter.channel,
+        channel=entry.channel,
         status="waiting",
-        tries=letter.tries,
-        at=from_instant_or_none(letter.tried_at),
-        error=letter.error or None,
-        next_try=from_instant(letter.due_at) if letter.tries else None,
+        tries=entry.tries,
+        at=from_instant_or_none(entry.tried_at),
+        error=entry.error or None,
+        next_try=from_instant(entry.due_at) if entry.tries else None,
     )
 
 

@@ -12,18 +12,18 @@ import msgspec
 from rota.api.auth.roles import Permission
 from rota.api.endpoints.bulk_order import Heads, Latecomers
 from rota.api.endpoints.bulk_refusals import GONE, Bound, Refusals
-from rota.api.endpoints.error_groups import fingerprint_of, read_failed
-from rota.api.endpoints.jobs import label_in, post_retry, post_update, states_in
+from rota.api.endpoints.dead_letters import fingerprint_of, read_failed
+from rota.api.endpoints.jobs import label_in, post_retry, post_update
 from rota.api.endpoints.members import take_along
 from rota.api.limits import BULK_AT_ONCE
+from rota.api.pagination import read_choices
 from rota.api.problems import invalid
 from rota.api.recall import post_about
 from rota.api.router import Call, NoQuery, Operation
 from rota.core.commands import AnyInput, Cancel, Delete, Preloaded
 from rota.core.errors import Refusal, StalePreload, TooMuch
-from rota.core.group_model import Array, Gang
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import JobId, JobRecord, JobState, Spec
+from rota.core.model import Array, Gang, JobId, JobRecord, JobState, Spec
 from rota.engine.ports import UnavailableError
 from rota.store.queries import JobQuery
 from rota.wire.formats import to_instant
@@ -56,16 +56,15 @@ _MEANT = {
     body=BulkSpec,
     answer=BulkAnswer,
     description=(
-        "Without a status in the filter, the action is for the jobs it can be done "
-        "to. `refused` counts jobs that it could not be done to, `reasons` says why. Members of an "
-        "array or gang are retried with it, once it has ended: it counts as one; they are deleted "
-        "with it, or once it has ended. With `dry_run` it only counts. A repeat "
+        "Without a status in the filter, the action applies to the jobs it is possible for. "
+        "`refused` counts jobs for which it was not possible, `reasons` says why. Members of an "
+        "array or gang are retried with it, once it has finished: it counts as one; they are "
+        "deleted with it, or once it has finished. With `dry_run` jobs are only counted. A repeat "
         "with the same Idempotency-Key gets the first answer while this server runs."
     ),
     examples={"body": "bulk_spec", "answer": "bulk"},
 )
 async def bulk_action(call: Call[BulkSpec, NoQuery]) -> BulkAnswer:
-    """Acts on all that match; jobs that have moved on meanwhile count as refused."""
     spec = call.body
     if (spec.action == "reprioritise") != (spec.priority is not None):
         raise invalid("priority", "goes with the action `reprioritise`, and only with that")
@@ -314,7 +313,7 @@ def _query(call: Call[BulkSpec, NoQuery]) -> JobQuery:
 
 def _states(asked: JobFilter) -> tuple[JobState, ...]:
     words = asked.status if isinstance(asked.status, str) else ",".join(asked.status or ())
-    states = states_in(words, "filter.status")
+    states = read_choices(words, JobState, "filter.status")
     if asked.status is not None and not states:
         # An empty variable of a script, more often than not; it must not come to mean all of them.
         raise invalid("filter.status", "names no status: leave it out, or say which")

@@ -8,9 +8,8 @@ from rota.api.endpoints.bulk_refusals import GONE, Refusals
 from rota.api.limits import READ_AT_ONCE
 from rota.api.recall import read_jobs
 from rota.core.dependency_graph import accepts
-from rota.core.group_model import GroupMember
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import Instant, JobId, JobRecord, JobState
+from rota.core.model import GroupMember, Instant, JobId, JobRecord, JobState
 from rota.store.protocol import Direction, QueryStore
 
 Act = Callable[[Sequence[JobRecord]], Awaitable[int]]

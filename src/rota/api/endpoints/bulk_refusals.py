@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from rota.api.limits import BULK_REASONS_MAX
 from rota.api.recall import read_jobs
-from rota.core.group_model import GroupMember, member_delete_refusal
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import JobId, JobRecord
+from rota.core.model import GroupMember, JobId, JobRecord, member_delete_refusal
 from rota.store.protocol import QueryStore
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

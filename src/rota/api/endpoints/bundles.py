@@ -1,4 +1,5 @@
-"""Endpoints of bundles: upload, list, fetch; and the check that submitted jobs may use theirs."""
+"""Endpoints of bundles: upload, list, download; and the check that submitted jobs may use
+theirs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.auth.roles import Permission
-from rota.api.convert.jobs import UUID
 from rota.api.endpoints.executions import execution_id_in
 from rota.api.endpoints.files import (
     OCTETS,
@@ -26,7 +26,7 @@ from rota.api.pagination import Cursor, Limit, cut, read_id_cursor
 from rota.api.parsing.request import header
 from rota.api.problems import invalid, not_found
 from rota.api.router import Call, NoQuery, Operation, Reply
-from rota.api.tenant_scope import check_tenant, find_execution, tenants_of
+from rota.api.tenant_scope import check_tenant, find_execution, id_in, tenants_of
 from rota.core.model import Instant
 from rota.store.files.artifacts import WHOLE, Content, OutOfRangeError, Range, check_plain_name
 from rota.store.files.uploads import SpooledFile, archive_format
@@ -50,7 +50,8 @@ Size = Annotated[int, Meta(ge=1, le=BUNDLE_BYTES_MAX)]
 
 
 class PushQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What comes. In pieces, each says `size` and `offset`; an upload goes on by its `sha256`."""
+    """Parameters of an upload. In pieces, each needs `size` and `offset`; `sha256` identifies
+    it."""
 
     name: FileName = "bundle"
     tenant: QueueName | None = None
@@ -58,24 +59,25 @@ class PushQuery(msgspec.Struct, forbid_unknown_fields=True):
     size: Size | None = None
     offset: Annotated[int, Meta(ge=0, le=BUNDLE_BYTES_MAX)] = 0
     format: Annotated[
-        Format | None, Meta(description="Left out: found out. `file` leaves an archive packed.")
+        Format | None,
+        Meta(description="Default: detected from the content. `file` keeps an archive packed."),
     ] = None
 
 
 class BundlesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which bundles to list."""
+    """Filters of the list of bundles."""
 
     tenant: QueueName | None = None
     sha256: Sha256 | None = None
     unused_for: Annotated[
-        Duration | None, Meta(description="Those that no job has named or fetched for so long.")
+        Duration | None, Meta(description="Not used by any job for this long.")
     ] = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
 
 class BundleUploadQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose upload."""
+    """Tenant of an upload."""
 
     tenant: QueueName | None = None
 
@@ -96,51 +98,51 @@ class BundleUploadQuery(msgspec.Struct, forbid_unknown_fields=True):
     also={200: BundleView, 202: UploadView},
     errors=(415,),
     description=(
-        "A program, a script or an archive (zip, tar, tar.gz, tar.bz2, tar.xz), up to "
-        "4 GiB of raw bytes. The same content again is the same bundle (200). With `sha256` it is "
-        "checked. With `size` too it may come in pieces, each at its `offset` (202 until the "
-        "last); what broke off goes on for a day."
+        "A program, a script or an archive (zip, tar, tar.gz, tar.bz2, tar.xz), up to 4 GiB of "
+        "raw bytes. The same content again is the same bundle (200). `sha256` is compared with "
+        "the content. With `size` as well, the bundle may come in pieces, each with its `offset` "
+        "(202 until the last); an interrupted upload can continue for a day."
     ),
     examples={"body": "get_execution_bundle", "answer": "bundle"},
 )
 async def push_bundle(call: Call[None, PushQuery]) -> Reply:
-    """Keeps a bundle, or what came of it; the same content again is the same bundle."""
-    asked, files, book = call.query, call.deps.files, object_index_of(call)
+    """Stores a bundle, or a piece of it; the same content again is the same bundle."""
+    asked, files, index = call.query, call.deps.files, object_index_of(call)
     _check_not_form(call)
     check_plain_name(asked.name)
     tenant = _tenant(call, asked.tenant)
     if asked.sha256 is None and (asked.size is not None or asked.offset):
-        raise invalid("sha256", "what comes in pieces is known by its SHA-256")
-    sending = UploadRequest(
+        raise invalid("sha256", "is needed for an upload in pieces, which it identifies")
+    upload_request = UploadRequest(
         name=_upload_name(tenant, asked.sha256),
         offset=asked.offset,
         size=asked.size,
         sha256=asked.sha256,
         bytes_max=min(BUNDLE_BYTES_MAX, files.blobs.bytes_max),
     )
-    async with received(call, files.spool, sending) as draft:
-        if not isinstance(draft, SpooledFile):
-            return Reply(UploadView(draft), {}, status=202)
-        made = await _new_bundle(call, draft, tenant)
-        await book.intend(made.key, made.created_at + INTENT_MS)
-        await files.blobs.put(made.key, draft)
-    bundle = await book.add_bundle(made)
-    status = 201 if bundle.id == made.id else 200
+    async with received(call, files.spool, upload_request) as spooled:
+        if not isinstance(spooled, SpooledFile):
+            return Reply(UploadView(spooled), {}, status=202)
+        bundle_record = await _new_bundle(call, spooled, tenant)
+        await index.intend(bundle_record.key, bundle_record.created_at + INTENT_MS)
+        await files.blobs.put(bundle_record.key, spooled)
+    bundle = await index.add_bundle(bundle_record)
+    status = 201 if bundle.id == bundle_record.id else 200
     return Reply(bundle_view(bundle), {"Location": f"/bundles/{bundle.id}"}, status)
 
 
-async def _new_bundle(call: Call[None, PushQuery], draft: SpooledFile, tenant: str) -> Bundle:
-    if not draft.size:
+async def _new_bundle(call: Call[None, PushQuery], spooled: SpooledFile, tenant: str) -> Bundle:
+    if not spooled.size:
         raise invalid("", "a bundle has at least one byte")
     asked, now = call.query, call.deps.brain.clock.now()
     bundle_id = call.state.ids.mint(now)
-    found: Format = await asyncio.to_thread(archive_format, draft.path)
+    found: Format = await asyncio.to_thread(archive_format, spooled.path)
     return Bundle(
         id=bundle_id,
         tenant=tenant,
         name=asked.name,
-        size=draft.size,
-        sha256=draft.sha256,
+        size=spooled.size,
+        sha256=spooled.sha256,
         format=asked.format or found,
         key=f"bundles/{bundle_id}",
         created_at=now,
@@ -151,7 +153,7 @@ async def _new_bundle(call: Call[None, PushQuery], draft: SpooledFile, tenant: s
 @Operation(
     "GET",
     "/bundles/uploads/{sha256}",
-    "How much of a bundle has come",
+    "Show how much of a bundle has arrived",
     tag="Bundles",
     permission=Permission.SUBMIT,
     query=BundleUploadQuery,
@@ -159,7 +161,7 @@ async def _new_bundle(call: Call[None, PushQuery], draft: SpooledFile, tenant: s
     examples={"answer": "show_bundle_upload"},
 )
 async def show_bundle_upload(call: Call[None, BundleUploadQuery]) -> BundleUploadView:
-    """How much of an upload that broke off is here, or the bundle that it has become."""
+    """Returns how much of an interrupted upload is here, or the bundle that it has become."""
     tenant, sha256 = _tenant(call, call.query.tenant), call.path["sha256"]
     query = BundleQuery(tenant=tenant, sha256=sha256, limit=1)
     for bundle in await object_index_of(call).find_bundles(query):
@@ -180,7 +182,6 @@ async def show_bundle_upload(call: Call[None, BundleUploadQuery]) -> BundleUploa
     examples={"answer": "list_bundles"},
 )
 async def list_bundles(call: Call[None, BundlesQuery]) -> BundlePage:
-    """Those that match, newest first."""
     asked, own = call.query, call.caller.tenant
     if own is not None and asked.tenant not in (None, own):
         return BundlePage([], None)
@@ -209,22 +210,20 @@ async def list_bundles(call: Call[None, BundlesQuery]) -> BundlePage:
     examples={"answer": "bundle"},
 )
 async def show_bundle(call: Call[None, NoQuery]) -> BundleView:
-    """One bundle."""
     return bundle_view(await _own(call))
 
 
 @Operation(
     "DELETE",
     "/bundles/{bundle_id}",
-    "Remove a bundle",
+    "Delete a bundle",
     tag="Bundles",
     permission=Permission.SUBMIT,
     status=204,
     errors=(404,),
-    description="Jobs that name it and have not begun will fail, and say why.",
+    description="Jobs that use it and have not started will fail with that reason.",
 )
 async def drop_bundle(call: Call[None, NoQuery]) -> None:
-    """Forgets a bundle; jobs that name it and have not fetched it will fail."""
     bundle = await _own(call)
     if not await object_index_of(call).drop_bundle(bundle.id):
         raise not_found("bundle", bundle.id)
@@ -233,7 +232,7 @@ async def drop_bundle(call: Call[None, NoQuery]) -> None:
 @Operation(
     "GET",
     "/bundles/{bundle_id}/content",
-    "Fetch a bundle",
+    "Download a bundle",
     tag="Bundles",
     permission=Permission.READ,
     any_server=True,
@@ -245,32 +244,30 @@ async def drop_bundle(call: Call[None, NoQuery]) -> None:
     examples={"answer": "get_execution_bundle"},
 )
 async def get_bundle(call: Call[None, NoQuery]) -> Download:
-    """Sends a bundle, or a part of it."""
     return await _sent(call, await _own(call))
 
 
 @Operation(
     "GET",
     "/executions/{execution_id}/bundles/{bundle_id}",
-    "What a job's bundle is",
+    "Show a bundle of an execution's job",
     tag="Executions",
     permission=Permission.WORK,
     any_server=True,
     worker_traffic=True,
     answer=BundleView,
     errors=(404,),
-    description="For the worker that runs the job: 404 unless the bundle is of its tenant.",
+    description="For the worker that runs the job: 404 unless the bundle belongs to its tenant.",
     examples={"answer": "bundle"},
 )
 async def show_execution_bundle(call: Call[None, NoQuery]) -> BundleView:
-    """What a worker must know to fetch a bundle for a job, and that the job may have it."""
     return bundle_view(await _for_execution(call))
 
 
 @Operation(
     "GET",
     "/executions/{execution_id}/bundles/{bundle_id}/content",
-    "Fetch a job's bundle",
+    "Download a bundle of an execution's job",
     tag="Executions",
     permission=Permission.WORK,
     any_server=True,
@@ -283,36 +280,36 @@ async def show_execution_bundle(call: Call[None, NoQuery]) -> BundleView:
     examples={"answer": "get_execution_bundle"},
 )
 async def get_execution_bundle(call: Call[None, NoQuery]) -> Download:
-    """Sends a bundle, or a part of it, to the worker that runs a job with it."""
     return await _sent(call, await _for_execution(call))
 
 
 async def check_bundles(call: Call[Any, Any], specs: Sequence[JobSpec], field: str = "") -> None:
-    """Refuses jobs whose bundles are not there or are another tenant's; notes that they are used.
+    """Refuses jobs whose bundles do not exist or belong to another tenant; notes that they are
+    used.
 
-    `field` is where the first of several jobs is in the request.
+    `field` is the path of each job in the request, with `{}` for its number.
     """
     wanted: dict[str, list[tuple[JobSpec, str]]] = {}
     last = None
     for number, spec in enumerate(specs):
         if spec is last:
-            continue  # the same job again (alike.py)
+            continue  # the same job again (`read_batch`)
         last = spec
         for name, bundle_id in bundles_of(spec.task).items():
             wanted.setdefault(bundle_id, []).append((spec, field.format(number) + name))
     if not wanted:
         return
-    book = object_index_of(call)
-    there = {one.id: one for one in await book.bundles(list(wanted))}
+    index = object_index_of(call)
+    there = {one.id: one for one in await index.bundles(list(wanted))}
     try:
         for bundle_id, uses in wanted.items():
             for spec, name in uses:
                 _check_use(there.get(bundle_id), spec, name)
     except ProblemError:
-        # A repeat of what was accepted gets the first answer, though the bundle may be gone by now.
+        # A repeat of an accepted request gets the first answer, even if the bundle is gone by now.
         if call.key is None or await call.deps.catalog.key(call.key.key) is None:
             raise
-    await _note_use(book, there.values(), _now(call))
+    await _note_use(index, there.values(), _now(call))
 
 
 def _check_use(bundle: Bundle | None, spec: JobSpec, field: str) -> None:
@@ -323,13 +320,13 @@ def _check_use(bundle: Bundle | None, spec: JobSpec, field: str) -> None:
     if not isinstance(task, BundleRun) or task.bundle_id.lower() != bundle.id:
         return
     if bundle.format != "file" and not task.argv:
-        raise invalid(field, "it is an archive: say what to run in it with task.argv")
+        raise invalid(field, "the bundle is an archive: set task.argv to what to run in it")
 
 
-async def _note_use(book: ObjectIndex, bundles: Iterable[Bundle], now: Instant) -> None:
+async def _note_use(index: ObjectIndex, bundles: Iterable[Bundle], now: Instant) -> None:
     stale = [one.id for one in bundles if one.used_at < now - BUNDLE_USE_MS]
     if stale:
-        await book.use_bundles(stale, now)
+        await index.use_bundles(stale, now)
 
 
 async def _own(call: Call[Any, Any]) -> Bundle:
@@ -340,7 +337,8 @@ async def _own(call: Call[Any, Any]) -> Bundle:
 
 
 async def _for_execution(call: Call[Any, Any]) -> Bundle:
-    """Only of the job's own tenant: whoever wrote the job may not even know that others exist."""
+    """Returns a bundle of the job's own tenant only: a job's author must not see those of
+    others."""
     execution = await find_execution(call, execution_id_in(call))
     tenants = await tenants_of(call.deps.catalog, [execution.job_id])
     found = await object_index_of(call).bundles([bundle_id_in(call)])
@@ -367,22 +365,17 @@ def _within(part: Range, size: int) -> tuple[int, int]:
 
 
 def object_index_of(call: Call[Any, Any]) -> ObjectIndex:
-    """What is known of bundles."""
-    book = call.deps.files.objects
-    assert book is not None, "only a simulation has none, and it has no bundles"
-    return book
+    """Returns the index of bundles."""
+    index = call.deps.files.objects
+    assert index is not None, "only a simulation has none, and it has no bundles"
+    return index
 
 
 def bundle_id_in(call: Call[Any, Any]) -> str:
-    """The id in the path; what cannot be one is not found."""
-    text = call.path["bundle_id"].lower()
-    if not UUID.match(text):
-        raise not_found("bundle", text[:100])
-    return text
+    return id_in(call, "bundle_id", "bundle")
 
 
 def bundle_view(bundle: Bundle) -> BundleView:
-    """As it is answered."""
     return BundleView(
         bundle_id=bundle.id,
         name=bundle.name,
@@ -401,7 +394,7 @@ def _tenant(call: Call[Any, Any], named: str | None) -> str:
 
 
 def _check_not_form(call: Call[Any, Any]) -> None:
-    """A form is not unpacked: kept as it is, it would be a bundle that no worker can run."""
+    """Refuses a form: stored as it is, it would be a bundle that no worker can run."""
     media = header(call.request.scope, b"content-type") or b""
     if media.lower().startswith(b"multipart/"):
         detail = "send the file itself as the body, not a form: curl --data-binary @FILE"

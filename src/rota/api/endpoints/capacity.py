@@ -45,18 +45,16 @@ from rota.wire.formats import ByteSize, Duration, SomeTime, from_instant, milli,
 from rota.wire.jobs import Amount, Moment
 from rota.wire.limits import REPORT_DAYS_MAX, REPORT_ITEMS_MAX
 
-_SIZE = "Of a worker that would be added; without these: such as there are."
+_SIZE = "Of a worker to be added; by default like the workers there are."
 
 
 class AutoscaleQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """For which target, which queue, and which workers would be added."""
+    """Target, queue, and the size of workers to be added."""
 
     target: Annotated[SomeTime, Meta(examples=["5m"])] = msgspec.field(
         default_factory=lambda: Duration(AUTOSCALE_TARGET_MS)
     )
-    queue: Annotated[str, Meta(description="The figures are those of this queue alone.")] | None = (
-        None
-    )
+    queue: Annotated[str, Meta(description="Counts only this queue.")] | None = None
     cpu: Annotated[Amount, Meta(description=_SIZE, examples=[4])] | None = None
     memory: Annotated[ByteSize, Meta(description=_SIZE, examples=["8GiB"])] | None = None
     storage: Annotated[ByteSize, Meta(description=_SIZE, examples=["50GiB"])] | None = None
@@ -66,22 +64,21 @@ class AutoscaleQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/autoscale",
-    "How many workers would clear what waits",
+    "Show how many workers are needed",
     tag="Planning",
     permission=Permission.READ_ALL,
     query=AutoscaleQuery,
     answer=AutoscaleView,
     errors=(404,),
     description=(
-        "Enough workers to run all that waits for one within `target`, to go on with "
-        "what runs, and to keep up with what comes. What a pause, a limit or a quota holds back "
-        "asks for nobody. `workers.needed` is a number of replicas: read it by the path "
-        "`workers.needed` or `queues.NAME.workers.needed`."
+        "Enough workers to start all waiting jobs within `target`, to continue running jobs, and "
+        "to keep up with new ones. Jobs held back by a pause, a limit or a quota do not count. "
+        "`workers.needed` is a number of replicas: read it by the path `workers.needed` or "
+        "`queues.NAME.workers.needed`."
     ),
     examples={"answer": "autoscale"},
 )
 async def show_autoscale(call: Call[None, AutoscaleQuery]) -> AutoscaleView:
-    """What it takes, as of now."""
     query = call.query
     if not query.target.ms:
         raise invalid("target", "must be more than 0")
@@ -107,7 +104,7 @@ def _size(query: AutoscaleQuery) -> Resources | None:
 
 
 def autoscale_view(demand: Demand, queues: Sequence[QueueDemand]) -> AutoscaleView:
-    """As it is answered, for these queues."""
+    """Converts the demand of these queues."""
     is_whole = len(queues) == len(demand.queues)
     shapes = [one.shape for queue in queues for one in queue.shapes]
     return AutoscaleView(
@@ -134,8 +131,8 @@ def _arrival(shapes: Sequence[ShapeBacklog]) -> InflowView:
     return InflowView(round(jobs, 3), round(work, 3))
 
 
-def _worker_count_view(crew: WorkerCount) -> WorkerCountView:
-    return WorkerCountView(crew.online, crew.idle, crew.needed, crew.add, crew.remove)
+def _worker_count_view(count: WorkerCount) -> WorkerCountView:
+    return WorkerCountView(count.online, count.idle, count.needed, count.add, count.remove)
 
 
 def _queue(queue: QueueDemand, kinds: Sequence[WorkerType]) -> QueueDemandView:
@@ -152,8 +149,8 @@ def _queue(queue: QueueDemand, kinds: Sequence[WorkerType]) -> QueueDemandView:
     )
 
 
-def _shape(fitted: PlacedShape, kinds: Sequence[WorkerType]) -> ShapeView:
-    shape, kind = fitted.shape, fitted.worker_type
+def _shape(placed: PlacedShape, kinds: Sequence[WorkerType]) -> ShapeView:
+    shape, kind = placed.shape, placed.worker_type
     return ShapeView(
         requirements=requirements_view(shape.needs),
         jobs=shape.jobs,
@@ -161,7 +158,7 @@ def _shape(fitted: PlacedShape, kinds: Sequence[WorkerType]) -> ShapeView:
         running=shape.running,
         arrival=_arrival([shape]),
         slots=round(shape.slots, 3),
-        per_worker=None if kind is None else fitted.per_worker,
+        per_worker=None if kind is None else placed.per_worker,
         kind=next((n for n, one in enumerate(kinds) if one is kind), None),
     )
 
@@ -187,11 +184,11 @@ _HOUR_MS = 3_600_000
 _ITEMS = 100
 
 
-_SINCE = "The day of this time counts whole. At most two weeks back; else the last seven days."
+_SINCE = "Counts from the start of this day, at most two weeks ago; by default seven days."
 
 
 class WasteQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Whose jobs, and since when."""
+    """Filters of the report, and its start."""
 
     tenant: str | None = None
     name: str | None = None
@@ -204,28 +201,28 @@ class WasteQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/reports/waste",
-    "What jobs asked for and what they took",
+    "Compare requested with used resources",
     tag="Planning",
     permission=Permission.READ,
     query=WasteQuery,
     answer=WasteView,
     description=(
-        "By name, the most wasteful first: sums over whole days, and quantiles of "
-        "the last few hundred runs whose workers measured them. `suggestion` is what to ask for "
+        "By job name, the largest waste first: sums over whole days, and quantiles of the last "
+        "few hundred executions whose workers measured them. `suggestion` is what to request "
         "instead."
     ),
     examples={"answer": "waste"},
 )
 async def show_waste(call: Call[None, WasteQuery]) -> WasteView:
-    """By name, the most wasteful first."""
+    """Compares requested with used resources by job name, the largest waste first."""
     query, brain = call.query, call.deps.brain
     check_tenant(call, query.tenant)
     tenant = call.caller.tenant or query.tenant
     since = _since(query, brain.clock.now())
     await brain.settled()
     items = [
-        _item(tenant_, name, account, account.since(since))
-        for (tenant_, name), account in brain.usages()
+        _item(tenant_, name, usage, usage.since(since))
+        for (tenant_, name), usage in brain.usages()
         if tenant in (None, tenant_) and query.name in (None, name)
     ]
     items = sorted((one for one in items if one.sums.runs), key=_wasted, reverse=True)
@@ -252,19 +249,21 @@ def _wasted(item: WasteItem) -> tuple[float, float, str, str]:
     return sums.cpu_hours_wasted, sums.memory_gib_hours_wasted, item.tenant, item.name
 
 
-def _item(tenant: str, name: str, account: UsageHistory, day: UsageDay) -> WasteItem:
-    better = suggested_resources(account)
+def _item(tenant: str, name: str, usage: UsageHistory, sums: UsageDay) -> WasteItem:
+    suggestion = suggested_resources(usage)
     return WasteItem(
         tenant=tenant,
         name=name,
-        sums=_sums(day),
-        asked=AmountsView(number(account.asked.cpu_milli), account.asked.memory),
+        sums=_sums(sums),
+        asked=AmountsView(number(usage.asked.cpu_milli), usage.asked.memory),
         used=UsedView(
-            cpu=_spread(account.cpu, 1000),
-            memory=_spread(account.memory, 1),
-            runtime=_spread(account.runtime, 1000),
+            cpu=_spread(usage.cpu, 1000),
+            memory=_spread(usage.memory, 1),
+            runtime=_spread(usage.runtime, 1000),
         ),
-        suggestion=None if better is None else AmountsView(number(better.cpu_milli), better.memory),
+        suggestion=None
+        if suggestion is None
+        else AmountsView(number(suggestion.cpu_milli), suggestion.memory),
     )
 
 
@@ -273,19 +272,19 @@ def _spread(sketch: Sketch, unit: int) -> SpreadView:
     return SpreadView(p50 / unit, p95 / unit, sketch.largest / unit)
 
 
-def _sums(day: UsageDay) -> WasteSums:
-    cpu_asked, cpu_used = day.cpu_asked / _HOUR_MS, day.cpu_used / _HOUR_MS
-    memory_asked = day.memory_asked / 1024 / _HOUR_MS
-    memory_used = day.memory_used / 1024 / _HOUR_MS
+def _sums(sums: UsageDay) -> WasteSums:
+    cpu_asked, cpu_used = sums.cpu_asked / _HOUR_MS, sums.cpu_used / _HOUR_MS
+    memory_asked = sums.memory_asked / 1024 / _HOUR_MS
+    memory_used = sums.memory_used / 1024 / _HOUR_MS
     figures = (
         (cpu_asked, cpu_used, max(0.0, cpu_asked - cpu_used)),
         (memory_asked, memory_used, max(0.0, memory_asked - memory_used)),
     )
-    return WasteSums(day.runs, *(round(one, 6) for kind in figures for one in kind))
+    return WasteSums(sums.runs, *(round(one, 6) for kind in figures for one in kind))
 
 
 def _total(sums: Iterable[WasteSums]) -> WasteSums:
-    """The waste of one is not made good by the thrift of another."""
+    """Sums up; one job's waste is not balanced by another that used more than it requested."""
 
     def add(one: WasteSums, other: WasteSums) -> WasteSums:
         pairs = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from rota.api.auth.roles import Permission
 from rota.api.convert.triggers import NameOf, event_view
-from rota.api.pagination import Cursor, Limit, PageQuery, cut, page_of, read_cursor
+from rota.api.pagination import Cursor, Limit, PageQuery, cut, foreign_cursor, page_of, read_cursor
 from rota.api.parsing.cloudevents import make_event, read_events, read_structured
 from rota.api.parsing.request import check_depth
 from rota.api.parsing.webhook_signatures import check_signature
@@ -43,7 +43,7 @@ from rota.wire.problems import ProblemError
 
 
 class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which events to list."""
+    """Filters of the list of events."""
 
     type: str | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
@@ -53,7 +53,7 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "POST",
     "/events",
-    "Tell that something happened",
+    "Send an event",
     tag="Events",
     permission=Permission.SUBMIT,
     repeatable=True,
@@ -62,33 +62,33 @@ class EventsQuery(msgspec.Struct, forbid_unknown_fields=True):
     answer=EventView,
     status=202,
     description=(
-        "CloudEvents 1.0: structured (`application/cloudevents+json`, or plain JSON), "
-        "binary (`ce-` headers) or batched (`application/cloudevents-batch+json`, answered with "
-        "`items`). An event is known by its source and id; the same again has no effect and the "
+        "CloudEvents 1.0: structured (`application/cloudevents+json`, or plain JSON), binary "
+        "(`ce-` headers) or batched (`application/cloudevents-batch+json`, answered with "
+        "`items`). Source and id identify an event; sending it again has no effect and gets the "
         "first answer."
     ),
     examples={"body": "event_spec", "answer": "event"},
     also={200: EventsAnswer},
 )
 async def receive_events(call: Call[None, NoQuery]) -> Reply:
-    """One event, or a batch; durable, and so is what they set off, when this answers."""
+    """Accepts one event or a batch; they and the jobs they create are durable before the answer."""
     events, batched = read_events(call.request.scope, call.raw)
-    taken = await accept_events(call, [of_caller(call, event) for event in events])
+    accepted = await accept_events(call, [of_caller(call, event) for event in events])
     names = _names(call)
     views = [
-        event_view(told, names, duplicate=repeated)
-        for told, repeated in zip(taken.events, taken.repeated, strict=True)
+        event_view(event, names, duplicate=repeated)
+        for event, repeated in zip(accepted.events, accepted.repeated, strict=True)
     ]
     return Reply(EventsAnswer(views), {}, 200) if batched else Reply(views[0], {})
 
 
 def of_caller(call: Call[Any, Any], event: Event) -> Event:
-    """What a tenant's token tells is that tenant's; others do not hear it."""
+    """Sets the event's tenant: only triggers of that tenant see the event of a tenant's token."""
     return replace(event, tenant=call.caller.tenant or "")
 
 
 async def accept_events(call: Call[Any, Any], events: Sequence[Event]) -> EventsAccepted:
-    """Has the scheduler take events, with what the tables know of them."""
+    """Posts events, with what the store knows of them."""
     known: list[AcceptedEvent] = []
     keys = [event_key(event) for event in events]
 
@@ -96,18 +96,18 @@ async def accept_events(call: Call[Any, Any], events: Sequence[Event]) -> Events
         known[:] = await call.deps.catalog.accepted_events(keys)
         return ()
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        assert recall is not None
-        brought = replace(recall, accepted_events=tuple(known))
-        return ReceiveEvents(events=tuple(events), key=call.key, preloaded=brought)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        assert preloaded is not None
+        with_events = replace(preloaded, accepted_events=tuple(known))
+        return ReceiveEvents(events=tuple(events), key=call.key, preloaded=with_events)
 
     return expect(await post_recalling(call, read, build), EventsAccepted)
 
 
 def _names(call: Call[Any, Any]) -> NameOf:
     def name_of(trigger_id: str) -> str | None:
-        glance = call.deps.brain.trigger(TriggerId(trigger_id))
-        return None if glance is None else glance.trigger.definition.name
+        info = call.deps.brain.trigger(TriggerId(trigger_id))
+        return None if info is None else info.trigger.definition.name
 
     return name_of
 
@@ -115,16 +115,15 @@ def _names(call: Call[Any, Any]) -> NameOf:
 @Operation(
     "GET",
     "/events",
-    "List events that came, newest first",
+    "List received events, newest first",
     tag="Events",
     permission=Permission.READ,
     query=EventsQuery,
     answer=EventPage,
-    description="Without their data: the jobs have it. Known for seven days.",
+    description="Without their data, which their jobs have. Kept for seven days.",
     examples={"answer": "list_events"},
 )
 async def list_events(call: Call[None, EventsQuery]) -> EventPage:
-    """Events that were accepted, newest first."""
     asked = call.query
     found = await call.deps.catalog.find_events(
         EventQuery(
@@ -146,7 +145,7 @@ def _read_position(cursor: str | None) -> tuple[Instant, str] | None:
         return None
     at, _, key = last.partition(".")
     if not (at.isdecimal() and at.isascii() and len(at) <= 15 and key.isalnum()):
-        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+        raise foreign_cursor()
     return int(at), key
 
 
@@ -164,32 +163,31 @@ _GITHUB_KIND = "x-github-event"
     body=HookSpec,
     answer=HookView,
     also={201: HookView},
-    description="Without `secrets` the server makes one, and shows it in this answer only.",
+    description="Without `secrets` the server creates one, and shows it in this answer only.",
     examples={"body": "put_hook_body", "answer": "hook"},
 )
 async def put_hook(call: Call[HookSpec, NoQuery]) -> Reply:
-    """Makes an endpoint, or sets it anew."""
     name, spec, store = name_in(call), call.body, call.deps.hooks
     now = call.deps.brain.clock.now()
     before = await store.get(name)
-    made = "" if spec.secrets else secrets.token_urlsafe(32)
-    kept = spec.type or spec.scheme
-    if kept == "rota" or kept.startswith("rota."):
-        kept = f"webhook.{name}"  # `rota.` is for what the server itself tells
+    secret = "" if spec.secrets else secrets.token_urlsafe(32)
+    event_type = spec.type or spec.scheme
+    if event_type == "rota" or event_type.startswith("rota."):
+        event_type = f"webhook.{name}"  # `rota.` is reserved for events of the server itself
     hook = Hook(
         name=name,
         scheme=spec.scheme,
-        secrets=tuple(spec.secrets) or (made,),
-        type=kept,
+        secrets=tuple(spec.secrets) or (secret,),
+        type=event_type,
         tolerance_ms=spec.tolerance.ms,
         created_at=now if before is None else before.created_at,
         updated_at=now,
     )
     await store.put(hook)
-    return Reply(_view(hook, made), {}, 201 if before is None else 200)
+    return Reply(_view(hook, secret), {}, 201 if before is None else 200)
 
 
-def _view(hook: Hook, made: str = "") -> HookView:
+def _view(hook: Hook, secret: str = "") -> HookView:
     return HookView(
         name=hook.name,
         scheme=hook.scheme,  # type: ignore[arg-type]  # was read as one of them
@@ -199,7 +197,7 @@ def _view(hook: Hook, made: str = "") -> HookView:
         secrets=len(hook.secrets),
         created_at=from_instant(hook.created_at),
         updated_at=from_instant(hook.updated_at),
-        secret=made,
+        secret=secret,
     )
 
 
@@ -215,7 +213,6 @@ def _view(hook: Hook, made: str = "") -> HookView:
     examples={"answer": "list_hooks"},
 )
 async def list_hooks(call: Call[None, PageQuery]) -> HookPage:
-    """All endpoints, by name."""
     found = await call.deps.hooks.list()
     items, next_cursor = page_of(found, call.query, lambda hook: hook.name)
     return HookPage([_view(hook) for hook in items], next_cursor)
@@ -233,14 +230,13 @@ async def list_hooks(call: Call[None, PageQuery]) -> HookPage:
     examples={"answer": "hook"},
 )
 async def show_hook(call: Call[None, NoQuery]) -> HookView:
-    """One endpoint."""
     return _view(await _existing(call))
 
 
 @Operation(
     "DELETE",
     "/hooks/{name}",
-    "Remove a webhook endpoint",
+    "Delete a webhook endpoint",
     tag="Events",
     permission=Permission.OPERATE,
     any_server=True,
@@ -248,7 +244,6 @@ async def show_hook(call: Call[None, NoQuery]) -> HookView:
     errors=(404,),
 )
 async def delete_hook(call: Call[None, NoQuery]) -> None:
-    """Nobody can send to it any more."""
     name = name_in(call)
     if not await call.deps.hooks.drop(name):
         raise not_found("webhook endpoint", name)
@@ -265,29 +260,29 @@ async def delete_hook(call: Call[None, NoQuery]) -> None:
     answer=HookAnswer,
     status=202,
     errors=(401, 404, 413),
-    description="Needs no token: what counts is the signature. A replay has no effect.",
+    description="Needs no token: the signature authenticates the sender. A replay has no effect.",
     examples={"answer": "deliver_hook"},
 )
 async def deliver_hook(call: Call[None, NoQuery]) -> HookAnswer:
-    """What a sender posts. Nothing of it is looked at before the signature has been checked."""
+    """Accepts a webhook. Nothing of it is parsed before its signature has been checked."""
     hook = await _existing(call)
     headers = {name.lower(): value for name, value in call.request.headers.items()}
     check_signature(hook, headers, call.raw, call.deps.brain.clock.now())
     event = _event_of(hook, headers, call.raw)
-    taken = await accept_events(call, [event])
-    return HookAnswer("repeated" if taken.repeated[0] else "accepted")
+    accepted = await accept_events(call, [event])
+    return HookAnswer("repeated" if accepted.repeated[0] else "accepted")
 
 
 def _event_of(hook: Hook, headers: dict[str, str], raw: bytes) -> Event:
-    """The event that a message stands for; its id is made of what was signed, never of headers."""
+    """Makes the event of a webhook; its id comes from what was signed, never from headers."""
     body = _body(raw)
     source = f"/hooks/{hook.name}"
     if hook.scheme == "rota":
-        told = read_structured(
+        event = read_structured(
             {**body, "source": source, "type": f"{hook.type}.{body.get('type')}"}
         )
-        own = f"{body.get('source', '')}/{told.id}"
-        return msgspec.structs.replace(told, id=own[-1024:])
+        own = f"{body.get('source', '')}/{event.id}"
+        return msgspec.structs.replace(event, id=own[-1024:])
     digest = hashlib.sha256(raw).hexdigest()
     if hook.scheme == "stripe":
         kind, event_id = body.get("type"), body.get("id")

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.api.auth.roles import Permission
-from rota.api.convert.jobs import UUID, execution_view
+from rota.api.convert.jobs import execution_view
 from rota.api.convert.workers import clean_message, completion_of
-from rota.api.pagination import Cursor, Limit, comma_list_of, read_id_cursor
-from rota.api.problems import invalid, not_found
+from rota.api.pagination import Cursor, Limit, comma_list_of, read_choices, read_id_cursor
 from rota.api.recall import expect
 from rota.api.router import Call, NoQuery, Operation
-from rota.api.tenant_scope import find_execution, find_executions
+from rota.api.tenant_scope import find_execution, find_executions, id_in
 from rota.core.commands import Complete, Progress, Running
 from rota.core.errors import NotFound, StaleFence
 from rota.core.model import Execution, ExecutionId, ExecutionState, JobId, WorkerId
@@ -30,7 +29,7 @@ from rota.wire.workers import (
 
 
 class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which executions to list."""
+    """Filters of the list of executions."""
 
     job_id: str | None = None
     worker_id: str | None = None
@@ -51,7 +50,6 @@ class ExecutionsQuery(msgspec.Struct, forbid_unknown_fields=True):
     examples={"answer": "execution"},
 )
 async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
-    """One try of a job."""
     execution = await find_execution(call, execution_id_in(call))
     (outputs,) = await call.deps.files.outputs.list([execution.id])
     return execution_view(execution, outputs)
@@ -69,17 +67,16 @@ async def show_execution(call: Call[None, NoQuery]) -> ExecutionView:
     examples={"answer": "executions"},
 )
 async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
-    """Those that match, newest first."""
-    asked, parts = call.query, call.deps
+    asked, deps = call.query, call.deps
     query = ExecutionQuery(
         job_id=None if asked.job_id is None else JobId(asked.job_id.lower()),
         worker_id=None if asked.worker_id is None else WorkerId(asked.worker_id),
-        states=_states(asked.status),
+        states=read_choices(asked.status, ExecutionState, "status"),
         before=read_id_cursor(asked.cursor),
         limit=asked.limit + 1,
     )
     found, next_cursor = await find_executions(call, query)
-    outputs = await parts.files.outputs.list([one.id for one in found])
+    outputs = await deps.files.outputs.list([one.id for one in found])
     views = [execution_view(one, files) for one, files in zip(found, outputs, strict=True)]
     return ExecutionPage(views, next_cursor)
 
@@ -95,17 +92,17 @@ async def list_executions(call: Call[None, ExecutionsQuery]) -> ExecutionPage:
     body=CompletionSpec,
     answer=ExecutionView,
     errors=(404, 409),
-    description="A repeat is 200 and changes nothing; one that lost its lease is 409.",
+    description="A repeat is 200 and changes nothing; an execution that lost its lease is 409.",
     examples={"body": "completion", "answer": "execution"},
 )
 async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionView:
-    """Ends an execution; a repeat changes nothing, a stale one is refused."""
+    """Ends an execution; a repeat changes nothing, a stale report is refused."""
     execution_id, report = execution_id_in(call), call.body
     completion = completion_of(execution_id, report)
     try:
         receipt = await call.deps.brain.post(Complete(completion=completion))
     except NotFound:
-        # It may have ended long ago: the tables remember what the scheduler does not.
+        # It may have ended long ago: the store has executions that the scheduler has dropped.
         past = await find_execution(call, execution_id)
         if (past.fence, past.state.value) != (report.fence, report.status):
             raise _ended(past) from None
@@ -116,7 +113,7 @@ async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionVi
 @Operation(
     "POST",
     "/executions/{execution_id}/progress",
-    "Say how far an execution is",
+    "Report an execution's progress",
     tag="Executions",
     permission=Permission.WORK,
     repeatable=True,
@@ -128,7 +125,6 @@ async def complete_execution(call: Call[CompletionSpec, NoQuery]) -> ExecutionVi
     examples={"body": "report_progress_body", "answer": "beat_worker"},
 )
 async def report_progress(call: Call[ProgressSpec, NoQuery]) -> HeartbeatAnswer:
-    """How far it is; the answer says whether to stop."""
     running = Running(
         execution_id=execution_id_in(call),
         fence=call.body.fence,
@@ -148,16 +144,4 @@ def _ended(execution: Execution) -> StaleFence:
 
 
 def execution_id_in(call: Call[Any, Any]) -> ExecutionId:
-    """The id in the path; what cannot be one is not found."""
-    text = call.path["execution_id"]
-    if not UUID.match(text.lower()):
-        raise not_found("execution", text[:100])
-    return ExecutionId(text.lower())
-
-
-def _states(text: str | None) -> tuple[ExecutionState, ...]:
-    words = [word.strip() for word in (text or "").split(",")]
-    try:
-        return tuple(ExecutionState(word) for word in words if word)
-    except ValueError:
-        raise invalid("status", f"some of {', '.join(ExecutionState)}, by commas") from None
+    return ExecutionId(id_in(call, "execution_id", "execution"))

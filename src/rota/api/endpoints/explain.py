@@ -1,4 +1,4 @@
-"""Endpoints that explain a job: why it waits, what it waited for, its dependency graph."""
+"""Endpoints that explain a job: why it waits, its phases so far, its dependency graph."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Literal
 
 from rota.api.auth.roles import Permission
 from rota.api.cluster.leaderless_submit import LEADERLESS
-from rota.api.convert.deadlines import add_deadline
 from rota.api.convert.explain import forecast_view, why_view
-from rota.api.convert.jobs import job_view
+from rota.api.convert.jobs import add_deadline, job_view
 from rota.api.deps import AppDeps
 from rota.api.endpoints.jobs import job_id_in
 from rota.api.limits import GRAPH_AT_ONCE, GRAPH_NODES_MAX, HISTORY_EXECUTIONS_MAX
@@ -19,9 +18,17 @@ from rota.api.pagination import PageSize
 from rota.api.router import Call, NoQuery, Operation
 from rota.api.tenant_scope import find_job, outlines_of
 from rota.core.explain.why import PREFETCHED
-from rota.core.group_model import Array, Gang
 from rota.core.info_model import Cause, Explanation
-from rota.core.model import Execution, ExecutionState, Instant, JobId, JobRecord, JobState
+from rota.core.model import (
+    Array,
+    Execution,
+    ExecutionState,
+    Gang,
+    Instant,
+    JobId,
+    JobRecord,
+    JobState,
+)
 from rota.engine.ports import Brain, ObservedCause
 from rota.store.protocol import Direction, Edge, Outline
 from rota.store.queries import ExecutionQuery
@@ -36,61 +43,62 @@ _WAIT_AFTER = {
     ExecutionState.LOST: "lost",
     ExecutionState.PREEMPTED: "preempted",
 }
-"""What a job waits for after a try that ended so."""
+"""Reason of the wait after an execution that ended in this state."""
 WORKER = "worker"
 PREFETCH_REASON = "ahead"
-"""Public: it was on a worker, behind another."""
+"""Public value: the execution waited on its worker, behind another one."""
 
 
 def job_timing(
-    job: JobRecord, tries: Sequence[Execution], seen: Sequence[ObservedCause], now: Instant
+    job: JobRecord, executions: Sequence[Execution], seen: Sequence[ObservedCause], now: Instant
 ) -> list[PhaseView]:
-    """Stretches of the job's life, in order; `tries` are its newest, the newest last.
+    """Returns the phases of a job in order, from its newest `executions`, oldest first.
 
-    `seen` are first causes that somebody was told while it waited.
+    `seen` are the first causes shown to callers while it waited.
     """
-    spells: list[PhaseView] = []
+    phases: list[PhaseView] = []
     since, reason = job.spec.created_at, _first_wait(job)
-    if tries and tries[0].fence > 1:
-        since, reason = tries[0].claimed_at, WORKER  # what was before is left out
-    for one in tries:
-        ready = job.life.ready_at if one is tries[-1] else None
+    if executions and executions[0].fence > 1:
+        since, reason = executions[0].claimed_at, WORKER  # earlier executions are left out
+    for one in executions:
+        ready = job.life.ready_at if one is executions[-1] else None
         if one.claimed_at > since:
-            spells += _past_wait(since, one.claimed_at, reason, ready)
-        spells += _execution_spells(one, now)
+            phases += _past_wait(since, one.claimed_at, reason, ready)
+        phases += _execution_phases(one, now)
         is_returned = one.state is ExecutionState.PREEMPTED and one.stop is None
         after = WORKER if is_returned else _WAIT_AFTER.get(one.state, WORKER)
         since, reason = one.ended_at or now, after
     if job.life.state in (JobState.PENDING, JobState.QUEUED):
-        spells += _current_wait(job, since, reason, now)
-        spells += [_seen_cause(one) for one in seen if one.last > one.first >= since]
-    return spells
+        phases += _current_wait(job, since, reason, now)
+        phases += [_seen_cause(one) for one in seen if one.last > one.first >= since]
+    return phases
 
 
-def _execution_spells(one: Execution, now: Instant) -> list[PhaseView]:
-    """A try; a prefetched one waited on its worker first, and may never have begun there."""
-    spells = []
+def _execution_phases(one: Execution, now: Instant) -> list[PhaseView]:
+    """Returns an execution's phases; a prefetched one waited on its worker, and may never have
+    started."""
+    phases = []
     began_at = one.claimed_at if one.behind is None else one.started_at
     if began_at != one.claimed_at:
         waited_until = one.ended_at if began_at is None else began_at
-        spells.append(_open_spell("queued", one.claimed_at, waited_until, now))
-        spells[0].reason = PREFETCH_REASON
+        phases.append(_open_phase("queued", one.claimed_at, waited_until, now))
+        phases[0].reason = PREFETCH_REASON
     if began_at is not None:
-        spells.append(_open_spell("running", began_at, one.ended_at, now))
-        spells[-1].reason = None if one.ended_at is None else one.state.value
-    for spell in spells:
-        spell.worker_id = one.worker_id
-    return spells
+        phases.append(_open_phase("running", began_at, one.ended_at, now))
+        phases[-1].reason = None if one.ended_at is None else one.state.value
+    for phase in phases:
+        phase.worker_id = one.worker_id
+    return phases
 
 
-def _open_spell(
+def _open_phase(
     what: Literal["queued", "running"], since: Instant, until: Instant | None, now: Instant
 ) -> PhaseView:
-    """A stretch that may not be over."""
-    spell = _spell(what, since=since, until=now if until is None else until)
+    """Returns a phase that may not be over."""
+    phase = _phase(what, since=since, until=now if until is None else until)
     if until is None:
-        spell.until = None
-    return spell
+        phase.until = None
+    return phase
 
 
 def _first_wait(job: JobRecord) -> str:
@@ -100,37 +108,37 @@ def _first_wait(job: JobRecord) -> str:
 
 
 def _current_wait(job: JobRecord, since: Instant, reason: str, now: Instant) -> list[PhaseView]:
-    """The wait that lasts."""
+    """Returns the phases of the present wait."""
     if job.life.state is JobState.PENDING:
-        spells = [_spell("pending", since=since, until=now)]
-        spells[0].reason = job.life.reason or reason
+        phases = [_phase("pending", since=since, until=now)]
+        phases[0].reason = job.life.reason or reason
     else:
-        spells = _past_wait(since, now, reason, job.life.ready_at)
-    spells[-1].until = None
-    return spells
+        phases = _past_wait(since, now, reason, job.life.ready_at)
+    phases[-1].until = None
+    return phases
 
 
 def _past_wait(
     since: Instant, until: Instant, reason: str, ready: Instant | None
 ) -> list[PhaseView]:
-    """A wait, in two parts where it is known since when nothing but a worker was missing."""
-    spells = []
+    """Returns a wait, in two phases where it is known when only a worker was missing."""
+    phases = []
     if ready is not None and since < ready <= until and reason != WORKER:
-        spells.append(_spell("pending", since=since, until=ready))
-        spells[0].reason = reason
+        phases.append(_phase("pending", since=since, until=ready))
+        phases[0].reason = reason
         since, reason = ready, WORKER
-    spells.append(_spell("queued", since=since, until=until))
-    spells[-1].reason = reason
-    return spells
+    phases.append(_phase("queued", since=since, until=until))
+    phases[-1].reason = reason
+    return phases
 
 
 def _seen_cause(one: ObservedCause) -> PhaseView:
-    spell = _spell("queued", since=one.first, until=one.last)
-    spell.reason = one.code
-    return spell
+    phase = _phase("queued", since=one.first, until=one.last)
+    phase.reason = one.code
+    return phase
 
 
-def _spell(
+def _phase(
     what: Literal["pending", "queued", "running"], *, since: Instant, until: Instant
 ) -> PhaseView:
     length = max(0, until - since)
@@ -143,7 +151,7 @@ _WAITING = (JobState.PENDING, JobState.QUEUED)
 @Operation(
     "GET",
     "/jobs/{job_id}/why",
-    "Why a job is not running",
+    "Explain why a job waits",
     tag="Jobs",
     permission=Permission.READ,
     without_leader=True,
@@ -152,7 +160,8 @@ _WAITING = (JobState.PENDING, JobState.QUEUED)
     examples={"answer": "why"},
 )
 async def why_job(call: Call[None, NoQuery]) -> WhyView:
-    """What keeps it from running and for how long; for one that runs or has ended, just that."""
+    """Explains what keeps a job from running and for how long; of others it shows just their
+    state."""
     job_id = job_id_in(call)
     job = await find_job(call, job_id)
     if job.life.state in _WAITING:
@@ -163,7 +172,7 @@ async def why_job(call: Call[None, NoQuery]) -> WhyView:
             view = forecast_view(job, outlook)
             view.history = await _history(call, job, outlook.seen)
             return view
-        job = await find_job(call, job_id)  # it moved between the two questions
+        job = await find_job(call, job_id)  # its state changed between the two reads
     view = why_view(job, _from_engine(call.deps.brain, job) or _from_record(job))
     view.history = await _history(call, job)
     view.deadline = _with_deadline(call.deps.brain, job)
@@ -174,14 +183,15 @@ async def _history(
     call: Call[None, NoQuery], job: JobRecord, seen: Sequence[ObservedCause] = ()
 ) -> list[PhaseView]:
     query = ExecutionQuery(job_id=job.id, limit=HISTORY_EXECUTIONS_MAX)
-    tries = await call.deps.catalog.find_executions(query)
-    return job_timing(job, tries[::-1], seen, call.deps.brain.clock.now())
+    executions = await call.deps.catalog.find_executions(query)
+    return job_timing(job, executions[::-1], seen, call.deps.brain.clock.now())
 
 
 def _from_engine(brain: Brain, job: JobRecord) -> Explanation | None:
-    """Of an array or gang that has begun, how many of its members wait, and for what.
+    """Returns the scheduler's explanation of a group, or of a prefetched job.
 
-    Of a prefetched job, for whose place it waits.
+    Of an array or gang: how many members wait, and for what. Of a prefetched job: which one it
+    waits behind.
     """
     if isinstance(job.spec.group, Array | Gang):
         return brain.why(job.id) if brain.ready else None
@@ -197,15 +207,15 @@ def _with_deadline(brain: Brain, job: JobRecord) -> DeadlineView | None:
     return view.deadline
 
 
-def _nobody_leads(parts: AppDeps) -> bool:
-    return parts.leaderless_inbox is not None and not parts.brain.ready
+def _nobody_leads(deps: AppDeps) -> bool:
+    return deps.leaderless_inbox is not None and not deps.brain.ready
 
 
 _LEADERLESS = Explanation(
     causes=(
         Cause(
             LEADERLESS,
-            "no server leads just now: the next one takes it, usually within seconds",
+            "no server leads at the moment: the next leader takes it, usually within seconds",
             {},
         ),
     ),
@@ -243,13 +253,13 @@ def _sentence(job: JobRecord) -> str:
         return f"it is being stopped on worker {job.life.worker_id}{because}"
     if state in _WAITING:
         return f"it waits{because}"
-    return f"it has ended as {state.value}{because}"
+    return f"it has finished as {state.value}{because}"
 
 
 @Operation(
     "GET",
     "/jobs/{job_id}/graph",
-    "The dependency graph around a job",
+    "Show the dependency graph of a job",
     tag="Jobs",
     permission=Permission.READ,
     any_server=True,
@@ -258,28 +268,30 @@ def _sentence(job: JobRecord) -> str:
     examples={"answer": "graph"},
 )
 async def graph_of_job(call: Call[None, NoQuery]) -> GraphView:
-    """Everything connected with a job, in both directions, up to a limit."""
+    """Returns the jobs connected with a job, in both directions, up to a limit."""
     start = await find_job(call, job_id_in(call))
     graph = await _connected(call.deps, start.id)
     own = call.caller.tenant
     unread = [one for one in graph.nodes if one not in graph.jobs]
-    told = {one.id: one for one in await outlines_of(call.deps.catalog, unread)} | graph.jobs
+    outlines = {one.id: one for one in await outlines_of(call.deps.catalog, unread)} | graph.jobs
     jobs = {
-        one: told[one] for one in graph.nodes if one in told and own in (None, told[one].tenant)
+        one: outlines[one]
+        for one in graph.nodes
+        if one in outlines and own in (None, outlines[one].tenant)
     }
     nodes = [GraphNode(one.id, one.name, one.state.value) for one in jobs.values()]
-    # A deleted job, or one of another tenant, leaves no node, and no edge into nothing either.
-    lines = [
+    # A deleted job, or one of another tenant, is no node and has no edges.
+    edges = [
         GraphEdge(source=edge.parent, target=edge.child, when=edge.when.value)
         for edge in graph.edges.values()
         if edge.parent in jobs and edge.child in jobs
     ]
-    return GraphView(nodes, lines, graph.is_cut)
+    return GraphView(nodes, edges, graph.is_cut)
 
 
 @dataclass(slots=True)
 class _Graph:
-    """What is connected, as far as it was followed."""
+    """Connected jobs, as far as they were followed."""
 
     nodes: dict[JobId, None]
     edges: dict[tuple[JobId, JobId], Edge] = field(default_factory=dict)
@@ -287,17 +299,17 @@ class _Graph:
     is_cut: bool = False
 
 
-async def _connected(parts: AppDeps, start: JobId) -> _Graph:
-    """Breadth first, so that a cut graph shows what is near."""
-    catalog, pace = parts.catalog, PageSize(GRAPH_AT_ONCE, parts.limits.read_at_once)
+async def _connected(deps: AppDeps, start: JobId) -> _Graph:
+    """Follows edges breadth first, so that a graph cut at the limit shows what is near."""
+    catalog, page_size = deps.catalog, PageSize(GRAPH_AT_ONCE, deps.limits.read_at_once)
     graph, level = _Graph({start: None}), [start]
     while level:
-        size = pace.size
+        size = page_size.size
         part, level = level[:size], level[size:]
         jobs, downstream = await asyncio.gather(
             catalog.jobs(part), catalog.edges(part, Direction.DOWNSTREAM)
         )
-        pace.record(jobs)
+        page_size.record(jobs)
         graph.jobs |= {job.id: outline_of(job) for job in jobs}
         upstream = [edge for job in jobs for edge in edges_upstream(job.id, job.spec)]
         for edge in (*upstream, *downstream):

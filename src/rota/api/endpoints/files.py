@@ -1,6 +1,6 @@
 """Endpoints of output files (artifacts), and the transfer of large files.
 
-Uploads are received in pieces, resumed after a break and checked; downloads serve ranges.
+Uploads arrive in pieces, continue after an interruption and are checked; downloads serve ranges.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from rota.wire.workers import ArtifactView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadRequest:
-    """What a request says of its upload."""
+    """Parameters of an upload."""
 
     name: str | None
-    """What it goes on under; None: it cannot."""
+    """Name under which it can be continued; None: it cannot."""
     offset: int
     size: int | None
-    """Of the whole; None: all that comes with this request is all."""
+    """Size of the whole; None: this request brings all the rest."""
     sha256: str | None
     bytes_max: int
 
 
 async def pieces_of(call: Call[Any, Any]) -> AsyncIterator[bytes]:
-    """A body as it comes."""
+    """Yields a request's body as it arrives."""
     body = call.request.stream()
     while True:
         try:
@@ -67,33 +67,34 @@ async def pieces_of(call: Call[Any, Any]) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def received(
-    call: Call[Any, Any], spool: Spool, sending: UploadRequest
+    call: Call[Any, Any], spool: Spool, upload_request: UploadRequest
 ) -> AsyncIterator[SpooledFile | int]:
-    """The whole, once it is here and is what it should be; until then how much is here."""
-    if sending.size is not None and sending.size > sending.bytes_max:
-        raise _too_large(sending.bytes_max)
-    bytes_max = sending.bytes_max if sending.size is None else sending.size
-    upload = await spool.begin(sending.name, sending.offset, bytes_max)
+    """Yields the whole file, once it is here and checked; before that the number of bytes that are
+    here."""
+    if upload_request.size is not None and upload_request.size > upload_request.bytes_max:
+        raise _too_large(upload_request.bytes_max)
+    bytes_max = upload_request.bytes_max if upload_request.size is None else upload_request.size
+    upload = await spool.begin(upload_request.name, upload_request.offset, bytes_max)
     kept = False
     try:
         async for piece in pieces_of(call):
             await upload.write(piece)
-        if sending.size is not None and upload.size < sending.size:
+        if upload_request.size is not None and upload.size < upload_request.size:
             yield upload.size
             return
-        draft = await upload.finish()
-        if sending.sha256 is not None and draft.sha256 != sending.sha256:
+        spooled = await upload.finish()
+        if upload_request.sha256 is not None and spooled.sha256 != upload_request.sha256:
             await upload.discard()
-            raise wrong_checksum(draft.sha256)
-        yield draft
+            raise wrong_checksum(spooled.sha256)
+        yield spooled
         kept = True
     finally:
-        # Where the storage did not take it, it need not be sent again.
+        # If the storage failed, the upload is kept and need not be sent again.
         await upload.leave(kept=kept)
 
 
 async def received_small(call: Call[Any, Any], sha256: str | None, bytes_max: int) -> bytes:
-    """A body that fits into memory."""
+    """Reads a body that fits into memory."""
     content = bytearray()
     async for piece in pieces_of(call):
         content += piece
@@ -105,18 +106,17 @@ async def received_small(call: Call[Any, Any], sha256: str | None, bytes_max: in
 
 
 def hash_of(content: bytes) -> str:
-    """Its SHA-256."""
+    """Returns the SHA-256 in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
 def wrong_checksum(found: str) -> ProblemError:
-    """What came is not what was meant."""
-    detail = f"what came has the SHA-256 {found}, another than was said: send it again"
+    detail = f"the content has the SHA-256 {found}, not the one in the request: send it again"
     return ProblemError(422, "checksum", detail)
 
 
 def _too_large(bytes_max: int) -> ProblemError:
-    detail = f"at most {bytes_max} bytes are taken"
+    detail = f"the file is larger than {bytes_max} bytes"
     return ProblemError(413, "too_large", detail, headers={"Connection": "close"})
 
 
@@ -126,14 +126,14 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 class Download(Stream):
-    """A file, never shown in place, whatever is in it. Its length is said, so a reader knows when
-    it was cut off."""
+    """Response that sends a file as an attachment; its length tells a reader that it was cut
+    off."""
 
     def __init__(self, call: Call[Any, Any], name: str, content: Content) -> None:
         super().__init__(_pieces(content.pieces), OCTETS, closing=call.deps.closing)
         self.headers["content-length"] = str(content.end - content.start)
         self.headers["accept-ranges"] = "bytes"
-        # The folders it lay in are not the reader's.
+        # Without the folders of its name.
         last = quote(name.rpartition("/")[2], safe="")
         self.headers["content-disposition"] = f"attachment; filename*=UTF-8''{last}"
         if content.sha256 is not None:
@@ -147,8 +147,10 @@ class Download(Stream):
 
 
 def range_in(call: Call[Any, Any]) -> Range:
-    """The part that is asked for. What is not understood, or is several, asks for all of it, and
-    so does a part of something that has changed."""
+    """Parses the Range header.
+
+    A range that is invalid or has several parts asks for the whole file.
+    """
     text = header(call.request.scope, b"range")
     found = _RANGE.fullmatch(text.decode("latin-1")) if text is not None else None
     if found is None or found[1] == found[2] == "":
@@ -160,13 +162,13 @@ def range_in(call: Call[Any, Any]) -> Range:
 
 
 def matches_if_range(call: Call[Any, Any], sha256: str | None) -> bool:
-    """Whether a part may be added to what the reader has: If-Range names what that is of."""
+    """Whether If-Range matches the file, so that a part can be added to what the reader has."""
     known = header(call.request.scope, b"if-range")
     return known is None or known.decode("latin-1") == f'"{sha256}"'
 
 
 async def with_digest(content: Content) -> Content:
-    """A small file is hashed as it is sent for; what is large has its digest with it."""
+    """Hashes a small file on download; a large one has its digest stored."""
     whole = content.end - content.start == content.size
     if content.sha256 is not None or not whole or content.size > OBJECT_BYTES_MIN:
         return content
@@ -175,9 +177,9 @@ async def with_digest(content: Content) -> Content:
 
 
 def range_not_satisfiable(error: OutOfRangeError) -> ProblemError:
-    """The file ends before."""
+    """Refuses a range beyond the end of the file."""
     headers = {"Content-Range": f"bytes */{error.size}"}
-    return ProblemError(416, "range", f"{error}, and nothing of that part", headers=headers)
+    return ProblemError(416, "range", f"{error}: the range is beyond its end", headers=headers)
 
 
 async def _single_piece(data: bytes) -> AsyncIterator[bytes]:
@@ -191,7 +193,7 @@ async def _pieces(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 Offset = Annotated[
     int,
-    Meta(ge=0, le=OBJECT_BYTES_MAX, description="Where it goes on, after a break."),
+    Meta(ge=0, le=OBJECT_BYTES_MAX, description="Where an interrupted upload continues."),
 ]
 
 
@@ -203,14 +205,14 @@ class ArtifactPage(msgspec.Struct):
 
 
 class PutArtifactQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """What comes. With its checksum it is checked, and can be gone on with."""
+    """Parameters of an upload. With its checksum it is checked, and can be continued."""
 
     sha256: Sha256 | None = None
     offset: Offset = 0
 
 
 class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which upload."""
+    """Identifies an upload."""
 
     sha256: Sha256
 
@@ -218,7 +220,7 @@ class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "PUT",
     "/executions/{execution_id}/artifacts/{name}",
-    "Keep an output file",
+    "Upload an output file",
     tag="Executions",
     permission=Permission.WORK,
     repeatable=True,
@@ -230,37 +232,36 @@ class UploadQuery(msgspec.Struct, forbid_unknown_fields=True):
     answer=ArtifactView,
     errors=(404,),
     description=(
-        "Raw bytes, up to 16 GiB (1 GiB where there is no object storage). One of the "
-        "same name is replaced. With `sha256` it is checked; an upload that broke off goes on from "
-        "the `offset` that the call below tells."
+        "Raw bytes, up to 16 GiB (1 GiB without object storage). Replaces a file of the same "
+        "name. `sha256` is compared with the content; an interrupted upload continues at the "
+        "`offset` that the next call returns."
     ),
     examples={"body": "put_artifact_body", "answer": "artifact"},
     slashes=True,
 )
 async def put_artifact(call: Call[None, PutArtifactQuery]) -> ArtifactView:
-    """Keeps one output file: a small one in the store, a large one in object storage."""
     execution = await find_execution(call, execution_id_in(call))
     name, asked, files = call.path["name"], call.query, call.deps.files
     check_artifact_name(name)
     if not asked.offset and _length(call) <= OBJECT_BYTES_MIN:
         content = await received_small(call, asked.sha256, OBJECT_BYTES_MIN)
         return artifact_view(await files.outputs.keep_small(execution.id, name, content))
-    sending = UploadRequest(
+    upload_request = UploadRequest(
         name=_upload_name(execution.id, name, asked.sha256),
         offset=asked.offset,
         size=None,
         sha256=asked.sha256,
         bytes_max=files.outputs.bytes_max,
     )
-    async with received(call, files.spool, sending) as draft:
-        assert isinstance(draft, SpooledFile), "an output file is sent with its end"
+    async with received(call, files.spool, upload_request) as spooled:
+        assert isinstance(spooled, SpooledFile), "an output file is sent with its end"
         now = call.deps.brain.clock.now()
         key = f"outputs/{execution.id}/{call.state.ids.mint(now)}"
-        return artifact_view(await files.outputs.keep(execution.id, name, draft, key, now))
+        return artifact_view(await files.outputs.keep(execution.id, name, spooled, key, now))
 
 
 def _length(call: Call[Any, Any]) -> int:
-    """As the sender says; one that does not say may send much."""
+    """Returns the declared length; without one the body may be large."""
     text = header(call.request.scope, b"content-length") or b""
     return int(text) if text.isdigit() else OBJECT_BYTES_MAX
 
@@ -272,7 +273,7 @@ def _upload_name(execution_id: str, name: str, sha256: str | None) -> str | None
 @Operation(
     "GET",
     "/executions/{execution_id}/artifacts/{name}/upload",
-    "How much of an output file has come",
+    "Show how much of an output file has arrived",
     tag="Executions",
     permission=Permission.WORK,
     query=UploadQuery,
@@ -281,7 +282,6 @@ def _upload_name(execution_id: str, name: str, sha256: str | None) -> str | None
     examples={"answer": "show_artifact_upload"},
 )
 async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
-    """How much of an upload that broke off is here."""
     execution = await find_execution(call, execution_id_in(call))
     check_artifact_name(call.path["name"])
     name = _upload_name(execution.id, call.path["name"], call.query.sha256) or ""
@@ -291,7 +291,7 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
 @Operation(
     "GET",
     "/executions/{execution_id}/artifacts/{name}",
-    "Fetch an output file",
+    "Download an output file",
     tag="Executions",
     permission=Permission.READ,
     any_server=True,
@@ -301,14 +301,13 @@ async def show_artifact_upload(call: Call[None, UploadQuery]) -> UploadView:
     also={206: None},
     errors=(404, 410, 416, 422),
     description=(
-        "`Repr-Digest` has the SHA-256 of the whole. With `Range` a part of it (206). "
-        "The slashes in a name such as `plots/a.png` are best encoded: `plots%2Fa.png`."
+        "`Repr-Digest` has the SHA-256 of the whole file. `Range` gets a part (206). Encode the "
+        "slashes in a name such as `plots/a.png`: `plots%2Fa.png`."
     ),
     examples={"answer": "get_artifact"},
     slashes=True,
 )
 async def get_artifact(call: Call[None, NoQuery]) -> Download:
-    """Sends one output file, or a part of it."""
     execution_id = (await find_execution(call, execution_id_in(call))).id
     name, outputs = call.path["name"], call.deps.files.outputs
     try:
@@ -329,20 +328,19 @@ def _existing(content: Content | None, execution_id: str, name: str) -> Content:
 @Operation(
     "GET",
     "/executions/{execution_id}/artifacts/{name}/link",
-    "Where to fetch an output file",
+    "Get a download link for an output file",
     tag="Executions",
     permission=Permission.READ,
     any_server=True,
     answer=LinkView,
     errors=(404,),
     description=(
-        "A signed link to the object storage where that gives one, good for a quarter "
-        "of an hour; else the path on this server."
+        "A signed link to the object storage if that supports it, valid for 15 minutes; else the "
+        "path on this server."
     ),
     examples={"answer": "link"},
 )
 async def link_artifact(call: Call[None, NoQuery]) -> LinkView:
-    """Where to fetch it: at the storage, where that gives links, or here."""
     execution_id = (await find_execution(call, execution_id_in(call))).id
     name, outputs = call.path["name"], call.deps.files.outputs
     (found,) = await outputs.list([execution_id])
@@ -367,7 +365,6 @@ async def link_artifact(call: Call[None, NoQuery]) -> LinkView:
     examples={"answer": "list_artifacts"},
 )
 async def list_artifacts(call: Call[None, NoQuery]) -> ArtifactPage:
-    """The names and sizes of what was kept."""
     execution = await find_execution(call, execution_id_in(call))
     (found,) = await call.deps.files.outputs.list([execution.id])
     return ArtifactPage([artifact_view(one) for one in found])

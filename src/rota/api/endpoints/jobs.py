@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from rota.api.auth.forwarded import minted_at
 from rota.api.auth.roles import Permission
-from rota.api.convert.deadlines import add_deadline, deadline_view
 from rota.api.convert.explain import dry_run_view
 from rota.api.convert.jobs import (
-    UUID,
     JobBatch,
+    add_deadline,
     add_dependency,
+    deadline_view,
     execution_view,
     job_id_of,
     job_view,
@@ -39,10 +39,18 @@ from rota.api.limits import (
     RECALL_PAUSE_S,
     RECALL_TRIES,
 )
-from rota.api.pagination import Cursor, Limit, comma_list_of, cut_found, job_bytes, read_id_cursor
+from rota.api.pagination import (
+    Cursor,
+    Limit,
+    comma_list_of,
+    cut_found,
+    job_bytes,
+    read_choices,
+    read_id_cursor,
+)
 from rota.api.parsing.merge_patch import drop_conflicting_fields, read_merged
 from rota.api.parsing.request import check_depth, header, read_batch
-from rota.api.problems import invalid, not_found
+from rota.api.problems import invalid
 from rota.api.recall import (
     expect,
     make_known,
@@ -54,7 +62,7 @@ from rota.api.recall import (
     read_upstream,
 )
 from rota.api.router import Call, NoQuery, Operation, Reply
-from rota.api.tenant_scope import check_tenant, check_upstream, find_job, set_default_tenant
+from rota.api.tenant_scope import check_tenant, check_upstream, find_job, id_in, set_default_tenant
 from rota.core.commands import AnyInput, Cancel, Delete, Execute, Preloaded, Retry, Submit, Update
 from rota.core.errors import Invalid, StalePreload
 from rota.core.model import Dependency, JobId, JobRecord, JobState, Spec, When, WorkerId
@@ -85,7 +93,7 @@ from rota.wire.workers import ExecutionView
 
 
 async def dry_run(call: Call[Any, Any], specs: Sequence[JobSpec]) -> list[DryRunView]:
-    """One answer for each job; raises what the submission would be refused for."""
+    """Says what would become of each job; raises what the submission would be refused for."""
     brain = call.deps.brain
     if not brain.ready:
         raise UnavailableError(f"not ready: {brain.trouble or 'no server leads just now'}")
@@ -98,7 +106,7 @@ async def dry_run(call: Call[Any, Any], specs: Sequence[JobSpec]) -> list[DryRun
         outlooks = await _forecasts(call, batch, Submit(jobs=jobs))
     except Invalid as refusal:
         raise batch.with_sender_names(refusal) from None
-    names = {glance.worker.id: glance.worker.name for glance in brain.workers()}
+    names = {info.worker.id: info.worker.name for info in brain.workers()}
     return [
         dry_run_view(outlook, spec.ref if isinstance(spec, BatchJobSpec) else None, names)
         for outlook, spec in zip(outlooks, specs, strict=True)
@@ -122,7 +130,7 @@ async def _forecasts(call: Call[Any, Any], batch: JobBatch, event: Submit) -> Se
 
 
 class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which jobs to list."""
+    """Filters of the list of jobs."""
 
     status: Annotated[str, comma_list_of(JobState)] | None = None
     priority: Priority | None = None
@@ -130,7 +138,8 @@ class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
     tenant: str | None = None
     name: str | None = None
     label: Annotated[
-        list[LabelText], Meta(description="`key:value`; may repeat: all of them.")
+        list[LabelText],
+        Meta(description="`key:value`; may be repeated: a job must have all of them."),
     ] = []
     created_after: Moment | None = None
     created_before: Moment | None = None
@@ -142,16 +151,16 @@ class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DeleteQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How to delete."""
+    """Options of deleting a job."""
 
     force: Annotated[bool, Meta(description="Cancels a live job first.")] = False
 
 
 class SubmitQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How to submit."""
+    """Options of submitting jobs."""
 
     dry_run: Annotated[
-        bool, Meta(description="Says what would become of it, and submits nothing.")
+        bool, Meta(description="Says when the job would start, and submits nothing.")
     ] = False
 
 
@@ -168,17 +177,16 @@ class SubmitQuery(msgspec.Struct, forbid_unknown_fields=True):
     status=201,
     also={200: DryRunView},
     description=(
-        "With `dry_run` nothing is submitted: the answer says when it would start. "
-        "A W3C `traceparent` header makes the job part of the caller's trace; one that cannot be "
-        "read is passed over."
+        "With `dry_run` nothing is submitted: the answer says when the job would start. A W3C "
+        "`traceparent` header makes the job part of the caller's trace; an invalid one is "
+        "ignored."
     ),
     examples={"body": "job_spec", "answer": "job", "answer 200": "dry_run"},
 )
 async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
-    """One job."""
     if call.query.dry_run:
-        (foreseen,) = await dry_run(call, [call.body])
-        return Reply(foreseen, {}, status=200)
+        (forecast,) = await dry_run(call, [call.body])
+        return Reply(forecast, {}, status=200)
     accepted = await _submit(call, [call.body])
     if accepted.first is None:
         first = await find_job(call, accepted.job_ids[0])
@@ -206,13 +214,12 @@ async def submit_job(call: Call[JobSpec, SubmitQuery]) -> Reply:
     status=201,
     also={200: DryRunBatchView},
     description=(
-        "`ref` names a job for others of the batch, which depend on it by `ref:NAME`. "
-        "With `dry_run` nothing is submitted, and each job's start is foretold."
+        "`ref` names a job within the batch; other jobs depend on it by `ref:NAME`. With "
+        "`dry_run` nothing is submitted: the answer says when each job would start."
     ),
     examples={"body": "batch_spec", "answer": "batch", "answer 200": "dry_run_batch"},
 )
 async def submit_batch(call: Call[BatchSpec, SubmitQuery]) -> BatchAnswer | Reply:
-    """Many jobs: all or none."""
     if call.query.dry_run:
         return Reply(DryRunBatchView(await dry_run(call, call.body.jobs)), {}, status=200)
     accepted = await _submit(call, call.body.jobs)
@@ -228,26 +235,26 @@ async def _submit(
     batch = JobBatch(specs, _mint_for(call), call.deps.brain.clock.now(), trace_in(call))
     jobs = batch.new_jobs()
 
-    def build(recall: Preloaded | None) -> Submit:
-        return Submit(jobs=jobs, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> Submit:
+        return Submit(jobs=jobs, key=call.key, preloaded=preloaded)
 
     async def read() -> Sequence[JobRecord]:
         return await read_upstream(call.deps.catalog, list(batch.outside_dependencies))
 
-    mailbox = call.deps.leaderless_inbox
-    # With nothing else to read, posting looks the key up by itself: one question, not two.
+    inbox = call.deps.leaderless_inbox
+    # With nothing else to read, `post` looks the key up itself: one query, not two.
     alone = not batch.outside_dependencies and call.deps.brain.ready
-    if call.key and not alone and (promised := await promised_to(call, call.key)):
-        return promised
+    if call.key and not alone and (answered := await promised_to(call, call.key)):
+        return answered
     try:
         if batch.outside_dependencies:
             await check_upstream(call, batch.outside_dependencies)
-        if mailbox is not None and not call.deps.brain.ready:
+        if inbox is not None and not call.deps.brain.ready:
             if call.key:
-                settled = determines_ids(_key_as_given(call), call.deps.brain.clock.now())
-                await make_known(call.deps, call.key, settles_ids=settled)
-            await mailbox.check(jobs, await read())
-            return await mailbox.submit(build(None))
+                settles_ids = determines_ids(_key_as_given(call), call.deps.brain.clock.now())
+                await make_known(call.deps, call.key, settles_ids=settles_ids)
+            await inbox.check(jobs, await read())
+            return await inbox.submit(build(None))
         if batch.outside_dependencies:
             receipt = await post_recalling(call, read, build)
         else:
@@ -258,7 +265,7 @@ async def _submit(
 
 
 def _mint_for(call: Call[Any, Any]) -> IdMint:
-    """Where the ids of what is submitted come from: of the key, if it may be asked twice at once.
+    """Returns the mint for submitted ids: of the key, if two servers may accept the same request.
 
     That is so when a server could not wait for the leader's answer, or a client for a server's.
     """
@@ -274,16 +281,16 @@ def _key_as_given(call: Call[Any, Any]) -> str:
 
 
 def trace_in(call: Call[Any, Any]) -> str:
-    """The caller's place in its trace, if it told any that can be read."""
+    """Returns the caller's `traceparent`, if it sent a valid one."""
     given = header(call.request.scope, b"traceparent")
     found = None if given is None else parse_traceparent(given.decode("latin-1"))
     return "" if found is None else str(found)
 
 
-def check_durability(assurance: DurabilityMonitor) -> None:
-    """Refuses new jobs where the operator asked for more than the database gives."""
-    if assurance.refusal:
-        raise ProblemError(503, "durability", assurance.refusal, headers={"Retry-After": "5"})
+def check_durability(monitor: DurabilityMonitor) -> None:
+    """Refuses new jobs while the store's durability is below what the operator requires."""
+    if monitor.refusal:
+        raise ProblemError(503, "durability", monitor.refusal, headers={"Retry-After": "5"})
 
 
 @Operation(
@@ -298,7 +305,6 @@ def check_durability(assurance: DurabilityMonitor) -> None:
     examples={"answer": "job"},
 )
 async def show_job(call: Call[None, NoQuery]) -> JobView:
-    """One job."""
     return live_view(call.deps.brain, await find_job(call, job_id_in(call)))
 
 
@@ -314,10 +320,9 @@ async def show_job(call: Call[None, NoQuery]) -> JobView:
     examples={"answer": "jobs"},
 )
 async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
-    """Those that match, newest first."""
     asked = call.query
     query = JobQuery(
-        states=states_in(asked.status),
+        states=read_choices(asked.status, JobState, "status"),
         priority=asked.priority,
         queue=asked.queue,
         tenant=asked.tenant,
@@ -334,21 +339,22 @@ async def list_jobs(call: Call[None, JobsQuery]) -> JobPage:
 
 
 async def job_page(call: Call[Any, Any], query: JobQuery) -> JobPage:
-    """A page; the query asks for one more than is shown, to know whether there is a next."""
-    parts, own = call.deps, call.caller.tenant
+    """Returns a page; the query asks for one more than is shown, to know whether there is a
+    next."""
+    deps, own = call.deps, call.caller.tenant
     if own is not None:
         if query.tenant not in (None, own):
             return JobPage([], None)
         query = replace(query, tenant=own)
     turn = call.state.long_pages if query.limit > PAGE_FIRST_ITEMS else nullcontext()
     async with turn:
-        found = await _read_page(parts.catalog, replace(query, look=parts.limits.page_look))
+        found = await _read_page(deps.catalog, replace(query, look=deps.limits.page_look))
         items, next_cursor = cut_found(found, query.limit - 1, lambda job: job.id)
-        return JobPage(await _views(parts.brain, items), next_cursor)
+        return JobPage(await _views(deps.brain, items), next_cursor)
 
 
 async def _views(brain: Brain, jobs: Sequence[JobRecord]) -> list[JobView]:
-    """Made a few at a time: others have their turn in between."""
+    """Converts jobs in small parts, so that other requests are served in between."""
     views: list[JobView] = []
     for start in range(0, len(jobs), READ_AT_ONCE):
         if start:
@@ -358,7 +364,7 @@ async def _views(brain: Brain, jobs: Sequence[JobRecord]) -> list[JobView]:
 
 
 async def _read_page(catalog: QueryStore, query: JobQuery) -> Page[JobRecord]:
-    """What was asked for, or as much of it as memory is meant to hold and a search to cost."""
+    """Reads a page, or as much of it as the limits on memory and search work allow."""
     found: Page[JobRecord] = Page()
     size, part = 0, min(query.limit, PAGE_FIRST_ITEMS)
     while True:
@@ -371,14 +377,14 @@ async def _read_page(catalog: QueryStore, query: JobQuery) -> Page[JobRecord]:
         if size >= PAGE_BYTES_MAX:
             found.rest = found[-1].id
             return found
-        # As many more as will fit if they are like those before.
+        # As many more as fit if they are like those before.
         fitting = (PAGE_BYTES_MAX - size) * len(found) // max(size, 1) + 1
         part = min(query.limit - len(found), fitting)
         query = replace(query, before=found[-1].id)
 
 
 def live_view(brain: Brain, job: JobRecord) -> JobView:
-    """With what memory knows better: how far a running job is, how one stands to its deadline."""
+    """Converts a job, with progress and deadline from memory, which is newer than the store."""
     view = job_view(job)
     add_deadline(view, job, brain)
     if job.life.state is JobState.RUNNING and brain.ready:
@@ -391,22 +397,24 @@ def live_view(brain: Brain, job: JobRecord) -> JobView:
 @Operation(
     "DELETE",
     "/jobs/{job_id}",
-    "Remove an ended job",
+    "Delete a finished job",
     tag="Jobs",
     permission=Permission.SUBMIT,
     query=DeleteQuery,
     status=204,
     also={202: JobView},
     errors=(404, 409),
-    description="202 with the job: `force` has told a running one to stop, and it goes then.",
+    description=(
+        "With `force` a running job is cancelled first, and deleted when it has stopped: 202 with "
+        "the job."
+    ),
     examples={"answer": "job"},
 )
 async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
-    """Removes an ended job; with force a live one as soon as it has stopped."""
     job_id, force = job_id_in(call), call.query.force
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return Delete(job_id=job_id, force=force, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return Delete(job_id=job_id, force=force, key=call.key, preloaded=preloaded)
 
     async def post_delete() -> AnyReceipt:
         return await post_about(call, job_id, build)
@@ -425,15 +433,17 @@ async def delete_job(call: Call[None, DeleteQuery]) -> Reply | None:
     permission=Permission.SUBMIT,
     answer=JobView,
     errors=(404, 409),
-    description="A waiting job is cancelled at once; a running one becomes `cancelling`.",
+    description=(
+        "A waiting job is cancelled at once; a running one becomes `cancelling` until it has "
+        "stopped."
+    ),
     examples={"answer": "job"},
 )
 async def cancel_job(call: Call[None, NoQuery]) -> JobView:
-    """Stops a job."""
     job_id = job_id_in(call)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return Cancel(job_id=job_id, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return Cancel(job_id=job_id, key=call.key, preloaded=preloaded)
 
     job = expect(await post_about(call, job_id, build), JobAnswer).job
     return live_view(call.deps.brain, job)
@@ -442,26 +452,25 @@ async def cancel_job(call: Call[None, NoQuery]) -> JobView:
 @Operation(
     "POST",
     "/jobs/{job_id}/retry",
-    "Start an ended job over",
+    "Retry a finished job",
     tag="Jobs",
     permission=Permission.SUBMIT,
     answer=JobView,
     errors=(404, 409),
-    description="What was skipped because of it goes back to `pending`.",
+    description="Jobs that were skipped because of it go back to `pending`.",
     examples={"answer": "job"},
 )
 async def retry_job(call: Call[None, NoQuery]) -> JobView:
-    """Starts an ended job over."""
     job = expect(await post_retry(call, job_id_in(call)), JobAnswer).job
     return live_view(call.deps.brain, job)
 
 
 async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
-    """A retry, with the job and what was skipped because of it."""
+    """Posts a retry, with the job and what was skipped because of it."""
     failed = await failed_members(call, job_id)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return Retry(job_id=job_id, failed=failed, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return Retry(job_id=job_id, failed=failed, key=call.key, preloaded=preloaded)
 
     return await post_start_over(call, job_id, build)
 
@@ -479,35 +488,22 @@ async def post_retry(call: Call[Any, Any], job_id: JobId) -> AnyReceipt:
     examples={"body": "execute_job_body", "answer": "execution"},
 )
 async def execute_job(call: Call[ExecuteSpec, NoQuery]) -> Reply:
-    """This job on that worker, past time, order and pause."""
+    """Runs the job on that worker, even if it is early, not next, or its queue is paused."""
     job_id, worker_id = job_id_in(call), WorkerId(call.body.worker_id)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return Execute(job_id=job_id, worker_id=worker_id, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return Execute(job_id=job_id, worker_id=worker_id, key=call.key, preloaded=preloaded)
 
     execution = expect(await post_about(call, job_id, build), ExecutionAnswer).execution
     return Reply(execution_view(execution), {"Location": f"/executions/{execution.id}"})
 
 
 def job_id_in(call: Call[Any, Any]) -> JobId:
-    """The id in the path; what cannot be one is not found."""
-    text = call.path["job_id"]
-    if not UUID.match(text.lower()):
-        raise not_found("job", text[:100])
-    return JobId(text.lower())
-
-
-def states_in(text: str | None, field: str = "status") -> tuple[JobState, ...]:
-    """A comma list of statuses."""
-    words = [word.strip() for word in (text or "").split(",")]
-    try:
-        return tuple(JobState(word) for word in words if word)
-    except ValueError:
-        raise invalid(field, f"some of {', '.join(JobState)}, by commas") from None
+    return JobId(id_in(call, "job_id", "job"))
 
 
 def label_in(text: str, field: str = "label") -> tuple[str, str]:
-    """The two parts of `key:value`."""
+    """Parses `key:value`."""
     key, colon, value = text.partition(":")
     if not colon or not key:
         raise invalid(field, f"{text[:100]!r} is not `key:value`")
@@ -528,11 +524,12 @@ _decoder = msgspec.json.Decoder(JobSpec, dec_hook=dec_hook)
     takes="application/merge-patch+json",
     answer=JobView,
     errors=(404, 409),
-    description="JSON Merge Patch (RFC 7396) on what was submitted: null restores a default.",
+    description="JSON Merge Patch (RFC 7396) on the submitted job: null restores a default.",
     examples={"body": "patch_job_body", "answer": "job"},
 )
 async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
-    """Merges, checks as if submitted, and puts it in place if nobody was quicker."""
+    """Merges the patch, validates the result and replaces the spec unless the job changed
+    meanwhile."""
     job_id = job_id_in(call)
     check_depth("", call.raw, call.body)
     patch = call.body
@@ -540,37 +537,37 @@ async def patch_job(call: Call[dict[str, Any], NoQuery]) -> JobView:
         check_tenant(call, patch.get("tenant"))
         patch = {**patch, "tenant": call.caller.tenant}
 
-    def amend(job: JobRecord) -> Spec:
+    def change(job: JobRecord) -> Spec:
         return patched(job, patch)
 
-    job = expect(await post_update(call, job_id, amend), JobAnswer).job
+    job = expect(await post_update(call, job_id, change), JobAnswer).job
     return live_view(call.deps.brain, job)
 
 
 async def post_update(
-    call: Call[Any, Any], job_id: JobId, amend: Callable[[JobRecord], Spec]
+    call: Call[Any, Any], job_id: JobId, change: Callable[[JobRecord], Spec]
 ) -> AnyReceipt:
-    """Reads the job, changes its spec by `amend`, and asks again if it moved meanwhile."""
-    amended: list[Spec] = []
+    """Reads the job, changes its spec by `change`, and tries again if the job changed meanwhile."""
+    changed: list[Spec] = []
 
     async def read() -> list[JobRecord]:
         job = await find_job(call, job_id)
-        spec = amend(job)
-        amended[:] = [spec]
+        spec = change(job)
+        changed[:] = [spec]
         if spec.dependencies == job.spec.dependencies:
             return [job]
         needed = [one.job_id for one in spec.dependencies if one.job_id != job_id]
         await check_upstream(call, dict.fromkeys(needed, "dependencies"))
         return [job, *await read_upstream(call.deps.catalog, needed)]
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return Update(job_id=job_id, spec=amended[0], key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return Update(job_id=job_id, spec=changed[0], key=call.key, preloaded=preloaded)
 
     return await post_recalling(call, read, build)
 
 
 def patched(job: JobRecord, patch: dict[str, Any]) -> Spec:
-    """The job's spec with the patch in it; its place in line and its revision stay."""
+    """Returns the job's spec with the patch in it; its place in the queue and its revision stay."""
     form = submitted_form(job)
     if "payload" in patch:
         form["payload"] = msgspec.json.decode(job.spec.payload or b"{}")

@@ -31,20 +31,21 @@ from rota.wire.problems import ProblemError
 
 TEXT = "text/plain; charset=utf-8"
 OFFSET_HEADER = "Rota-Log-Offset"
-"""Where in the log an answer begins: who counts on from there can come back after a lost line."""
+"""Offset in the log where an answer begins, so that a client can continue after a lost
+connection."""
 
 SIZE_HEADER = "Rota-Log-Size"
-"""How many bytes there were when a part was read."""
+"""Bytes in the log when a part was read."""
 
-Offset = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Bytes to leave out at the start.")]
-Follow = Annotated[bool, Meta(description="Goes on until the job has ended.")]
+Offset = Annotated[int, Meta(ge=0, le=2**63 - 1, description="Bytes to skip at the start.")]
+Follow = Annotated[bool, Meta(description="Continues until the job has finished.")]
 Tail = Annotated[
     int,
     Meta(
         ge=0,
         le=LOG_TAIL_LINES_MAX,
-        description="Begin with this many of the last lines. The header `Rota-Log-Offset` says "
-        "where in the log that is. Not with `offset`.",
+        description="Starts with this many of the last lines; the header `Rota-Log-Offset` has "
+        "their offset. Not with `offset`.",
     ),
 ]
 
@@ -54,24 +55,26 @@ Most = Annotated[
     Meta(
         ge=1,
         le=LOG_PIECE_BYTES_MAX,
-        description="At most so many bytes; the header `Rota-Log-Size` says how many there are. "
+        description="The most bytes to return; the header `Rota-Log-Size` has the size of the log. "
         "Not with `follow`.",
     ),
 ]
 
 
 class JobLogsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which part of a job's log."""
+    """Selects a part of a job's log."""
 
     follow: Follow = False
     offset: Offset = 0
     tail: Tail | None = None
     limit: Most | None = None
-    execution_id: Annotated[str, Meta(description="An earlier try; else the newest.")] | None = None
+    execution_id: (
+        Annotated[str, Meta(description="An earlier execution; else the newest.")] | None
+    ) = None
 
 
 class LogsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which part of an execution's log."""
+    """Selects a part of an execution's log."""
 
     follow: Follow = False
     offset: Offset = 0
@@ -80,7 +83,7 @@ class LogsQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SendLogsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a chunk belongs."""
+    """Place of a chunk in the log."""
 
     offset: (
         Annotated[
@@ -88,19 +91,19 @@ class SendLogsQuery(msgspec.Struct, forbid_unknown_fields=True):
             Meta(
                 ge=0,
                 le=2**63 - 1,
-                description="Where the chunk starts; what is there already is not added again. "
-                "Left out: at the end.",
+                description="Offset where the chunk starts; bytes that are there already are not "
+                "added again. Default: at the end.",
             ),
         ]
         | None
     ) = None
-    fence: Annotated[int, Meta(description="The execution's fence; a wrong one is 409.")] | None = (
+    fence: Annotated[int, Meta(description="The execution's fence; a stale one is 409.")] | None = (
         None
     )
 
 
 class LogSize(msgspec.Struct):
-    """How many bytes of log there are now: send on from there."""
+    """Bytes in the log now: the next chunk starts there."""
 
     size: int
 
@@ -108,7 +111,7 @@ class LogSize(msgspec.Struct):
 @Operation(
     "GET",
     "/jobs/{job_id}/logs",
-    "What a job printed",
+    "Read a job's log",
     tag="Jobs",
     permission=Permission.READ,
     any_server=True,
@@ -117,13 +120,13 @@ class LogSize(msgspec.Struct):
     streams_out=True,
     errors=(404,),
     description=(
-        "The newest try's text, or that of the one named. With `follow` it goes on, "
-        "one try after the other, until the job has ended. `tail` begins with the last lines."
+        "The text of the newest execution, or of the one in `execution_id`. With `follow` the "
+        "answer continues, one execution after the other, until the job has finished. `tail` "
+        "begins with the last lines."
     ),
     examples={"answer": "job_logs"},
 )
 async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
-    """The newest execution's log, or that of the one named."""
     job = await find_job(call, job_id_in(call))
     asked = call.query.execution_id
     if asked is not None:
@@ -140,7 +143,7 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
 @Operation(
     "GET",
     "/executions/{execution_id}/logs",
-    "What an execution printed",
+    "Read an execution's log",
     tag="Executions",
     permission=Permission.READ,
     any_server=True,
@@ -149,12 +152,12 @@ async def job_logs(call: Call[None, JobLogsQuery]) -> Response:
     streams_out=True,
     errors=(404,),
     description=(
-        "With `follow` it goes on until the execution has ended. `tail` begins with the last lines."
+        "With `follow` the answer continues until the execution has finished. `tail` begins with "
+        "the last lines."
     ),
     examples={"answer": "job_logs"},
 )
 async def execution_logs(call: Call[None, LogsQuery]) -> Response:
-    """One execution's log."""
     execution = await find_execution(call, execution_id_in(call))
     return await _one(call, execution.id)
 
@@ -173,13 +176,13 @@ async def execution_logs(call: Call[None, LogsQuery]) -> Response:
     answer=LogSize,
     errors=(404, 409),
     description=(
-        "Raw bytes, up to 1 MiB at a time. Send on from the `size` that is answered. "
-        "Of one execution 64 MiB are kept; what comes after is counted, and left out."
+        "Raw bytes, up to 1 MiB at a time. Send the next chunk from the `size` in the answer. 64 "
+        "MiB are kept of one execution; later bytes are counted and dropped."
     ),
     examples={"body": "send_logs_body", "answer": "send_logs"},
 )
 async def send_logs(call: Call[None, SendLogsQuery]) -> LogSize:
-    """Adds a chunk of raw bytes; a repeat adds nothing."""
+    """Appends a chunk of raw bytes; a repeat appends nothing."""
     execution_id = execution_id_in(call)
     data = await read_body(call.request.scope, call.request.receive, LOG_CHUNK_BYTES_MAX)
     execution = await find_execution(call, execution_id)
@@ -188,19 +191,19 @@ async def send_logs(call: Call[None, SendLogsQuery]) -> LogSize:
         raise ProblemError(409, "stale_execution", detail)
     ended, now = execution.ended_at, call.deps.brain.clock.now()
     if ended is not None and now - ended > LOG_GRACE_MS:
-        detail = f"execution {execution_id} ended long ago: its log is closed"
+        detail = f"execution {execution_id} finished long ago: its log is closed"
         raise ProblemError(409, "log_closed", detail)
     size = await call.deps.logs.append(execution_id, call.query.offset, data)
-    call.state.log_notifier.ring(execution_id)
+    call.state.log_notifier.notify(execution_id)
     return LogSize(size)
 
 
 def _stream(call: Call[Any, Any], start: int, pieces: AsyncGenerator[bytes, None]) -> Stream:
-    seats = call.state.streams if call.query.follow else None
-    if seats is not None:
-        seats.check()
+    limit = call.state.streams if call.query.follow else None
+    if limit is not None:
+        limit.check()
     headers = {OFFSET_HEADER: str(start)}
-    return Stream(pieces, TEXT, closing=call.deps.closing, seats=seats, headers=headers)
+    return Stream(pieces, TEXT, closing=call.deps.closing, limit=limit, headers=headers)
 
 
 async def _one(call: Call[Any, Any], execution_id: ExecutionId) -> Response:
@@ -214,9 +217,11 @@ async def _one(call: Call[Any, Any], execution_id: ExecutionId) -> Response:
 
 
 async def _piece(call: Call[Any, Any], execution_id: ExecutionId, start: int) -> Response:
-    """A window of the log, for who looks at a long one part by part."""
+    """Returns a window of the log, for clients that read a long one part by part."""
     if call.query.follow:
-        raise invalid("limit", "does not go with follow: what is followed has no end yet")
+        raise invalid(
+            "limit", "cannot be combined with follow: a log that is followed has no end yet"
+        )
     read, wanted, data = call.deps.logs.read, call.query.limit, b""
     most = call.deps.limits.log_read_bytes
     page = await read(execution_id, start, min(wanted, most))
@@ -230,23 +235,23 @@ async def _piece(call: Call[Any, Any], execution_id: ExecutionId, start: int) ->
 
 
 async def _start(call: Call[Any, Any], execution_id: ExecutionId | None) -> int:
-    """The byte that the answer begins with."""
+    """Returns the offset where the answer begins."""
     offset, tail = call.query.offset, call.query.tail
     if tail is None:
         return int(offset)
     if offset:
-        raise invalid("tail", "does not go with offset: one says where to begin, not both")
+        raise invalid("tail", "cannot be combined with offset: use one of them")
     return 0 if execution_id is None else await _tail_start(call.deps, execution_id, tail)
 
 
-async def _tail_start(parts: AppDeps, execution_id: ExecutionId, lines: int) -> int:
-    """Where the last lines begin, found by reading backwards; not further than the bound."""
-    end = (await parts.logs.read(execution_id, 0, 0)).size
-    farthest = max(0, end - parts.limits.log_tail_bytes_max)
+async def _tail_start(deps: AppDeps, execution_id: ExecutionId, lines: int) -> int:
+    """Returns the offset of the last lines, searched backwards up to the limit."""
+    end = (await deps.logs.read(execution_id, 0, 0)).size
+    farthest = max(0, end - deps.limits.log_tail_bytes_max)
     start, wanted = end, lines
     while start > farthest:
-        size = min(parts.limits.log_read_bytes, start - farthest)
-        data = (await parts.logs.read(execution_id, start - size, size)).data
+        size = min(deps.limits.log_read_bytes, start - farthest)
+        data = (await deps.logs.read(execution_id, start - size, size)).data
         # The end of the last line does not begin another.
         at = len(data) - 1 if start == end and data.endswith(b"\n") and lines else len(data)
         while wanted and (at := data.rfind(b"\n", 0, at)) >= 0:
@@ -257,9 +262,9 @@ async def _tail_start(parts: AppDeps, execution_id: ExecutionId, lines: int) -> 
     return farthest
 
 
-async def _execution_of(parts: AppDeps, job: JobRecord, text: str) -> ExecutionId:
+async def _execution_of(deps: AppDeps, job: JobRecord, text: str) -> ExecutionId:
     if UUID.match(text.lower()):
-        found = await parts.catalog.executions([ExecutionId(text.lower())])
+        found = await deps.catalog.executions([ExecutionId(text.lower())])
         if found and found[0].job_id == job.id:
             return found[0].id
     raise not_found(f"execution of job {job.id} with the id", text[:100])
@@ -271,33 +276,34 @@ async def _empty() -> AsyncGenerator[bytes, None]:
 
 
 async def _so_far(
-    parts: AppDeps, execution_id: ExecutionId, offset: int
+    deps: AppDeps, execution_id: ExecutionId, offset: int
 ) -> AsyncGenerator[bytes, None]:
-    """All that was there when the first piece was read, so that a busy log ends too."""
-    most = parts.limits.log_read_bytes
-    page = await parts.logs.read(execution_id, offset, most)
+    """Yields the text that is there at the first read, so that the answer ends on a busy log
+    too."""
+    most = deps.limits.log_read_bytes
+    page = await deps.logs.read(execution_id, offset, most)
     end = page.size
     while page.data:
         yield page.data
         offset = page.next_offset
         if offset >= end:
             break
-        page = await parts.logs.read(execution_id, offset, most)
+        page = await deps.logs.read(execution_id, offset, most)
     if page.dropped and offset == page.size:
         yield _missing(page)
 
 
 def _missing(page: LogPage) -> bytes:
-    """What stands in place of the end that a worker sent beyond what is kept.
+    """Returns a notice in place of dropped bytes beyond the limit of a log.
 
-    Not counted by offsets: who comes back with one beyond the log's size has read this.
+    Offsets do not count it: a client that continues beyond the log's size has read it.
     """
     return f"\n[… {page.dropped:,} bytes left out …]\n".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class LogFollower:
-    """Reads logs that still grow."""
+    """Follows logs that still grow."""
 
     deps: AppDeps
     notifier: LogNotifier
@@ -305,15 +311,16 @@ class LogFollower:
     async def execution(
         self, execution_id: ExecutionId, offset: int
     ) -> AsyncGenerator[bytes, None]:
-        """Text as it comes, until the execution has ended and all of its text is out."""
+        """Yields text as it comes, until the execution has finished and all of its text was
+        sent."""
         limits, read = self.deps.limits, self.deps.logs.read
         wait_s = limits.log_wait_s
-        with self.notifier.subscribed(execution_id) as heard:
+        with self.notifier.subscribed(execution_id) as new_text:
             while True:
-                # Asked before reading: what an ended execution printed is then there to be read.
-                # Not while it prints: whoever asks makes the tables catch up with the journal.
-                ended = not heard.is_set() and await self._has_ended(execution_id)
-                heard.clear()
+                # Asked before reading, so that all text of a finished execution is read afterwards.
+                # Not while it prints: the question makes the projection catch up with the journal.
+                ended = not new_text.is_set() and await self._has_ended(execution_id)
+                new_text.clear()
                 page = await read(execution_id, offset, limits.log_read_bytes)
                 while page.data:
                     yield page.data
@@ -323,7 +330,7 @@ class LogFollower:
                     break
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait_s):
-                        await heard.wait()
+                        await new_text.wait()
                 wait_s = min(wait_s * 1.5, limits.log_wait_s_max)
         if page.dropped and offset == page.size:
             yield _missing(page)
@@ -333,7 +340,7 @@ class LogFollower:
         return not found or found[0].ended_at is not None
 
     async def job(self, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:
-        """One execution after the other, until the job has ended."""
+        """Yields the logs of one execution after the other, until the job has finished."""
         catalog, shown = self.deps.catalog, None
         seq: int = (await catalog.head())[1]
         while found := await catalog.jobs([job_id]):

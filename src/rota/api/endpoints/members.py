@@ -15,10 +15,9 @@ from rota.api.router import Call
 from rota.api.tenant_scope import is_own
 from rota.core.commands import AnyInput, Delete, Preloaded
 from rota.core.errors import NotFound
-from rota.core.group_model import Array, Gang, GroupMember, unsuccessful_count
 from rota.core.ids import members_between
 from rota.core.lifecycle import JOB_FINAL
-from rota.core.model import JobId, JobRecord, JobState
+from rota.core.model import Array, Gang, GroupMember, JobId, JobRecord, JobState, unsuccessful_count
 from rota.core.outcome import AnyReceipt
 from rota.store.queries import JobQuery
 from rota.wire.problems import ProblemError

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from rota.api.auth.roles import Permission
 from rota.api.deps import AppDeps
-from rota.api.endpoints.error_groups import group_by_error, read_failed
+from rota.api.endpoints.dead_letters import group_by_error, read_failed
 from rota.api.endpoints.service import show_cluster
 from rota.api.limits import (
     ATTENTION_FAILED_MS,
@@ -70,20 +70,20 @@ from rota.wire.service import (
 
 
 class HistoryQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How far back."""
+    """Length of the history."""
 
     window: Literal["hour", "day"] = "hour"
 
 
-async def stats_of(parts: AppDeps) -> StatsView:
-    """The figures of the whole cell."""
-    brain, figures = parts.brain, parts.metrics
+async def stats_of(deps: AppDeps) -> StatsView:
+    """Returns the figures of the whole cell."""
+    brain, metrics = deps.brain, deps.metrics
     jobs: Counter[str] = Counter(dict.fromkeys((state.value for state in JobState), 0))
     await brain.settled()
     queues = brain.queues()
-    for glance in queues:
-        jobs.update({state.value: count for state, count in glance.depth.items()})
-    for (_, status), count in figures.finished().items():
+    for info in queues:
+        jobs.update({state.value: count for state, count in info.depth.items()})
+    for (_, status), count in metrics.finished().items():
         jobs[status] += count
     workers = Counter(dict.fromkeys(("online", "draining", "unhealthy", "offline"), 0))
     capacity: Counter[str] = Counter()
@@ -100,23 +100,23 @@ async def stats_of(parts: AppDeps) -> StatsView:
         resources={
             kind: {"capacity": total, "used": used.get(kind, 0)} for kind, total in capacity.items()
         },
-        submitted_total=figures.submitted(),
-        version=parts.version,
-        started_at=from_instant(parts.started_at),
+        submitted_total=metrics.submitted(),
+        version=deps.version,
+        started_at=from_instant(deps.started_at),
     )
 
 
 @Operation(
     "GET",
     "/stats",
-    "The figures of an overview",
+    "Show current figures of the cell",
     tag="Service",
     permission=Permission.READ,
     answer=StatsView,
     examples={"answer": "stats"},
 )
 async def show_stats(call: Call[None, NoQuery]) -> StatsView:
-    """What an overview shows; a tenant's token is told of its own jobs."""
+    """Returns the figures of the cell; a tenant's token gets the counts of its own jobs."""
     stats = await stats_of(call.deps)
     if call.caller.tenant is not None:
         own = await call.deps.catalog.count_jobs(call.caller.tenant)
@@ -128,29 +128,28 @@ async def show_stats(call: Call[None, NoQuery]) -> StatsView:
 @Operation(
     "GET",
     "/stats/history",
-    "How the figures moved",
+    "Show the history of the figures",
     tag="Service",
     permission=Permission.READ_ALL,
     query=HistoryQuery,
     answer=HistoryView,
     description=(
-        "An hour in steps of 5 s or a day in steps of 2 min, since this leader began. "
-        "Kept in memory only: `/metrics` is for the longer view."
+        "An hour in steps of 5 s or a day in steps of 2 min, since this leader began. Kept in "
+        "memory only: use `/metrics` for longer."
     ),
     examples={"answer": "show_history"},
 )
 async def show_history(call: Call[None, HistoryQuery]) -> HistoryView:
-    """How the figures moved since this server leads."""
-    recorder = call.deps.metrics_history
+    history = call.deps.metrics_history
     if call.query.window == "day":
-        return HistoryView(HISTORY_LONG_S, [] if recorder is None else recorder.last_day())
-    return HistoryView(HISTORY_STEP_S, [] if recorder is None else recorder.last_hour())
+        return HistoryView(HISTORY_LONG_S, [] if history is None else history.last_day())
+    return HistoryView(HISTORY_STEP_S, [] if history is None else history.last_hour())
 
 
 @Operation(
     "GET",
     "/session",
-    "Who is signed in",
+    "Show who is signed in",
     tag="Service",
     permission=Permission.KNOWN,
     any_server=True,
@@ -158,56 +157,55 @@ async def show_history(call: Call[None, HistoryQuery]) -> HistoryView:
     examples={"answer": "session"},
 )
 async def show_session(call: Call[None, NoQuery]) -> SessionView:
-    """Who asks, and who answers."""
-    parts, caller = call.deps, call.caller
+    deps, caller = call.deps, call.caller
     return SessionView(
         name=caller.name,
         role=caller.role.value,
         tenant=caller.tenant,
-        node=parts.node,
-        cell=parts.cell,
-        version=parts.version,
-        now=from_instant(parts.brain.clock.now()),
+        node=deps.node,
+        cell=deps.cell,
+        version=deps.version,
+        now=from_instant(deps.brain.clock.now()),
     )
 
 
 async def digest_of(call: Call[Any, Any], seq: int) -> bytes:
-    """A digest's data, made once for all who read digests at the time.
+    """Returns the data of a digest, encoded once for all readers.
 
-    Only the leader has the figures, and a tenant's reader is told only that something happened.
+    Only the leader has the figures, and a tenant's reader gets only the sequence number.
     """
     if call.caller.tenant is not None or not call.deps.brain.ready:
         return encode(DigestView(seq))
-    board, now = call.state.answers, call.deps.brain.clock.steady()
-    if board.digest is None or now - board.digest_at >= DIGEST_S * 900:
-        recorder = call.deps.metrics_history
-        sample = None if recorder is None else recorder.newest()
-        board.digest = encode(DigestView(seq, await stats_of(call.deps), sample))
-        board.digest_at = now
-    return board.digest
+    cache, now = call.state.answers, call.deps.brain.clock.steady()
+    if cache.digest is None or now - cache.digest_at >= DIGEST_S * 900:
+        history = call.deps.metrics_history
+        sample = None if history is None else history.newest()
+        cache.digest = encode(DigestView(seq, await stats_of(call.deps), sample))
+        cache.digest_at = now
+    return cache.digest
 
 
 @Operation(
     "GET",
     "/attention",
-    "What needs a person now",
+    "Show what needs attention",
     tag="Service",
     permission=Permission.READ,
     answer=AttentionView,
     description=(
-        "Worries of the cluster, silent workers, jobs that fail alike, queues that "
-        "grow or are paused, schedules that are late. Looked up every five seconds at most."
+        "Warnings of the cluster, silent workers, jobs that fail alike, queues that grow or are "
+        "paused, late schedules. Updated at most every five seconds."
     ),
     examples={"answer": "show_attention"},
 )
 async def show_attention(call: Call[None, NoQuery]) -> AttentionView:
-    """What needs a person; the same answer is good for a few seconds."""
-    board, now = call.state.answers, call.deps.brain.clock.steady()
+    """Returns what needs attention; one answer is reused for a few seconds."""
+    cache, now = call.state.answers, call.deps.brain.clock.steady()
     if call.caller.tenant is not None:
         return await _attention(call)
-    if board.attention is None or now - board.attention_at >= ATTENTION_S * 1000:
-        board.attention, board.attention_at = await _attention(call), now
-    return board.attention
+    if cache.attention is None or now - cache.attention_at >= ATTENTION_S * 1000:
+        cache.attention, cache.attention_at = await _attention(call), now
+    return cache.attention
 
 
 async def _attention(call: Call[Any, NoQuery]) -> AttentionView:
@@ -227,52 +225,53 @@ async def _attention(call: Call[Any, NoQuery]) -> AttentionView:
     return AttentionView(items[:ATTENTION_ITEMS])
 
 
-def _alerts(parts: AppDeps) -> Iterator[ConcernView]:
-    """Rules that fire; one that somebody has silenced is known to need attention."""
-    watch, now = parts.alerts, parts.brain.clock.now()
-    for rule in watch.firing():
-        place = watch.saved.board.state(rule.name)
-        if place is not None and not watch.settings.silenced(rule.name, now):
-            said = f"fires ({rule.severity.value}): {place.said}"
-            since = from_instant(place.since)
-            yield ConcernView("alert", rule.name, rule.name, said, since=since)
+def _alerts(deps: AppDeps) -> Iterator[ConcernView]:
+    """Yields rules that fire; a silenced one does not need attention."""
+    alerts, now = deps.alerts, deps.brain.clock.now()
+    for rule in alerts.firing():
+        state = alerts.saved.board.state(rule.name)
+        if state is not None and not alerts.settings.silenced(rule.name, now):
+            message = f"fires ({rule.severity.value}): {state.said}"
+            since = from_instant(state.since)
+            yield ConcernView("alert", rule.name, rule.name, message, since=since)
 
 
-def _workers(parts: AppDeps) -> Iterator[ConcernView]:
-    """Silent ones, and those that went with work in their hands; leaving in peace is no concern."""
-    for glance in parts.brain.workers():
-        worker, status = glance.worker, worker_status(glance)
+def _workers(deps: AppDeps) -> Iterator[ConcernView]:
+    """Yields silent workers, and those that left with executions; a clean stop needs no
+    attention."""
+    for info in deps.brain.workers():
+        worker, status = info.worker, worker_status(info)
         if status == "unhealthy":
-            said = "is silent; what it runs goes to others when its lease is over"
-        elif status == "offline" and glance.executions:
-            said = "is gone, and what it ran is being taken back"
+            message = "is silent; its jobs run elsewhere when its leases expire"
+        elif status == "offline" and info.executions:
+            message = "is offline; its executions are being ended"
         else:
             continue
-        since = worker.gone_at or glance.last_seen
+        since = worker.gone_at or info.last_seen
         yield ConcernView(
             "worker",
             worker.id,
             worker.name,
-            said,
+            message,
             since=from_instant_or_none(since),
         )
 
 
 async def _lost(call: Call[Any, Any]) -> list[ConcernView]:
-    """Workers that lost executions lately, newest loss first."""
+    """Returns workers that lost executions lately."""
     query = ExecutionQuery(states=(ExecutionState.LOST,), limit=ATTENTION_JOBS)
     since = call.deps.brain.clock.now() - ATTENTION_LOSS_MS
     losses: dict[str, list[Instant]] = {}
     for one in await call.deps.catalog.find_executions(query):
         if (one.ended_at or one.claimed_at) >= since:
             losses.setdefault(one.worker_id, []).append(one.ended_at or one.claimed_at)
-    names = {glance.worker.id: glance.worker.name for glance in call.deps.brain.workers()}
+    names = {info.worker.id: info.worker.name for info in call.deps.brain.workers()}
     return [
         ConcernView(
             "worker",
             worker_id,
             names.get(WorkerId(worker_id), worker_id),
-            "was lost with work under way, which others ran again",
+            "was lost with executions running; their jobs were started again",
             count=len(times),
             since=from_instant(max(times)),
         )
@@ -300,42 +299,42 @@ async def _failing(call: Call[Any, Any]) -> list[ConcernView]:
     ]
 
 
-def _queues(parts: AppDeps) -> Iterator[ConcernView]:
-    growing = {} if parts.metrics_history is None else parts.metrics_history.growing()
-    for glance in parts.brain.queues():
-        name, waiting = glance.queue.name, glance.depth.get(JobState.QUEUED, 0)
-        if glance.queue.paused and waiting:
+def _queues(deps: AppDeps) -> Iterator[ConcernView]:
+    growing = {} if deps.metrics_history is None else deps.metrics_history.growing()
+    for info in deps.brain.queues():
+        name, waiting = info.queue.name, info.depth.get(JobState.QUEUED, 0)
+        if info.queue.paused and waiting:
             yield ConcernView("queue", name, name, "is paused, and jobs wait in it", count=waiting)
         elif name in growing:
-            said = f"grows: {growing[name]:,} more jobs wait than some minutes ago"
-            yield ConcernView("queue", name, name, said, count=waiting)
+            message = f"grows: {growing[name]:,} more jobs wait than a few minutes ago"
+            yield ConcernView("queue", name, name, message, count=waiting)
 
 
 def _schedules(call: Call[Any, Any]) -> Iterator[ConcernView]:
     now = call.deps.brain.clock.now()
     own = call.deps.brain.schedules(lambda one: is_own(call, one.definition.job.terms))
-    for glance in own:
-        if said := _late(glance, now):
-            one = glance.schedule
+    for info in own:
+        if message := _late(info, now):
+            one = info.schedule
             since = one.state.last_at
             yield ConcernView(
                 "schedule",
                 one.id,
                 one.definition.name,
-                said,
+                message,
                 since=from_instant_or_none(since),
                 job_id=one.state.last_job_id,
             )
 
 
-def _late(glance: ScheduleInfo, now: Instant) -> str:
-    if glance.schedule.state.paused:
+def _late(info: ScheduleInfo, now: Instant) -> str:
+    if info.schedule.state.paused:
         return ""
-    if glance.problem:
-        return glance.problem
-    if glance.due_at is not None and now - glance.due_at > SCHEDULE_LATE_MS:
-        return f"is overdue by {(now - glance.due_at) // 1000} seconds"
-    if glance.schedule.state.last_decision in (
+    if info.problem:
+        return info.problem
+    if info.due_at is not None and now - info.due_at > SCHEDULE_LATE_MS:
+        return f"is overdue by {(now - info.due_at) // 1000} seconds"
+    if info.schedule.state.last_decision in (
         OccurrenceDecision.LATE,
         OccurrenceDecision.CAUGHT_UP,
     ):
@@ -353,7 +352,7 @@ async def timeline_buckets(
     worker_id: WorkerId | None,
     tenant: str | None,
 ) -> TimelineBucketsView:
-    """What began within the window, end included: on one worker, of one tenant, or all."""
+    """Counts the executions that started in the window, end included, by worker and time bucket."""
     step = -(-(end + 1 - start) // (TIMELINE_BUCKETS * TIMELINE_BUCKET_PARTS))
     edges = [*range(start, end + 1, step), end + 1]
     bounds = tuple(map(first_id, edges))
@@ -365,64 +364,66 @@ async def timeline_buckets(
 def count_buckets(
     found: Sequence[Sampled], edges: Sequence[Instant], limit: int
 ) -> TimelineBucketsView:
-    """The whole of what the samples are the beginning of; `edges` are one more than their parts.
+    """Estimates counts from samples; `edges` has one more than there are parts.
 
-    How fast a part went is seen by all that was looked at; what is counted is the asker's own.
+    The rate in a part is estimated from all samples; only the caller's own are counted.
     """
     seen: dict[int, list[Sampled]] = defaultdict(list)
     for one in found:
         seen[one.stretch].append(one)
     factors = {
-        stretch: _factor(parts, edges[stretch], edges[stretch + 1]) if _is_cut(parts, limit) else 1
-        for stretch, parts in seen.items()
+        stretch: _factor(samples, edges[stretch], edges[stretch + 1])
+        if _is_cut(samples, limit)
+        else 1
+        for stretch, samples in seen.items()
     }
     size = -(-(len(edges) - 1) // TIMELINE_BUCKET_PARTS)
     lanes: dict[WorkerId, WorkerBucketsView] = {}
     for one in (sampled for sampled in found if sampled.is_own):
         if one.worker_id not in lanes:
             lanes[one.worker_id] = WorkerBucketsView(one.worker_id, [0] * size, [0] * size)
-        lane, count = lanes[one.worker_id], round(one.count * factors[one.stretch])
-        lane.began[one.stretch // TIMELINE_BUCKET_PARTS] += count
+        worker_buckets, count = lanes[one.worker_id], round(one.count * factors[one.stretch])
+        worker_buckets.began[one.stretch // TIMELINE_BUCKET_PARTS] += count
         if one.state in FAILED:
-            lane.failed[one.stretch // TIMELINE_BUCKET_PARTS] += count
+            worker_buckets.failed[one.stretch // TIMELINE_BUCKET_PARTS] += count
     return TimelineBucketsView(
         step=(edges[1] - edges[0]) * TIMELINE_BUCKET_PARTS / 1000,
-        total=sum(sum(lane.began) for lane in lanes.values()),
-        estimated=any(_is_cut(parts, limit) for parts in seen.values()),
+        total=sum(sum(worker_buckets.began) for worker_buckets in lanes.values()),
+        estimated=any(_is_cut(samples, limit) for samples in seen.values()),
         lanes=[lanes[worker_id] for worker_id in sorted(lanes)],
     )
 
 
-def _is_cut(parts: Sequence[Sampled], limit: int) -> bool:
-    return sum(one.count for one in parts) >= limit
+def _is_cut(samples: Sequence[Sampled], limit: int) -> bool:
+    return sum(one.count for one in samples) >= limit
 
 
-def _factor(parts: Sequence[Sampled], low: Instant, high: Instant) -> float:
-    """How much more a part has than was looked at."""
-    looked: Millis = time_of(max(one.last for one in parts)) + 1 - low
+def _factor(samples: Sequence[Sampled], low: Instant, high: Instant) -> float:
+    """Returns by how much the whole part exceeds what was sampled of it."""
+    looked: Millis = time_of(max(one.last for one in samples)) + 1 - low
     return (high - low) / max(1, looked)
 
 
 def first_id(at: Instant) -> str:
-    """Smaller than every id of that millisecond or later, larger than all before."""
+    """Returns an id smaller than every one of that millisecond or later, larger than all before."""
     time = f"{at & 0xFFFF_FFFF_FFFF:012x}"
     return f"{time[:8]}-{time[8:]}-0000-0000-000000000000"
 
 
 def time_of(execution_id: str) -> Instant:
-    """When an id was made."""
+    """Returns when an id was made."""
     return int(execution_id[:8] + execution_id[9:13], 16)
 
 
 NOW_MS = 60_000
-"""A window that ended no longer ago still means now: somebody's clock is late."""
+"""A window that ended no longer ago still means now: clocks differ."""
 DAY_MS = 24 * 3600 * 1000
 WINDOW_MS = 3600 * 1000
-"""What is shown where nothing was asked: the last hour."""
+"""Default window: the last hour."""
 
 
 class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which window, and whose."""
+    """Window of the timeline, and its worker."""
 
     after: Annotated[Moment | None, Meta(examples=["2026-01-05T08:00:00.000Z"])] = None
     before: Annotated[Moment | None, Meta(examples=["2026-01-05T09:00:00.000Z"])] = None
@@ -432,40 +433,42 @@ class TimelineQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "GET",
     "/timeline",
-    "What ran when and where",
+    "Show which executions ran when and where",
     tag="Service",
     permission=Permission.READ,
     query=TimelineQuery,
     answer=TimelineView,
     description=(
-        "Executions that were claimed within the window, or run now; the last hour "
-        "unless asked otherwise, 1,000 at most. `reserved` is what workers are kept free for."
+        "Executions that were claimed in the window, or run now: by default the last hour, 1,000 "
+        "at most. `reserved` lists reservations of workers."
     ),
     examples={"answer": "timeline"},
 )
 async def show_timeline(call: Call[None, TimelineQuery]) -> TimelineView:
-    """Executions that ran within the window. Those that began before it are known while they run.
+    """Returns executions that ran in the window; those that started before it only while they run.
 
     Ids begin with the time they were made, so a window is a range of ids.
     """
     start, end = _window(call)
     found, more = await _claimed_within(call, start, end)
     live, running = await _running(call)
-    crowd = None
+    buckets = None
     if more:
         whose = (_worker(call), call.caller.tenant)
-        crowd, found = await timeline_buckets(call.deps.catalog, start, end, *whose), []
+        buckets, found = await timeline_buckets(call.deps.catalog, start, end, *whose), []
     known = {one.id for one in live}
-    # What runs is shown before anything else: on a busy cell the newest are all short ones.
+    # Running executions come first: on a busy cell the newest are all short ones.
     found = [*live, *(one for one in found if one.id not in known)]
     shown = [one for one in found if one.claimed_at <= end][: call.deps.limits.timeline_bars_max]
-    told = await outlines_of(call.deps.catalog, dict.fromkeys(one.job_id for one in shown))
-    jobs = {job.id: job for job in told if call.caller.tenant in (None, job.tenant)}
+    outlines = await outlines_of(call.deps.catalog, dict.fromkeys(one.job_id for one in shown))
+    jobs = {job.id: job for job in outlines if call.caller.tenant in (None, job.tenant)}
     bars = [_bar(one, jobs[one.job_id]) for one in shown if one.job_id in jobs]
-    kept = await _reserved(call, end)
+    reserved = await _reserved(call, end)
     if call.caller.tenant is not None:
         running = sum(bar.end is None for bar in bars)
-    return TimelineView(from_instant(start), from_instant(end), bars, more, kept, running, crowd)
+    return TimelineView(
+        from_instant(start), from_instant(end), bars, more, reserved, running, buckets
+    )
 
 
 async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[ReservedView]:
@@ -473,7 +476,7 @@ async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[Reser
     if end < brain.clock.now() - NOW_MS:
         return []
     await brain.settled()
-    kept = (
+    reserved = (
         ReservedView(
             job_id=one.job_id,
             name=one.name,
@@ -484,7 +487,7 @@ async def _reserved(call: Call[None, TimelineQuery], end: Instant) -> list[Reser
         for one in brain.places()
         if wanted in (None, one.worker_id) and own in (None, one.tenant)
     )
-    return list(islice(kept, call.deps.limits.timeline_bars_max))
+    return list(islice(reserved, call.deps.limits.timeline_bars_max))
 
 
 def _window(call: Call[None, TimelineQuery]) -> tuple[Instant, Instant]:
@@ -505,12 +508,12 @@ async def _claimed_within(
 ) -> tuple[list[Execution], bool]:
     found: list[Execution] = []
     most = call.deps.limits.timeline_bars_max
-    before, pace = first_id(end + 1), PageSize(most, call.deps.limits.read_at_once)
+    before, page_size = first_id(end + 1), PageSize(most, call.deps.limits.read_at_once)
     while len(found) < most:
-        size = pace.size
+        size = page_size.size
         query = ExecutionQuery(worker_id=_worker(call), before=before, limit=size)
         part = await call.deps.catalog.find_executions(query)
-        pace.record(part)
+        page_size.record(part)
         found += [one for one in part if one.claimed_at >= start]
         if len(part) < size or part[-1].claimed_at < start:
             return found, False
@@ -519,14 +522,14 @@ async def _claimed_within(
 
 
 async def _running(call: Call[None, TimelineQuery]) -> tuple[Sequence[Execution], int]:
-    """What runs now, however long ago it began: as much as is drawn, and how much there is."""
+    """Returns running executions, as many as are drawn, and the number of all."""
     brain, wanted = call.deps.brain, _worker(call)
     await brain.settled()
     ids = [
         execution_id
-        for glance in brain.workers()
-        if wanted in (None, glance.worker.id)
-        for execution_id in glance.executions
+        for info in brain.workers()
+        if wanted in (None, info.worker.id)
+        for execution_id in info.executions
     ]
     found: list[Execution] = []
     most, step = call.deps.limits.timeline_bars_max, call.deps.limits.read_at_once

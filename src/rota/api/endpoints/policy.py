@@ -1,4 +1,4 @@
-"""Endpoints of the scheduling policy, and of tenants with their weights and quotas."""
+"""Endpoints of the scheduling policy: show it, set it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,13 @@ from msgspec import UnsetType
 from msgspec.structs import replace
 
 from rota.api.auth.roles import Permission
-from rota.api.convert.jobs import depth_view
-from rota.api.pagination import PageQuery, page_of
-from rota.api.problems import not_found
 from rota.api.recall import expect, post
 from rota.api.router import Call, NoQuery, Operation
-from rota.api.tenant_scope import name_in
-from rota.core.commands import AnyInput, Preloaded, PutTenantSettings, SetPolicy
-from rota.core.info_model import TenantInfo
-from rota.core.model import Quota
-from rota.core.outcome import PolicyAnswer, TenantAnswer
+from rota.core.commands import AnyInput, Preloaded, SetPolicy
+from rota.core.outcome import PolicyAnswer
 from rota.core.policy import PRESETS, BackfillKind, CandidateKind, OrderKind, Policy
 from rota.wire.formats import Duration, number
 from rota.wire.policy import PolicySpec, PolicyView
-from rota.wire.queues import QuotaSpec, QuotaView, TenantPage, TenantSpec, TenantView
 
 _FIELDS = {
     "length_cap": "length_cap_ms",
@@ -29,12 +22,8 @@ _FIELDS = {
     "half_life": "half_life_ms",
     "preempt_after": "preempt_after_ms",
 }
-"""What is a time, and its name inside."""
-_KINDS: dict[str, Any] = {
-    "order": OrderKind,
-    "backfill": BackfillKind,
-    "candidates": CandidateKind,
-}
+"""Durations, and their names in the core."""
+_KINDS: dict[str, Any] = {"order": OrderKind, "backfill": BackfillKind, "candidates": CandidateKind}
 
 
 @Operation(
@@ -47,7 +36,6 @@ _KINDS: dict[str, Any] = {
     examples={"answer": "policy"},
 )
 async def show_policy(call: Call[None, NoQuery]) -> PolicyView:
-    """The policy in force."""
     await call.deps.brain.settled()
     return policy_view(call.deps.brain.policy())
 
@@ -60,21 +48,22 @@ async def show_policy(call: Call[None, NoQuery]) -> PolicyView:
     permission=Permission.OPERATE,
     body=PolicySpec,
     answer=PolicyView,
-    description="What is left out is as in the preset. It holds from the next decision on.",
+    description=(
+        "Settings that are left out are those of the preset. It applies from the next decision on."
+    ),
     examples={"body": "put_policy_body", "answer": "policy"},
 )
 async def put_policy(call: Call[PolicySpec, NoQuery]) -> PolicyView:
-    """Sets the policy; it holds from the next decision on."""
     policy = policy_of(call.body)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return SetPolicy(policy=policy, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return SetPolicy(policy=policy, key=call.key, preloaded=preloaded)
 
     return policy_view(expect(await post(call, build), PolicyAnswer).policy)
 
 
 def policy_of(spec: PolicySpec) -> Policy:
-    """What was asked, on top of the preset."""
+    """Converts a policy: its settings replace those of the preset."""
     changes: dict[str, Any] = {}
     for name in spec.__struct_fields__:
         value = getattr(spec, name)
@@ -87,7 +76,6 @@ def policy_of(spec: PolicySpec) -> Policy:
 
 
 def policy_view(policy: Policy) -> PolicyView:
-    """As it is shown."""
     return PolicyView(
         order=policy.order.value,
         backfill=policy.backfill.value,
@@ -101,104 +89,3 @@ def policy_view(policy: Policy) -> PolicyView:
         max_running=policy.max_running,
         max_queued=policy.max_queued,
     )
-
-
-@Operation(
-    "GET",
-    "/tenants",
-    "List tenants, by name",
-    tag="Policy",
-    permission=Permission.READ,
-    query=PageQuery,
-    answer=TenantPage,
-    examples={"answer": "tenants"},
-)
-async def list_tenants(call: Call[None, PageQuery]) -> TenantPage:
-    """All tenants with jobs or settings, by name."""
-    await call.deps.brain.settled()
-    items, next_cursor = page_of(_visible_tenants(call), call.query, lambda one: one.tenant.name)
-    return TenantPage([tenant_view(one) for one in items], next_cursor)
-
-
-@Operation(
-    "GET",
-    "/tenants/{name}",
-    "Show a tenant",
-    tag="Policy",
-    permission=Permission.READ,
-    answer=TenantView,
-    errors=(404,),
-    examples={"answer": "tenant"},
-)
-async def show_tenant(call: Call[None, NoQuery]) -> TenantView:
-    """One tenant."""
-    await call.deps.brain.settled()
-    return tenant_view(_find(call, call.path["name"]))
-
-
-@Operation(
-    "PUT",
-    "/tenants/{name}",
-    "Set a tenant's weight and quota",
-    tag="Policy",
-    permission=Permission.OPERATE,
-    body=TenantSpec,
-    answer=TenantView,
-    description="Makes the tenant if there is none. What is left out goes to its default.",
-    examples={"body": "tenant_spec", "answer": "tenant"},
-)
-async def put_tenant(call: Call[TenantSpec, NoQuery]) -> TenantView:
-    """Sets a tenant's weight and quota; what is left out goes to its default."""
-    name = name_in(call)
-    quota = _quota(call.body.quota)
-
-    def build(recall: Preloaded | None) -> AnyInput:
-        weight = call.body.weight
-        return PutTenantSettings(
-            name=name, weight=weight, quota=quota, key=call.key, preloaded=recall
-        )
-
-    expect(await post(call, build), TenantAnswer)
-    return tenant_view(_find(call, name))
-
-
-def _quota(spec: QuotaSpec | None) -> Quota | None:
-    if spec is None or spec == QuotaSpec():
-        return None
-    cpu = None if spec.cpu is None else round(spec.cpu * 1000)
-    memory = None if spec.memory is None else spec.memory.bytes
-    return Quota(spec.running, spec.queued, cpu, memory)
-
-
-def tenant_view(glance: TenantInfo) -> TenantView:
-    """As it is shown."""
-    quota = glance.tenant.quota or Quota()
-    return TenantView(
-        name=glance.tenant.name,
-        weight=glance.tenant.weight,
-        quota=QuotaView(
-            quota.running,
-            quota.queued,
-            None if quota.cpu_milli is None else quota.cpu_milli / 1000,
-            quota.memory,
-        ),
-        depth=depth_view(glance.depth),
-        cpu=glance.holds.cpu_milli / 1000,
-        memory=glance.holds.memory,
-        share=round(glance.share, 6),
-        entitlement=round(glance.entitlement, 6),
-        usage=round(glance.used / 3_600_000, 6),
-    )
-
-
-def _visible_tenants(call: Call[Any, Any]) -> list[TenantInfo]:
-    """A caller of one tenant sees no other."""
-    own = call.caller.tenant
-    return [one for one in call.deps.brain.tenants() if own in (None, one.tenant.name)]
-
-
-def _find(call: Call[Any, Any], name: str) -> TenantInfo:
-    found = next((one for one in _visible_tenants(call) if one.tenant.name == name), None)
-    if found is None:
-        raise not_found("tenant", name[:100])
-    return found

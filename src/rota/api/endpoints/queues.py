@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from rota.api.auth.roles import Permission
-from rota.api.convert.jobs import queue_view
-from rota.api.convert.queues import settings_of
+from rota.api.convert.queues import queue_view, settings_of
 from rota.api.pagination import PageQuery, page_of
 from rota.api.problems import not_found
 from rota.api.recall import expect, post, post_recalling
@@ -35,7 +34,6 @@ from rota.wire.queues import CountAnswer, QueuePage, QueueSpec, QueueView
     examples={"answer": "queues"},
 )
 async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
-    """All queues, by name."""
     await call.deps.brain.settled()
     queues = sorted(call.deps.brain.queues(), key=_name)
     items, next_cursor = page_of(queues, call.query, _name)
@@ -53,47 +51,46 @@ async def list_queues(call: Call[None, PageQuery]) -> QueuePage:
     examples={"answer": "queue"},
 )
 async def show_queue(call: Call[None, NoQuery]) -> QueueView:
-    """One queue."""
     await call.deps.brain.settled()
     found = _existing(call)
     return queue_view(found, _rate(call, found))
 
 
-def _rate(call: Call[Any, Any], glance: QueueInfo) -> float | None:
-    recorder = call.deps.metrics_history
-    return None if recorder is None else recorder.rate(glance.queue.name)
+def _rate(call: Call[Any, Any], info: QueueInfo) -> float | None:
+    history = call.deps.metrics_history
+    return None if history is None else history.rate(info.queue.name)
 
 
 @Operation(
     "PUT",
     "/queues/{name}",
-    "Set a queue's limits",
+    "Set a queue's settings",
     tag="Queues",
     permission=Permission.OPERATE,
     body=QueueSpec,
     answer=QueueView,
-    description="Makes the queue if there is none. What is left out goes to its default.",
+    description=(
+        "Creates the queue if it does not exist. Settings that are left out get their default."
+    ),
     examples={"body": "queue_spec", "answer": "queue"},
 )
 async def put_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
-    """Sets a queue's settings; what is left out goes back to its default."""
     return await _set(call, replace=True)
 
 
 @Operation(
     "PATCH",
     "/queues/{name}",
-    "Change a queue's limits",
+    "Change a queue's settings",
     tag="Queues",
     permission=Permission.OPERATE,
     body=QueueSpec,
     answer=QueueView,
     errors=(404,),
-    description="What is left out stays; null restores a default.",
+    description="Settings that are left out stay; null restores a default.",
     examples={"body": "patch_queue_body", "answer": "queue"},
 )
 async def patch_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
-    """Changes what is given and leaves the rest."""
     _existing(call)
     return await _set(call, replace=False)
 
@@ -101,22 +98,22 @@ async def patch_queue(call: Call[QueueSpec, NoQuery]) -> QueueView:
 @Operation(
     "POST",
     "/queues/{name}/pause",
-    "Start nothing more of a queue",
+    "Pause a queue",
     tag="Queues",
     permission=Permission.OPERATE,
     answer=QueueView,
     errors=(404,),
+    description="No more of its jobs start; running jobs continue.",
     examples={"answer": "pause_queue"},
 )
 async def pause_queue(call: Call[None, NoQuery]) -> QueueView:
-    """Nothing more of it starts; what runs goes on."""
     return await _pause(call, paused=True)
 
 
 @Operation(
     "POST",
     "/queues/{name}/resume",
-    "Let a queue go on",
+    "Resume a queue",
     tag="Queues",
     permission=Permission.OPERATE,
     answer=QueueView,
@@ -124,14 +121,13 @@ async def pause_queue(call: Call[None, NoQuery]) -> QueueView:
     examples={"answer": "queue"},
 )
 async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
-    """It goes on."""
     return await _pause(call, paused=False)
 
 
 @Operation(
     "POST",
     "/queues/{name}/purge",
-    "Cancel all that waits in a queue",
+    "Cancel all waiting jobs of a queue",
     tag="Queues",
     permission=Permission.OPERATE,
     answer=CountAnswer,
@@ -139,25 +135,25 @@ async def resume_queue(call: Call[None, NoQuery]) -> QueueView:
     examples={"answer": "purge_queue"},
 )
 async def purge_queue(call: Call[None, NoQuery]) -> CountAnswer:
-    """Cancels all that waits in it, piece by piece; first what memory has not."""
+    """Cancels all waiting jobs piece by piece, spilled ones first."""
     await call.deps.brain.settled()
-    glance, key = _existing(call), call.key
-    name = glance.queue.name
+    info, key = _existing(call), call.key
+    name = info.queue.name
     repeated = key is not None and await call.deps.catalog.key(key.key) is not None
     before = 0
     if not repeated:
-        # Each piece is an input of its own: the key is for the purge as a whole.
+        # Each piece is a command of its own: the key is for the purge as a whole.
         single = dataclasses.replace(call, key=None)
-        before = await _purge_spilled(single, name) if glance.spilled else 0
-        before += await _purge_memory(call, glance)
+        before = await _purge_spilled(single, name) if info.spilled else 0
+        before += await _purge_memory(call, info)
     receipt = await post(
-        call, lambda recall: Purge(name=name, key=key, preloaded=recall, before=before)
+        call, lambda preloaded: Purge(name=name, key=key, preloaded=preloaded, before=before)
     )
     return CountAnswer(expect(receipt, CountReceipt).count)
 
 
 async def _purge_spilled(call: Call[None, NoQuery], name: str) -> int:
-    """The newest first, so that jobs submitted meanwhile are not among them."""
+    """Cancels spilled jobs, newest first, so that jobs submitted meanwhile are not included."""
     count, last, size = 0, None, call.deps.limits.purge_page
     while True:
         query = JobQuery(queue=name, states=(JobState.QUEUED,), before=last, limit=size)
@@ -171,13 +167,13 @@ async def _purge_spilled(call: Call[None, NoQuery], name: str) -> int:
         last = page[-1].id
 
 
-async def _purge_memory(call: Call[None, NoQuery], glance: QueueInfo) -> int:
-    """What is more than one piece; the caller ends the rest under its key."""
-    waiting = sum(glance.depth.get(state, 0) for state in JOB_WAITING) - glance.spilled
+async def _purge_memory(call: Call[None, NoQuery], info: QueueInfo) -> int:
+    """Cancels jobs in memory but for the last piece, which the caller cancels under its key."""
+    waiting = sum(info.depth.get(state, 0) for state in JOB_WAITING) - info.spilled
     most = call.deps.limits.purge_piece
     count, done = 0, most
     while waiting > most and done == most:
-        piece = Purge(name=glance.queue.name, most=most)
+        piece = Purge(name=info.queue.name, most=most)
         done = expect(await call.deps.brain.post(piece), CountReceipt).count
         count += done
         _refuse_if_stopping(call)
@@ -186,7 +182,7 @@ async def _purge_memory(call: Call[None, NoQuery], glance: QueueInfo) -> int:
 
 def _refuse_if_stopping(call: Call[None, NoQuery]) -> None:
     if call.deps.closing.is_set():
-        raise UnavailableError("the server is stopping; part of the jobs were cancelled")
+        raise UnavailableError("the server is stopping: some of the jobs were cancelled; try again")
 
 
 async def _purge_page(
@@ -196,16 +192,20 @@ async def _purge_page(
     return [job for job in page if job.life.line]
 
 
-def _purge_input(name: str, recall: Preloaded | None) -> AnyInput:
-    # Nothing on the page that memory has not: a purge without jobs would be of all in memory.
-    return Purge(name=name, preloaded=recall) if recall is not None and recall.jobs else Tick()
+def _purge_input(name: str, preloaded: Preloaded | None) -> AnyInput:
+    # No spilled jobs on this page: a purge without jobs would cancel all in memory.
+    return (
+        Purge(name=name, preloaded=preloaded)
+        if preloaded is not None and preloaded.jobs
+        else Tick()
+    )
 
 
 async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
     name = name_in(call)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return settings_of(name, call.body, replace=replace, key=call.key, recall=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return settings_of(name, call.body, replace=replace, key=call.key, preloaded=preloaded)
 
     return _after(call, expect(await post(call, build), QueueAnswer))
 
@@ -213,15 +213,15 @@ async def _set(call: Call[QueueSpec, NoQuery], *, replace: bool) -> QueueView:
 async def _pause(call: Call[None, NoQuery], *, paused: bool) -> QueueView:
     name = _existing(call).queue.name
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return PutQueueSettings(name=name, paused=paused, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return PutQueueSettings(name=name, paused=paused, key=call.key, preloaded=preloaded)
 
     return _after(call, expect(await post(call, build), QueueAnswer))
 
 
 def _after(call: Call[Any, Any], answer: QueueAnswer) -> QueueView:
-    glance = _find(call, answer.queue.name)
-    return queue_view(QueueInfo(answer.queue, glance.depth if glance is not None else {}))
+    info = _find(call, answer.queue.name)
+    return queue_view(QueueInfo(answer.queue, info.depth if info is not None else {}))
 
 
 def _find(call: Call[Any, Any], name: str) -> QueueInfo | None:
@@ -230,11 +230,11 @@ def _find(call: Call[Any, Any], name: str) -> QueueInfo | None:
 
 def _existing(call: Call[Any, Any]) -> QueueInfo:
     name = call.path["name"]
-    glance = _find(call, name)
-    if glance is None:
+    info = _find(call, name)
+    if info is None:
         raise not_found("queue", name[:100])
-    return glance
+    return info
 
 
-def _name(glance: QueueInfo) -> str:
-    return glance.queue.name
+def _name(info: QueueInfo) -> str:
+    return info.queue.name

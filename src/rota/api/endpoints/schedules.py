@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from rota.api.auth.roles import Permission
-from rota.api.convert.jobs import UUID
 from rota.api.convert.schedules import (
     calendar_of,
     calendar_view,
     definition_of,
+    deploy_answer,
     instant_in,
     occurrence_view,
     preview_view,
@@ -30,7 +30,9 @@ from rota.api.pagination import (
     PageQuery,
     comma_list_of,
     cut,
+    foreign_cursor,
     page_of,
+    read_choices,
     read_cursor,
     read_id_cursor,
 )
@@ -39,7 +41,7 @@ from rota.api.parsing.request import check_depth
 from rota.api.problems import invalid, not_found
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.router import Call, NoQuery, Operation, Reply
-from rota.api.tenant_scope import is_own, name_in, set_default_tenant, with_default_tenant
+from rota.api.tenant_scope import id_in, is_own, name_in, set_default_tenant, with_default_tenant
 from rota.core.commands import (
     AnyInput,
     BackfillSchedule,
@@ -98,7 +100,7 @@ _WHEN = ("cron", "interval", "at")
 
 
 class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which schedules to list."""
+    """Filters of the list of schedules."""
 
     name: str | None = None
     tenant: str | None = None
@@ -108,14 +110,17 @@ class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PreviewQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How far to look ahead."""
+    """Range of a preview."""
 
     count: Count = 10
-    after: Annotated[Moment, Meta(description="Later than this; now unless said.")] | None = None
+    after: (
+        Annotated[Moment, Meta(description="Only occurrences after this time; default: now.")]
+        | None
+    ) = None
 
 
 class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which part of the ledger."""
+    """Filters of a schedule's occurrences."""
 
     outcome: Annotated[str, comma_list_of(OccurrenceDecision)] | None = None
     after: Moment | None = None
@@ -127,7 +132,7 @@ class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "POST",
     "/schedules",
-    "Make a schedule",
+    "Create a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     body=ScheduleSpec,
@@ -135,27 +140,26 @@ class OccurrencesQuery(msgspec.Struct, forbid_unknown_fields=True):
     status=201,
     errors=(409,),
     description=(
-        "Each of its instants makes one job, once. Exactly one of `cron`, `interval` "
-        "and `at`. A name is there once in a tenant."
+        "Each occurrence creates one job, once. Exactly one of `cron`, `interval` and `at` is "
+        "needed. A name is unique within a tenant."
     ),
     examples={"body": "schedule_spec", "answer": "schedule"},
 )
 async def create_schedule(call: Call[ScheduleSpec, NoQuery]) -> Reply:
-    """A new schedule."""
     set_default_tenant(call, [call.body.job])
     await check_bundles(call, [call.body.job], "job.")
     schedule_id = ScheduleId(call.state.ids.mint(call.deps.brain.clock.now()))
     new = NewSchedule(id=schedule_id, definition=definition_of(call.body), paused=call.body.paused)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return CreateSchedule(schedule=new, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return CreateSchedule(schedule=new, key=call.key, preloaded=preloaded)
 
-    made = expect(await post_definition(call, build), ScheduleAnswer).schedule
-    return Reply(await _view(call, made), {"Location": f"/schedules/{made.id}"})
+    created = expect(await post_definition(call, build), ScheduleAnswer).schedule
+    return Reply(await _view(call, created), {"Location": f"/schedules/{created.id}"})
 
 
 async def post_definition(call: Call[Any, Any], build: Build) -> AnyReceipt:
-    """An input that may be refused for what a plan says."""
+    """Posts a command; a refused definition names its field."""
     try:
         return await post(call, build)
     except Invalid as refusal:
@@ -163,12 +167,13 @@ async def post_definition(call: Call[Any, Any], build: Build) -> AnyReceipt:
 
 
 async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
-    """As it is now; as it was answered, if it is gone or a key repeats an older answer."""
+    """Returns the schedule as it is now; as answered, if it is gone or a key repeats an older
+    answer."""
     await call.deps.brain.settled()
-    glance = call.deps.brain.schedule(schedule.id)
-    if glance is None or glance.schedule.revision != schedule.revision:
-        glance = ScheduleInfo(schedule, None, None, ())
-    return schedule_view(glance)
+    info = call.deps.brain.schedule(schedule.id)
+    if info is None or info.schedule.revision != schedule.revision:
+        info = ScheduleInfo(schedule, None, None, ())
+    return schedule_view(info)
 
 
 @Operation(
@@ -182,29 +187,28 @@ async def _view(call: Call[Any, Any], schedule: Schedule) -> ScheduleView:
     examples={"answer": "list_schedules"},
 )
 async def list_schedules(call: Call[None, SchedulesQuery]) -> SchedulePage:
-    """All that match, newest first."""
     await call.deps.brain.settled()
     asked, before = call.query, read_id_cursor(call.query.cursor)
 
-    def keep(schedule: Schedule) -> bool:
+    def is_shown(schedule: Schedule) -> bool:
         due = before is None or schedule.id < before
         return due and is_own(call, schedule.definition.job.terms) and _matches(schedule, asked)
 
-    found = list(islice(call.deps.brain.schedules(keep), asked.limit + 1))
+    found = list(islice(call.deps.brain.schedules(is_shown), asked.limit + 1))
     items, next_cursor = cut(found, asked.limit, _id)
     return SchedulePage([schedule_view(one) for one in items], next_cursor)
 
 
-def _id(glance: ScheduleInfo) -> str:
-    return glance.schedule.id
+def _id(info: ScheduleInfo) -> str:
+    return info.schedule.id
 
 
 def _matches(schedule: Schedule, asked: SchedulesQuery) -> bool:
-    plan = schedule.definition
+    definition = schedule.definition
     return (
-        asked.name in (None, plan.name)
-        and asked.tenant in (None, plan.job.terms.tenant)
-        and asked.owner in (None, plan.owner)
+        asked.name in (None, definition.name)
+        and asked.tenant in (None, definition.job.terms.tenant)
+        and asked.owner in (None, definition.owner)
     )
 
 
@@ -219,7 +223,6 @@ def _matches(schedule: Schedule, asked: SchedulesQuery) -> bool:
     examples={"answer": "schedule"},
 )
 async def show_schedule(call: Call[None, NoQuery]) -> ScheduleView:
-    """One schedule."""
     await call.deps.brain.settled()
     return schedule_view(existing(call))
 
@@ -235,18 +238,19 @@ async def show_schedule(call: Call[None, NoQuery]) -> ScheduleView:
     answer=ScheduleView,
     errors=(404, 409),
     description=(
-        "JSON Merge Patch; null restores a default. What has been decided stays so: "
-        "another expression holds for instants from now on."
+        "JSON Merge Patch; null restores a default. Past occurrences do not change: a new "
+        "expression applies from now on."
     ),
     examples={"body": "patch_schedule_body", "answer": "schedule"},
 )
 async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
-    """Merges, checks as if new, and puts it in place if nobody was quicker."""
+    """Merges the patch, validates the result and replaces the schedule unless it changed
+    meanwhile."""
     schedule_id = existing(call).schedule.id
     check_depth("", call.raw, call.body)
     patch = with_default_tenant(call, call.body)
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         before = existing(call).schedule
         spec = _patched(before, patch)
         return UpdateSchedule(
@@ -255,7 +259,7 @@ async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
             revision=before.revision,
             paused=spec.paused,
             key=call.key,
-            preloaded=recall,
+            preloaded=preloaded,
         )
 
     try:
@@ -266,7 +270,7 @@ async def patch_schedule(call: Call[dict[str, Any], NoQuery]) -> ScheduleView:
 
 
 async def read_nothing() -> Sequence[Any]:
-    """For inputs that need nothing of the tables but what their key was answered."""
+    """Reads nothing, for commands that need only what their key was answered."""
     return ()
 
 
@@ -282,19 +286,18 @@ def _patched(schedule: Schedule, patch: dict[str, Any]) -> ScheduleSpec:
 @Operation(
     "DELETE",
     "/schedules/{schedule_id}",
-    "Remove a schedule",
+    "Delete a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     status=204,
     errors=(404,),
-    description="Its jobs go on, and its ledger can still be read.",
+    description="Its jobs continue, and its occurrences can still be read.",
 )
 async def delete_schedule(call: Call[None, NoQuery]) -> None:
-    """It makes no more jobs; what it made goes on."""
     schedule_id = _own_id(call)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return DeleteSchedule(schedule_id=schedule_id, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return DeleteSchedule(schedule_id=schedule_id, key=call.key, preloaded=preloaded)
 
     await post(call, build)
 
@@ -302,38 +305,40 @@ async def delete_schedule(call: Call[None, NoQuery]) -> None:
 @Operation(
     "POST",
     "/schedules/{schedule_id}/pause",
-    "Let a schedule make no jobs",
+    "Pause a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     answer=ScheduleView,
     errors=(404,),
+    description="Its occurrences are recorded as skipped.",
     examples={"answer": "pause_schedule"},
 )
 async def pause_schedule(call: Call[None, NoQuery]) -> ScheduleView:
-    """Its instants are recorded as skipped from now on."""
     return await _pause(call, paused=True)
 
 
 @Operation(
     "POST",
     "/schedules/{schedule_id}/resume",
-    "Let a schedule go on",
+    "Resume a schedule",
     tag="Schedules",
     permission=Permission.SUBMIT,
     answer=ScheduleView,
     errors=(404,),
+    description="It continues with the next occurrence.",
     examples={"answer": "schedule"},
 )
 async def resume_schedule(call: Call[None, NoQuery]) -> ScheduleView:
-    """It goes on with the next instant."""
     return await _pause(call, paused=False)
 
 
 async def _pause(call: Call[None, NoQuery], *, paused: bool) -> ScheduleView:
     schedule_id = _own_id(call)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return PauseSchedule(schedule_id=schedule_id, paused=paused, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return PauseSchedule(
+            schedule_id=schedule_id, paused=paused, key=call.key, preloaded=preloaded
+        )
 
     return await _view(call, expect(await post(call, build), ScheduleAnswer).schedule)
 
@@ -348,35 +353,36 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> ScheduleView:
     status=201,
     errors=(404, 409),
     description=(
-        "Also while paused. `overlap` holds: with `skip` it is 409 while a run is under way."
+        "Also while it is paused. `overlap` applies: with `skip` the answer is 409 while an "
+        "earlier job is running."
     ),
     examples={"answer": "trigger_schedule"},
 )
 async def trigger_schedule(call: Call[None, NoQuery]) -> Reply:
-    """One run now."""
     schedule_id = _own_id(call)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return TriggerSchedule(schedule_id=schedule_id, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return TriggerSchedule(schedule_id=schedule_id, key=call.key, preloaded=preloaded)
 
-    made = expect(await post(call, build), Triggered)
-    return Reply(occurrence_view(made.occurrence), {"Location": f"/jobs/{made.job.id}"})
+    created = expect(await post(call, build), Triggered)
+    return Reply(occurrence_view(created.occurrence), {"Location": f"/jobs/{created.job.id}"})
 
 
 @Operation(
     "POST",
     "/schedules/deploy",
-    "Set all schedules of a program",
+    "Set all schedules of an app",
     tag="Schedules",
     permission=Permission.SUBMIT,
     body=DeploySpec,
     answer=DeployAnswer,
     errors=(409,),
-    description="All or none. What the owner deployed before and does not name is retired.",
+    description=(
+        "All or none. Schedules that the owner deployed before and does not name are removed."
+    ),
     examples={"body": "deploy_spec", "answer": "deployed"},
 )
 async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
-    """A program's schedules become just these."""
     specs = [spec.job for spec in call.body.schedules]
     set_default_tenant(call, specs)
     await check_bundles(call, specs, "schedules[{}].job.")
@@ -390,28 +396,22 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
         for index, spec in enumerate(call.body.schedules)
     )
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         return DeploySchedules(
             owner=owner,
             schedules=new,
             tenant=call.caller.tenant,
             key=call.key,
-            preloaded=recall,
+            preloaded=preloaded,
         )
 
-    done = expect(await post_definition(call, build), Deployed)
-    return DeployAnswer(
-        created=list(done.created),
-        changed=list(done.changed),
-        unchanged=list(done.unchanged),
-        retired=list(done.retired),
-    )
+    return deploy_answer(expect(await post_definition(call, build), Deployed))
 
 
 @Operation(
     "POST",
     "/schedules/preview",
-    "The next instants of a schedule that is not made",
+    "Preview the occurrences of a new schedule",
     tag="Schedules",
     permission=Permission.READ,
     repeatable=True,
@@ -419,13 +419,12 @@ async def deploy_schedules(call: Call[DeploySpec, NoQuery]) -> DeployAnswer:
     query=PreviewQuery,
     answer=PreviewAnswer,
     description=(
-        "Takes a schedule's body, checks it, and stores nothing. Name and job may be "
-        "left out. `note` marks what a clock change or a holiday has to do with an instant."
+        "Takes a schedule's body, checks it and stores nothing. Name and job may be left out. "
+        "`note` marks occurrences that a clock change or a holiday affects."
     ),
     examples={"body": "preview_spec", "answer": "preview"},
 )
 async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
-    """What a schedule would do; nothing is stored."""
     await call.deps.brain.settled()
     after = _after(call)
     try:
@@ -438,7 +437,7 @@ async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
 @Operation(
     "GET",
     "/schedules/{schedule_id}/preview",
-    "The next instants of a schedule",
+    "Preview the occurrences of a schedule",
     tag="Schedules",
     permission=Permission.READ,
     query=PreviewQuery,
@@ -447,7 +446,7 @@ async def preview_spec(call: Call[PreviewSpec, PreviewQuery]) -> PreviewAnswer:
     examples={"answer": "preview"},
 )
 async def preview_schedule(call: Call[None, PreviewQuery]) -> PreviewAnswer:
-    """What a schedule's timetable says, paused or not."""
+    """Lists occurrences to come, also of a paused schedule."""
     await call.deps.brain.settled()
     found = call.deps.brain.foresee(_own_id(call), _after(call), call.query.count)
     return PreviewAnswer([preview_view(one) for one in found])
@@ -461,26 +460,27 @@ def _after(call: Call[Any, PreviewQuery]) -> Instant:
 @Operation(
     "GET",
     "/schedules/{schedule_id}/occurrences",
-    "What became of each instant of a schedule",
+    "List the occurrences of a schedule with their outcomes",
     tag="Schedules",
     permission=Permission.READ,
     query=OccurrencesQuery,
     answer=OccurrencePage,
     errors=(404,),
-    description="Newest instant first. `reason` and `message` say why one was skipped.",
+    description="Newest first. `reason` and `message` say why one was skipped.",
     examples={"answer": "list_occurrences"},
 )
 async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage:
-    """The ledger: what became of each instant. It outlives its schedule, but not for a tenant."""
+    """Lists occurrences with their outcomes. They outlive the schedule, except for a tenant's
+    token."""
     asked, schedule_id = call.query, _own_id(call)
     last = read_cursor(asked.cursor)
     if last is not None and not (last.isdecimal() and int(last) <= INSTANT_MAX):
-        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+        raise foreign_cursor()
     before = instant_in(asked.before, "before") if last is None else int(last)
     found = await call.deps.catalog.find_occurrences(
         OccurrenceQuery(
             schedule_id=schedule_id,
-            decisions=_decisions(asked.outcome),
+            decisions=read_choices(asked.outcome, OccurrenceDecision, "outcome"),
             after=instant_in(asked.after, "after"),
             before=before,
             limit=asked.limit + 1,
@@ -492,49 +492,38 @@ async def list_occurrences(call: Call[None, OccurrencesQuery]) -> OccurrencePage
     return OccurrencePage([occurrence_view(one) for one in items], next_cursor)
 
 
-def _decisions(text: str | None) -> tuple[OccurrenceDecision, ...]:
-    words = [word.strip() for word in (text or "").split(",")]
-    try:
-        return tuple(OccurrenceDecision(word) for word in words if word)
-    except ValueError:
-        raise invalid("outcome", f"some of {', '.join(OccurrenceDecision)}, by commas") from None
-
-
 def _id_in(call: Call[Any, Any]) -> ScheduleId:
-    text = call.path["schedule_id"].lower()
-    if not UUID.match(text):
-        raise not_found("schedule", text[:100])
-    return ScheduleId(text)
+    return ScheduleId(id_in(call, "schedule_id", "schedule"))
 
 
 def _own_id(call: Call[Any, Any]) -> ScheduleId:
-    """The id in the path; a tenant's caller may only name its own schedules."""
+    """Returns the id in the path; a tenant's caller can name only its own schedules."""
     return _id_in(call) if call.caller.tenant is None else existing(call).schedule.id
 
 
 def existing(call: Call[Any, Any]) -> ScheduleInfo:
-    """The schedule that the path names."""
+    """Returns the schedule that the path names."""
     schedule_id = _id_in(call)
-    glance = call.deps.brain.schedule(schedule_id)
-    if glance is None or not is_own(call, glance.schedule.definition.job.terms):
+    info = call.deps.brain.schedule(schedule_id)
+    if info is None or not is_own(call, info.schedule.definition.job.terms):
         raise not_found("schedule", schedule_id)
-    return glance
+    return info
 
 
 class PastRange(msgspec.Struct):
-    """A range of a schedule's past, as its ledger has it."""
+    """Past range of a schedule, as its occurrences show it."""
 
     missing: list[Instant]
-    """Instants without a job."""
+    """Occurrences without a job."""
     done: int
     ranges: list[tuple[Instant, Instant]]
-    """Records that stand for many instants."""
+    """Records that stand for many occurrences."""
 
 
 @Operation(
     "POST",
     "/schedules/{schedule_id}/backfill",
-    "Run a schedule for a past range",
+    "Backfill a schedule for a past range",
     tag="Schedules",
     permission=Permission.SUBMIT,
     body=BackfillSpec,
@@ -543,13 +532,13 @@ class PastRange(msgspec.Struct):
     also={201: BackfillAnswer},
     errors=(404,),
     description=(
-        "Instants that have a job already are left out, so a repeat goes on where the "
-        "last one stopped. 201 when jobs were made, 200 for a `dry_run`."
+        "Occurrences that have a job already are left out, so a repeat continues where the last "
+        "one stopped. 201 when jobs were created, 200 for a `dry_run`."
     ),
     examples={"body": "backfill_spec", "answer": "backfill"},
 )
 async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer | Reply:
-    """Runs for what has none in a past range, or what they would be."""
+    """Creates jobs for occurrences without one in a past range, or says which these would be."""
     schedule_id = existing(call).schedule.id
     start, end = _backfill_range(call)
     if call.body.dry_run:
@@ -558,11 +547,11 @@ async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer
     backfill_id = call.state.ids.mint(call.deps.brain.clock.now())
     read: list[PastRange] = []
 
-    async def look() -> Sequence[Any]:
+    async def read_range() -> Sequence[Any]:
         read[:] = [await _read_past(call, schedule_id, start, end)]
         return ()
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         return BackfillSchedule(
             schedule_id=schedule_id,
             backfill_id=backfill_id,
@@ -571,11 +560,11 @@ async def backfill_schedule(call: Call[BackfillSpec, NoQuery]) -> BackfillAnswer
             max_parallel=call.body.max_parallel,
             priority=_priority(call),
             key=call.key,
-            preloaded=recall,
+            preloaded=preloaded,
         )
 
-    made = expect(await post_recalling(call, look, build), Backfilled)
-    return Reply(_backfill_answer(call, schedule_id, read[0], made), {}, status=201)
+    created = expect(await post_recalling(call, read_range, build), Backfilled)
+    return Reply(_backfill_answer(call, schedule_id, read[0], created), {}, status=201)
 
 
 def _backfill_range(call: Call[BackfillSpec, NoQuery]) -> tuple[Instant, Instant]:
@@ -590,12 +579,12 @@ def _backfill_range(call: Call[BackfillSpec, NoQuery]) -> tuple[Instant, Instant
 async def _read_past(
     call: Call[Any, Any], schedule_id: ScheduleId, start: Instant, end: Instant
 ) -> PastRange:
-    """What the timetable has in the range, less what the ledger has a job for."""
+    """Reads the occurrences in the range, and which of them have a job."""
     end = min(end, existing(call).schedule.state.watermark)
     instants = call.deps.brain.instants(schedule_id, start, end, BACKFILL_JOBS_MAX + 1)
     if len(instants) > BACKFILL_JOBS_MAX:
-        raise invalid("to", f"more than {BACKFILL_JOBS_MAX} runs: take a shorter range")
-    done: dict[Instant, None] = {}
+        raise invalid("to", f"more than {BACKFILL_JOBS_MAX} jobs: use a shorter range")
+    deployed: dict[Instant, None] = {}
     ranges: list[tuple[Instant, Instant]] = []
     before = end + 1
     while True:
@@ -607,12 +596,12 @@ async def _read_past(
                 limit=OCCURRENCES_READ_AT_ONCE,
             )
         )
-        done |= {one.nominal: None for one in page if one.job_id is not None}
+        deployed |= {one.nominal: None for one in page if one.job_id is not None}
         ranges += [(one.nominal, one.until) for one in page if one.until is not None]
         if len(page) < OCCURRENCES_READ_AT_ONCE:
             break
         before = page[-1].nominal
-    missing = [at for at in instants if at not in done]
+    missing = [at for at in instants if at not in deployed]
     return PastRange(missing, len(instants) - len(missing), ranges)
 
 
@@ -624,15 +613,15 @@ def _priority(call: Call[BackfillSpec, NoQuery]) -> int:
 
 
 def _backfill_answer(
-    call: Call[Any, Any], schedule_id: ScheduleId, past: PastRange, made: Backfilled | None
+    call: Call[Any, Any], schedule_id: ScheduleId, past: PastRange, created: Backfilled | None
 ) -> BackfillAnswer:
     return BackfillAnswer(
-        backfill_id=None if made is None else made.backfill_id,
-        count=len(past.missing) if made is None else len(made.job_ids),
+        backfill_id=None if created is None else created.backfill_id,
+        count=len(past.missing) if created is None else len(created.job_ids),
         already=past.done,
-        job_ids=[] if made is None else list(made.job_ids),
+        job_ids=[] if created is None else list(created.job_ids),
         items=_previewed(call, schedule_id, past.missing[:BACKFILL_SHOWN]),
-        dry_run=made is None,
+        dry_run=created is None,
     )
 
 
@@ -646,7 +635,7 @@ def _previewed(
 @Operation(
     "POST",
     "/schedules/{schedule_id}/backfills/{backfill_id}/cancel",
-    "Call off what is left of a backfill",
+    "Cancel the remaining jobs of a backfill",
     tag="Schedules",
     permission=Permission.SUBMIT,
     answer=CountAnswer,
@@ -654,12 +643,11 @@ def _previewed(
     examples={"answer": "cancel_backfill"},
 )
 async def cancel_backfill(call: Call[None, NoQuery]) -> CountAnswer:
-    """Calls off what is left of it."""
     schedule_id, backfill_id = existing(call).schedule.id, call.path["backfill_id"].lower()
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         return CancelBackfill(
-            schedule_id=schedule_id, backfill_id=backfill_id, key=call.key, preloaded=recall
+            schedule_id=schedule_id, backfill_id=backfill_id, key=call.key, preloaded=preloaded
         )
 
     return CountAnswer(expect(await post(call, build), CountReceipt).count)
@@ -676,7 +664,6 @@ async def cancel_backfill(call: Call[None, NoQuery]) -> CountAnswer:
     examples={"answer": "list_calendars"},
 )
 async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
-    """All calendars, by name."""
     await call.deps.brain.settled()
     items, next_cursor = page_of(call.deps.brain.calendars(), call.query, lambda one: one.name)
     return CalendarPage([_calendar_view(call, one) for one in items], next_cursor)
@@ -693,7 +680,6 @@ async def list_calendars(call: Call[None, PageQuery]) -> CalendarPage:
     examples={"answer": "calendar"},
 )
 async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
-    """One calendar."""
     await call.deps.brain.settled()
     name = call.path["name"]
     found = next((one for one in call.deps.brain.calendars() if one.name == name), None)
@@ -713,11 +699,10 @@ async def show_calendar(call: Call[None, NoQuery]) -> CalendarView:
     examples={"body": "put_calendar_body", "answer": "calendar"},
 )
 async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
-    """The calendar has just these dates from now on."""
     calendar = calendar_of(name_in(call), call.body)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return SetCalendar(calendar=calendar, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return SetCalendar(calendar=calendar, key=call.key, preloaded=preloaded)
 
     return _calendar_view(call, expect(await post(call, build), CalendarAnswer).calendar)
 
@@ -725,25 +710,27 @@ async def put_calendar(call: Call[CalendarSpec, NoQuery]) -> CalendarView:
 @Operation(
     "DELETE",
     "/calendars/{name}",
-    "Remove a calendar that no schedule names",
+    "Delete a calendar that no schedule uses",
     tag="Schedules",
     permission=Permission.OPERATE,
     status=204,
     errors=(404, 409),
 )
 async def delete_calendar(call: Call[None, NoQuery]) -> None:
-    """Refused while a schedule names it."""
+    """Deletes a calendar; refused while a schedule uses it."""
     name = call.path["name"]
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return DeleteCalendar(name=name, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return DeleteCalendar(name=name, key=call.key, preloaded=preloaded)
 
     await post(call, build)
 
 
 def _calendar_view(call: Call[Any, Any], calendar: Calendar) -> CalendarView:
     def uses(schedule: Schedule) -> bool:
-        plan = schedule.definition
-        return calendar.name in plan.timetable.calendars and is_own(call, plan.job.terms)
+        definition = schedule.definition
+        return calendar.name in definition.timetable.calendars and is_own(
+            call, definition.job.terms
+        )
 
     return calendar_view(calendar, sum(1 for _ in call.deps.brain.schedules(uses)))

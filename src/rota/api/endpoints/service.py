@@ -1,16 +1,14 @@
-"""Endpoints of the service: health, readiness, cluster, metrics, sign-in, failed jobs."""
+"""Endpoints of the service: health, readiness, cluster, metrics, sign-in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 from starlette.responses import Response
 
 from rota.api.auth.roles import Permission
 from rota.api.auth.sessions import ended_cookie, open_session, session_cookie
 from rota.api.deps import AppDeps
-from rota.api.endpoints.jobs import job_page
 from rota.api.limits import NODE_SILENT_MS
 from rota.api.metrics import (
     CONTENT_TYPE,
@@ -20,15 +18,10 @@ from rota.api.metrics import (
     ServerCollector,
     expose,
 )
-from rota.api.pagination import Cursor, Limit, read_id_cursor
 from rota.api.router import Call, NoQuery, Operation
-from rota.core.model import JobState
 from rota.engine.ports import LeadershipStatus, UnavailableError
 from rota.store.documents import Node, SeenNode
-from rota.store.queries import JobQuery
 from rota.wire.formats import from_instant
-from rota.wire.jobs import JobPage
-from rota.wire.limits import PAGE_ITEMS_DEFAULT
 from rota.wire.problems import ProblemError
 from rota.wire.service import ClusterView, Health, LagView, NodeView
 
@@ -38,38 +31,39 @@ LEADER, FOLLOWER = "leader", "follower"
 @Operation(
     "GET",
     "/readyz",
-    "Can it accept and schedule, or forward?",
+    "Check that the server can accept and schedule, or forward",
     tag="Service",
     permission=Permission.OPEN,
     any_server=True,
     answer=Health,
     description=(
-        "`role` says whether it leads. A follower is ready when it knows the leader "
-        "and could take over."
+        "`role` says whether it leads. A follower is ready when it knows the leader and could "
+        "take over."
     ),
     examples={"answer": "show_ready"},
 )
 async def show_ready(call: Call[None, NoQuery]) -> Health:
-    """A leader can accept and schedule, a follower can forward and take over."""
-    parts = call.deps
-    if parts.closing.is_set():
+    """Answers 200 on a leader that can accept and schedule, and on a follower that could take
+    over."""
+    deps = call.deps
+    if deps.closing.is_set():
         raise UnavailableError("the server is stopping")
-    if parts.durability.refusal:
-        raise UnavailableError(f"not ready: {parts.durability.refusal}")
-    if parts.brain.ready:
-        return Health("ok", cell=parts.cell, role=LEADER)
-    standing = parts.brain.standing()
-    # A follower that has read nothing yet could forward, but not take over.
-    if parts.forwarder is not None and standing.leader is not None and standing.seq:
+    if deps.durability.refusal:
+        raise UnavailableError(f"not ready: {deps.durability.refusal}")
+    if deps.brain.ready:
+        return Health("ok", cell=deps.cell, role=LEADER)
+    standing = deps.brain.standing()
+    # A follower that has read nothing yet could forward but not take over.
+    if deps.forwarder is not None and standing.leader is not None and standing.seq:
         detail = f"{standing.leader} leads"
-        return Health("ok", detail, cell=parts.cell, role=FOLLOWER)
-    raise UnavailableError(f"not ready: {parts.brain.trouble}")
+        return Health("ok", detail, cell=deps.cell, role=FOLLOWER)
+    raise UnavailableError(f"not ready: {deps.brain.trouble}")
 
 
 @Operation(
     "GET",
     "/cluster",
-    "Who leads, who is there, and how durable an answer is",
+    "Show the leader, all servers and the durability",
     tag="Service",
     permission=Permission.KNOWN,
     any_server=True,
@@ -77,77 +71,66 @@ async def show_ready(call: Call[None, NoQuery]) -> Health:
     examples={"answer": "cluster"},
 )
 async def show_cluster(call: Call[None, NoQuery]) -> ClusterView:
-    """Who leads, who is there, and how durable an answer is."""
-    parts = call.deps
-    standing = parts.brain.standing()
-    seen = await _everyone(parts, standing)
-    now = parts.brain.clock.now()
+    deps = call.deps
+    standing = deps.brain.standing()
+    seen = await _everyone(deps, standing)
+    now = deps.brain.clock.now()
     return ClusterView(
         leader=standing.leader,
         epoch=standing.epoch,
         nodes=[_node_view(one, standing.leader, now) for one in seen],
-        durability=parts.durability.level.value,
-        warnings=_warnings(parts, standing, seen),
+        durability=deps.durability.level.value,
+        warnings=_warnings(deps, standing, seen),
     )
 
 
-async def _everyone(parts: AppDeps, standing: LeadershipStatus) -> Sequence[SeenNode]:
-    if parts.membership is not None:
-        return await parts.membership.all_nodes()
+async def _everyone(deps: AppDeps, standing: LeadershipStatus) -> Sequence[SeenNode]:
+    if deps.membership is not None:
+        return await deps.membership.all_nodes()
     alone = Node(
-        node=parts.node,
-        version=parts.version,
+        node=deps.node,
+        version=deps.version,
         leads=standing.leads,
         epoch=standing.epoch,
         seq=standing.seq,
-        started_at=parts.started_at,
+        started_at=deps.started_at,
     )
     return [SeenNode(alone, 0)]
 
 
 def _node_view(seen: SeenNode, leader: str | None, now: int) -> NodeView:
-    told = seen.announced
+    node = seen.announced
     return NodeView(
-        node=told.node,
-        address=told.address,
-        role=LEADER if told.node == leader else FOLLOWER,
+        node=node.node,
+        address=node.address,
+        role=LEADER if node.node == leader else FOLLOWER,
         status="silent" if seen.silent_ms > NODE_SILENT_MS else "up",
-        version=told.version,
-        lag=LagView(told.behind_records, told.behind_ms / 1000),
+        version=node.version,
+        lag=LagView(node.behind_records, node.behind_ms / 1000),
         last_seen=from_instant(now - seen.silent_ms),
-        started_at=from_instant(told.started_at),
+        started_at=from_instant(node.started_at),
     )
 
 
-def _warnings(parts: AppDeps, standing: LeadershipStatus, seen: Sequence[SeenNode]) -> list[str]:
-    warnings = [*parts.durability.warnings, *parts.files.warnings]
-    if parts.durability.refusal:
-        warnings.append(parts.durability.refusal)
+def _warnings(deps: AppDeps, standing: LeadershipStatus, seen: Sequence[SeenNode]) -> list[str]:
+    warnings = [*deps.durability.warnings, *deps.files.warnings]
+    if deps.durability.refusal:
+        warnings.append(deps.durability.refusal)
     if standing.leader is None:
-        warnings.append(f"nobody leads: {parts.brain.trouble or 'a server is about to'}")
+        warnings.append(f"no server leads: {deps.brain.trouble or 'one is about to'}")
     silent = [one.announced.node for one in seen if one.silent_ms > NODE_SILENT_MS]
     if silent:
-        warnings.append(f"silent: {', '.join(silent)}")
+        warnings.append(f"servers are silent: {', '.join(silent)}")
     versions = sorted({one.announced.version for one in seen if one.silent_ms <= NODE_SILENT_MS})
     if len(versions) > 1:
-        warnings.append(f"servers of different versions: {', '.join(versions)}")
+        warnings.append(f"servers have different versions: {', '.join(versions)}")
     return warnings
-
-
-class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which dead letters to list."""
-
-    queue: str | None = None
-    tenant: str | None = None
-    name: str | None = None
-    limit: Limit = PAGE_ITEMS_DEFAULT
-    cursor: Cursor | None = None
 
 
 @Operation(
     "GET",
     "/healthz",
-    "Is the server alive?",
+    "Check that the server is alive",
     tag="Service",
     permission=Permission.OPEN,
     any_server=True,
@@ -155,32 +138,7 @@ class DeadLettersQuery(msgspec.Struct, forbid_unknown_fields=True):
     examples={"answer": "show_alive"},
 )
 async def show_alive(call: Call[None, NoQuery]) -> Health:
-    """The process answers."""
     return Health("ok", cell=call.deps.cell)
-
-
-@Operation(
-    "GET",
-    "/dead-letters",
-    "Jobs that used up their attempts, newest first",
-    tag="Jobs",
-    permission=Permission.READ,
-    any_server=True,
-    query=DeadLettersQuery,
-    answer=JobPage,
-    examples={"answer": "jobs"},
-)
-async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
-    """Jobs that used up their attempts, newest first."""
-    query = JobQuery(
-        states=(JobState.FAILED,),
-        queue=call.query.queue,
-        tenant=call.query.tenant,
-        name=call.query.name,
-        before=read_id_cursor(call.query.cursor),
-        limit=call.query.limit + 1,
-    )
-    return await job_page(call, query)
 
 
 @Operation(
@@ -191,10 +149,10 @@ async def list_dead_letters(call: Call[None, DeadLettersQuery]) -> JobPage:
     permission=Permission.KNOWN,
     any_server=True,
     status=204,
-    description="Sets an HttpOnly cookie that stands for the token sent.",
+    description="Sets an HttpOnly cookie that stands for the token.",
 )
 async def sign_in(call: Call[None, NoQuery]) -> Response:
-    """Turns a token into a browser's session; a session does not prolong itself."""
+    """Opens a browser session for a token; a session cannot extend itself."""
     access, host = call.deps.access, call.request.headers["host"]
     if access.no_auth:
         return Response(status_code=204)
@@ -217,7 +175,6 @@ async def sign_in(call: Call[None, NoQuery]) -> Response:
     status=204,
 )
 async def sign_out(call: Call[None, NoQuery]) -> Response:
-    """Ends this browser's session."""
     return Response(
         status_code=204, headers={"Set-Cookie": ended_cookie(call.request.headers["host"])}
     )
@@ -226,7 +183,7 @@ async def sign_out(call: Call[None, NoQuery]) -> Response:
 @Operation(
     "GET",
     "/metrics",
-    "Figures for Prometheus",
+    "Show metrics for Prometheus",
     tag="Service",
     permission=Permission.READ_ALL,
     any_server=True,
@@ -234,14 +191,13 @@ async def sign_out(call: Call[None, NoQuery]) -> Response:
     examples={"answer": "show_metrics"},
 )
 async def show_metrics(call: Call[None, NoQuery]) -> Response:
-    """The text that Prometheus reads."""
-    parts = call.deps
-    await parts.brain.settled()
-    collector = ServerCollector(parts.brain, parts.metrics, call.state.usage, parts.disk_free)
-    standing = LeadershipCollector(parts.brain, parts.durability, parts.membership)
-    alerts = AlertCollector(parts.brain, parts.alerts)
+    deps = call.deps
+    await deps.brain.settled()
+    collector = ServerCollector(deps.brain, deps.metrics, call.state.usage, deps.disk_free)
+    standing = LeadershipCollector(deps.brain, deps.durability, deps.membership)
+    alerts = AlertCollector(deps.brain, deps.alerts)
     accept = call.request.headers.get("accept", "")
     text, content_type = expose(
-        accept, collector, standing, alerts, ConnectionCollector(parts.connections)
+        accept, collector, standing, alerts, ConnectionCollector(deps.connections)
     )
     return Response(text, headers={"Content-Type": content_type})

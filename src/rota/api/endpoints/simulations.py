@@ -1,4 +1,4 @@
-"""Endpoints of simulations: gather past jobs or take a trace, and run it in a separate process."""
+"""Endpoints of simulations: read past jobs or take a trace, and run it in a separate process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from rota.api.auth.roles import Permission
 from rota.api.cancel_on_disconnect import client_disconnected, first_of
-from rota.api.convert.jobs import queue_view, worker_view
+from rota.api.convert.queues import queue_view
+from rota.api.convert.workers import worker_view
 from rota.api.deps import Simulator, SimulatorError
 from rota.api.endpoints.files import OCTETS
 from rota.api.endpoints.jobs import job_page
-from rota.api.endpoints.policy import policy_view, tenant_view
+from rota.api.endpoints.policy import policy_view
+from rota.api.endpoints.tenants import tenant_view
 from rota.api.limits import SIMULATION_JOBS_MAX
 from rota.api.pagination import read_id_cursor
 from rota.api.problems import invalid
@@ -31,51 +33,50 @@ from rota.wire.queues import QueueView, TenantView
 from rota.wire.workers import WorkerView
 
 _RAN = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
-"""The ends of a job that may have run."""
+"""Final states of jobs that may have run."""
 _NOTHING = msgspec.Raw(b"null")
 
 
 class TraceFile(msgspec.Struct):
-    """A trace as it came, and the machines that it is to run on."""
+    """Trace as it was sent, and the machines that it runs on."""
 
     content: bytes
     asked: TraceQuery
 
 
 class Study(msgspec.Struct, omit_defaults=True):
-    """All that the other process needs; jobs without what users put into them."""
+    """Input of the simulation process; jobs without their payloads and results."""
 
     workers: list[WorkerView]
     policies: dict[ReplayName, dict[str, Any] | None]
-    """Settings as in `PUT /policy`; None: what happened in truth."""
+    """Settings as in `PUT /policy`; None: what happened in reality."""
     queues: list[QueueView] = []
     tenants: list[TenantView] = []
     jobs: list[JobView] = []
     fleet: int | None = None
     is_cut: bool = False
     trace: TraceFile | None = None
-    """In place of queues, tenants and jobs."""
+    """Used in place of queues, tenants and jobs."""
 
 
 @Operation(
     "POST",
     "/simulations",
-    "Run the past once more under other policies",
+    "Simulate past jobs under other policies",
     tag="Planning",
     permission=Permission.OPERATE,
     body=SimulationSpec,
     answer=SimulationView,
     repeatable=True,
     description=(
-        "The jobs that ran and were submitted in this time, up to 20,000, with the "
-        "scheduler of the server under virtual time, in a process of its own that has half a "
-        "minute. Nothing is changed or stored. One at a time; a larger study is for "
-        "`rota history export` and `rota simulate`."
+        "Takes jobs that ran and were submitted in this range, up to 20,000, and runs the "
+        "server's scheduler under virtual time, in a process of its own with a limit of 30 "
+        "seconds. Nothing is changed or stored. One simulation runs at a time; for a larger one "
+        "use `rota history export` and `rota simulate`."
     ),
     examples={"body": "simulation_spec", "answer": "simulation"},
 )
 async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
-    """Each policy on the same past, one after the other."""
     window = _window(call.body, call.deps.brain.clock.now())
     return await _one_at_a_time(call, lambda: _past_study(call, window))
 
@@ -83,7 +84,7 @@ async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
 @Operation(
     "POST",
     "/simulations/trace",
-    "Run a trace under several policies",
+    "Simulate a trace under several policies",
     tag="Planning",
     permission=Permission.OPERATE,
     query=TraceQuery,
@@ -94,44 +95,43 @@ async def simulate(call: Call[SimulationSpec, NoQuery]) -> SimulationView:
     answer=SimulationView,
     repeatable=True,
     description=(
-        "The body is a log in Standard Workload Format, a workflow of WfCommons, or "
-        "what `rota history export` wrote, up to 16 MiB, packed with gzip or not. It runs on the "
-        "machines that are asked for; else on those that it names; else on workers like those of "
-        "now. `recorded` needs a trace that says when jobs started. Of more than 20,000 jobs the "
-        "first are run. As above, nothing is changed or stored, and one runs at a time."
+        "The body is a log in Standard Workload Format, a workflow of WfCommons, or the output of "
+        "`rota history export`, up to 16 MiB, with or without gzip. It runs on the machines in "
+        "the query, else on those in the trace, else on workers like the current ones. `recorded` "
+        "needs a trace with start times. Only the first 20,000 jobs run. Nothing is changed or "
+        "stored, and one simulation runs at a time."
     ),
     examples={"body": "simulate_trace_body", "answer": "traced"},
 )
 async def simulate_trace(call: Call[None, TraceQuery]) -> SimulationView:
-    """Each policy on a trace that was sent along."""
     _check_machines(call.query)
     if not call.raw:
-        raise invalid("", "the body is empty: send a trace, as curl --data-binary @FILE does")
+        raise invalid(
+            "", "the body is empty: send a trace, for example with curl --data-binary @FILE"
+        )
     return await _one_at_a_time(call, lambda: _trace_study(call))
 
 
 def _check_machines(asked: TraceQuery) -> None:
     if asked.cpus is not None and (asked.workers is not None or asked.cpu is not None):
-        raise invalid("cpus", "is one pool of processors, and does not go with `workers` and `cpu`")
+        raise invalid("cpus", "is one pool of processors: leave out `workers` and `cpu`")
     if asked.cpu is not None and asked.workers is None:
-        raise invalid("cpu", "is of one worker, and does not go without `workers`")
+        raise invalid("cpu", "is the size of one worker: set `workers` too")
     if asked.memory is not None and asked.cpu is None and asked.cpus is None:
-        raise invalid(
-            "memory", "is of machines that are described: does not go without `cpus` or `cpu`"
-        )
+        raise invalid("memory", "is the size of a machine: set `cpus` or `cpu` too")
 
 
 async def _one_at_a_time(
     call: Call[Any, Any], gather: Callable[[], Awaitable[Study]]
 ) -> SimulationView:
-    """One at a time, and only while somebody waits for it."""
+    """Runs one simulation at a time, and only while its client is connected."""
     simulator = call.deps.simulator
     if simulator is None:
-        detail = "this server has no simulator: use rota history replay, or rota simulate"
+        detail = "this server runs no simulations: use rota history replay, or rota simulate"
         raise ProblemError(503, "no_simulator", detail)
-    seats = call.state.simulations
-    seats.check()
-    with seats.acquired():
+    limit = call.state.simulations
+    limit.check()
+    with limit.acquired():
         work = _simulated(simulator, gather)
         found = await first_of(
             work, client_disconnected(call.request.receive), call.deps.closing.wait()
@@ -156,7 +156,7 @@ def _window(spec: SimulationSpec, now: Instant) -> tuple[Instant, Instant]:
     end = now if spec.end is None else to_instant(spec.end)
     start = to_instant(spec.start)
     if start >= end:
-        raise invalid("from", "is not before `to`: nothing can have come between them")
+        raise invalid("from", "must be earlier than `to`")
     return start, end
 
 
@@ -167,7 +167,7 @@ async def _past_study(
     await brain.settled()
     workers = _workers(brain)
     if not workers:
-        raise invalid("workers", "no worker is there to be like: start one, with rota worker")
+        raise invalid("workers", "no worker is there to copy: start one with rota worker")
     jobs, is_cut = await _past(call, window)
     return Study(
         workers=workers,
@@ -181,7 +181,7 @@ async def _past_study(
 
 
 async def _trace_study(call: Call[None, TraceQuery]) -> Study:
-    """Without the queues and tenants of now: a trace has its own, or none."""
+    """Leaves out current queues and tenants: a trace has its own, or none."""
     brain = call.deps.brain
     await brain.settled()
     return Study(
@@ -204,14 +204,14 @@ def _policies(brain: Brain, names: Sequence[ReplayName]) -> dict[ReplayName, dic
 def _settings(name: ReplayName, now: dict[str, Any]) -> dict[str, Any] | None:
     if name == "recorded":
         return None
-    # What was accepted then is not refused now, whatever the limit on what waits.
+    # Jobs accepted then must not be refused now by the limit on queued jobs.
     return {**now, "max_queued": None} if name == "current" else {"preset": name}
 
 
 async def _past(
     call: Call[SimulationSpec, NoQuery], window: tuple[Instant, Instant]
 ) -> tuple[list[JobView], bool]:
-    """The jobs that ran, newest first, and whether there were more."""
+    """Reads the jobs that ran, newest first; also returns whether there were more."""
     start, end = window
     found: list[JobView] = []
     read = 0
@@ -229,7 +229,7 @@ async def _past(
 
 
 def _without_content(jobs: Sequence[JobView]) -> list[JobView]:
-    """Of an array or gang it is the members that ran, and they are jobs themselves."""
+    """Drops content; an array or gang is left out, because its members are jobs themselves."""
     return [
         replace(job, task=_NOTHING, payload=_NOTHING, result=None, error=None, labels={})
         for job in jobs

@@ -1,6 +1,6 @@
 """Endpoint of the live stream: state changes as server-sent events, read from the journal.
 
-Filters what a caller's tenant may see; a reader goes on where it stopped by `Last-Event-ID`.
+Leaves out what a caller's tenant may not see; a client continues with `Last-Event-ID`.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ _NotStreamed: TypeAlias = (
     | PutTenant
     | PutRuntime
 )
-"""What is no one's business."""
+"""Writes that the stream leaves out."""
 
 
 def change_view(change: Change) -> ChangeView | None:
-    """One state change, as the stream tells it; None for what is no one's business."""
+    """Converts one state change; None for a write that the stream leaves out."""
     at = from_instant(change.at)
     match change.write:
         case PutJob() | MoveJob():
@@ -147,41 +147,43 @@ def _trigger_change(write: PutTrigger | DropTrigger | PutTriggerDecision, at: st
 
 
 async def visible_changes(call: Call[Any, Any], changes: Sequence[Change]) -> Sequence[Change]:
-    """All of them, or those of a tenant's own and of the workers and queues everybody shares.
+    """Returns the changes a caller may see: its tenant's own, and those of workers and queues.
 
-    That something is gone is told if it was told of before: nobody else knows any more whose it
-    was. The same goes for instants and events that made no job.
+    A deletion is shown if the item's tenant is remembered, because the store no longer knows it.
+    The same goes for occurrences and events that created no job.
     """
-    own, book = call.caller.tenant, call.state.tenants
+    own, tenants = call.caller.tenant, call.state.tenants
     if own is None:
         return changes
     for change in changes:
-        _note_tenant(book, change)
-    unknown = {job_id: None for job_id in map(_job_of, changes) if _is_unknown(book, job_id)}
+        _note_tenant(tenants, change)
+    unknown = {job_id: None for job_id in map(_job_of, changes) if _is_unknown(tenants, job_id)}
     found = await tenants_of(call.deps.catalog, [one for one in unknown if one is not None])
     for job_id, tenant in found.items():
-        book.record(job_id, tenant)
-    return [one for one in changes if (thing := _owned_id(one)) is None or book.of(thing) == own]
+        tenants.record(job_id, tenant)
+    return [
+        one for one in changes if (item_id := _owned_id(one)) is None or tenants.of(item_id) == own
+    ]
 
 
-def _note_tenant(book: TenantCache, change: Change) -> None:
+def _note_tenant(tenants: TenantCache, change: Change) -> None:
     match change.write:
         case PutJob(id=job_id, spec=spec):
-            book.record(job_id, spec.terms.tenant)
+            tenants.record(job_id, spec.terms.tenant)
         case PutSchedule(schedule=schedule):
-            book.record(schedule.id, schedule.definition.job.terms.tenant)
+            tenants.record(schedule.id, schedule.definition.job.terms.tenant)
         case PutTrigger(trigger=trigger):
-            book.record(trigger.id, trigger.definition.job.terms.tenant)
+            tenants.record(trigger.id, trigger.definition.job.terms.tenant)
         case _:
             pass
 
 
-def _is_unknown(book: TenantCache, job_id: JobId | None) -> bool:
-    return job_id is not None and book.of(job_id) is None
+def _is_unknown(tenants: TenantCache, job_id: JobId | None) -> bool:
+    return job_id is not None and tenants.of(job_id) is None
 
 
 def _owned_id(change: Change) -> str | None:
-    """What a change is about, if that is somebody's; None: it is everybody's."""
+    """Returns the id of the item that has a tenant; None: the change is visible to all."""
     match change.write:
         case PutSchedule(schedule=schedule):
             return schedule.id
@@ -191,14 +193,14 @@ def _owned_id(change: Change) -> str | None:
             return thing_id
         case PutOccurrence(occurrence=occurrence):
             return occurrence.job_id or occurrence.schedule_id
-        case PutTriggerDecision(decision=arrival):
-            return arrival.job_id or arrival.trigger_id
+        case PutTriggerDecision(decision=decision):
+            return decision.job_id or decision.trigger_id
         case _:
             return _job_of(change)
 
 
 def _job_of(change: Change) -> JobId | None:
-    """The job that a change is about; None: it is about no job."""
+    """Returns the job that a change is about; None: it is about no job."""
     match change.write:
         case PutJob(id=job_id) | MoveJob(id=job_id) | DropJob(id=job_id):
             return job_id
@@ -206,8 +208,8 @@ def _job_of(change: Change) -> JobId | None:
             return execution.job_id
         case PutOccurrence(occurrence=occurrence):
             return occurrence.job_id
-        case PutTriggerDecision(decision=arrival):
-            return arrival.job_id
+        case PutTriggerDecision(decision=decision):
+            return decision.job_id
         case _:
             return None
 
@@ -215,23 +217,23 @@ def _job_of(change: Change) -> JobId | None:
 EVENTS = "text/event-stream"
 _EVENT_ID = re.compile(r"(\d{1,18})\.(\d{1,19})\Z", re.ASCII)
 _RECORD_END = 10**18
-"""A number past any in a record: all of it was seen."""
+"""Larger than any index in a record: all of the record was seen."""
 
 
 class StreamQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """How much to be told."""
+    """Options of the stream."""
 
     digest: Annotated[
         bool,
         Meta(
-            description="Instead of every change one event a second at most, `event: digest`, "
-            "which says that something changed and carries the figures of an overview."
+            description="Instead of every change, sends at most one event a second, "
+            "`event: digest`, with the figures of the overview."
         ),
     ] = False
 
 
 class StreamPosition(NamedTuple):
-    """The last change seen."""
+    """Position of the last change seen."""
 
     seq: int
     number: int
@@ -240,7 +242,7 @@ class StreamPosition(NamedTuple):
 @Operation(
     "GET",
     "/stream",
-    "Every state change, as server-sent events",
+    "Stream state changes as server-sent events",
     tag="Service",
     permission=Permission.READ,
     any_server=True,
@@ -249,27 +251,27 @@ class StreamPosition(NamedTuple):
     streams_out=True,
     headers={"Last-Event-ID": HeaderSpec("42.0", r"^\d{1,18}\.\d{1,18}$")},
     description=(
-        "Each event's data is one change (kind, id, status, at, …) and its id a place "
-        "in the journal. Send the last id as `Last-Event-ID` to go on from there; without it the "
-        "stream starts now, and says at once where that is. If what was missed is no longer kept, "
-        "the first event is `reset`: read the lists again, then go on. A comment comes every 15 s "
-        "when nothing happens; a reader that takes nothing for 30 s is dropped; at most 256 "
-        "streams are open (else 429)."
+        "Each event's data is one change (kind, id, status, at, …), its id a position in the "
+        "journal. Send the last id as `Last-Event-ID` to continue from there; without it the "
+        "stream starts now, and sends its position first. If missed changes are no longer kept, "
+        "the first event is `reset`: read the lists again, then continue. A comment comes every "
+        "15 s when nothing happens; a client that reads nothing for 30 s is disconnected; at most "
+        "256 streams are open (else 429)."
     ),
     examples={"answer": "stream_changes"},
 )
 async def stream_changes(call: Call[None, StreamQuery]) -> Stream:
-    """From the place named by Last-Event-ID on, or from now."""
+    """Streams changes from the position in Last-Event-ID, or from now."""
     call.state.streams.check()
     text = call.request.headers.get("last-event-id")
     oldest, newest = await call.deps.catalog.head()
-    place = _read_position(text) if text else StreamPosition(newest, _RECORD_END)
-    lost = not oldest - 1 <= place.seq <= newest
+    position = _read_position(text) if text else StreamPosition(newest, _RECORD_END)
+    lost = not oldest - 1 <= position.seq <= newest
     if lost:
-        # What was missed is no longer kept (or is of another journal): the reader starts afresh.
-        place = StreamPosition(newest, _RECORD_END)
-    pieces = _digests(call, place) if call.query.digest else _pieces(call, place, lost=lost)
-    return Stream(pieces, EVENTS, closing=call.deps.closing, seats=call.state.streams)
+        # Missed changes are not kept any more (or of another journal): the client starts afresh.
+        position = StreamPosition(newest, _RECORD_END)
+    pieces = _digests(call, position) if call.query.digest else _pieces(call, position, lost=lost)
+    return Stream(pieces, EVENTS, closing=call.deps.closing, limit=call.state.streams)
 
 
 def _read_position(text: str) -> StreamPosition:
@@ -280,38 +282,38 @@ def _read_position(text: str) -> StreamPosition:
 
 
 async def _pieces(
-    call: Call[None, StreamQuery], place: StreamPosition, *, lost: bool
+    call: Call[None, StreamQuery], position: StreamPosition, *, lost: bool
 ) -> AsyncGenerator[bytes, None]:
-    parts = call.deps
-    # Where it starts is told at once: who loses the line before the first change misses nothing.
-    yield b"retry: 1000\n\n" + (_reset(place) if lost else b"id: %d.%d\n\n" % place)
-    # The record of the last change seen is read again: it may hold more than was taken.
-    after, newest = place.seq - (place.number < _RECORD_END), place.seq
+    deps = call.deps
+    # The position is sent at once: a client disconnected before the first change misses nothing.
+    yield b"retry: 1000\n\n" + (_reset(position) if lost else b"id: %d.%d\n\n" % position)
+    # The record of the last change seen is read again: it may hold more changes.
+    after, newest = position.seq - (position.number < _RECORD_END), position.seq
     while True:
         if after < newest:
             async with call.state.stream_reads:
-                texts, last = await _next_texts(call, place, after)
+                texts, last = await _next_texts(call, position, after)
             for text in texts:
                 yield text
-            # Records without changes give nothing back, yet they are behind us too.
+            # Records without changes return nothing, but have been read as well.
             after = max(min(after + STREAM_RECORDS, newest), last)
             continue
         try:
             async with asyncio.timeout(STREAM_KEEPALIVE_S):
-                newest = await parts.commits.wait_beyond(after)
+                newest = await deps.commits.wait_beyond(after)
         except TimeoutError:
             yield b": still here\n\n"
 
 
 async def _next_texts(
-    call: Call[None, StreamQuery], place: StreamPosition, after: int
+    call: Call[None, StreamQuery], position: StreamPosition, after: int
 ) -> tuple[list[bytes], int]:
-    """What the next records have to tell, and the last of them that had anything.
+    """Returns the events of the next records, and the last record that had any.
 
-    The records themselves, with all that was submitted, do not wait for a slow reader.
+    The records, with all that was submitted, are not kept while a slow client reads.
     """
     changes = await call.deps.catalog.changes_after(Seq(after), STREAM_RECORDS)
-    new = [one for one in changes if (one.seq, one.index) > place]
+    new = [one for one in changes if (one.seq, one.index) > position]
     texts = []
     for text in _encoded(await visible_changes(call, new)):
         texts.append(text)
@@ -320,10 +322,11 @@ async def _next_texts(
 
 
 async def _digests(
-    call: Call[None, StreamQuery], place: StreamPosition
+    call: Call[None, StreamQuery], position: StreamPosition
 ) -> AsyncGenerator[bytes, None]:
-    """However much happens, what it costs is the same: nothing of the journal is read."""
-    seq: int = place.seq
+    """Yields digests; their cost does not depend on the number of changes, as no journal is
+    read."""
+    seq: int = position.seq
     yield b"retry: 1000\n\n"
     while True:
         data = await digest_of(call, seq)
@@ -333,7 +336,7 @@ async def _digests(
             async with asyncio.timeout(STREAM_KEEPALIVE_S):
                 seq = await call.deps.commits.wait_beyond(seq)
         except TimeoutError:
-            # Told again although nothing changed: a reader that slept knows by it that all is well.
+            # Sent again without a change, so that the client knows the stream is alive.
             continue
 
 
@@ -351,5 +354,5 @@ def _event(change: Change) -> bytes:
     return b"id: %d.%d\ndata: %b\n\n" % (change.seq, change.index, encode(view))
 
 
-def _reset(place: StreamPosition) -> bytes:
-    return b'event: reset\nid: %d.%d\ndata: {"kind":"reset"}\n\n' % place
+def _reset(position: StreamPosition) -> bytes:
+    return b'event: reset\nid: %d.%d\ndata: {"kind":"reset"}\n\n' % position

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from rota.api.auth.roles import TENANT_ROLES, Permission
 from rota.api.auth.token_cache import TokenCache, token_digest
 from rota.api.ids import TokenSeed, mint_token
-from rota.api.pagination import Cursor, Limit, PageQuery, cut, read_cursor
+from rota.api.pagination import Cursor, Limit, PageQuery, cut, foreign_cursor, read_cursor
 from rota.api.problems import invalid, not_found
 from rota.api.router import Call, NoQuery, Operation, Reply
 from rota.core.model import Instant
@@ -34,9 +34,9 @@ from rota.wire.tokens import (
 
 
 class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which entries of the audit trail."""
+    """Filters of the audit log."""
 
-    token_id: Annotated[str, Meta(description="Of this token.")] | None = None
+    token_id: Annotated[str, Meta(description="By this token.")] | None = None
     target: Annotated[str, Meta(description="About this job, queue, worker or token.")] | None = (
         None
     )
@@ -55,11 +55,10 @@ class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     any_server=True,
     query=PageQuery,
     answer=TokenPage,
-    description="Those that ended stay listed for 90 days.",
+    description="Revoked and expired tokens stay listed for 90 days.",
     examples={"answer": "tokens"},
 )
 async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
-    """All of them, newest first."""
     now = call.deps.brain.clock.now()
     before = read_cursor(call.query.cursor)
     found = [
@@ -74,7 +73,7 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
 @Operation(
     "POST",
     "/tokens",
-    "Make a token",
+    "Create a token",
     tag="Access",
     permission=Permission.ADMINISTER,
     any_server=True,
@@ -83,53 +82,53 @@ async def list_tokens(call: Call[None, PageQuery]) -> TokenPage:
     status=201,
     errors=(409,),
     description=(
-        "The answer shows the token; only its hash is kept, so it cannot be looked up. "
-        "A repeat with the same Idempotency-Key, sent with the same token or session within 24 "
+        "The answer shows the token; only its hash is stored, so it is never shown again. A "
+        "repeat with the same Idempotency-Key, sent with the same token or session within 24 "
         "hours, gets the same answer; later, or once the new token has ended, 409. All servers of "
         "the cell know it within a second."
     ),
     examples={"body": "token_spec", "answer": "new_token"},
 )
 async def create_token(call: Call[TokenSpec, NoQuery]) -> Reply:
-    """A new one; it can be read only in this answer, and in those to repeats under its key."""
-    now, roster = call.deps.brain.clock.now(), call.deps.access.tokens
+    """Creates a token, shown only in this answer and in those to repeats with the same key."""
+    now, tokens = call.deps.brain.clock.now(), call.deps.access.tokens
     if call.key is None:
         text = mint_token()
-        made = new_token(call.body, call.state.ids.mint(now), text, now, call.caller.name)
-        await _add(roster, made)
+        token = new_token(call.body, call.state.ids.mint(now), text, now, call.caller.name)
+        await _add(tokens, token)
     else:
-        await roster.refresh()  # the first try may have come to another server
-        seed = TokenSeed(roster.secret, call.caller.proof, call.key.key)
-        made = roster.by_tail(seed.tail) or await _make_once(call, seed, now)
-        text = seed.token_of(made.id)
-        _check_repeat(call, made, text, now)
-    return Reply(new_token_view(made, text, now), {"Location": f"/tokens/{made.id}"})
+        await tokens.refresh()  # the first request may have gone to another server
+        seed = TokenSeed(tokens.secret, call.caller.proof, call.key.key)
+        token = tokens.by_tail(seed.tail) or await _make_once(call, seed, now)
+        text = seed.token_of(token.id)
+        _check_repeat(call, token, text, now)
+    return Reply(new_token_view(token, text, now), {"Location": f"/tokens/{token.id}"})
 
 
 async def _make_once(call: Call[TokenSpec, NoQuery], seed: TokenSeed, now: Instant) -> Token:
-    """A new one, or the one that a like call has made at the same time."""
-    roster, token_id = call.deps.access.tokens, seed.id_from(call.state.ids.mint(now))
+    """Creates a token, or returns the one that the same request created at the same time."""
+    tokens, token_id = call.deps.access.tokens, seed.id_from(call.state.ids.mint(now))
     token = new_token(call.body, token_id, seed.token_of(token_id), now, call.caller.name)
     try:
-        await _add(roster, token)
+        await _add(tokens, token)
     except TokenTakenError:
-        await roster.refresh()
-        found = roster.by_tail(seed.tail)
+        await tokens.refresh()
+        found = tokens.by_tail(seed.tail)
         if found is None:
             raise
         return found
     return token
 
 
-async def _add(roster: TokenCache, token: Token) -> None:
+async def _add(tokens: TokenCache, token: Token) -> None:
     try:
-        await roster.add(token)
+        await tokens.add(token)
     except TooManyTokensError as error:
         raise ProblemError(409, "conflict", str(error)) from None
 
 
 def _check_repeat(call: Call[TokenSpec, NoQuery], first: Token, text: str, now: Instant) -> None:
-    """Raises if what was made first is not what is asked for now, or is not to be shown again."""
+    """Refuses a repeat that asks for something else, or whose token is not to be shown again."""
     assert call.key is not None
     used = f"the idempotency key {call.key.key!r} was used for"
     asked = new_token(call.body, first.id, text, first.created_at, first.created_by)
@@ -158,37 +157,36 @@ def _reused(detail: str) -> ProblemError:
     status=204,
     errors=(404,),
     description=(
-        "All servers of the cell turn it away within a second, and the sessions of "
-        "browsers that signed in with it. A repeat changes nothing."
+        "All servers of the cell refuse it within a second, and the sessions of browsers that "
+        "signed in with it. A repeat changes nothing."
     ),
 )
 async def revoke_token(call: Call[None, NoQuery]) -> None:
-    """It is worth nothing from now on, and neither are the sessions opened with it."""
-    token_id, roster = call.path["token_id"], call.deps.access.tokens
-    if roster.by_id(token_id) is None:
-        await roster.refresh_soon()  # it may have been made elsewhere a moment ago
+    """Revokes a token and the sessions opened with it."""
+    token_id, tokens = call.path["token_id"], call.deps.access.tokens
+    if tokens.by_id(token_id) is None:
+        await tokens.refresh_soon()  # another server may have created it a moment ago
     now = call.deps.brain.clock.now()
-    if roster.by_id(token_id) is None or await roster.revoke(token_id, now) is None:
+    if tokens.by_id(token_id) is None or await tokens.revoke(token_id, now) is None:
         raise not_found("token", token_id[:100])
 
 
 @Operation(
     "GET",
     "/audit",
-    "Who changed what, newest first",
+    "List who changed what, newest first",
     tag="Access",
     permission=Permission.ADMINISTER,
     any_server=True,
     query=AuditPageQuery,
     answer=AuditPage,
     description=(
-        "An entry for every call that may change something and came with a token, "
-        "refused ones too; not for what workers send all day."
+        "An entry for every call with a token that may change something, also if it was refused; "
+        "without the regular calls of workers."
     ),
     examples={"answer": "audit"},
 )
 async def list_audit(call: Call[None, AuditPageQuery]) -> AuditPage:
-    """Who changed what, newest first."""
     asked = call.query
     query = AuditQuery(
         token_id=asked.token_id,
@@ -204,14 +202,14 @@ async def list_audit(call: Call[None, AuditPageQuery]) -> AuditPage:
 
 
 def new_token(spec: TokenSpec, token_id: str, text: str, now: Instant, by: str) -> Token:
-    """What is kept of a token that is asked for."""
+    """Makes the record of a requested token."""
     role = Role(spec.role)
     if spec.tenant is not None and role not in TENANT_ROLES:
         allowed = " and ".join(TENANT_ROLES)
         raise invalid(
             "tenant",
-            f"goes with the roles {allowed} only: queues, workers and tokens are everybody's, and"
-            f" who has the role {role} works for all tenants",
+            f"goes with the roles {allowed} only: queues, workers and tokens belong to no"
+            f" tenant, and the role {role} acts on all of them",
         )
     return Token(
         id=token_id,
@@ -226,7 +224,7 @@ def new_token(spec: TokenSpec, token_id: str, text: str, now: Instant, by: str) 
 
 
 def token_view(token: Token, now: Instant) -> TokenView:
-    """What may be known of a token."""
+    """Converts a token without its secret."""
     return TokenView(
         token_id=token.id,
         name=token.name,
@@ -241,12 +239,11 @@ def token_view(token: Token, now: Instant) -> TokenView:
 
 
 def new_token_view(token: Token, text: str, now: Instant) -> NewTokenView:
-    """The same with the token itself."""
+    """Converts a token with its secret."""
     return NewTokenView(**msgspec.structs.asdict(token_view(token, now)), token=text)
 
 
 def audit_view(entry: AuditEntry) -> AuditView:
-    """One entry, for people."""
     return AuditView(
         at=from_instant(entry.at),
         token_id=entry.token_id,
@@ -269,5 +266,5 @@ def _read_number(cursor: str | None) -> int | None:
     if last is None:
         return None
     if not (last.isascii() and last.isdigit() and len(last) <= 18):
-        raise invalid("cursor", "not a cursor of this list: send `next_cursor` of the page before")
+        raise foreign_cursor()
     return int(last)

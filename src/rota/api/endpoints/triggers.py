@@ -1,4 +1,4 @@
-"""Endpoints of triggers: create, change, deploy, try out; what they made of events."""
+"""Endpoints of triggers: create, change, deploy, preview; their decisions about events."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import msgspec
 
 from rota.api.auth.roles import Permission
-from rota.api.convert.jobs import UUID
+from rota.api.convert.schedules import deploy_answer
 from rota.api.convert.triggers import (
     arrival_view,
-    rule_of,
     trial_view,
+    trigger_definition_of,
     trigger_form,
     trigger_problem,
     trigger_view,
@@ -19,14 +19,14 @@ from rota.api.convert.triggers import (
 from rota.api.endpoints.bundles import check_bundles
 from rota.api.endpoints.events import of_caller
 from rota.api.endpoints.schedules import read_nothing
-from rota.api.pagination import Cursor, Limit, comma_list_of, cut, read_id_cursor
+from rota.api.pagination import Cursor, Limit, comma_list_of, cut, read_choices, read_id_cursor
 from rota.api.parsing.cloudevents import read_structured
 from rota.api.parsing.merge_patch import drop_conflicting_fields, read_merged
 from rota.api.parsing.request import check_depth
 from rota.api.problems import invalid, not_found
 from rota.api.recall import Build, expect, post, post_recalling
 from rota.api.router import Call, NoQuery, Operation, Reply
-from rota.api.tenant_scope import is_own, set_default_tenant, with_default_tenant
+from rota.api.tenant_scope import id_in, is_own, set_default_tenant, with_default_tenant
 from rota.core.commands import (
     AnyInput,
     CreateTrigger,
@@ -60,7 +60,7 @@ _decoder = msgspec.json.Decoder(TriggerSpec, dec_hook=dec_hook)
 
 
 class TriggersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which triggers to list."""
+    """Filters of the list of triggers."""
 
     name: str | None = None
     event: str | None = None
@@ -71,7 +71,7 @@ class TriggersQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which part of a trigger's ledger."""
+    """Filters of a trigger's decisions."""
 
     outcome: Annotated[str, comma_list_of(EventDecision)] | None = None
     limit: Limit = PAGE_ITEMS_DEFAULT
@@ -81,7 +81,7 @@ class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
 @Operation(
     "POST",
     "/triggers",
-    "Make a trigger",
+    "Create a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     body=TriggerSpec,
@@ -89,26 +89,27 @@ class ArrivalsQuery(msgspec.Struct, forbid_unknown_fields=True):
     status=201,
     errors=(409,),
     description=(
-        "Each event of a type that fits, and that the filter lets pass, makes a job. "
-        "A name is there once in a tenant."
+        "Each event that matches the type and the filter creates a job. A name is unique within a "
+        "tenant."
     ),
     examples={"body": "trigger_spec", "answer": "trigger"},
 )
 async def create_trigger(call: Call[TriggerSpec, NoQuery]) -> Reply:
-    """A new trigger."""
     set_default_tenant(call, [call.body.job])
     await check_bundles(call, [call.body.job], "job.")
     trigger_id = TriggerId(call.state.ids.mint(call.deps.brain.clock.now()))
-    new = NewTrigger(id=trigger_id, definition=rule_of(call.body), paused=call.body.paused)
+    new = NewTrigger(
+        id=trigger_id, definition=trigger_definition_of(call.body), paused=call.body.paused
+    )
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return CreateTrigger(trigger=new, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return CreateTrigger(trigger=new, key=call.key, preloaded=preloaded)
 
-    made = expect(await _post_rule(call, build), TriggerAnswer).trigger
-    return Reply(await _view(call, made), {"Location": f"/triggers/{made.id}"})
+    created = expect(await _post_definition(call, build), TriggerAnswer).trigger
+    return Reply(await _view(call, created), {"Location": f"/triggers/{created.id}"})
 
 
-async def _post_rule(call: Call[Any, Any], build: Build) -> AnyReceipt:
+async def _post_definition(call: Call[Any, Any], build: Build) -> AnyReceipt:
     try:
         return await post(call, build)
     except Invalid as refusal:
@@ -116,12 +117,13 @@ async def _post_rule(call: Call[Any, Any], build: Build) -> AnyReceipt:
 
 
 async def _view(call: Call[Any, Any], trigger: Trigger) -> TriggerView:
-    """As it is now; as it was answered, if it is gone or a key repeats an older answer."""
+    """Returns the trigger as it is now; as answered, if it is gone or a key repeats an older
+    answer."""
     await call.deps.brain.settled()
-    glance = call.deps.brain.trigger(trigger.id)
-    if glance is None or glance.trigger.revision != trigger.revision:
-        glance = TriggerInfo(trigger, 0, None)
-    return trigger_view(glance)
+    info = call.deps.brain.trigger(trigger.id)
+    if info is None or info.trigger.revision != trigger.revision:
+        info = TriggerInfo(trigger, 0, None)
+    return trigger_view(info)
 
 
 @Operation(
@@ -135,32 +137,31 @@ async def _view(call: Call[Any, Any], trigger: Trigger) -> TriggerView:
     examples={"answer": "list_triggers"},
 )
 async def list_triggers(call: Call[None, TriggersQuery]) -> TriggerPage:
-    """All that match, newest first."""
     await call.deps.brain.settled()
     asked, before = call.query, read_id_cursor(call.query.cursor)
     found = [
-        glance
-        for glance in call.deps.brain.triggers()
-        if (before is None or glance.trigger.id < before)
-        and is_own(call, glance.trigger.definition.job.terms)
-        and _matches(glance.trigger, asked)
+        info
+        for info in call.deps.brain.triggers()
+        if (before is None or info.trigger.id < before)
+        and is_own(call, info.trigger.definition.job.terms)
+        and _matches(info.trigger, asked)
     ]
     found.sort(key=_id, reverse=True)
     items, next_cursor = cut(found[: asked.limit + 1], asked.limit, _id)
     return TriggerPage([trigger_view(one) for one in items], next_cursor)
 
 
-def _id(glance: TriggerInfo) -> str:
-    return glance.trigger.id
+def _id(info: TriggerInfo) -> str:
+    return info.trigger.id
 
 
 def _matches(trigger: Trigger, asked: TriggersQuery) -> bool:
-    rule = trigger.definition
+    definition = trigger.definition
     return (
-        asked.name in (None, rule.name)
-        and asked.event in (None, rule.event)
-        and asked.tenant in (None, rule.job.terms.tenant)
-        and asked.owner in (None, rule.owner)
+        asked.name in (None, definition.name)
+        and asked.event in (None, definition.event)
+        and asked.tenant in (None, definition.job.terms.tenant)
+        and asked.owner in (None, definition.owner)
     )
 
 
@@ -175,7 +176,6 @@ def _matches(trigger: Trigger, asked: TriggersQuery) -> bool:
     examples={"answer": "trigger"},
 )
 async def show_trigger(call: Call[None, NoQuery]) -> TriggerView:
-    """One trigger."""
     await call.deps.brain.settled()
     return trigger_view(_existing(call))
 
@@ -191,27 +191,28 @@ async def show_trigger(call: Call[None, NoQuery]) -> TriggerView:
     answer=TriggerView,
     errors=(404, 409),
     description=(
-        "JSON Merge Patch; null restores a default. A filter is replaced as a whole. "
-        "Events that wait already go by the new rule."
+        "JSON Merge Patch; null restores a default. A filter is replaced as a whole. The change "
+        "also applies to buffered events."
     ),
     examples={"body": "patch_trigger_body", "answer": "trigger"},
 )
 async def patch_trigger(call: Call[dict[str, Any], NoQuery]) -> TriggerView:
-    """Merges, checks as if new, and puts it in place if nobody was quicker."""
+    """Merges the patch, validates the result and replaces the trigger unless it changed
+    meanwhile."""
     trigger_id = _existing(call).trigger.id
     check_depth("", call.raw, call.body)
     patch = with_default_tenant(call, call.body)
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         before = _existing(call).trigger
         spec = _patched(before, patch)
         return UpdateTrigger(
             trigger_id=trigger_id,
-            definition=rule_of(spec, before.definition.owner),
+            definition=trigger_definition_of(spec, before.definition.owner),
             revision=before.revision,
             paused=spec.paused,
             key=call.key,
-            preloaded=recall,
+            preloaded=preloaded,
         )
 
     try:
@@ -224,7 +225,7 @@ async def patch_trigger(call: Call[dict[str, Any], NoQuery]) -> TriggerView:
 def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
     form = trigger_form(trigger)
     if "filter" in patch:
-        form["filter"] = None  # a filter is replaced: half of one means something else
+        form["filter"] = None  # a filter is replaced: part of one would mean something else
     drop_conflicting_fields(form["job"], patch.get("job"))
     if patch.get("debounce") is not None:
         form["batch"] = None
@@ -236,21 +237,20 @@ def _patched(trigger: Trigger, patch: dict[str, Any]) -> TriggerSpec:
 @Operation(
     "DELETE",
     "/triggers/{trigger_id}",
-    "Remove a trigger",
+    "Delete a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     status=204,
     errors=(404,),
     description=(
-        "Its jobs go on, events that wait in it are dropped, and its ledger can still be read."
+        "Its jobs continue, buffered events are dropped, and its decisions can still be read."
     ),
 )
 async def delete_trigger(call: Call[None, NoQuery]) -> None:
-    """It makes no more jobs; what it made goes on."""
     trigger_id = _own_id(call)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return DeleteTrigger(trigger_id=trigger_id, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return DeleteTrigger(trigger_id=trigger_id, key=call.key, preloaded=preloaded)
 
     await post(call, build)
 
@@ -258,38 +258,38 @@ async def delete_trigger(call: Call[None, NoQuery]) -> None:
 @Operation(
     "POST",
     "/triggers/{trigger_id}/pause",
-    "Let a trigger make no jobs",
+    "Pause a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     answer=TriggerView,
     errors=(404,),
+    description="Events are recorded and create no jobs.",
     examples={"answer": "pause_trigger"},
 )
 async def pause_trigger(call: Call[None, NoQuery]) -> TriggerView:
-    """Events are recorded and make no jobs from now on."""
     return await _pause(call, paused=True)
 
 
 @Operation(
     "POST",
     "/triggers/{trigger_id}/resume",
-    "Let a trigger go on",
+    "Resume a trigger",
     tag="Triggers",
     permission=Permission.SUBMIT,
     answer=TriggerView,
     errors=(404,),
+    description="It continues with the next event.",
     examples={"answer": "trigger"},
 )
 async def resume_trigger(call: Call[None, NoQuery]) -> TriggerView:
-    """It goes on with the next event."""
     return await _pause(call, paused=False)
 
 
 async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
     trigger_id = _own_id(call)
 
-    def build(recall: Preloaded | None) -> AnyInput:
-        return PauseTrigger(trigger_id=trigger_id, paused=paused, key=call.key, preloaded=recall)
+    def build(preloaded: Preloaded | None) -> AnyInput:
+        return PauseTrigger(trigger_id=trigger_id, paused=paused, key=call.key, preloaded=preloaded)
 
     return await _view(call, expect(await post(call, build), TriggerAnswer).trigger)
 
@@ -297,17 +297,18 @@ async def _pause(call: Call[None, NoQuery], *, paused: bool) -> TriggerView:
 @Operation(
     "POST",
     "/triggers/deploy",
-    "Set all triggers of a program",
+    "Set all triggers of an app",
     tag="Triggers",
     permission=Permission.SUBMIT,
     body=DeployTriggersSpec,
     answer=DeployAnswer,
     errors=(409,),
-    description="All or none. What the owner deployed before and does not name is retired.",
+    description=(
+        "All or none. Triggers that the owner deployed before and does not name are removed."
+    ),
     examples={"body": "deploy_triggers_body", "answer": "deployed"},
 )
 async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnswer:
-    """A program's triggers become just these."""
     specs = [spec.job for spec in call.body.triggers]
     set_default_tenant(call, specs)
     await check_bundles(call, specs, "triggers[{}].job.")
@@ -315,30 +316,24 @@ async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnsw
     new = tuple(
         NewTrigger(
             id=TriggerId(call.state.ids.mint(now)),
-            definition=rule_of(spec, owner, f"triggers[{index}]."),
+            definition=trigger_definition_of(spec, owner, f"triggers[{index}]."),
             paused=spec.paused,
         )
         for index, spec in enumerate(call.body.triggers)
     )
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         return DeployTriggers(
-            owner=owner, triggers=new, tenant=call.caller.tenant, key=call.key, preloaded=recall
+            owner=owner, triggers=new, tenant=call.caller.tenant, key=call.key, preloaded=preloaded
         )
 
-    done = expect(await _post_rule(call, build), Deployed)
-    return DeployAnswer(
-        created=list(done.created),
-        changed=list(done.changed),
-        unchanged=list(done.unchanged),
-        retired=list(done.retired),
-    )
+    return deploy_answer(expect(await _post_definition(call, build), Deployed))
 
 
 @Operation(
     "POST",
     "/triggers/preview",
-    "What triggers would make of an event",
+    "Preview what triggers would do with an event",
     tag="Triggers",
     permission=Permission.READ,
     repeatable=True,
@@ -346,13 +341,12 @@ async def deploy_triggers(call: Call[DeployTriggersSpec, NoQuery]) -> DeployAnsw
     answer=TrialAnswer,
     errors=(404,),
     description=(
-        "Against all triggers, the one that `trigger_id` names, or the one that "
-        "`trigger` describes and nobody has made. Nothing is stored."
+        "Checks all triggers, the one in `trigger_id`, or the new one in `trigger`. Nothing is "
+        "stored."
     ),
     examples={"body": "preview_event_body", "answer": "preview_event"},
 )
 async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
-    """What triggers would make of an event; nothing is stored."""
     await call.deps.brain.settled()
     spec, brain = call.body, call.deps.brain
     check_depth("event.data", call.raw, spec.event.data)
@@ -362,7 +356,9 @@ async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
         if spec.trigger_id is not None:
             raise invalid("trigger_id", "either `trigger` or `trigger_id`, not both")
         try:
-            return TrialAnswer([trial_view(brain.try_rule(rule_of(spec.trigger), event))])
+            return TrialAnswer(
+                [trial_view(brain.try_rule(trigger_definition_of(spec.trigger), event))]
+            )
         except Invalid as refusal:
             raise trigger_problem(refusal) from None
     only = None
@@ -374,22 +370,22 @@ async def preview_event(call: Call[TrialSpec, NoQuery]) -> TrialAnswer:
 @Operation(
     "GET",
     "/triggers/{trigger_id}/events",
-    "What a trigger made of events",
+    "List a trigger's decisions about events",
     tag="Triggers",
     permission=Permission.READ,
     query=ArrivalsQuery,
     answer=ArrivalPage,
     errors=(404,),
-    description="Newest first. `message` says why an event made no job.",
+    description="Newest first. `message` says why an event created no job.",
     examples={"answer": "list_arrivals"},
 )
 async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
-    """What a trigger made of events, newest first. It outlives the trigger, not for a tenant."""
+    """Lists decisions, newest first. They outlive the trigger, except for a tenant's token."""
     asked, trigger_id = call.query, _own_id(call)
     found = await call.deps.catalog.find_trigger_decisions(
         TriggerDecisionQuery(
             trigger_id=trigger_id,
-            decisions=_verdicts(asked.outcome),
+            decisions=read_choices(asked.outcome, EventDecision, "outcome"),
             before=read_id_cursor(asked.cursor),
             limit=asked.limit + 1,
         )
@@ -400,23 +396,12 @@ async def list_arrivals(call: Call[None, ArrivalsQuery]) -> ArrivalPage:
     return ArrivalPage([arrival_view(one) for one in items], next_cursor)
 
 
-def _verdicts(text: str | None) -> tuple[EventDecision, ...]:
-    words = [word.strip() for word in (text or "").split(",")]
-    try:
-        return tuple(EventDecision(word) for word in words if word)
-    except ValueError:
-        raise invalid("outcome", f"some of {', '.join(EventDecision)}, by commas") from None
-
-
 def _id_in(call: Call[Any, Any]) -> TriggerId:
-    text = call.path["trigger_id"].lower()
-    if not UUID.match(text):
-        raise not_found("trigger", text[:100])
-    return TriggerId(text)
+    return TriggerId(id_in(call, "trigger_id", "trigger"))
 
 
 def _own_id(call: Call[Any, Any]) -> TriggerId:
-    """The id in the path; a tenant's caller may only name its own triggers."""
+    """Returns the id in the path; a tenant's caller can name only its own triggers."""
     return _id_in(call) if call.caller.tenant is None else _existing(call).trigger.id
 
 
@@ -425,7 +410,7 @@ def _existing(call: Call[Any, Any]) -> TriggerInfo:
 
 
 def _shown(call: Call[Any, Any], trigger_id: TriggerId) -> TriggerInfo:
-    glance = call.deps.brain.trigger(trigger_id)
-    if glance is None or not is_own(call, glance.trigger.definition.job.terms):
+    info = call.deps.brain.trigger(trigger_id)
+    if info is None or not is_own(call, info.trigger.definition.job.terms):
         raise not_found("trigger", trigger_id)
-    return glance
+    return info

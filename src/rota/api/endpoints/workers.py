@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from rota.api.auth.roles import Permission
 from rota.api.cancel_on_disconnect import client_disconnected, first_of
-from rota.api.convert.jobs import resources_of, worker_view
-from rota.api.convert.workers import completions_of, running_of
+from rota.api.convert.jobs import resources_of
+from rota.api.convert.workers import completions_of, running_of, worker_view
 from rota.api.ids import mint_session
 from rota.api.letters import Letter
 from rota.api.metrics import worker_status
-from rota.api.pagination import Cursor, Limit, comma_list_of, cut, read_cursor
+from rota.api.pagination import Cursor, Limit, comma_list_of, cut, read_cursor, read_words
 from rota.api.problems import invalid, not_found
 from rota.api.recall import expect, post
 from rota.api.router import JSON, Call, NoQuery, Operation
@@ -51,10 +51,13 @@ STATUSES = ("online", "draining", "unhealthy", "offline")
 
 
 class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which workers to list."""
+    """Filters of the list of workers."""
 
     status: Annotated[str, comma_list_of(STATUSES)] | None = None
-    capabilities: Annotated[str, Meta(description="By commas: all of them.")] | None = None
+    capabilities: (
+        Annotated[str, Meta(description="Separated by commas; a worker must have all of them.")]
+        | None
+    ) = None
     limit: Limit = PAGE_ITEMS_DEFAULT
     cursor: Cursor | None = None
 
@@ -68,16 +71,16 @@ class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
     body=RegisterSpec,
     answer=RegisterAnswer,
     status=201,
-    description="Under a known `worker_id` it resumes; the older registration's calls get 409.",
+    description="A known `worker_id` registers again; calls of the older registration get 409.",
     examples={"body": "register_spec", "answer": "registered"},
 )
 async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
-    """A new worker, or one that comes back: the newer registration speaks for it."""
+    """Registers a new worker, or a known one again: then only the newer registration is valid."""
     spec, brain = call.body, call.deps.brain
     worker_id = WorkerId(spec.worker_id or call.state.ids.mint(brain.clock.now()))
     session = mint_session()
 
-    def build(recall: Preloaded | None) -> AnyInput:
+    def build(preloaded: Preloaded | None) -> AnyInput:
         return Register(
             worker_id=worker_id,
             session=session,
@@ -88,7 +91,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
             labels=tuple(sorted(spec.labels.items())),
             only=tuple(sorted(set(spec.only))),
             key=call.key,
-            preloaded=recall,
+            preloaded=preloaded,
         )
 
     worker = expect(await post(call, build), WorkerAnswer).worker
@@ -107,7 +110,7 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
 @Operation(
     "POST",
     "/workers/{worker_id}/heartbeat",
-    "Renew leases, and learn what to stop",
+    "Send a heartbeat",
     tag="Workers",
     permission=Permission.WORK,
     repeatable=True,
@@ -115,23 +118,23 @@ async def register_worker(call: Call[RegisterSpec, NoQuery]) -> RegisterAnswer:
     body=HeartbeatSpec,
     answer=HeartbeatAnswer,
     errors=(404, 409),
+    description="Renews the worker's leases; the answer says which executions to stop.",
     examples={"body": "heartbeat", "answer": "beat_worker"},
 )
 async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
-    """Renews the leases of what it runs, and says what to stop."""
     worker_id, spec = worker_id_in(call), call.body
     event = Heartbeat(
         worker_id=worker_id, session=spec.session, executions=running_of(spec.executions)
     )
-    beat = expect(await call.deps.brain.post(event), HeartbeatReply)
+    reply = expect(await call.deps.brain.post(event), HeartbeatReply)
     call.state.usage.record(worker_id, spec.usage)
-    return HeartbeatAnswer(cancel=list(beat.cancel), lost=list(beat.lost))
+    return HeartbeatAnswer(cancel=list(reply.cancel), lost=list(reply.lost))
 
 
 @Operation(
     "POST",
     "/workers/{worker_id}/lease",
-    "Report, and wait for work",
+    "Report finished executions and wait for orders",
     tag="Workers",
     permission=Permission.WORK,
     repeatable=True,
@@ -140,13 +143,13 @@ async def beat_worker(call: Call[HeartbeatSpec, NoQuery]) -> HeartbeatAnswer:
     answer=LeaseAnswer,
     errors=(404, 409),
     description=(
-        "Long-polls for a batch and answers as soon as there is any; counts as a "
-        "heartbeat. Refused reports come back in `lost`. Safe to repeat."
+        "A long poll: it answers as soon as there are orders, and counts as a heartbeat. Reports "
+        "that were refused come back in `lost`. Safe to repeat."
     ),
     examples={"body": "lease_spec", "answer": "lease"},
 )
 async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
-    """Takes reports, then waits for work as long as the worker may and is there."""
+    """Takes reports, then waits for orders until the poll ends or the worker disconnects."""
     brain, spec, letter = call.deps.brain, call.body, Letter(call.deps, call.request.scope)
     wait_ms = min(spec.wait.ms, brain.timing.lease_ttl_ms // 3)
     worker_id = worker_id_in(call)
@@ -166,17 +169,17 @@ async def lease_work(call: Call[LeaseSpec, NoQuery]) -> Response:
     return Response(letter.text_of(answer), media_type=JSON)
 
 
-async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: AnswerEncoder) -> PollAnswer:
-    """The poll's answer; a worker that leaves gives up its place at once."""
-    closing, heard = call.deps.closing, asyncio.Event()
+async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, encoder: AnswerEncoder) -> PollAnswer:
+    """Returns the poll's answer; a worker that disconnects gives up its place at once."""
+    closing, received = call.deps.closing, asyncio.Event()
     if not closing.is_set():
         left = client_disconnected(call.request.receive)
-        answer = await first_of(call.deps.brain.poll(poll, heard, clerk), left, closing.wait())
+        answer = await first_of(call.deps.brain.poll(poll, received, encoder), left, closing.wait())
         if answer is not None:
             return answer
         if not closing.is_set():
             raise ClientDisconnectedError
-    if poll.completed and not heard.is_set():
+    if poll.completed and not received.is_set():
         raise UnavailableError("the server is stopping: send the reports again")
     return PollAnswer(poll_id=poll.poll_id)
 
@@ -192,7 +195,6 @@ async def _wait(call: Call[LeaseSpec, NoQuery], poll: Poll, clerk: AnswerEncoder
     examples={"answer": "worker"},
 )
 async def show_worker(call: Call[None, NoQuery]) -> WorkerView:
-    """One worker and what it does."""
     await call.deps.brain.settled()
     return _view(call, _worker_info(call))
 
@@ -208,99 +210,98 @@ async def show_worker(call: Call[None, NoQuery]) -> WorkerView:
     examples={"answer": "workers"},
 )
 async def list_workers(call: Call[None, WorkersQuery]) -> WorkerPage:
-    """Those that match, newest first."""
-    wanted = _words(call.query.status)
+    wanted = read_words(call.query.status)
     if unknown := [word for word in wanted if word not in STATUSES]:
         raise invalid("status", f"{unknown[0]!r} is none of {', '.join(STATUSES)}")
-    capabilities = _words(call.query.capabilities)
+    capabilities = read_words(call.query.capabilities)
     before = read_cursor(call.query.cursor)
     await call.deps.brain.settled()
     found = [
-        glance
-        for glance in sorted(call.deps.brain.workers(), key=_sort_key, reverse=True)
-        if (not wanted or worker_status(glance) in wanted)
-        and all(one in glance.worker.capabilities for one in capabilities)
-        and (before is None or _sort_key(glance) < before)
+        info
+        for info in sorted(call.deps.brain.workers(), key=_sort_key, reverse=True)
+        if (not wanted or worker_status(info) in wanted)
+        and all(one in info.worker.capabilities for one in capabilities)
+        and (before is None or _sort_key(info) < before)
     ]
     items, next_cursor = cut(found, call.query.limit, _sort_key)
-    return WorkerPage([_view(call, glance) for glance in items], next_cursor)
+    return WorkerPage([_view(call, info) for info in items], next_cursor)
 
 
 @Operation(
     "POST",
     "/workers/{worker_id}/drain",
-    "Give a worker no new work",
+    "Drain a worker",
     tag="Workers",
     permission=Permission.WORK,
     answer=WorkerView,
     errors=(404, 409),
+    description="It gets no new orders.",
     examples={"answer": "worker"},
 )
 async def drain_worker(call: Call[None, NoQuery]) -> WorkerView:
-    """It gets no new work."""
     worker_id = worker_id_in(call)
-    await post(call, lambda recall: Drain(worker_id=worker_id, key=call.key, preloaded=recall))
+    await post(
+        call, lambda preloaded: Drain(worker_id=worker_id, key=call.key, preloaded=preloaded)
+    )
     return _view(call, _worker_info(call))
 
 
 @Operation(
     "POST",
     "/workers/{worker_id}/resume",
-    "Give a drained worker work again",
+    "Resume a drained worker",
     tag="Workers",
     permission=Permission.OPERATE,
     answer=WorkerView,
     errors=(404, 409),
-    description="A worker that drains because its process was told to end goes all the same.",
+    description="A worker whose process is shutting down stops all the same.",
     examples={"answer": "worker"},
 )
 async def resume_worker(call: Call[None, NoQuery]) -> WorkerView:
-    """It gets work again."""
     worker_id = worker_id_in(call)
-    await post(call, lambda recall: Resume(worker_id=worker_id, key=call.key, preloaded=recall))
+    await post(
+        call, lambda preloaded: Resume(worker_id=worker_id, key=call.key, preloaded=preloaded)
+    )
     return _view(call, _worker_info(call))
 
 
 @Operation(
     "DELETE",
     "/workers/{worker_id}",
-    "Say that a worker is gone",
+    "Deregister a worker",
     tag="Workers",
     permission=Permission.WORK,
     status=204,
     errors=(404, 409),
 )
 async def remove_worker(call: Call[None, NoQuery]) -> None:
-    """It is gone; what it still had is lost, and run again where that is allowed."""
+    """Deregisters a worker; its executions are lost, and run again where that is allowed."""
     worker_id = worker_id_in(call)
-    await post(call, lambda recall: Deregister(worker_id=worker_id, key=call.key, preloaded=recall))
+    await post(
+        call, lambda preloaded: Deregister(worker_id=worker_id, key=call.key, preloaded=preloaded)
+    )
     call.state.usage.forget(worker_id)
 
 
 def worker_id_in(call: Call[Any, Any]) -> WorkerId:
-    """The id in the path."""
     return WorkerId(call.path["worker_id"])
 
 
 def _worker_info(call: Call[Any, Any]) -> WorkerInfo:
     worker_id = worker_id_in(call)
-    glance = call.deps.brain.worker(worker_id)
-    if glance is None:
+    info = call.deps.brain.worker(worker_id)
+    if info is None:
         raise not_found("worker", worker_id[:100])
-    return glance
+    return info
 
 
-def _view(call: Call[Any, Any], glance: WorkerInfo) -> WorkerView:
-    view = worker_view(glance, call.state.usage.of(glance.worker.id))
+def _view(call: Call[Any, Any], info: WorkerInfo) -> WorkerView:
+    view = worker_view(info, call.state.usage.of(info.worker.id))
     if call.caller.tenant is not None:
-        view.executions = []  # a worker is everybody's, what it runs is not
+        view.executions = []  # workers belong to no tenant, executions do
     return view
 
 
-def _sort_key(glance: WorkerInfo) -> str:
-    """By registration; ids may be chosen by workers, so they say nothing of age."""
-    return f"{glance.worker.registered_at:015d}:{glance.worker.id}"
-
-
-def _words(text: str | None) -> list[str]:
-    return [word for part in (text or "").split(",") if (word := part.strip())]
+def _sort_key(info: WorkerInfo) -> str:
+    """Sorts by registration; workers may choose their ids, so these do not show age."""
+    return f"{info.worker.registered_at:015d}:{info.worker.id}"

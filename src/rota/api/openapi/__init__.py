@@ -1,1 +1,1 @@
-"""The OpenAPI document, built from the declarations that are served, with tested examples."""
+"""OpenAPI document, built from the declarations of the served operations, with tested examples."""

@@ -1,7 +1,7 @@
-"""Builds the OpenAPI 3.1 document from the declarations that are served.
+"""Builds the OpenAPI 3.1 document from the declarations of the served operations.
 
-Its links tell how calls go together: an answer's `job_id` leads to every call with `{job_id}` in
-its path. Examples are JSON files in `examples/`.
+Its links connect operations: an answer's `job_id` leads to every operation with `{job_id}` in its
+path. Examples are JSON files in `examples/`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXAMPLES = Path(__file__).parent / "examples"
 
 @cache
 def example(name: str) -> Any:
-    """The example in the file of this name. Read when somebody asks for the document."""
+    """Reads the example of this name, when the document is requested."""
     return msgspec.json.decode((_EXAMPLES / f"{name}.json").read_bytes())
 
 
@@ -37,9 +37,9 @@ Link = dict[str, Any]
 
 
 def links_from(source: Operation, operations: Sequence[Operation]) -> dict[str, Link]:
-    """By the name of the call that each leads to.
+    """Returns links by the name of the operation that each leads to.
 
-    Only from what makes or changes things: all else was led to by one of those.
+    Only from operations that change something: all others are reached from those.
     """
     if not source.writes:
         return {}
@@ -56,7 +56,7 @@ def links_from(source: Operation, operations: Sequence[Operation]) -> dict[str, 
 
 
 def _collection(operation: Operation) -> str:
-    """What the path is about: a `name` means something else in each."""
+    """Returns the first segment of the path: a `name` means something else in each."""
     return operation.path.split("/")[1]
 
 
@@ -65,17 +65,18 @@ def _without_name(known: Mapping[str, str]) -> dict[str, str]:
 
 
 def _known(source: Operation) -> dict[str, str]:
-    """The parameters that one knows after a call, and where from; the answer comes first."""
+    """Returns the parameters known after a call, with expressions; the answer takes precedence."""
     known: dict[str, str] = {}
-    for name, place in _answered(source.answer):
-        known.setdefault(name, f"$response.body#{place}")
+    for name, pointer in _answered(source.answer):
+        known.setdefault(name, f"$response.body#{pointer}")
     for name in _PATH_PARAMETER.findall(source.path):
         known.setdefault(name, f"$request.path.{name}")
     return known
 
 
 def _answered(answer: Any) -> Iterator[tuple[str, str]]:
-    """(parameter, place) of what an answer names, of a list its first; what may be null is not."""
+    """Yields (parameter, JSON pointer) of an answer's fields, of lists the first; nullable ones are
+    left out."""
     for name, kind in _fields(answer).items():
         if kind is str and (name == "name" or name.endswith("_id")):
             yield name, f"/{name}"
@@ -83,8 +84,8 @@ def _answered(answer: Any) -> Iterator[tuple[str, str]]:
             [inner] = get_args(kind)
             if inner is str and name.endswith("_ids"):
                 yield name.removesuffix("s"), f"/{name}/0"
-            for one, place in _answered(inner):
-                yield one, f"/{name}/0{place}"
+            for one, pointer in _answered(inner):
+                yield one, f"/{name}/0{pointer}"
 
 
 def _fields(kind: Any) -> dict[str, Any]:
@@ -123,7 +124,6 @@ _WITH_RETRY_AFTER = (429, 503, 507)
 
 
 def build_document(operations: Sequence[Operation], version: str) -> Document:
-    """The whole document."""
     types = list(dict.fromkeys(_types(operations)))
     _, components = msgspec.json.schema_components(
         types, schema_hook=schema_hook, ref_template=_REF
@@ -138,7 +138,7 @@ def build_document(operations: Sequence[Operation], version: str) -> Document:
             for status, answer in {operation.status: operation.answer, **operation.also}.items():
                 if answer is operation.answer:
                     described["responses"][str(status)]["links"] = found
-    # After patches were described, which have nulls of their own.
+    # After patches were described, because null in a patch restores a default.
     bodies = [op.body for op in operations if op.body is not None]
     answers = [one for op in operations for one in (op.answer, *op.also.values(), Problem)]
     document_nulls(components, map(_name_of, bodies), map(_name_of, answers))
@@ -210,13 +210,13 @@ def _path_parameters(operation: Operation) -> Iterator[Document]:
     for name in _PARAMETER.findall(operation.path):
         file = name == "name" and "artifacts" in operation.path
         queue = name == "name" and not file
-        shown = example("artifact")["name"] if file else example("parameters")[name]
+        shown_example = example("artifact")["name"] if file else example("parameters")[name]
         yield {
             "name": name,
             "in": "path",
             "required": True,
             "schema": _QUEUE_NAME if queue else _FILE_NAME if file else _ID,
-            "example": shown,
+            "example": shown_example,
         }
 
 
@@ -229,8 +229,8 @@ def _query_parameters(operation: Operation, components: Document) -> Iterator[Do
         plain = _as_text(_without_null(schema))
         if text := plain.pop("description", None):
             parameter["description"] = text
-        if shown := plain.pop("examples", None):
-            parameter["example"] = shown[0]
+        if shown_example := plain.pop("examples", None):
+            parameter["example"] = shown_example[0]
         elif name in example("parameters"):
             parameter["example"] = example("parameters")[name]
         parameter["schema"] = _TEXT if plain == {"type": "string"} else plain
@@ -238,7 +238,7 @@ def _query_parameters(operation: Operation, components: Document) -> Iterator[Do
 
 
 def _without_null(schema: Document) -> Document:
-    """A query cannot say null: it leaves the parameter out."""
+    """Removes null: a query leaves a parameter out instead."""
     options = [one for one in schema.get("anyOf", []) if one != {"type": "null"}]
     plain = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
     if len(options) == 1:
@@ -249,7 +249,7 @@ def _without_null(schema: Document) -> Document:
 
 
 def _as_text(schema: Document) -> Document:
-    """A query is all text: of what may be a number or text, the number as text."""
+    """Describes a parameter that takes numbers or text as text: a query is text."""
     options = schema.get("anyOf", [])
     texts = [one for one in options if one.get("type") == "string"]
     if not texts or len(texts) == len(options):
@@ -303,7 +303,7 @@ def _request_body(operation: Operation, components: Document) -> Document:
 
 
 def _patch_schema(schema: Document) -> Document:
-    """Every field may be left out, and null restores its default where it has one."""
+    """Makes every field optional, and nullable where null restores a default."""
     bare = {
         name: {key: value for key, value in one.items() if key != "default"}
         for name, one in schema["properties"].items()
@@ -327,12 +327,12 @@ def _responses(operation: Operation) -> Document:
 def _success(operation: Operation, answer: Any, which: str = "answer") -> Document:
     response: Document = {"description": operation.summary}
     if answer is not None:
-        shown = operation.examples.get(which, operation.examples["answer"])
-        content = {"schema": _schema(answer), "example": example(shown)}
+        shown_example = operation.examples.get(which, operation.examples["answer"])
+        content = {"schema": _schema(answer), "example": example(shown_example)}
         response["content"] = {JSON: content}
     elif operation.gives != JSON:
         content = {"example": example(operation.examples["answer"])}
-        if not operation.streams_out:  # what a schema says of a stream, readers take for its events
+        if not operation.streams_out:  # readers would take a stream's schema for that of its events
             content["schema"] = {"type": "string"}
         response["content"] = {operation.gives.split(";")[0]: content}
     if operation.status == 201 and operation.path in (
@@ -346,7 +346,7 @@ def _success(operation: Operation, answer: Any, which: str = "answer") -> Docume
 
 
 def _errors(operation: Operation) -> Iterator[int]:
-    """Those declared, and those that come with what the call takes."""
+    """Yields declared errors, and those that follow from what the operation takes."""
     found = dict.fromkeys([*operation.errors, 400, 403, 421, 422, 429, 500, 503])
     if not operation.open:
         found[401] = None

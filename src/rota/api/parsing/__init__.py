@@ -1,1 +1,1 @@
-"""Reads what a request carries, within bounds, and says in plain words what is wrong with it."""
+"""Parses requests within limits, and says in plain words what is wrong with them."""

@@ -27,7 +27,7 @@ from rota.wire.limits import (
 from rota.wire.problems import ProblemError
 
 DEPTH = "rotadepth"
-"""The attribute that carries how many triggers led to an event, through jobs that send events."""
+"""Attribute with the number of triggers that led to an event, through jobs that send events."""
 _DEPTH_MAX = 1_000
 _NAME = re.compile(r"[a-z0-9]{1,64}\Z", re.ASCII)
 _TYPE = re.compile(r"[^\s*\x00-\x1f\x7f-\x9f]+\Z")
@@ -38,7 +38,7 @@ _KNOWN = ("specversion", "id", "source", "type", "time", "subject", "data", "dat
 
 
 def read_events(scope: Scope, raw: bytes) -> tuple[list[Event], bool]:
-    """The events of a request, and whether they came as a batch."""
+    """Parses the events of a request; returns them, and whether they came as a batch."""
     media = _media(scope)
     if header(scope, b"ce-specversion") is not None:
         return [_binary(scope, media, raw)], False
@@ -78,17 +78,17 @@ def _batch(values: list[Any]) -> list[Event]:
 
 
 def read_structured(value: Any, where: str = "") -> Event:
-    """An event as a JSON object; `where` is its place in a batch."""
+    """Parses an event that is a JSON object; `where` is its path in a batch."""
     if not isinstance(value, dict):
         raise invalid(where.rstrip("."), "an event is a JSON object")
     attributes = {name: one for name, one in value.items() if name not in ("data", "data_base64")}
-    said, encoded = value.get("data"), value.get("data_base64")
-    if said is not None and encoded is not None:
+    data, encoded = value.get("data"), value.get("data_base64")
+    if data is not None and encoded is not None:
         raise invalid(f"{where}data_base64", "an event has `data` or `data_base64`, not both")
     if encoded is not None:
         _check_base64(encoded, where)
         attributes["data_base64"] = encoded
-    return make_event(attributes, b"" if said is None else msgspec.json.encode(said), where)
+    return make_event(attributes, b"" if data is None else msgspec.json.encode(data), where)
 
 
 def _check_base64(text: Any, where: str) -> None:
@@ -99,7 +99,7 @@ def _check_base64(text: Any, where: str) -> None:
 
 
 def _binary(scope: Scope, media: str, raw: bytes) -> Event:
-    """Attributes are headers, the body is the data."""
+    """Parses an event in binary mode: attributes are headers, the body is the data."""
     attributes: dict[str, Any] = {}
     for key, value in scope["headers"]:
         if key.startswith(b"ce-"):
@@ -122,7 +122,7 @@ def _binary(scope: Scope, media: str, raw: bytes) -> Event:
 
 
 def make_event(attributes: Mapping[str, Any], data: bytes, where: str = "") -> Event:
-    """The event, with all its attributes checked."""
+    """Checks all attributes and makes the event."""
     for name in _REQUIRED:
         if name not in attributes:
             raise invalid(where + name, f"`{name}` is required")
@@ -150,9 +150,9 @@ def make_event(attributes: Mapping[str, Any], data: bytes, where: str = "") -> E
 
 
 def too_large(where: str) -> ProblemError:
-    """An event that no job could carry."""
-    detail = f"{where}an event is at most {EVENT_BYTES_MAX} bytes: keep the data elsewhere, name it"
-    return ProblemError(413, "too_large", detail)
+    """Refuses an event larger than a job's payload may be."""
+    limit = f"{where}an event is at most {EVENT_BYTES_MAX} bytes"
+    return ProblemError(413, "too_large", f"{limit}: store the data elsewhere and send a link")
 
 
 def _text(attributes: Mapping[str, Any], name: str, where: str) -> str:

@@ -1,6 +1,6 @@
-"""Error texts for refused values: what a value may be, and the path of the field at fault.
+"""Error texts for refused values: what a value may be, and the path of the wrong field.
 
-Rewords the sentences of msgspec, and finds the key of an object that msgspec does not name.
+Rewords the messages of msgspec, and finds the key of an object that msgspec does not name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import inspect
 from rota.api.limits import NAMED_BODY_BYTES, NAMED_ENTRIES
 from rota.wire.formats import PATTERN_TEXTS
 
-_PATTERNS = {repr(pattern): said for pattern, said in PATTERN_TEXTS.items()}
+_PATTERNS = {repr(pattern): text for pattern, text in PATTERN_TEXTS.items()}
 _NO_MATCH = "Expected `str` matching regex "
 _NO_CHOICE = "Invalid enum value "
 _SIZE = re.compile(
@@ -34,7 +34,7 @@ _TIMES = {
 
 
 def reword(text: str, kinds: Iterable[inspect.Type]) -> str:
-    """The decoder's sentence about a value that should have been one of `kinds`."""
+    """Rewords the decoder's message about a value that should have been one of `kinds`."""
     if text.startswith(_NO_MATCH):
         return _PATTERNS.get(text.removeprefix(_NO_MATCH), text)
     if text.startswith(_NO_CHOICE) and (choices := list(_choices(kinds))):
@@ -45,7 +45,7 @@ def reword(text: str, kinds: Iterable[inspect.Type]) -> str:
 
 
 def _size(found: re.Match[str]) -> str:
-    """`takes at most 255 characters`; `takes a number of at least 1`."""
+    """Words a bound, such as `takes at most 255 characters` or `takes a number of at least 1`."""
     bound = f"{_SIGNS[found['sign']]} {found['bound']}"
     if not found["length"]:
         return f"takes a number of {bound}"
@@ -56,7 +56,7 @@ def _size(found: re.Match[str]) -> str:
 
 
 def alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
-    """What a value of this type may be, without what only describes it."""
+    """Yields the types that a value may have, without metadata."""
     if isinstance(kind, inspect.UnionType):
         for one in kind.types:
             yield from alternatives(one)
@@ -73,7 +73,9 @@ def _choices(kinds: Iterable[inspect.Type]) -> Iterator[Any]:
                 yield from one.values
             elif isinstance(one, inspect.EnumType):
                 yield from (member.value for member in one.cls)
-            elif isinstance(one, inspect.DictType):  # a key is refused under its object's name
+            elif isinstance(
+                one, inspect.DictType
+            ):  # msgspec reports a refused key under its object's path
                 yield from _choices([one.key_type])
 
 
@@ -81,10 +83,10 @@ _ONE_OF = "[...]"
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 
 
-def entry_path(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]) -> str:
-    """The path `.labels[...]` as `.labels.team`, if reading fewer and fewer of them shows which.
+def entry_path(path: str, message: str, body: bytes, decode: Callable[[bytes], Any]) -> str:
+    """Returns the path `.labels[...]` as `.labels.team`, found by decoding fewer and fewer entries.
 
-    Large bodies and objects keep the path as it is: whoever sends nonsense pays for little.
+    Large bodies and objects keep their path: an invalid request must not cost much.
     """
     before, found, after = path.partition(_ONE_OF)
     if not found or len(body) > NAMED_BODY_BYTES:
@@ -92,22 +94,22 @@ def entry_path(path: str, said: str, body: bytes, decode: Callable[[bytes], Any]
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return path  # what comes after the fault is no JSON
+        return path  # the rest of the body is not valid JSON
     try:
         entries = _at(document, before)
     except (LookupError, TypeError):
-        return path  # a name stands there twice, and the second time for something else
+        return path  # a name is there twice, the second time with another type
     if not isinstance(entries, dict) or len(entries) > NAMED_ENTRIES:
         return path
     given = list(entries.items())
 
     def is_refused(count: int) -> bool:
-        """Whether the first so many of them are refused in the same words."""
+        """Whether the first `count` entries are refused with the same message."""
         entries.clear()
         entries.update(given[:count])
-        return _refusal(decode, document) == said
+        return _refusal(decode, document) == message
 
-    # The decoder stops at the first entry at fault: it is refused with that one in, and not before.
+    # The decoder stops at the first wrong entry: lists without it are not refused.
     first = bisect_left(range(len(given)), 1, key=lambda at: is_refused(at + 1))
     return path if first == len(given) else f"{before}.{given[first][0]}{after}"
 

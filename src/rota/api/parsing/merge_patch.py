@@ -1,4 +1,4 @@
-"""JSON Merge Patch (RFC 7396) on what was submitted; the result is validated as if it were new."""
+"""JSON Merge Patch (RFC 7396) on what was submitted; the result is validated like a new one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """Objects merge name by name, null removes, anything else replaces."""
+    """Merges objects name by name; null removes, any other value replaces."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -29,20 +29,20 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def drop_conflicting_fields(job: dict[str, Any], patch: Any) -> None:
-    """Takes out of a job what cannot stay beside the patch."""
+    """Removes fields of a job that cannot stay beside the patch."""
     if not isinstance(patch, dict):
         return
     task, retry = patch.get("task"), patch.get("retry")
     kind = (job["task"] or {}).get("kind")
     if isinstance(task, dict) and task.get("kind", kind) != kind:
-        job["task"] = {}  # one of another kind has other fields
+        job["task"] = {}  # a task of another kind has other fields
     had = job["retry"]
     if (
         isinstance(retry, dict)
         and "delay" in retry
         and had["max_delay"] == _default_max_delay(had["delay"])
     ):
-        had.pop("max_delay")  # nobody need have said it, and the new delay may be longer
+        had.pop("max_delay")  # a default, and the new delay may be longer
 
 
 def _default_max_delay(delay: float) -> float:
@@ -52,9 +52,9 @@ def _default_max_delay(delay: float) -> float:
 def read_merged(
     form: dict[str, Any], patch: dict[str, Any], kind: type[T], decode: Callable[[bytes], T]
 ) -> T:
-    """The form with the patch in it, checked as a `kind` that was sent."""
+    """Merges a patch into a form and decodes the result as `kind`."""
     try:
         text = encode(merge(form, patch))
     except (OverflowError, ValueError, msgspec.EncodeError) as error:
-        raise invalid("", f"what it comes to cannot be written as JSON: {error}") from None
+        raise invalid("", f"the patched value cannot be written as JSON: {error}") from None
     return decode_json(decode, kind, text)

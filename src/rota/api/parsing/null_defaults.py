@@ -1,7 +1,7 @@
-"""Null for a field with a default means the default: many clients send what they left out as null.
+"""Null defaults: null for a field with a default means the default, as many clients send it.
 
-A body is decoded as it is first. Only where that fails are such nulls removed, by the body's type,
-and it is decoded once more. Free JSON (a payload, an event's data) is passed through byte for byte.
+A body is first decoded as it is. Only if that fails are such nulls removed, by the body's type, and
+it is decoded again. Free JSON (a payload, an event's data) is passed through byte for byte.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from rota.api.parsing.error_text import alternatives
 Document = dict[str, Any]
 NULL = b"null"
 _FREE = (inspect.NoneType, inspect.AnyType, inspect.RawType)
-"""What takes a null as it is."""
+"""Types that accept null as a value."""
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 _BESIDE = ("default", "description", "examples")
-"""What a schema says beside which values it takes."""
+"""Keys of a schema that do not restrict values."""
 _REF_START = "#/components/schemas/"
 
 
 class NullFields:
-    """Where in a value nulls may stand for a default."""
+    """Fields of a type where null means the default."""
 
     def __init__(self) -> None:
         self.fields: dict[str, tuple[bool, NullFields]] = {}
-        """By name: whether null means its default, and what is inside."""
+        """By name: whether null means the default, and the fields inside."""
         self.others: NullFields | None = None
-        """The values of an object with any names."""
+        """Fields in the values of an object with any names."""
         self.items: NullFields | None = None
 
     def without_nulls(self, raw: bytes) -> bytes:
-        """The same value; what means a default is left out."""
+        """Returns the value without nulls that mean a default."""
         first = raw.lstrip()[:1]
         if NULL not in raw:
             return raw
@@ -59,12 +59,12 @@ class NullFields:
 
 @cache
 def null_fields_of(kind: Any) -> NullFields:
-    """Of a type of bodies."""
     return _null_fields([inspect.type_info(kind)])
 
 
 def without_nulls(body: bytes, kind: Any) -> bytes | None:
-    """The body without nulls that mean a default; None if there are none, or it is no JSON."""
+    """Returns the body without nulls that mean a default; None if there are none, or it is no
+    JSON."""
     if NULL not in body:
         return None
     try:
@@ -96,17 +96,17 @@ def _null_fields(kinds: Iterable[inspect.Type]) -> NullFields:
 
 
 def has_default(field: inspect.Field) -> bool:
-    """Whether null for it can only mean: as if it were left out."""
+    """Whether null for this field can only mean its default."""
     takes_null = any(isinstance(one, _FREE) for one in alternatives(field.type))
     return not field.required and not takes_null
 
 
 def document_nulls(components: Document, bodies: Iterable[str], answers: Iterable[str]) -> None:
-    """Has the document say so, of all that is sent and never answered."""
-    told = _reached(components, answers)
+    """Adds null to the schemas of types that are sent and never answered."""
+    answered = _reached(components, answers)
     for name in _reached(components, bodies):
         schema = components[name]
-        if name in told or schema.get("type") != "object":
+        if name in answered or schema.get("type") != "object":
             continue
         required = schema.get("required", [])
         for field, one in schema.get("properties", {}).items():
@@ -115,7 +115,7 @@ def document_nulls(components: Document, bodies: Iterable[str], answers: Iterabl
 
 
 def _reached(components: Document, names: Iterable[str]) -> dict[str, None]:
-    """These and what they refer to."""
+    """Returns these schemas and all that they refer to."""
     found: dict[str, None] = {}
     left = list(names)
     while left:
@@ -142,7 +142,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 def _is_nullable(schema: Document) -> bool:
     if all(key in _BESIDE for key in schema):
-        return True  # anything at all
+        return True  # takes any value
     return {"type": "null"} in schema.get("anyOf", []) or schema.get("type") == "null"
 
 

@@ -35,7 +35,7 @@ _STEP = re.compile(r"\.([^.\[]+)|\[[^\]]*\]")
 _LOST_PLUS = re.compile(r" (\d\d:\d\d)$")
 _DATED = re.compile(r"\d{4}-")
 _RULE = re.compile(r"(?P<field>(?P<name>[a-z]\w*)(?:\[\d+\])?) (?P<text>.*)", re.DOTALL)
-"""What a whole object is checked for: it begins with the name of the field that is at fault."""
+"""Message of a check of a whole object: it begins with the name of the wrong field."""
 _COMPLETE = "rota.whole"
 _UNKNOWN = "Object contains unknown field "
 _MISSING = "Object missing required field "
@@ -43,31 +43,31 @@ _KINDS = "`command`, `python`, `http`, `bundle`, `container` and `noop`"
 
 
 def mark_complete(scope: Scope) -> None:
-    """All of this request has come: to read it takes no time."""
+    """Notes that the whole request has arrived, so that reading it does not wait."""
     scope[_COMPLETE] = True
 
 
 def is_complete(scope: Scope) -> bool:
-    """Whether nobody has to wait for the rest of it."""
+    """Whether the whole request has arrived."""
     return _COMPLETE in scope
 
 
 def until_stopping(receive: Receive, closing: asyncio.Event) -> Receive:
-    """The same request, of which no more is awaited once the server stops.
+    """Returns a `receive` that refuses an incomplete body once the server stops.
 
-    Nothing is done before all of a body is there. Who hears so sends it again, to another server or
-    the next one; who were left to wait would be broken off, and not know.
+    Nothing takes effect before the whole body is there. A client that is refused sends it again, to
+    another server or the next one; without an answer it would not know.
     """
-    is_there = False
+    is_complete_here = False
 
     async def receiving() -> Message:
-        nonlocal is_there
-        if is_there:
+        nonlocal is_complete_here
+        if is_complete_here:
             return await receive()
         message = await first_of(_next(receive), closing.wait())
         if message is None:
             raise _stopping()
-        is_there = not message.get("more_body", False)
+        is_complete_here = not message.get("more_body", False)
         return message
 
     return receiving
@@ -78,13 +78,14 @@ async def _next(receive: Receive) -> Message:
 
 
 def _stopping() -> ProblemError:
-    detail = "the server is stopping and had not got all of the body: nothing was done; ask again"
+    detail = "the server stopped before it had the whole body: nothing was done; try again"
     headers = {"Retry-After": str(RETRY_AFTER_S), "Connection": "close"}
     return ProblemError(503, "unavailable", detail, headers=headers)
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body; refused as soon as it is larger than `limit`, whatever its length says."""
+    """Reads the whole body; refuses it once it is larger than `limit`, whatever length was
+    declared."""
     declared = header(scope, b"content-length")
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
@@ -117,8 +118,8 @@ async def _receive_all(receive: Receive, limit: int) -> bytes:
 
 
 def too_slow() -> ProblemError:
-    """The body stopped coming; the connection cannot be used again."""
-    detail = f"nothing more of the body came for {BODY_READ_S:.0f} s"
+    """Refuses a body that stopped arriving; the connection cannot be used again."""
+    detail = f"the body stopped arriving: nothing came for {BODY_READ_S:.0f} s"
     return ProblemError(408, "too_slow", detail, headers={"Connection": "close"})
 
 
@@ -130,7 +131,7 @@ def _too_large(limit: int) -> ProblemError:
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
-    """The first header of that (lower-case) name."""
+    """Returns the first header of that lower-case name."""
     for key, value in scope["headers"]:
         if key == name:
             return bytes(value)
@@ -138,7 +139,7 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 
 def require_json(scope: Scope) -> None:
-    """A body said to be something else is not guessed at."""
+    """Refuses a body that is declared to be something other than JSON."""
     encoding = (header(scope, b"content-encoding") or b"identity").strip().lower()
     if encoding != b"identity":
         detail = f"send the body without Content-Encoding; this one says {_shown(encoding)}"
@@ -157,16 +158,16 @@ def _shown(value: bytes) -> str:
 
 
 def decode_json(decode: Callable[[bytes], T], kind: Any, body: bytes) -> T:
-    """The body as its type; every way it can be wrong is the sender's.
+    """Decodes the body as its type; every failure is the sender's.
 
-    Null for what has a default means the default.
+    Null for a field with a default means the default.
     """
     try:
         return decode(body)
     except msgspec.ValidationError as error:
         fewer = without_nulls(body, kind)
         if fewer is None:
-            exactly = partial(entry_path, said=str(error), body=body, decode=decode)
+            exactly = partial(entry_path, message=str(error), body=body, decode=decode)
             raise decode_problem(error, kind, exactly) from None
         return decode_json(decode, kind, fewer)
     except msgspec.DecodeError as error:
@@ -179,7 +180,8 @@ def decode_json(decode: Callable[[bytes], T], kind: Any, body: bytes) -> T:
 
 
 def read_json(field: str, raw: bytes) -> Any:
-    """A free JSON value, checked: UTF-8, no lone surrogates, numbers in range, not too deep."""
+    """Decodes a free JSON value and checks it: UTF-8, no lone surrogates, numbers in range, not too
+    deep."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -191,14 +193,14 @@ def read_json(field: str, raw: bytes) -> Any:
 
 
 def check_depth(field: str, raw: bytes, value: Any) -> None:
-    """Refuses nesting that some reader down the line would choke on."""
-    # Counting brackets is quick, and few of them cannot nest deeply.
+    """Refuses nesting that another JSON parser would fail on."""
+    # Counting brackets is fast, and a few of them cannot nest deeply.
     if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _depth(value) > JSON_DEPTH_MAX:
         raise invalid(field, f"nested deeper than {JSON_DEPTH_MAX}")
 
 
 def _depth(value: Any) -> int:
-    """How many containers are inside each other; counted no further than matters."""
+    """Counts nested containers, up to the limit."""
     depth, level = 0, [value]
     while depth <= JSON_DEPTH_MAX and any(isinstance(one, dict | list) for one in level):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -216,7 +218,8 @@ def _inside(value: Any) -> Iterator[Any]:
 def decode_problem(
     error: msgspec.ValidationError, kind: Any, exactly: Callable[[str], str] = str
 ) -> ProblemError:
-    """What the decoder said, as a field and a sentence; `exactly` says more of where it is."""
+    """Converts a decoder's message to a field and a sentence; `exactly` completes the field's
+    path."""
     text, path = str(error), ""
     if found := _PATH.match(text):
         text, path = found["text"], found["path"]
@@ -252,7 +255,7 @@ def _unknown_field(name: str, path: str, kind: Any) -> str:
 
 
 def _names_at(kind: Any, path: str) -> list[str]:
-    """The names of the fields that the type has at a path such as `.jobs[0].retry`."""
+    """Returns the field names that the type has at a path such as `.jobs[0].retry`."""
     names = (field.encode_name for one in _types_at(kind, path) for field in _fields(one))
     return list(dict.fromkeys(names))
 
@@ -266,7 +269,7 @@ def _types_at(kind: Any, path: str) -> list[inspect.Type]:
 
 @cache
 def _type_info(kind: Any) -> inspect.Type:
-    """Looked into once: there are a few hundred types, and calls that are refused never end."""
+    """Caches type info: there are a few hundred types, and refused calls never end."""
     return inspect.type_info(kind)
 
 
@@ -288,7 +291,7 @@ def _step_into(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
 
 
 class QueryReader:
-    """Reads a query string as one struct: unknown and doubled parameters are refused."""
+    """Decodes a query string as one struct; refuses unknown and repeated parameters."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
         self._kind = kind
@@ -297,7 +300,7 @@ class QueryReader:
         self._flags: list[str] = []
         self._times: list[str] = []
         self._plain: list[str] = []
-        """Those for which the word `null` is just a word."""
+        """Parameters for which the word `null` is an ordinary value."""
         shape = _type_info(kind)
         assert isinstance(shape, inspect.StructType)
         for field in shape.fields:
@@ -313,7 +316,7 @@ class QueryReader:
                     names.append(field.encode_name)
 
     def read(self, query: bytes) -> Any:
-        """The struct; a parameter without a value counts as not given (a flag: as true)."""
+        """Returns the struct; a parameter without a value counts as left out (a flag: as true)."""
         given: dict[str, Any] = {}
         for name, text in _pairs(query) if query else ():
             value = self._normalise(name, text)
@@ -329,11 +332,11 @@ class QueryReader:
             raise decode_problem(error, self._kind) from None
 
     def _normalise(self, name: str, value: str) -> str:
-        """What was meant; refuses what the converter would read as something else."""
+        """Corrects a value, and refuses what the converter would misread."""
         if not value and name in self._flags:
             return "true"
         if value and name in self._times:
-            # In a query "+" means a space: an offset that was not escaped has lost its sign.
+            # In a query "+" means a space: an offset that was not escaped has lost its plus.
             value = _LOST_PLUS.sub(r"+\1", value)
             if not _DATED.match(value):  # a bare number would be seconds since 1970
                 raise invalid(name, "not a time: write it like 2026-01-31T09:00:00Z")
@@ -344,7 +347,7 @@ class QueryReader:
 
 @cache
 def query_reader(kind: type[msgspec.Struct]) -> QueryReader:
-    """The one for this type: most calls take the same parameters, none."""
+    """Returns the reader of this type; most operations share the one without parameters."""
     return QueryReader(kind)
 
 
@@ -367,7 +370,7 @@ def _pairs(query: bytes) -> list[tuple[str, str]]:
 
 
 class _RawBatch(msgspec.Struct, forbid_unknown_fields=True):
-    """A batch whose jobs are told apart, and no more."""
+    """Batch whose jobs are split and not decoded."""
 
     jobs: Annotated[list[msgspec.Raw], Meta(min_length=1, max_length=BATCH_JOBS_MAX)]
 
@@ -378,14 +381,14 @@ _decode_batch = msgspec.json.Decoder(BatchSpec, dec_hook=dec_hook).decode
 
 
 def read_batch(body: bytes) -> BatchSpec:
-    """The batch. Jobs in a row that were written with the same bytes are one and the same object.
+    """Decodes a batch; neighbouring jobs with the same bytes become one object.
 
-    So whatever is made of a job can be had again for its neighbour, which is known by itself.
+    So what is computed for a job can be reused for its neighbour, recognised by identity.
     """
     try:
         return BatchSpec(jobs=_batch_jobs(_decode_raw_batch(body).jobs))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # Where in the batch it is wrong, only a reader of all of it can tell.
+        # Only decoding the whole batch gives the path of what is wrong.
         return _decode_batch(body)
 
 

@@ -14,11 +14,11 @@ GITHUB_HEADER = "x-hub-signature-256"
 STAMPED_HEADERS = {"stripe": "stripe-signature", "rota": "rota-signature"}
 _STAMP_DIGITS_MAX = 12
 _SIGNATURES_MAX = 8
-"""A header may carry one for each of the sender's secrets."""
+"""Signatures in a header: one for each secret of the sender."""
 
 
 def check_signature(hook: Hook, headers: Mapping[str, str], body: bytes, now: Instant) -> None:
-    """Passes what one of the hook's secrets signed; refuses everything else with 401."""
+    """Accepts a body signed with one of the hook's secrets; refuses everything else with 401."""
     if hook.scheme == "github":
         given = headers.get(GITHUB_HEADER, "")
         scheme, _, signature = given.partition("=")
@@ -27,7 +27,7 @@ def check_signature(hook: Hook, headers: Mapping[str, str], body: bytes, now: In
     name = STAMPED_HEADERS[hook.scheme]
     stamp, signatures = _stamped(headers.get(name, ""))
     _require(hook, stamp.encode() + b"." + body, signatures, name)
-    # Only now: an unsigned stamp says nothing.
+    # Checked only now: an unsigned timestamp proves nothing.
     late_ms = abs(now - int(stamp) * 1000)
     if late_ms > hook.tolerance_ms:
         raise _refused(
@@ -37,7 +37,7 @@ def check_signature(hook: Hook, headers: Mapping[str, str], body: bytes, now: In
 
 
 def _stamped(header: str) -> tuple[str, list[str]]:
-    """`t=…,v1=…,v1=…`: when it was signed, and the signatures of a kind we know."""
+    """Parses `t=…,v1=…,v1=…`: the time of signing, and the signatures of a known kind."""
     stamp, signatures = "", []
     for part in header.split(",")[: 2 * _SIGNATURES_MAX]:
         name, _, value = part.strip().partition("=")
@@ -54,14 +54,14 @@ def _require(hook: Hook, signed: bytes, signatures: Sequence[str], header: str) 
     for secret in hook.secrets:
         wanted = sign(secret, signed).encode()
         for signature in signatures:
-            # All are compared, whichever fits: time says nothing about secrets.
+            # All are compared even after a match, so that timing reveals nothing about the secrets.
             found |= hmac.compare_digest(wanted, signature.encode("utf-8", "replace"))
     if not found:
         raise _refused(f"`{header}` does not hold a signature made with this endpoint's secret")
 
 
 def sign(secret: str, signed: bytes) -> str:
-    """HMAC-SHA256, in hexadecimal."""
+    """Returns the HMAC-SHA256 in hexadecimal."""
     return hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 

@@ -14,7 +14,7 @@ from rota.api.auth.authenticator import LOOPBACK_HOSTS, Access
 from rota.api.auth.token_cache import TokenCache
 from rota.api.endpoints.tokens import new_token
 from rota.api.ids import IdMint, mint_token
-from rota.api.throttling.rate_limit import Rate, RateLimiter, Throttle
+from rota.api.throttling import Rate, RateLimiter, Throttle
 from rota.cli.start.up import ServerOptions, UpOptions
 from rota.engine.ports import Clock
 from rota.sdk.discovery import LOCAL_FILE, TOKEN_FILE, state_file

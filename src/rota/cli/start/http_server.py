@@ -25,7 +25,7 @@ import uvicorn
 from rota.api.cancel_on_disconnect import first_of
 from rota.api.http_protocol import BoundedProtocol
 from rota.api.limits import CONNECTIONS_MAX, FILES_RESERVED, STALL_CHECK_S
-from rota.api.throttling.connection_limit import ConnectionLimit
+from rota.api.throttling import ConnectionLimit
 from rota.cli.start.event_loop import run_event_loop
 from rota.cli.start.server_log import set_up_log
 from rota.cli.start.up import HttpOptions
@@ -208,7 +208,7 @@ class EmbeddedServer(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 lifespan="off",
-                http=partial(BoundedProtocol, lobby=self._connection_limit),  # type: ignore[arg-type]  # any maker of one will do
+                http=partial(BoundedProtocol, connections=self._connection_limit),  # type: ignore[arg-type]  # any maker of one will do
                 ws="none",
                 timeout_keep_alive=HEADERS_S_MAX,
                 timeout_graceful_shutdown=CLOSE_S_MAX,

@@ -6,14 +6,13 @@ from rota.core.dispatch.backfill_scheduling import BackfillScan
 from rota.core.dispatch.preempt import preempt
 from rota.core.dispatch.prefetch import Prefetcher
 from rota.core.entries import ExecutionEntry, WorkerEntry
-from rota.core.group_model import Gang
 from rota.core.groups.gangs import start_gang
 from rota.core.groups.members import member_order
 from rota.core.groups.placement import pick_worker
 from rota.core.jobs.plain import start_alone, took_room
 from rota.core.jobs.start import claim
 from rota.core.jobs.stretch import FEW, start_together, stretch
-from rota.core.model import ExecutionId, Instant
+from rota.core.model import ExecutionId, Gang, Instant
 from rota.core.outcome import Order, PollAnswer
 from rota.core.policy import BackfillKind
 from rota.core.ready_queue.ready_queue import is_spill_marker

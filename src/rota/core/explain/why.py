@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from rota.core.entries import NO_CLASS, JobEntry, WorkerEntry
 from rota.core.explain.info import entitlement
-from rota.core.group_model import Array, Gang
 from rota.core.groups.placement import copies_in, starts_left
 from rota.core.info_model import Cause, Explanation
 from rota.core.jobs.wait_states import due_at
 from rota.core.limits import EXPLAINED_MAX
 from rota.core.model import (
     Affinity,
+    Array,
+    Gang,
     Instant,
     JobId,
     JobRecord,

@@ -13,13 +13,23 @@ from msgspec.structs import replace
 
 from rota.core.entries import NO_CLASS, GroupEntry, JobEntry, bits_of, indices
 from rota.core.errors import Conflict, Invalid
-from rota.core.group_model import Array, Gang, GroupMember, GroupProgress, unsuccessful_count
 from rota.core.ids import member_id
 from rota.core.jobs.finish import error_json, finish_job
 from rota.core.jobs.wait_states import dequeue, enqueue, enter_wait_state
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
 from rota.core.limits import FENCES_PER_LIFE
-from rota.core.model import Instant, JobRecord, JobState, Life, Spec
+from rota.core.model import (
+    Array,
+    Gang,
+    GroupMember,
+    GroupProgress,
+    Instant,
+    JobRecord,
+    JobState,
+    Life,
+    Spec,
+    unsuccessful_count,
+)
 from rota.core.state import SchedulerState
 
 RESERVED_KEY_PREFIX = "rota."

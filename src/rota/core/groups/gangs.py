@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from rota.core.entries import ExecutionEntry, GroupEntry, JobEntry, WorkerEntry
-from rota.core.group_model import GroupMember
 from rota.core.ids import member_id
 from rota.core.jobs.finish import (
     GANG_CANCELLED,
@@ -31,7 +30,7 @@ from rota.core.jobs.finish import (
 from rota.core.jobs.retry_policy import retry_delay_ms
 from rota.core.lifecycle import JobVerb, move_job
 from rota.core.limits import LOSSES_MAX
-from rota.core.model import Instant, JobState, Life, Semantics, Spec, Stop, Worker
+from rota.core.model import GroupMember, Instant, JobState, Life, Semantics, Spec, Stop, Worker
 from rota.core.placement.feasibility import HOST
 from rota.core.state import SchedulerState
 

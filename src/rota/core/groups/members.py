@@ -5,9 +5,19 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from rota.core.entries import JobEntry
-from rota.core.group_model import Array, Gang, GroupContext, GroupMember
 from rota.core.groups import arrays, gangs
-from rota.core.model import Execution, Instant, JobId, JobLimits, JobState, Spec
+from rota.core.model import (
+    Array,
+    Execution,
+    Gang,
+    GroupContext,
+    GroupMember,
+    Instant,
+    JobId,
+    JobLimits,
+    JobState,
+    Spec,
+)
 from rota.core.outcome import Order
 from rota.core.state import SchedulerState
 

@@ -17,7 +17,6 @@ from rota.core.commands import Completion
 from rota.core.dependency_graph import accepts
 from rota.core.entries import ExecutionEntry, JobEntry
 from rota.core.errors import Conflict, NotFound, StaleFence
-from rota.core.group_model import GroupMember
 from rota.core.jobs.retry_policy import EXIT_RETRY_NOW, failure_reason, may_retry, retry_delay_ms
 from rota.core.jobs.wait_states import dequeue, enter_wait_state
 from rota.core.lifecycle import ExecutionVerb, JobVerb, move_execution, move_job
@@ -25,6 +24,7 @@ from rota.core.limits import LOSSES_MAX, STOP_WINDOW_MS
 from rota.core.model import (
     Execution,
     ExecutionState,
+    GroupMember,
     Instant,
     JobId,
     JobState,

@@ -28,7 +28,6 @@ from rota.core.errors import (
     StalePreload,
     TooMuch,
 )
-from rota.core.group_model import Array, GroupMember, member_delete_refusal
 from rota.core.groups import arrays, members
 from rota.core.jobs.finish import finish_job, group_id_of, is_in_gang, lose_execution, request_stop
 from rota.core.jobs.spill import JobLookup
@@ -36,7 +35,9 @@ from rota.core.jobs.start import claim
 from rota.core.lifecycle import JOB_WAITING, JobVerb, move_job
 from rota.core.limits import TENANTS_MAX
 from rota.core.model import (
+    Array,
     ExecutionId,
+    GroupMember,
     Instant,
     JobId,
     JobLimits,
@@ -45,6 +46,7 @@ from rota.core.model import (
     Queue,
     Stop,
     WorkerState,
+    member_delete_refusal,
 )
 from rota.core.outcome import (
     CountReceipt,

@@ -8,14 +8,13 @@ from rota.core.commands import Retry
 from rota.core.dependency_graph import accepts, upstream_first
 from rota.core.entries import JobEntry
 from rota.core.errors import Conflict
-from rota.core.group_model import Array, GroupMember
 from rota.core.groups.arrays import restarted
 from rota.core.jobs import deadline_watch
 from rota.core.jobs.spill import JobLookup
 from rota.core.jobs.submit import DUPLICATE, INVALID, count_unmet
 from rota.core.jobs.wait_states import enter_wait_state
 from rota.core.lifecycle import JobVerb, move_job
-from rota.core.model import Instant, JobRecord, JobState, Life
+from rota.core.model import Array, GroupMember, Instant, JobRecord, JobState, Life
 from rota.core.outcome import JobAnswer
 from rota.core.state import SchedulerState
 from rota.core.timers import TimerKind

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rota.core.entries import NO_CLASS, ExecutionEntry, JobEntry, WorkerEntry
-from rota.core.group_model import Array
 from rota.core.groups.arrays import start_member
 from rota.core.ids import execution_id
 from rota.core.lifecycle import JOB_TRANSITIONS, JobVerb, move_job
 from rota.core.model import (
+    Array,
     Execution,
     ExecutionId,
     ExecutionState,

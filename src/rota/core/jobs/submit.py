@@ -17,7 +17,6 @@ from rota.core.commands import NewJob, Reject, Submit, Update
 from rota.core.dependency_graph import accepts, find_cycle, upstream_first
 from rota.core.entries import JobEntry
 from rota.core.errors import Conflict, DependencyCycle, OverQuota, StalePreload, UnknownDependency
-from rota.core.group_model import Array, copies_of
 from rota.core.groups.arrays import apply_update, checked_update
 from rota.core.jobs import deadline_watch
 from rota.core.jobs.finish import describe_end, error_json, expire_job, finish_job
@@ -29,7 +28,17 @@ from rota.core.jobs.spill import (
 )
 from rota.core.jobs.wait_states import add_ready_job, dequeue, enter_wait_state
 from rota.core.lifecycle import JobVerb, move_job
-from rota.core.model import Dependency, Instant, JobId, JobState, Millis, Spec, Terms
+from rota.core.model import (
+    Array,
+    Dependency,
+    Instant,
+    JobId,
+    JobState,
+    Millis,
+    Spec,
+    Terms,
+    copies_of,
+)
 from rota.core.outcome import JobAnswer, JobsAccepted
 from rota.core.ready_queue.fair_share import FairOrder
 from rota.core.state import NEW_LIFE, SchedulerState

@@ -1,1 +1,1 @@
-"""Placement: decides WHERE a job goes, by feasibility, free capacity and affinity."""
+"""Placement: decides where a job goes, by feasibility, free capacity and affinity."""

@@ -1,1 +1,1 @@
-"""Ready queue: decides WHICH job is next, by class, fair share, limits and concurrency keys."""
+"""Ready queue: decides which job is next, by class, fair share, limits and concurrency keys."""

@@ -1,8 +1,8 @@
 """Classes of alike jobs, their queues by account, arrival rates, and the order policy's protocol.
 
-A class is a queue and needs: a worker has free capacity for the first job of a class or for none
-of it. An account is who competes for a share; it has one queue of jobs for each class.
-Class queues are sorted by their first jobs, in blocks with a mask of classes.
+A class is a queue and needs: a worker has free capacity for the first job of a class or for none of
+it. An account is who competes for a share (a tenant, or a tenant and queue); it has one queue of
+jobs for each class. Class queues are sorted by their first jobs, in blocks with a mask of classes.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from rota.core.model import Instant, Millis, Needs, Spec, has_preference
 from rota.core.ready_queue.merge_queue import FifoGroup, FifoGroupKey, MergeQueue
 
 HEAD_BLOCK_MAX = 16
-"""A block is split when it is twice as long: about the root of the most lines expected."""
+"""A block is split when it is twice as long: about the root of the most class queues expected."""
 
 
 class HasClassBit(Protocol):
-    """Whatever is of one class."""
+    """Anything that belongs to one class."""
 
     bit: int
 
 
 L = TypeVar("L", bound=HasClassBit)
 HeadEntry: TypeAlias = tuple[int, OrderKey, int, L]
-"""(rank, or length; the job; the line's number, which tells equals apart; the line)."""
+"""(rank, or length; key of the job; number of the class queue, which breaks ties; class queue)."""
 
 
 class _HeadBlock(Generic[L]):
     __slots__ = ("entries", "mask")
 
-    def __init__(self, seats: list[HeadEntry[L]]) -> None:
-        self.entries = seats
+    def __init__(self, heads: list[HeadEntry[L]]) -> None:
+        self.entries = heads
         self.mask = 0
         self.repair()
 
     def repair(self) -> None:
         mask = 0
-        for _, _, _, line in self.entries:
-            mask |= line.bit
+        for _, _, _, class_queue in self.entries:
+            mask |= class_queue.bit
         self.mask = mask
 
 
 class ClassHeads(Generic[L]):
-    """Seats in order; each line has one."""
+    """Head entries of class queues, sorted, in blocks with a mask of classes for fast search."""
 
     __slots__ = ("_block_max", "_blocks", "firsts")
 
@@ -58,7 +58,7 @@ class ClassHeads(Generic[L]):
         self._block_max = block_max
         self._blocks: list[_HeadBlock[L]] = []
         self.firsts: list[HeadEntry[L]] = []
-        """The first seat of each block."""
+        """First entry of each block."""
 
     def __iter__(self) -> Iterator[HeadEntry[L]]:
         for block in self._blocks:
@@ -68,94 +68,92 @@ class ClassHeads(Generic[L]):
         return sum(len(block.entries) for block in self._blocks)
 
     def least(self) -> int:
-        """The rank or length that comes before all; below zero: there is nobody."""
+        """Smallest rank or length; -1: there are no entries."""
         return self.firsts[0][0] if self.firsts else -1
 
     def first(self, mask: int) -> HeadEntry[L] | None:
-        """The first whose line is of these classes."""
+        """First entry whose class is in the mask."""
         for block in self._blocks:
             if block.mask & mask:
-                for seat in block.entries:
-                    if seat[3].bit & mask:
-                        return seat
+                for head in block.entries:
+                    if head[3].bit & mask:
+                        return head
                 block.repair()
         return None
 
-    def add(self, seat: HeadEntry[L]) -> None:
-        """It has its place from now on."""
+    def add(self, head: HeadEntry[L]) -> None:
         if not self._blocks:
-            self._blocks.append(_HeadBlock([seat]))
-            self.firsts.append(seat)
+            self._blocks.append(_HeadBlock([head]))
+            self.firsts.append(head)
             return
-        at = self._find(seat)
+        at = self._find(head)
         block = self._blocks[at]
-        seats = block.entries
-        insort(seats, seat)
-        self.firsts[at] = seats[0]
-        block.mask |= seat[3].bit
-        if len(seats) > 2 * self._block_max:
-            rear = seats[self._block_max :]
-            del seats[self._block_max :]
+        heads = block.entries
+        insort(heads, head)
+        self.firsts[at] = heads[0]
+        block.mask |= head[3].bit
+        if len(heads) > 2 * self._block_max:
+            rear = heads[self._block_max :]
+            del heads[self._block_max :]
             block.repair()
             self._blocks.insert(at + 1, _HeadBlock(rear))
             self.firsts.insert(at + 1, rear[0])
 
-    def remove(self, seat: HeadEntry[L]) -> None:
-        """It has none any more."""
-        at = self._find(seat)
-        seats = self._blocks[at].entries
-        del seats[bisect_left(seats, seat)]
-        if seats:
-            self.firsts[at] = seats[0]
+    def remove(self, head: HeadEntry[L]) -> None:
+        at = self._find(head)
+        heads = self._blocks[at].entries
+        del heads[bisect_left(heads, head)]
+        if heads:
+            self.firsts[at] = heads[0]
         else:
             del self._blocks[at], self.firsts[at]
 
     def move(self, before: HeadEntry[L], after: HeadEntry[L]) -> None:
-        """A line has its place there from now on, and not where it was."""
+        """Moves a class queue from one position to another."""
         if len(self._blocks) > 1:
             self.remove(before)
             self.add(after)
             return
-        seats = self._blocks[0].entries
-        # Whoever goes mostly was the first of all, and the next of its line is the last.
-        del seats[0 if seats[0] is before else bisect_left(seats, before)]
-        if seats and seats[-1] < after:
-            seats.append(after)
+        heads = self._blocks[0].entries
+        # Mostly, the entry was the first, and the next job of its class queue is the last one.
+        del heads[0 if heads[0] is before else bisect_left(heads, before)]
+        if heads and heads[-1] < after:
+            heads.append(after)
         else:
-            insort(seats, after)
-        self.firsts[0] = seats[0]
+            insort(heads, after)
+        self.firsts[0] = heads[0]
 
-    def _find(self, seat: HeadEntry[L]) -> int:
-        """The block in which the seat is, or would be."""
+    def _find(self, head: HeadEntry[L]) -> int:
+        """Index of the block that the entry is in, or would be."""
         firsts = self.firsts
-        return 0 if len(firsts) == 1 else (bisect_right(firsts, seat) or 1) - 1
+        return 0 if len(firsts) == 1 else (bisect_right(firsts, head) or 1) - 1
 
 
 EVERY_CLASS = -1
-"""All bits: nothing is ruled out."""
+"""All bits set: no class is excluded."""
 LENGTHS_MAX = 8
-"""A block of lines by length is split when it is twice as long. Who is asked for here fits beside
-others, so it is of few classes; and those wait less than the rest, and are the last of a length."""
+"""Block size for class queues by length. Only jobs that fit beside others are searched for here, so
+they are of few classes; they wait less than the others, and are the last of a length."""
 
 
 class CandidateMachines:
-    """The kinds of workers that could run the jobs of a class."""
+    """Classes of workers that could run the jobs of a job class."""
 
     __slots__ = ("indexes", "machine_classes", "rivals", "stamp")
 
-    def __init__(self, kinds: tuple[MachineClass, ...], stamp: tuple[int, int, int]) -> None:
-        self.machine_classes = kinds
-        self.indexes = [machine.index for machine in kinds]
+    def __init__(self, machines: tuple[MachineClass, ...], stamp: tuple[int, int, int]) -> None:
+        self.machine_classes = machines
+        self.indexes = [machine.index for machine in machines]
         self.rivals = 0
-        """Bits of the classes that could use any of them."""
-        for machine in kinds:
+        """Bits of the job classes that could use any of them."""
+        for machine in machines:
             self.rivals |= machine.can_mask
         self.stamp = stamp
-        """What of fleet and classes this was computed for; kept by placement.py."""
+        """Versions of fleet and classes that this was computed for; kept by placement/fleet.py."""
 
 
 class JobClass:
-    """Jobs that a worker has room for or not, all alike: one queue, the same needs."""
+    """Class of alike jobs: one queue, the same needs. A worker can take all of them or none."""
 
     __slots__ = (
         "arrived",
@@ -182,31 +180,31 @@ class JobClass:
         self.queue = queue
         self.needs = needs
         self.has_preference = has_preference(needs.affinity) or needs.copies > 1
-        """Whether a worker with room is not as good as any other (locality.py)."""
+        """Whether workers that fit differ in value for the jobs (placement/affinity.py)."""
         self.waiting = 0
-        """Jobs in line."""
+        """Jobs in its class queues."""
         self.spilled = 0
-        """Jobs that are on the shelf."""
+        """Spilled jobs."""
         self.arrived = self.arrived_work = 0
-        """Jobs that came to stand in line or on the shelf, and how long they are expected to run
-        together; arrivals.py makes rates of it."""
+        """Jobs that arrived in its queues, spilled ones too, and the sum of their expected run
+        times; `ArrivalRates` makes rates of them."""
         self.fifo_groups: dict[FifoGroupKey, FifoGroup] = {}
-        """Those with jobs in line or on the shelf."""
+        """Those with jobs in memory or spilled."""
         self.class_queues: dict[int, ClassQueue] = {}
-        """By number: one for each party that has jobs of the class."""
+        """By number: one for each account that has jobs of the class."""
         self.offers: list[tuple[int, int, str, int]] = []
-        """Workers that may fit, best first; kept by placement.py."""
+        """Heap of workers that may fit, best first; kept by placement/fleet.py."""
         self.cursor = -1
-        """How far placement.py has read the log of opened workers for this class."""
+        """How far placement/fleet.py has read its log of offers for this class."""
         self.machines: CandidateMachines | None = None
         self.share = 0.0
-        """The part of the fleet that one job takes, of what it takes the most of."""
+        """Dominant share of the fleet that one job takes."""
         self.share_of_capacity: object = None
-        """The fleet's capacity for which that was computed."""
+        """Capacity of the fleet for which that was computed."""
 
 
 class ClassQueue:
-    """The jobs of one class and one party, in order."""
+    """Class queue: the waiting jobs of one class and one account, in order (a priority queue)."""
 
     __slots__ = (
         "bit",
@@ -229,40 +227,42 @@ class ClassQueue:
     )
 
     def __init__(
-        self, number: int, job_class: JobClass, row: MergeQueue, tenant: str, rank: int
+        self, number: int, job_class: JobClass, jobs: MergeQueue, tenant: str, rank: int
     ) -> None:
         self.number = number
         self.job_class = job_class
         self.bit = job_class.bit
         self.rank = rank
-        """What comes before the places of its jobs: of its queue, under some orders."""
+        """Sorts class queues before the keys of their jobs: the queue's priority, under some
+        orders."""
         self.tenant = tenant
-        """One of the tenants whose jobs are in it: that of the first job that came."""
-        self.jobs = row
+        """Tenant of the first job that was added; there may be jobs of others."""
+        self.jobs = jobs
         self.first: OrderKey | None = None
-        """The head of the line; None: to be looked up again."""
+        """Key of the head; None: to be looked up again."""
         self.waiting = 0
-        """Jobs in line; the row may hold more entries than that, stale ones."""
+        """Jobs in it; `jobs` may have more entries than that, because stale ones stay."""
         self.work: Millis = 0
-        """How long they are expected to run together."""
+        """Sum of their expected run times."""
         self.spilled = 0
-        """Jobs that are on the shelf."""
+        """Spilled jobs that belong to it."""
         self.estimate: Millis = 0
-        """How long its jobs are expected to run, if it is the same for all of them."""
+        """Expected run time of its jobs, if it is the same for all."""
         self.is_mixed = False
-        """Whether it is not."""
+        """Whether expected run times differ."""
         self.short: list[tuple[Millis, OrderKey]] | None = None
-        """The jobs by expected length; None: to be made when somebody asks for short ones."""
+        """Heap of its jobs by expected length; None: to be made when short jobs are searched
+        for."""
         self.stuck: OrderKey | None = None
-        """The head that went first and did not fit; `stuck_since` when."""
+        """The head that was tried and did not fit; `stuck_since` is when."""
         self.stuck_since: Instant = 0
         self.head_entry: QueueHead | None = None
-        """Its entry among the party's heads."""
+        """Its entry in `Account.heads`."""
         self.length_entry: QueueHead | None = None
-        """Its entry among the party's lines by length."""
+        """Its entry in `Account.by_length`."""
 
     def note_length(self, estimate: Millis, about: Millis, key: OrderKey) -> None:
-        """A job comes that is expected to run so long, or about so long."""
+        """Notes that a job comes with this expected run time, and with this coarse one."""
         if not self.waiting:
             self.estimate, self.is_mixed, self.short = estimate, False, None
         elif estimate != self.estimate:
@@ -273,20 +273,20 @@ class ClassQueue:
 
 QueueHead: TypeAlias = HeadEntry[ClassQueue]
 FindHead: TypeAlias = Callable[[ClassQueue], OrderKey]
-"""The first entry of a line that has one."""
+"""Finds the head of a class queue that is not empty."""
 ShortJob: TypeAlias = tuple[Millis, OrderKey, Millis]
-"""(about how long, the job, how long), the first never more than the last."""
+"""(coarse length, key of the job, length); the first is never more than the last."""
 FindShortest: TypeAlias = Callable[[ClassQueue], ShortJob | None]
-"""About the shortest job of a line in memory."""
+"""Finds about the shortest job of a class queue in memory."""
 
 
 class FreeTime(Protocol):
-    """For how long there is room on workers that wait, behind those who have places there."""
+    """Free time on waiting workers until the start of jobs that have a reservation there."""
 
     free: int
-    """Bits of the classes that may run as long as they like."""
+    """Bits of the classes whose jobs may run for any time."""
     longest: Millis
-    """The most that the others may run."""
+    """Longest time for which jobs of other classes may run."""
 
     def time_for(self, job_class: JobClass) -> Millis:
         """How long a job of the class may run where it fits."""
@@ -294,263 +294,268 @@ class FreeTime(Protocol):
 
 
 class Account:
-    """Lines that are served as one: no rule of the order tells them apart but their heads.
+    """Account: competes for a share; its class queues differ for the order policy by heads alone.
 
-    The lines are kept sorted by their heads, so that the first of those a worker has room for is
-    found without comparing them all. An entry may be too early, since a head that has left is not
-    looked for before its line is asked; it is never too late.
+    The class queues are sorted by their heads, so that the first with a job that a worker has room
+    for is found without comparing all. An entry in `heads` may be too early, because the next head
+    is looked up only when its class queue is asked; it is never too late.
     """
 
     __slots__ = ("allowed", "by_length", "class_queues", "heads", "ready", "waiting")
 
     def __init__(self) -> None:
         self.class_queues: dict[int, ClassQueue] = {}
-        """By number of class."""
+        """By class index."""
         self.heads: ClassHeads[ClassQueue] = ClassHeads()
         self.by_length: ClassHeads[ClassQueue] | None = None
-        """By the shortest job of each; None: nobody has asked yet."""
+        """Class queues by their shortest job; None: not asked for yet."""
         self.waiting = 0
-        """Bits of the classes with jobs in line or on the shelf."""
+        """Bits of the classes with waiting or spilled jobs."""
         self.allowed = EVERY_CLASS
-        """Bits of the classes that quotas leave room for."""
+        """Bits of the classes that quotas allow."""
         self.ready = 0
-        """Bits of the classes that may go: waiting and allowed."""
+        """Bits of the classes that may start: waiting and allowed."""
 
     # By head
 
-    def set_head(self, line: ClassQueue, key: OrderKey) -> None:
-        """The head of the line is this, or comes later."""
-        before, after = line.head_entry, (line.rank, key, line.number, line)
-        line.head_entry = after
+    def set_head(self, class_queue: ClassQueue, key: OrderKey) -> None:
+        """Sets the position of a class queue: its head is this key, or comes later."""
+        before, after = (
+            class_queue.head_entry,
+            (class_queue.rank, key, class_queue.number, class_queue),
+        )
+        class_queue.head_entry = after
         if before is None:
             self.heads.add(after)
         else:
             self.heads.move(before, after)
 
-    def remove_head(self, line: ClassQueue) -> None:
-        """The line has nobody in it any more."""
-        if line.head_entry is not None:
-            self.heads.remove(line.head_entry)
-            line.head_entry = None
-        if line.length_entry is not None:
-            self._remove_length_entry(line)
+    def remove_head(self, class_queue: ClassQueue) -> None:
+        """Removes an empty class queue."""
+        if class_queue.head_entry is not None:
+            self.heads.remove(class_queue.head_entry)
+            class_queue.head_entry = None
+        if class_queue.length_entry is not None:
+            self._remove_length_entry(class_queue)
 
     def first(self, mask: int, head: FindHead) -> ClassQueue | None:
-        """The line among these classes whose head comes first."""
+        """Class queue, among these classes, with the first head."""
         mask &= self.ready
         heads = self.heads
         if heads.firsts:
-            _, key, _, line = heads.firsts[0]
-            # Mostly it is the first of all, and sits where it should.
-            if line.bit & mask and line.first is key:
-                return line
-        while (seat := heads.first(mask)) is not None:
-            _, key, _, line = seat
-            first = line.first or head(line)
+            _, key, _, class_queue = heads.firsts[0]
+            # Mostly the first entry is the one, and is up to date.
+            if class_queue.bit & mask and class_queue.first is key:
+                return class_queue
+        while (found := heads.first(mask)) is not None:
+            _, key, _, class_queue = found
+            first = class_queue.first or head(class_queue)
             if first is key:
-                return line
-            self.set_head(line, first)
+                return class_queue
+            self.set_head(class_queue, first)
         return None
 
     # By length
 
-    def note_length(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
-        """A job of the line is as short as this."""
+    def note_length(self, class_queue: ClassQueue, length: Millis, key: OrderKey) -> None:
+        """Notes that a job of the class queue is as short as this."""
         if self.by_length is not None:
-            seat = line.length_entry
-            if seat is None or (length, key) < seat[:2]:
-                self._set_length_entry(line, length, key)
+            head = class_queue.length_entry
+            if head is None or (length, key) < head[:2]:
+                self._set_length_entry(class_queue, length, key)
 
-    def _set_length_entry(self, line: ClassQueue, length: Millis, key: OrderKey) -> None:
+    def _set_length_entry(self, class_queue: ClassQueue, length: Millis, key: OrderKey) -> None:
         assert self.by_length is not None
-        before, after = line.length_entry, (length, key, line.number, line)
-        line.length_entry = after
+        before, after = class_queue.length_entry, (length, key, class_queue.number, class_queue)
+        class_queue.length_entry = after
         if before is None:
             self.by_length.add(after)
         else:
             self.by_length.move(before, after)
 
-    def _remove_length_entry(self, line: ClassQueue) -> None:
+    def _remove_length_entry(self, class_queue: ClassQueue) -> None:
         assert self.by_length is not None
-        assert line.length_entry is not None
-        self.by_length.remove(line.length_entry)
-        line.length_entry = None
+        assert class_queue.length_entry is not None
+        self.by_length.remove(class_queue.length_entry)
+        class_queue.length_entry = None
 
-    def shortest(self, mask: int, room: FreeTime, shortest: FindShortest) -> QueueHead | None:
-        """The shortest job of these classes for which there is time."""
+    def shortest(self, mask: int, free_time: FreeTime, shortest: FindShortest) -> QueueHead | None:
+        """Entry of the shortest job of these classes for which there is free time."""
         mask &= self.ready
         if self.by_length is None:
             self._sort_by_length(shortest)
-        seats = self.by_length
-        assert seats is not None
-        if seats.least() > room.longest:
-            mask &= room.free  # nobody is short enough: most often that is so, and asked first
-        while mask and (seat := seats.first(mask)) is not None:
-            length, key, _, line = seat
-            if length > room.longest and mask & ~room.free:
-                mask &= room.free  # all that follow are as long
+        heads = self.by_length
+        assert heads is not None
+        if heads.least() > free_time.longest:
+            mask &= free_time.free  # the common case, so it is tested first: no job is that short
+        while mask and (head := heads.first(mask)) is not None:
+            length, key, _, class_queue = head
+            if length > free_time.longest and mask & ~free_time.free:
+                mask &= free_time.free  # no later entry is shorter
                 continue
-            time = room.time_for(line.job_class)
+            time = free_time.time_for(class_queue.job_class)
             if length > time:
-                mask &= ~line.bit
+                mask &= ~class_queue.bit
                 continue
-            found = shortest(line)
+            found = shortest(class_queue)
             if found is None:
-                self._remove_length_entry(line)
+                self._remove_length_entry(class_queue)
             elif found[1] is not key or found[0] != length:
-                self._set_length_entry(line, *found[:2])
+                self._set_length_entry(class_queue, *found[:2])
             elif found[2] <= time:
-                return seat
+                return head
             else:
-                mask &= ~line.bit
+                mask &= ~class_queue.bit
         return None
 
     def _sort_by_length(self, shortest: FindShortest) -> None:
         self.by_length = ClassHeads(LENGTHS_MAX)
-        for line in self.class_queues.values():
-            found = shortest(line)
+        for class_queue in self.class_queues.values():
+            found = shortest(class_queue)
             if found is not None:
-                self._set_length_entry(line, *found[:2])
+                self._set_length_entry(class_queue, *found[:2])
 
 
 class QueueHandle:
-    """Where jobs of the same terms stand. Void when nobody is left in the lane."""
+    """Handle of the class queue for jobs with the same terms; void if the FIFO group is empty."""
 
     __slots__ = ("account", "fifo_group", "job_class", "queue")
 
-    def __init__(self, party: Account, line: ClassQueue, lane: FifoGroup) -> None:
-        self.account = party
-        self.queue = line
-        self.job_class = line.job_class
-        self.fifo_group = lane
+    def __init__(self, account: Account, class_queue: ClassQueue, fifo_group: FifoGroup) -> None:
+        self.account = account
+        self.queue = class_queue
+        self.job_class = class_queue.job_class
+        self.fifo_group = fifo_group
 
-    def leave_first(self, cell: JobEntry) -> bool:
-        """The head of the line, a job of these terms, leaves it; the next has its seat at once.
+    def leave_first(self, entry: JobEntry) -> bool:
+        """Removes the head, a job with these terms, and sets the position of the next one at once.
 
-        False: it does not, for it is not the head, or the last, or there is more to note.
+        False: not done, because the job is not the head, or the last, or there is more to update.
         """
-        line, lane, job_class = self.queue, self.fifo_group, self.job_class
-        first, row, waiting = line.first, line.jobs, line.waiting
-        # As many entries as jobs: each means something, and none is a mark.
-        if first is None or first[2] != cell.id or waiting < 2 or row.size != waiting:
+        class_queue, fifo_group, job_class = self.queue, self.fifo_group, self.job_class
+        first, jobs, waiting = class_queue.first, class_queue.jobs, class_queue.waiting
+        # As many entries as jobs, so none is stale, and none is a spill marker.
+        if first is None or first[2] != entry.id or waiting < 2 or jobs.size != waiting:
             return False
-        if lane.in_memory < 2:
-            if lane.spilled or lane.spill_queue:
+        if fifo_group.in_memory < 2:
+            if fifo_group.spilled or fifo_group.spill_queue:
                 return False
-            del job_class.fifo_groups[lane.key]
-        lane.in_memory -= 1
+            del job_class.fifo_groups[fifo_group.key]
+        fifo_group.in_memory -= 1
         job_class.waiting -= 1
-        line.waiting = waiting - 1
-        line.work -= cell.estimate
-        row.drop_first()
-        line.first = first = row.first()
-        self.account.set_head(line, first)
-        cell.class_index = NO_CLASS
+        class_queue.waiting = waiting - 1
+        class_queue.work -= entry.estimate
+        jobs.drop_first()
+        class_queue.first = first = jobs.first()
+        self.account.set_head(class_queue, first)
+        entry.class_index = NO_CLASS
         return True
 
-    def add_behind(self, first: JobEntry, cells: Sequence[JobEntry]) -> bool:
-        """Jobs of these terms stand in line, each behind the one before, the first among them.
+    def add_behind(self, first: JobEntry, entries: Sequence[JobEntry]) -> bool:
+        """Adds alike jobs at the end of the class queue, in order; `first` is one of them.
 
-        False: they do not; they are few, or there is more to note of each.
+        False: not done, because they are few, or there is more to update for each.
         """
-        line, lane, job_class = self.queue, self.fifo_group, self.job_class
-        count, estimate = len(cells), first.estimate
+        class_queue, fifo_group, job_class = self.queue, self.fifo_group, self.job_class
+        count, estimate = len(entries), first.estimate
         if (
-            count < line.jobs.long_fifo_group
+            count < class_queue.jobs.long_fifo_group
             or self.account.by_length is not None
-            or line.short is not None
+            or class_queue.short is not None
         ):
             return False
-        line.jobs.add_run(
-            [(cell.sort_key, cell.spec.arrival_number, cell.id) for cell in cells], lane
+        class_queue.jobs.add_run(
+            [(entry.sort_key, entry.spec.arrival_number, entry.id) for entry in entries], fifo_group
         )
-        lane.in_memory += count
+        fifo_group.in_memory += count
         job_class.waiting += count
-        line.waiting += count
-        line.work += count * estimate
-        for cell in cells:
-            cell.estimate = estimate
-            cell.class_index, cell.queue_number = job_class.index, line.number
+        class_queue.waiting += count
+        class_queue.work += count * estimate
+        for entry in entries:
+            entry.estimate = estimate
+            entry.class_index, entry.queue_number = job_class.index, class_queue.number
         return True
 
 
 class OrderPolicy(Protocol):
-    """Who goes first. It knows parties and bits of classes, never jobs but by their place."""
+    """Order policy: decides which account goes first. It knows jobs by their sort keys alone."""
 
     def sort_key(self, spec: Spec) -> int:
-        """What the job is sorted by inside its party, before arrival; the same for ever."""
+        """Sort key of the job inside its account, before arrival; it never changes."""
         ...
 
     def account(self, tenant: str, queue: QueueEntry) -> Account:
-        """Those with whom such jobs stand."""
+        """Account of jobs of this tenant and queue."""
         ...
 
     def rank(self, queue: QueueEntry) -> int:
-        """What its lines are sorted by inside their party before the places of jobs."""
+        """Sorts the queue's class queues inside an account before the keys of their jobs."""
         ...
 
     def coarse_length(self, length: Millis) -> Millis:
-        """No more than the length: jobs with the same are equally short to those who seek some."""
+        """Coarse length, at most the length: jobs with equal ones count as equally short."""
         ...
 
-    def add_class(self, party: Account, bit: int, now: Instant) -> None:
-        """The party has jobs of this class now."""
+    def add_class(self, account: Account, bit: int, now: Instant) -> None:
+        """Notes that the account has jobs of this class now."""
         ...
 
-    def remove_class(self, party: Account, bit: int) -> None:
-        """The party has no jobs of this class any more."""
+    def remove_class(self, account: Account, bit: int) -> None:
+        """Notes that the account has no jobs of this class any more."""
         ...
 
     def allow(self, tenant: str, bits: int, now: Instant) -> None:
-        """Quotas leave room for these classes of the tenant and no others."""
+        """Allows these classes of the tenant, and no others, as its quota says."""
         ...
 
     def first(self, mask: int, head: FindHead) -> ClassQueue | None:
-        """The line, among these classes, whose head goes first."""
+        """Class queue, among these classes, whose head goes first."""
         ...
 
     def only(self, mask: int) -> Account | None:
-        """The party that has any of these classes ready, if there is just one."""
+        """Account that has any of these classes ready, if there is just one."""
         ...
 
     def in_turn(self, mask: int) -> Iterator[Sequence[Account]]:
-        """Parties that have these classes ready, those first that go first; level ones together."""
+        """Accounts that have these classes ready, in order; those that are equal come together."""
         ...
 
-    def charge(self, payer: Account, share: float, span: ChargedTime, count: int = 1) -> float:
-        """So many jobs start, one after the other, that take this share of the fleet each.
+    def charge(self, account: Account, share: float, span: ChargedTime, count: int = 1) -> float:
+        """Charges the account for starts of `count` jobs that take this share of the fleet each.
 
-        Answers what a millisecond costs any of them.
+        Returns the charge of one of them per millisecond.
         """
         ...
 
-    def charge_more(self, payer: Account, rate: float, by: int) -> None:
-        """What was charged for was too little by so many milliseconds, or too much."""
+    def charge_more(self, account: Account, rate: float, by: int) -> None:
+        """Charges for so many milliseconds more, or less, than was expected."""
         ...
 
-    def settle_charge(self, payer: Account, rate: float, span: ChargedTime, count: int = 1) -> None:
-        """So many jobs that cost this and were charged until `span` ends have ended now."""
+    def settle_charge(
+        self, account: Account, rate: float, span: ChargedTime, count: int = 1
+    ) -> None:
+        """Corrects the charge of `count` jobs that end now and are paid until the end of `span`."""
         ...
 
     def update_queue(self, queue: QueueEntry) -> None:
-        """The queue's priority or weight is another."""
+        """Follows a change of the queue's priority or weight."""
         ...
 
     def follow_clock(self, by: Millis) -> None:
-        """The clock was set by so much."""
+        """Follows a change of the system clock."""
         ...
 
     def needs_reset(self, now: Instant) -> bool:
-        """Whether its figures have grown so large that it has to begin anew."""
+        """Whether its numbers have grown so large that they must be computed anew."""
         ...
 
 
 ChargedTime: TypeAlias = tuple[Instant, Instant]
-"""(now, when it will probably have ended)."""
+"""(now, expected end)."""
 
 
 class ArrivalCount:
-    """What had come in of a class until a time."""
+    """Totals of a class's arrivals at a time."""
 
     __slots__ = ("at", "jobs", "work")
 
@@ -561,30 +566,31 @@ class ArrivalCount:
 
 
 class ArrivalRates:
-    """Notes of the last minutes."""
+    """Arrival rates of classes, from samples of the last minutes."""
 
     def __init__(self, now: Instant) -> None:
         self.due = now
-        """When the counters are noted next."""
+        """When the counters are sampled next."""
         self._notes: dict[int, tuple[JobClass, deque[ArrivalCount]]] = {}
         self._began = now
 
     def note(self, classes: Sequence[JobClass], now: Instant) -> None:
-        """Notes how far all counters are."""
+        """Samples all counters."""
         self.due = now + ARRIVALS_EVERY_MS
         for job_class in classes:
             known = self._notes.get(job_class.index)
             if known is None or known[0] is not job_class:
-                # A class that was not there at the last note began with nothing.
+                # A class that was not there at the last sample began with nothing.
                 first = ArrivalCount(max(self._began, now - ARRIVALS_EVERY_MS), 0, 0)
                 known = (job_class, deque([first], ARRIVALS_NOTED))
                 self._notes[job_class.index] = known
             known[1].append(ArrivalCount(now, job_class.arrived, job_class.arrived_work))
 
     def rate(self, job_class: JobClass, now: Instant) -> tuple[float, float]:
-        """(jobs, seconds of work) that came in each second, over the last five minutes.
+        """(jobs, seconds of work) that arrived per second, over the last five minutes.
 
-        Without the moment in which the most came: a batch is no stream, and will not come again.
+        The interval with the most arrivals is left out: a batch is no stream, and will not come
+        again.
         """
         known = self._notes.get(job_class.index)
         if known is None or known[0] is not job_class:
@@ -600,7 +606,7 @@ class ArrivalRates:
         return jobs / seconds, work / 1000 / seconds
 
     def start_over(self, classes: Sequence[JobClass], now: Instant) -> None:
-        """What there is by now did not come in: it was loaded, or the clock was set."""
+        """Resets all counters: jobs that are there were loaded, or the clock was set."""
         self._notes.clear()
         self._began = self.due = now
         for job_class in classes:

@@ -18,158 +18,162 @@ TenantAndKey: TypeAlias = tuple[str, str]
 
 
 BEFORE_ALL: OrderKey = (-(1 << 62), 0, JobId(""))
-"""A place in line that comes before every job's."""
+"""Order key that comes before every job's."""
 
 
 class KeySlots:
-    """The holders of one key, and those who wait for a slot."""
+    """Slots of one concurrency key: the holders, and the queue of jobs that wait for a slot."""
 
     __slots__ = ("holders", "last", "queue", "waiting")
 
     def __init__(self) -> None:
         self.holders: dict[JobId, None] = {}
         self.last = BEFORE_ALL
-        """No holder's place in line is behind this, so a job behind it need not look for one."""
+        """No holder comes after this in the order, so a job behind it need not look for one."""
         self.waiting: dict[JobId, None] = {}
         self.queue: list[OrderKey] = []
 
 
 class ConcurrencyKeys:
-    """All keys in use."""
+    """All concurrency keys in use, by tenant and key."""
 
     def __init__(self, jobs: Mapping[JobId, JobEntry]) -> None:
         self._jobs = jobs
         self.groups: dict[TenantAndKey, KeySlots] = {}
 
-    def group_of(self, cell: JobEntry) -> KeySlots | None:
-        """The group of the job's key, if there is one now."""
-        key = _key_of(cell)
+    def group_of(self, entry: JobEntry) -> KeySlots | None:
+        """Slots of the job's key, if there are any now."""
+        key = _key_of(entry)
         return None if key is None else self.groups.get(key)
 
-    def admit(self, cell: JobEntry) -> tuple[bool, JobEntry | None]:
-        """(whether the job has a slot, the idle job behind it that had to give its own up)."""
-        key = _key_of(cell)
+    def admit(self, entry: JobEntry) -> tuple[bool, JobEntry | None]:
+        """(whether the job has a slot, the idle holder behind it that lost its slot)."""
+        key = _key_of(entry)
         if key is None:
             return True, None
-        group = self.groups.setdefault(key, KeySlots())
-        if cell.id in group.holders:
+        slots = self.groups.setdefault(key, KeySlots())
+        if entry.id in slots.holders:
             return True, None
-        if len(group.holders) < _limit_of(cell):
-            self._hold(group, cell)
+        if len(slots.holders) < _limit_of(entry):
+            self._hold(slots, entry)
             return True, None
-        weaker = self._idle_behind(group, cell.order_key())
-        if weaker is None:
-            self._wait(group, cell)
+        loser = self._idle_behind(slots, entry.order_key())
+        if loser is None:
+            self._wait(slots, entry)
             return False, None
-        self._swap(group, weaker, cell)
-        return True, weaker
+        self._swap(slots, loser, entry)
+        return True, loser
 
-    def release(self, cell: JobEntry) -> Iterator[JobEntry]:
-        """The job needs no slot any more; yields those who get one now."""
-        key = _key_of(cell)
-        group = None if key is None else self.groups.get(key)
-        if key is None or group is None:
+    def release(self, entry: JobEntry) -> Iterator[JobEntry]:
+        """Gives the job's slot back; yields the jobs that get one now."""
+        key = _key_of(entry)
+        slots = None if key is None else self.groups.get(key)
+        if key is None or slots is None:
             return
-        group.holders.pop(cell.id, None)
-        group.waiting.pop(cell.id, None)
-        while (head := self._head(group)) is not None and len(group.holders) < _limit_of(head):
-            heappop(group.queue)
-            self._hold(group, head)
+        slots.holders.pop(entry.id, None)
+        slots.waiting.pop(entry.id, None)
+        while (head := self._head(slots)) is not None and len(slots.holders) < _limit_of(head):
+            heappop(slots.queue)
+            self._hold(slots, head)
             yield head
-        if not group.holders and not group.waiting:
+        if not slots.holders and not slots.waiting:
             del self.groups[key]
-        elif len(group.queue) > 2 * len(group.waiting) + 64:
-            group.queue = [entry for entry in group.queue if self._stands(group, entry)]
-            heapify(group.queue)
+        elif len(slots.queue) > 2 * len(slots.waiting) + 64:
+            slots.queue = [key for key in slots.queue if self._is_current(slots, key)]
+            heapify(slots.queue)
 
-    def force(self, cell: JobEntry) -> tuple[bool, JobEntry | None]:
+    def force(self, entry: JobEntry) -> tuple[bool, JobEntry | None]:
         """Like `admit`, but takes the slot of any job that does not run yet."""
-        key = _key_of(cell)
+        key = _key_of(entry)
         if key is None:
             return True, None
-        group = self.groups.setdefault(key, KeySlots())
-        if cell.id in group.holders:
+        slots = self.groups.setdefault(key, KeySlots())
+        if entry.id in slots.holders:
             return True, None
-        weaker = None
-        if len(group.holders) >= _limit_of(cell):
-            weaker = self._idle_behind(group, BEFORE_ALL)
-            if weaker is None:
+        loser = None
+        if len(slots.holders) >= _limit_of(entry):
+            loser = self._idle_behind(slots, BEFORE_ALL)
+            if loser is None:
                 return False, None
-            self._swap(group, weaker, cell)
+            self._swap(slots, loser, entry)
         else:
-            self._hold(group, cell)
-        return True, weaker
+            self._hold(slots, entry)
+        return True, loser
 
-    def hand_on(self, cell: JobEntry, to: JobEntry) -> None:
-        """An array's slot is its member's from now on."""
-        key = _key_of(cell)
+    def hand_on(self, entry: JobEntry, to: JobEntry) -> None:
+        """Gives an array's slot to its member."""
+        key = _key_of(entry)
         assert key is not None
-        group = self.groups[key]
-        del group.holders[cell.id]
-        self._hold(group, to)
+        slots = self.groups[key]
+        del slots.holders[entry.id]
+        self._hold(slots, to)
 
-    def waits(self, cell: JobEntry) -> bool:
-        """Whether the job stands in the line of its key."""
-        group = self.group_of(cell)
-        return group is not None and cell.id in group.waiting
+    def waits(self, entry: JobEntry) -> bool:
+        """Whether the job waits for a slot of its key."""
+        slots = self.group_of(entry)
+        return slots is not None and entry.id in slots.waiting
 
-    def restore_holder(self, cell: JobEntry) -> None:
-        """A job that was running when the scheduler was loaded holds its slot."""
-        key = _key_of(cell)
+    def restore_holder(self, entry: JobEntry) -> None:
+        """Restores the slot of a job that was running when the scheduler was loaded."""
+        key = _key_of(entry)
         if key is not None:
-            self._hold(self.groups.setdefault(key, KeySlots()), cell)
+            self._hold(self.groups.setdefault(key, KeySlots()), entry)
 
     def reorder(self) -> None:
-        """Jobs have other places than before: those who wait for a slot stand in line anew."""
-        for group in self.groups.values():
-            group.queue = [self._jobs[job_id].order_key() for job_id in group.waiting]
-            heapify(group.queue)
-            places = (self._jobs[job_id].order_key() for job_id in group.holders)
-            group.last = max(places, default=BEFORE_ALL)
+        """Sorts the waiting jobs again, after sort keys have changed."""
+        for slots in self.groups.values():
+            slots.queue = [self._jobs[job_id].order_key() for job_id in slots.waiting]
+            heapify(slots.queue)
+            places = (self._jobs[job_id].order_key() for job_id in slots.holders)
+            slots.last = max(places, default=BEFORE_ALL)
 
-    def _hold(self, group: KeySlots, cell: JobEntry) -> None:
-        group.waiting.pop(cell.id, None)
-        group.holders[cell.id] = None
-        group.last = max(group.last, cell.order_key())
+    def _hold(self, slots: KeySlots, entry: JobEntry) -> None:
+        slots.waiting.pop(entry.id, None)
+        slots.holders[entry.id] = None
+        slots.last = max(slots.last, entry.order_key())
 
-    def _swap(self, group: KeySlots, weaker: JobEntry, cell: JobEntry) -> None:
-        del group.holders[weaker.id]
-        self._wait(group, weaker)
-        self._hold(group, cell)
+    def _swap(self, slots: KeySlots, loser: JobEntry, entry: JobEntry) -> None:
+        del slots.holders[loser.id]
+        self._wait(slots, loser)
+        self._hold(slots, entry)
 
-    def _wait(self, group: KeySlots, cell: JobEntry) -> None:
-        group.waiting[cell.id] = None
-        heappush(group.queue, cell.order_key())
+    def _wait(self, slots: KeySlots, entry: JobEntry) -> None:
+        slots.waiting[entry.id] = None
+        heappush(slots.queue, entry.order_key())
 
-    def _head(self, group: KeySlots) -> JobEntry | None:
-        """The first who waits; entries of jobs that left the line or changed are passed over."""
-        while group.queue:
-            if self._stands(group, group.queue[0]):
-                return self._jobs[group.queue[0][2]]
-            heappop(group.queue)
+    def _head(self, slots: KeySlots) -> JobEntry | None:
+        """First waiting job; stale keys are removed on the way."""
+        while slots.queue:
+            if self._is_current(slots, slots.queue[0]):
+                return self._jobs[slots.queue[0][2]]
+            heappop(slots.queue)
         return None
 
-    def _stands(self, group: KeySlots, entry: OrderKey) -> bool:
-        cell = self._jobs.get(entry[2])
-        return entry[2] in group.waiting and cell is not None and cell.order_key() == entry
+    def _is_current(self, slots: KeySlots, key: OrderKey) -> bool:
+        entry = self._jobs.get(key[2])
+        return key[2] in slots.waiting and entry is not None and entry.order_key() == key
 
-    def _idle_behind(self, group: KeySlots, place: OrderKey) -> JobEntry | None:
-        """The last in line of the holders that do not run yet and come after this place."""
-        if place >= group.last:
+    def _idle_behind(self, slots: KeySlots, place: OrderKey) -> JobEntry | None:
+        """Last of the holders that do not run yet and come after this key in the order."""
+        if place >= slots.last:
             return None
-        idle = (self._jobs[job_id] for job_id in group.holders)
+        idle = (self._jobs[job_id] for job_id in slots.holders)
         return max(
-            (cell for cell in idle if cell.class_index != NO_CLASS and cell.order_key() > place),
+            (
+                entry
+                for entry in idle
+                if entry.class_index != NO_CLASS and entry.order_key() > place
+            ),
             key=JobEntry.order_key,
             default=None,
         )
 
 
-def _key_of(cell: JobEntry) -> TenantAndKey | None:
-    concurrency = cell.spec.concurrency
-    return None if concurrency is None else (cell.spec.terms.tenant, concurrency.key)
+def _key_of(entry: JobEntry) -> TenantAndKey | None:
+    concurrency = entry.spec.concurrency
+    return None if concurrency is None else (entry.spec.terms.tenant, concurrency.key)
 
 
-def _limit_of(cell: JobEntry) -> int:
-    assert cell.spec.concurrency is not None
-    return cell.spec.concurrency.limit
+def _limit_of(entry: JobEntry) -> int:
+    assert entry.spec.concurrency is not None
+    return entry.spec.concurrency.limit

@@ -1,11 +1,11 @@
 """Fair share: tenants by the part of the fleet they used, then their queues; or round robin.
 
-The tenant that has used the least for its weight goes first; inside a tenant the same holds
-between its queues. A start is charged with its dominant share times its expected length, and its
-end corrects that. Old use fades by forward decay: new charges grow by 2 for each half-life. Who
-begins to wait starts no lower than whoever is first, without what that one was charged and has not
-used yet. Accounts are in a sorted list of blocks with masks of classes, so the first with a job of
-some classes is found fast.
+The tenant that has used the least for its weight goes first; inside a tenant the same holds between
+its queues. A start is charged with its dominant share times its expected length, and its end
+corrects that. Usage decays (forward decay): new charges grow by 2 for each half-life. An account
+that begins to wait starts no lower than the first one, without what that one was charged and has
+not used yet. Accounts are in a sorted list of blocks with masks of classes, so the first with a job
+of some classes is found fast.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ RANKED_BLOCK_MAX = 64
 
 
 class Ranked(Protocol):
-    """Whoever sits in a ring."""
+    """Item of a `MaskedSortedList`."""
 
     level: int
-    """The lowest goes first."""
-    had: float
-    """On the same level, whoever has had the least goes first."""
+    """Priority, negative: the lowest goes first."""
+    weighted_usage: float
+    """On the same level, the item with the least goes first."""
     rank: int
-    """Tells equals apart, always in the same way."""
+    """Number that breaks ties."""
     ready: int
-    """Bits of the classes that it could go with."""
+    """Bits of the classes with jobs that may start."""
 
 
 S = TypeVar("S", bound=Ranked)
@@ -61,69 +61,68 @@ class _RankedBlock(Generic[S]):
 
     def repair(self) -> None:
         mask = 0
-        for _, _, _, seat in self.entries:
-            mask |= seat.ready
+        for _, _, _, item in self.entries:
+            mask |= item.ready
         self.mask = mask
 
 
 class MaskedSortedList(Generic[S]):
-    """All who wait, in order."""
+    """Sorted list of items with a mask of classes each, in blocks with the masks of their items."""
 
     __slots__ = ("_block_max", "_blocks", "_heads", "lone")
 
     def __init__(self, block_max: int = RANKED_BLOCK_MAX) -> None:
         self._block_max = block_max
         self.lone: S | None = None
-        """Who waits, if it is just one; it need not be told of its other key."""
+        """The only item, if there is just one. Its key may be stale: it is not compared."""
         self._blocks: list[_RankedBlock[S]] = []
         self._heads: list[RankedEntry[S]] = []
-        """The first entry of each block."""
+        """First entry of each block."""
 
     def first(self, mask: int) -> S | None:
-        """The first who has any of these classes ready."""
+        """First item that has any of these classes ready."""
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, _, seat in block.entries:
-                    if seat.ready & mask:
-                        return seat
+                for _, _, _, item in block.entries:
+                    if item.ready & mask:
+                        return item
                 block.repair()
         return None
 
     def only(self, mask: int) -> S | None:
-        """The one who has any of these classes ready, if there is just one."""
+        """Item that alone has any of these classes ready; None: there are more, or none."""
         only: S | None = None
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, _, seat in block.entries:
-                    if seat.ready & mask:
+                for _, _, _, item in block.entries:
+                    if item.ready & mask:
                         if only is not None:
                             return None
-                        only = seat
+                        only = item
         return only
 
     def all_with(self, mask: int) -> Iterator[S]:
-        """All who have any of these classes ready, in order; nobody may move meanwhile."""
+        """Items that have any of these classes ready, in order; none may move meanwhile."""
         for block in self._blocks:
             if block.mask & mask:
-                for _, _, _, seat in block.entries:
-                    if seat.ready & mask:
-                        yield seat
+                for _, _, _, item in block.entries:
+                    if item.ready & mask:
+                        yield item
 
-    def before(self, seat: S) -> list[S]:
-        """All who come before this one."""
+    def before(self, item: S) -> list[S]:
+        """Items before this one."""
         found: list[S] = []
         for block in self._blocks:
             for _, _, rank, other in block.entries:
-                if rank == seat.rank:
+                if rank == item.rank:
                     return found
                 found.append(other)
         return found
 
-    def insert(self, seat: S) -> None:
-        """It waits from now on."""
-        entry = (seat.level, seat.had, seat.rank, seat)
+    def insert(self, item: S) -> None:
+        entry = (item.level, item.weighted_usage, item.rank, item)
         if not self._blocks:
-            self.lone = seat
+            self.lone = item
             self._blocks.append(_RankedBlock([entry]))
             self._heads.append(entry)
             return
@@ -133,7 +132,7 @@ class MaskedSortedList(Generic[S]):
         block = self._blocks[at]
         insort(block.entries, entry)
         self._heads[at] = block.entries[0]
-        block.mask |= seat.ready
+        block.mask |= item.ready
         if len(block.entries) > 2 * self._block_max:
             rear = block.entries[self._block_max :]
             del block.entries[self._block_max :]
@@ -141,10 +140,9 @@ class MaskedSortedList(Generic[S]):
             self._blocks.insert(at + 1, _RankedBlock(rear))
             self._heads.insert(at + 1, rear[0])
 
-    def remove(self, seat: S) -> None:
-        """It waits no longer."""
+    def remove(self, item: S) -> None:
         self._look_at_lone()
-        entry = (seat.level, seat.had, seat.rank, seat)
+        entry = (item.level, item.weighted_usage, item.rank, item)
         at = self._find(entry)
         entries = self._blocks[at].entries
         del entries[bisect_left(entries, entry)]
@@ -155,48 +153,48 @@ class MaskedSortedList(Generic[S]):
         is_lone = len(self._blocks) == 1 and len(self._blocks[0].entries) == 1
         self.lone = self._heads[0][3] if is_lone else None
 
-    def move(self, seat: S, had: float) -> None:
-        """It has had so much by now."""
+    def move(self, item: S, usage: float) -> None:
+        """Moves an item by its new `weighted_usage`."""
         if self.lone is not None:
-            seat.had = had
+            item.weighted_usage = usage
             return
-        # Most stay in their block: this is done for every start and every end.
-        level, rank, heads = seat.level, seat.rank, self._heads
-        before, after = (level, seat.had, rank, seat), (level, had, rank, seat)
+        # Most items stay in their block, and this runs for every start and every end.
+        level, rank, heads = item.level, item.rank, self._heads
+        before, after = (level, item.weighted_usage, rank, item), (level, usage, rank, item)
         at = 0
         if len(heads) > 1:
             at = self._find(before)
             if at != self._find(after):
-                self.remove(seat)
-                seat.had = had
-                self.insert(seat)
+                self.remove(item)
+                item.weighted_usage = usage
+                self.insert(item)
                 return
         entries = self._blocks[at].entries
         del entries[bisect_left(entries, before)]
         insort(entries, after)
-        seat.had = had
+        item.weighted_usage = usage
         heads[at] = entries[0]
 
     def _look_at_lone(self) -> None:
-        """The entry of one that is alone is put right, for it is to be compared."""
-        seat = self.lone
-        if seat is not None:
-            entry = (seat.level, seat.had, seat.rank, seat)
+        """Corrects the entry of the only item, before it is compared with another."""
+        item = self.lone
+        if item is not None:
+            entry = (item.level, item.weighted_usage, item.rank, item)
             self._blocks[0].entries[0] = self._heads[0] = entry
 
-    def widen(self, seat: S) -> None:
-        """It has more classes ready than before."""
-        block = self._blocks[self._find((seat.level, seat.had, seat.rank, seat))]
-        block.mask |= seat.ready
+    def widen(self, item: S) -> None:
+        """Updates the masks for an item that has more classes ready than before."""
+        block = self._blocks[self._find((item.level, item.weighted_usage, item.rank, item))]
+        block.mask |= item.ready
 
     def _find(self, entry: RankedEntry[S]) -> int:
-        """The block in which the entry is, or would be."""
+        """Index of the block that the entry is in, or would be."""
         heads = self._heads
         return 0 if len(heads) == 1 else (bisect_right(heads, entry) or 1) - 1
 
 
 def dominant_share(needs: Resources, fleet: Resources) -> float:
-    """The part of the fleet that is taken, of the resource of which it is the largest part."""
+    """Dominant share: the largest of the parts that are taken of each resource of the fleet."""
     there = dict(amounts(fleet))
     parts = (
         amount / there[kind] if there.get(kind) else 1.0
@@ -207,7 +205,7 @@ def dominant_share(needs: Resources, fleet: Resources) -> float:
 
 
 def share_of(job_class: JobClass, fleet: Resources) -> float:
-    """The same for one job of a class, remembered as long as the fleet is what it is."""
+    """Dominant share of one job of a class, cached until the fleet changes."""
     if job_class.share_of_capacity is not fleet:
         job_class.share_of_capacity = fleet
         job_class.share = dominant_share(job_class.needs.resources, fleet)
@@ -215,56 +213,56 @@ def share_of(job_class: JobClass, fleet: Resources) -> float:
 
 
 RESET_HALF_LIVES = 500
-"""After so many half-lives charges come near the end of what a number can hold."""
+"""Half-lives after which charges approach the largest number that a float can hold."""
 HALF_LIVES_MAX = 1_000
-"""Half-lives beyond which a number ends; only a clock gone mad comes there."""
+"""Half-lives that a float can hold; only a clock that is far off gets there."""
 LENGTH_ALONE = 1e6
-"""From this weight on nothing but length counts in a job's place, and a little more of it does too:
-only jobs of one lane that are on the shelf still go by arrival."""
+"""Weight of the length from which only length counts in a sort key, every millisecond of it; only
+spilled jobs of one FIFO group still go by arrival."""
 
 
 Balance: TypeAlias = tuple[str, str, float]
-"""(tenant, queue or none of them, what was had for its weight)."""
+"""(tenant, queue or "", usage divided by weight)."""
 
 
 class FairAccount(Account):
-    """A party, and what it has had: in the order's own money, for its weight where compared."""
+    """Account with its usage; usage is compared after division by the account's weight."""
 
-    __slots__ = ("had", "level", "prepaid", "rank", "rate", "used", "weight")
+    __slots__ = ("level", "prepaid", "rank", "rate", "used", "weight", "weighted_usage")
 
     def __init__(self, rank: int, weight: float) -> None:
         super().__init__()
         self.rank = rank
         self.weight = weight
         self.level = 0
-        """Minus its priority, which comes before what it has had."""
-        self.had = 0.0
-        """For its weight."""
+        """Minus the queue's priority, which is compared before usage."""
+        self.weighted_usage = 0.0
+        """Charged usage, divided by the weight."""
         self.used = 0.0
-        """The same without the weight, and without what was never used: for people."""
+        """Charged usage, less what was never used: for users."""
         self.rate = 0.0
-        """What all that runs costs a millisecond."""
+        """Charge of all running jobs per millisecond."""
         self.prepaid = 0.0
-        """The sum of each running job's rate times the end it was charged for."""
+        """Sum of rate times charged end of all running jobs."""
 
     def net_usage(self, now: Instant) -> float:
-        """Had for its weight, without what is charged for the time to come."""
-        return self.had - max(0.0, self.prepaid - self.rate * now) / self.weight
+        """Usage divided by weight, without what is charged for the future."""
+        return self.weighted_usage - max(0.0, self.prepaid - self.rate * now) / self.weight
 
 
 class TenantQueueAccount(FairAccount):
-    """A tenant's jobs in one queue."""
+    """Account of a tenant's jobs in one queue."""
 
     __slots__ = ("tenant",)
 
-    def __init__(self, rank: int, share: TenantAccount, queue: QueueEntry) -> None:
+    def __init__(self, rank: int, tenant_account: TenantAccount, queue: QueueEntry) -> None:
         super().__init__(rank, queue.queue.weight)
-        self.tenant = share
+        self.tenant = tenant_account
         self.level = -queue.queue.priority
 
 
 class TenantAccount(FairAccount):
-    """A tenant; its lines are those of its leaves."""
+    """Account of a tenant; its class queues are those of its queue accounts."""
 
     __slots__ = ("floor", "queue_accounts", "waiting_queues")
 
@@ -276,7 +274,7 @@ class TenantAccount(FairAccount):
 
 
 class FairOrder:
-    """Tenants by what they have had, then queues, then the place of each job."""
+    """Fair order: tenants by their usage, then queues by theirs, then the sort key of each job."""
 
     def __init__(
         self,
@@ -291,7 +289,7 @@ class FairOrder:
         self._since = now
         self._in_turn = policy.order is OrderKind.ROUND_ROBIN
         self._length_alone = policy.beta >= LENGTH_ALONE
-        self._usually_later = self._later(RUNTIME_GUESS_MS)
+        self._usual_delay = self._delay(RUNTIME_GUESS_MS)
         self._sort_keys: InternPool[int] = InternPool(SORT_KEYS_POOL_MAX)
         self._weight_of = weight_of
         self._tenants: dict[str, TenantAccount] = {}
@@ -300,187 +298,200 @@ class FairOrder:
         self._now = now
         self._scale = 1.0
         self._scaled_at: Instant | None = None
-        """For when that holds: many are charged in one turn."""
+        """When `_scale` was computed: many charges are made in one turn."""
         self._ranks = 0
         for tenant, amount in used.items():
-            share = self.tenant_account(tenant)
-            share.used = amount
-            share.had = amount / share.weight
+            tenant_account = self.tenant_account(tenant)
+            tenant_account.used = amount
+            tenant_account.weighted_usage = amount / tenant_account.weight
 
     def tenant_account(self, tenant: str) -> TenantAccount:
-        """The tenant's account."""
-        share = self._tenants.get(tenant)
-        if share is None:
+        """Account of the tenant, created on first use."""
+        account = self._tenants.get(tenant)
+        if account is None:
             self._ranks += 1
-            share = self._tenants[tenant] = TenantAccount(self._ranks, self._weight_of(tenant))
-        return share
+            account = self._tenants[tenant] = TenantAccount(self._ranks, self._weight_of(tenant))
+        return account
 
     def sort_key(self, spec: Spec) -> int:
-        """Since when it waits, later for a long job, earlier for an urgent one."""
+        """Time since when the job waits; later for a long job, earlier for an urgent one."""
         policy, terms = self._policy, spec.terms
         since = spec.created_at if spec.run_at is None else max(spec.created_at, spec.run_at)
-        # What was learned does not count here: a place must stay what it is.
+        # Learned run times do not count here, because a sort key must not change.
         length = spec.graph_ms or terms.expected_runtime_ms
-        since += self._later(length) if length else self._usually_later
+        since += self._delay(length) if length else self._usual_delay
         if spec.finish_by is not None:
             since = min(since, urgent_since(spec))
         return self._sort_keys.same(since - policy.priority_ms * terms.priority)
 
-    def _later(self, length: Millis) -> Millis:
-        """How much later the place of a job is that runs so long."""
+    def _delay(self, length: Millis) -> Millis:
+        """How much a job of this length is sorted later."""
         if not self._length_alone:
             length = rounded_length(length)
         return int(self._policy.beta * min(length, self._policy.length_cap_ms))
 
     def rank(self, queue: QueueEntry) -> int:
-        """A party has one queue only."""
+        """0: an account has one queue only."""
         return 0
 
     def coarse_length(self, length: Millis) -> Millis:
-        """The shortest of all makes no better use of a gap than one nearly as short and older."""
+        """Rounds down to a power of four: for backfill, a little shorter is no advantage."""
         return length if self._length_alone else power_of_four_below(length)
 
     def account(self, tenant: str, queue: QueueEntry) -> TenantQueueAccount:
-        """The tenant's jobs in the queue."""
-        share = self._tenants.get(tenant) or self.tenant_account(tenant)
-        leaf = share.queue_accounts.get(queue.queue.name)
-        if leaf is None:
-            if len(share.queue_accounts) >= self._queues_kept:
-                share.queue_accounts = {
-                    name: one for name, one in share.queue_accounts.items() if one.class_queues
+        """Account of the tenant's jobs in the queue."""
+        tenant_account = self._tenants.get(tenant) or self.tenant_account(tenant)
+        queue_account = tenant_account.queue_accounts.get(queue.queue.name)
+        if queue_account is None:
+            if len(tenant_account.queue_accounts) >= self._queues_kept:
+                tenant_account.queue_accounts = {
+                    name: one
+                    for name, one in tenant_account.queue_accounts.items()
+                    if one.class_queues
                 }
             self._ranks += 1
-            leaf = share.queue_accounts[queue.queue.name] = TenantQueueAccount(
-                self._ranks, share, queue
+            queue_account = tenant_account.queue_accounts[queue.queue.name] = TenantQueueAccount(
+                self._ranks, tenant_account, queue
             )
-            leaf.allowed = share.allowed
-        return leaf
+            queue_account.allowed = tenant_account.allowed
+        return queue_account
 
-    # Waiting
+    # Accounts that wait
 
-    def add_class(self, party: Account, bit: int, now: Instant) -> None:
-        """Notes the class, and seats a tenant or queue that had nothing."""
-        assert isinstance(party, TenantQueueAccount)
-        party.waiting |= bit
+    def add_class(self, account: Account, bit: int, now: Instant) -> None:
+        """Notes the class; an account that had no job to start is sorted in."""
+        assert isinstance(account, TenantQueueAccount)
+        account.waiting |= bit
         self._now = max(self._now, now)
-        if party.allowed & bit:
-            self._set_ready(party, party.ready | bit)
+        if account.allowed & bit:
+            self._set_ready(account, account.ready | bit)
 
-    def remove_class(self, party: Account, bit: int) -> None:
-        """Forgets the class; who has nothing left gives the seat up."""
-        assert isinstance(party, TenantQueueAccount)
-        party.waiting &= ~bit
-        if party.ready & bit:
-            self._set_ready(party, party.ready & ~bit)
+    def remove_class(self, account: Account, bit: int) -> None:
+        """Forgets the class; an account without jobs to start is taken out."""
+        assert isinstance(account, TenantQueueAccount)
+        account.waiting &= ~bit
+        if account.ready & bit:
+            self._set_ready(account, account.ready & ~bit)
 
     def allow(self, tenant: str, bits: int, now: Instant) -> None:
-        """Of the classes that wait only these are ready."""
+        """Allows only these classes of the tenant."""
         self._now = now
-        share = self.tenant_account(tenant)
-        share.allowed = bits
-        for leaf in share.queue_accounts.values():
-            leaf.allowed = bits
-            if leaf.ready != leaf.waiting & bits:
-                self._set_ready(leaf, leaf.waiting & bits)
+        tenant_account = self.tenant_account(tenant)
+        tenant_account.allowed = bits
+        for queue_account in tenant_account.queue_accounts.values():
+            queue_account.allowed = bits
+            if queue_account.ready != queue_account.waiting & bits:
+                self._set_ready(queue_account, queue_account.waiting & bits)
 
-    def _set_ready(self, leaf: TenantQueueAccount, bits: int) -> None:
-        """A class is of one queue only, so a tenant's bits are those of its queues side by side."""
-        share, now = leaf.tenant, self._now
-        others = share.ready & ~leaf.ready
-        share.floor = _set_ready_classes(share.waiting_queues, leaf, bits, (now, share.floor))
-        self._floor = _set_ready_classes(self._waiting, share, others | bits, (now, self._floor))
+    def _set_ready(self, queue_account: TenantQueueAccount, bits: int) -> None:
+        """Sets the ready classes of a queue account, and of its tenant (a class has one queue)."""
+        tenant_account, now = queue_account.tenant, self._now
+        others = tenant_account.ready & ~queue_account.ready
+        tenant_account.floor = _set_ready_classes(
+            tenant_account.waiting_queues, queue_account, bits, (now, tenant_account.floor)
+        )
+        self._floor = _set_ready_classes(
+            self._waiting, tenant_account, others | bits, (now, self._floor)
+        )
 
-    # Choosing
+    # Choice of the next job
 
     def first(self, mask: int, head: FindHead) -> ClassQueue | None:
-        """The tenant that has had the least, its queue that has, and the first job there."""
-        share = self._waiting.lone or self._waiting.first(mask)
-        leaf = (
-            None if share is None else share.waiting_queues.lone or share.waiting_queues.first(mask)
+        """First job of the queue with the least usage, of the tenant with the least usage."""
+        tenant_account = self._waiting.lone or self._waiting.first(mask)
+        queue_account = (
+            None
+            if tenant_account is None
+            else tenant_account.waiting_queues.lone or tenant_account.waiting_queues.first(mask)
         )
-        return None if leaf is None else leaf.first(mask, head)
+        return None if queue_account is None else queue_account.first(mask, head)
 
     def only(self, mask: int) -> Account | None:
-        """The queue, if one tenant waits and in one queue."""
-        share = self._waiting.only(mask)
-        return None if share is None else share.waiting_queues.only(mask)
+        """Account of the queue, if one tenant waits in one queue alone."""
+        tenant_account = self._waiting.only(mask)
+        return None if tenant_account is None else tenant_account.waiting_queues.only(mask)
 
     def in_turn(self, mask: int) -> Iterator[Sequence[Account]]:
         """Each queue of each tenant by itself."""
         lone = self._waiting.lone
-        leaf = None if lone is None else lone.waiting_queues.lone
-        if leaf is not None:
-            if leaf.ready & mask:
-                yield (leaf,)
+        queue_account = None if lone is None else lone.waiting_queues.lone
+        if queue_account is not None:
+            if queue_account.ready & mask:
+                yield (queue_account,)
             return
-        for share in self._waiting.all_with(mask):
-            for leaf in share.waiting_queues.all_with(mask):
-                yield (leaf,)
+        for tenant_account in self._waiting.all_with(mask):
+            for queue_account in tenant_account.waiting_queues.all_with(mask):
+                yield (queue_account,)
 
     def ahead_of(self, tenant: str) -> int:
-        """How many tenants that wait go before this one."""
-        share = self._tenants.get(tenant)
-        return 0 if share is None or not share.ready else len(self._waiting.before(share))
+        """Number of waiting tenants that go before this one."""
+        tenant_account = self._tenants.get(tenant)
+        return (
+            0
+            if tenant_account is None or not tenant_account.ready
+            else len(self._waiting.before(tenant_account))
+        )
 
     def rival(self, tenant: str) -> str | None:
-        """Who waits and goes before everybody else, if it is not this one."""
+        """Tenant that goes first now, if it is another one."""
         first = self._waiting.first(EVERY_CLASS)
-        names = (name for name, share in self._tenants.items() if share is first)
+        names = (name for name, tenant_account in self._tenants.items() if tenant_account is first)
         name = next(names, None)
         return None if name == tenant else name
 
-    # Charging
+    # Charges
 
-    def charge(self, payer: Account, share: float, span: ChargedTime, count: int = 1) -> float:
-        """Charges for the whole expected run, or one turn, of each."""
+    def charge(self, account: Account, share: float, span: ChargedTime, count: int = 1) -> float:
+        """Charges the expected run of each job, or one turn under round robin."""
         now, ends_at = span
         self._now = now
         scale = self._scale if now == self._scaled_at else self.scale(now)
         rate = 0.0 if self._in_turn else share * scale
         amount = 1.0 if self._in_turn else rate * (ends_at - now)
-        self._charge(payer, rate, rate * ends_at, amount, count)
+        self._charge(account, rate, rate * ends_at, amount, count)
         return rate
 
-    def charge_more(self, payer: Account, rate: float, by: Millis) -> None:
-        """Charges for so much more."""
+    def charge_more(self, account: Account, rate: float, by: Millis) -> None:
         if rate:
-            self._charge(payer, 0.0, rate * by, rate * by)
+            self._charge(account, 0.0, rate * by, rate * by)
 
-    def settle_charge(self, payer: Account, rate: float, span: ChargedTime, count: int = 1) -> None:
+    def settle_charge(
+        self, account: Account, rate: float, span: ChargedTime, count: int = 1
+    ) -> None:
         """Gives back what was not used, or charges what was used beyond it."""
         if rate:
             now, ends_at = span
-            self._charge(payer, -rate, -rate * ends_at, rate * (now - ends_at), count)
+            self._charge(account, -rate, -rate * ends_at, rate * (now - ends_at), count)
 
     def _charge(
-        self, payer: Account, rate: float, ahead: float, amount: float, count: int = 1
+        self, account: Account, rate: float, prepaid: float, amount: float, count: int = 1
     ) -> None:
-        """So many times, one after the other: sums are what they would be if each came alone."""
-        leaf: TenantQueueAccount = payer  # type: ignore[assignment]  # this order has no other parties
-        share = leaf.tenant
-        had, leaf_had = share.had, leaf.had
+        """Adds a charge `count` times: sums in floats are then the same as for single charges."""
+        queue_account: TenantQueueAccount = account  # type: ignore[assignment]  # all are
+        tenant_account = queue_account.tenant
+        usage, queue_usage = tenant_account.weighted_usage, queue_account.weighted_usage
         while True:
-            share.used += amount
-            share.rate += rate
-            share.prepaid += ahead
-            leaf.rate += rate
-            leaf.prepaid += ahead
-            had += amount / share.weight
-            leaf_had += amount / leaf.weight
+            tenant_account.used += amount
+            tenant_account.rate += rate
+            tenant_account.prepaid += prepaid
+            queue_account.rate += rate
+            queue_account.prepaid += prepaid
+            usage += amount / tenant_account.weight
+            queue_usage += amount / queue_account.weight
             if count <= 1:
                 break
             count -= 1
-        if share.ready and self._waiting.lone is None:
-            self._waiting.move(share, had)
+        if tenant_account.ready and self._waiting.lone is None:
+            self._waiting.move(tenant_account, usage)
         else:
-            share.had = had
-        if leaf.ready and share.waiting_queues.lone is None:
-            share.waiting_queues.move(leaf, leaf_had)
+            tenant_account.weighted_usage = usage
+        if queue_account.ready and tenant_account.waiting_queues.lone is None:
+            tenant_account.waiting_queues.move(queue_account, queue_usage)
         else:
-            leaf.had = leaf_had
+            queue_account.weighted_usage = queue_usage
 
     def scale(self, now: Instant) -> float:
-        """How much larger a charge is now than one at the beginning."""
+        """Factor by which a charge grew since the beginning, for decay."""
         if now != self._scaled_at:
             half_lives = (now - self._since) / self._policy.half_life_ms
             self._scale = (
@@ -492,31 +503,37 @@ class FairOrder:
         return self._scale
 
     def usage(self, tenant: str, now: Instant) -> float:
-        """What the tenant has used, faded to now: shares of the fleet times milliseconds."""
-        share = self._tenants.get(tenant)
-        if share is None or self._in_turn:
+        """Usage of the tenant, decayed to now: dominant share of the fleet times milliseconds."""
+        tenant_account = self._tenants.get(tenant)
+        if tenant_account is None or self._in_turn:
             return 0.0
-        until_now = share.used - max(0.0, share.prepaid - share.rate * now)
+        until_now = tenant_account.used - max(
+            0.0, tenant_account.prepaid - tenant_account.rate * now
+        )
         return max(0.0, until_now) / self.scale(now)
 
     def balances(self, now: Instant) -> tuple[Balance, ...]:
-        """What each has had, in the money of the moment: for a copy to go on with."""
+        """Balances of all accounts, decayed to now, for a copy."""
         scale = self.scale(now)
         return tuple(
-            (name, queue, account.had / scale)
-            for name, share in self._tenants.items()
-            for queue, account in (("", share), *share.queue_accounts.items())
+            (name, queue, account.weighted_usage / scale)
+            for name, tenant_account in self._tenants.items()
+            for queue, account in (("", tenant_account), *tenant_account.queue_accounts.items())
         )
 
     def restore_balances(self, standings: Sequence[Balance], now: Instant) -> None:
-        """Each, having what waits already, moves to where it stood."""
+        """Restores balances; accounts may have waiting jobs already."""
         scale = self.scale(now)
-        for name, queue, had in standings:
-            share = self.tenant_account(name)
+        for name, queue, usage in standings:
+            tenant_account = self.tenant_account(name)
             if not queue:
-                _move(self._waiting, share, had * scale)
-            elif queue in share.queue_accounts:
-                _move(share.waiting_queues, share.queue_accounts[queue], had * scale)
+                _move(self._waiting, tenant_account, usage * scale)
+            elif queue in tenant_account.queue_accounts:
+                _move(
+                    tenant_account.waiting_queues,
+                    tenant_account.queue_accounts[queue],
+                    usage * scale,
+                )
 
     def needs_reset(self, now: Instant) -> bool:
         """Whether charges have become too large to be exact."""
@@ -524,52 +541,52 @@ class FairOrder:
         return not self._in_turn and half_lives > RESET_HALF_LIVES
 
     def follow_clock(self, by: Millis) -> None:
-        """The clock was set by so much: what is charged stays what it was."""
+        """Follows a change of the system clock: charges stay what they were."""
         self._since += by
         self._now += by
         self._scaled_at = None
-        for share in self._tenants.values():
-            for account in (share, *share.queue_accounts.values()):
+        for tenant_account in self._tenants.values():
+            for account in (tenant_account, *tenant_account.queue_accounts.values()):
                 account.prepaid += account.rate * by
 
     def update_queue(self, queue: QueueEntry) -> None:
-        """Moves the queue's seats to where its priority belongs."""
-        for share in self._tenants.values():
-            leaf = share.queue_accounts.get(queue.queue.name)
-            if leaf is None:
+        """Moves the queue's accounts to the position of its new priority and weight."""
+        for tenant_account in self._tenants.values():
+            queue_account = tenant_account.queue_accounts.get(queue.queue.name)
+            if queue_account is None:
                 continue
-            leaf.weight = queue.queue.weight
-            if leaf.ready:
-                share.waiting_queues.remove(leaf)
-            leaf.level = -queue.queue.priority
-            if leaf.ready:
-                share.waiting_queues.insert(leaf)
+            queue_account.weight = queue.queue.weight
+            if queue_account.ready:
+                tenant_account.waiting_queues.remove(queue_account)
+            queue_account.level = -queue.queue.priority
+            if queue_account.ready:
+                tenant_account.waiting_queues.insert(queue_account)
 
 
-def _move(ring: MaskedSortedList, account: FairAccount, had: float) -> None:  # type: ignore[type-arg]
+def _move(accounts: MaskedSortedList, account: FairAccount, usage: float) -> None:  # type: ignore[type-arg]
     if account.ready:
-        ring.move(account, had)
+        accounts.move(account, usage)
     else:
-        account.had = had
+        account.weighted_usage = usage
 
 
 def _set_ready_classes(
-    ring: MaskedSortedList,  # type: ignore[type-arg]
+    accounts: MaskedSortedList,  # type: ignore[type-arg]
     account: FairAccount,
     bits: int,
     at: tuple[Instant, float],
 ) -> float:
-    """The account has these classes ready; answers how low the next who comes may start."""
+    """Sets an account's ready classes; returns the least usage at which the next one may start."""
     now, floor = at
     before, account.ready = account.ready, bits
     if bits and not before:
-        first = ring.first(EVERY_CLASS)
+        first = accounts.first(EVERY_CLASS)
         start = floor if first is None else first.net_usage(now)
-        account.had = max(account.had, start)
-        ring.insert(account)
+        account.weighted_usage = max(account.weighted_usage, start)
+        accounts.insert(account)
     elif before and not bits:
-        ring.remove(account)
+        accounts.remove(account)
         floor = max(floor, account.net_usage(now))
     elif bits & ~before:
-        ring.widen(account)
+        accounts.widen(account)
     return floor

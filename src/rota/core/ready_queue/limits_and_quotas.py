@@ -1,8 +1,8 @@
 """Limits of queues (pause, max_workers, rate limit: a token bucket) and quotas of tenants.
 
-The counts by state that they are checked against are here too. An exceeded limit blocks the
-classes of the queue (one bit operation), never its jobs. Each says why, and decision and
-explanation ask the same function.
+The counts by state that they are checked against are here too. An exceeded limit blocks the classes
+of the queue (one bit operation), never its jobs. Each gives its cause, and decisions and
+explanations call the same function.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _QUEUED, _RUNNING = JobState.QUEUED, JobState.RUNNING
 
 
 class Depth:
-    """Two states have a number of their own: every job comes to wait, and to run."""
+    """Depth: live jobs by state. Every job is queued and runs, so these counts are plain fields."""
 
     __slots__ = ("_others", "queued", "running")
 
@@ -30,7 +30,7 @@ class Depth:
         self._others: dict[JobState, int] = {}
 
     def count(self, state: JobState, step: int) -> None:
-        """So many more are in the state, or fewer."""
+        """Adds to the count of a state."""
         if state is _QUEUED:
             self.queued += step
         elif state is _RUNNING:
@@ -39,43 +39,40 @@ class Depth:
             self._others[state] = self._others.get(state, 0) + step
 
     def by_state(self) -> dict[JobState, int]:
-        """Without the states that nobody is in."""
+        """Counts by state, without zeros."""
         counts = {**self._others, _QUEUED: self.queued, _RUNNING: self.running}
         return {state: counts[state] for state in JobState if counts.get(state)}
 
 
-def queue_paused(cell: QueueEntry, _now: Instant) -> Cause | None:
-    """Somebody paused the queue."""
-    if not cell.queue.paused:
+def queue_paused(entry: QueueEntry, _now: Instant) -> Cause | None:
+    if not entry.queue.paused:
         return None
-    name = cell.queue.name
+    name = entry.queue.name
     return Cause("queue_paused", f"queue {name} is paused; resume it to go on", {"queue": name})
 
 
-def queue_full(cell: QueueEntry, _now: Instant) -> Cause | None:
-    """The queue runs as many executions as it may."""
-    limit = cell.queue.max_workers
-    if limit is None or cell.running < limit:
+def queue_full(entry: QueueEntry, _now: Instant) -> Cause | None:
+    limit = entry.queue.max_workers
+    if limit is None or entry.running < limit:
         return None
-    figures = {"queue": cell.queue.name, "running": cell.running, "max_workers": limit}
+    figures = {"queue": entry.queue.name, "running": entry.running, "max_workers": limit}
     return Cause(
         "queue_full",
-        f"queue {cell.queue.name} runs {cell.running} of at most {limit} executions",
+        f"queue {entry.queue.name} runs {entry.running} of at most {limit} executions",
         figures,
     )
 
 
-def rate_limited(cell: QueueEntry, now: Instant) -> Cause | None:
-    """The queue's rate limit has no start left."""
-    at = next_start_at(cell)
+def rate_limited(entry: QueueEntry, now: Instant) -> Cause | None:
+    at = next_start_at(entry)
     if at is None or at <= now:
         return None
-    rate = cell.queue.rate_limit
+    rate = entry.queue.rate_limit
     assert rate is not None
     return Cause(
         "rate_limit",
-        f"queue {cell.queue.name} starts at most {rate.count} jobs in {rate.per_ms / 1000:g} s",
-        {"queue": cell.queue.name, "count": rate.count, "per_ms": rate.per_ms, "next_at": at},
+        f"queue {entry.queue.name} starts at most {rate.count} jobs in {rate.per_ms / 1000:g} s",
+        {"queue": entry.queue.name, "count": rate.count, "per_ms": rate.per_ms, "next_at": at},
     )
 
 
@@ -86,36 +83,36 @@ QUEUE_LIMITS: tuple[Callable[[QueueEntry, Instant], Cause | None], ...] = (
 )
 
 
-def exceeded_limits(cell: QueueEntry, now: Instant) -> list[Cause]:
-    """Every gate of the queue that is closed now."""
-    return [cause for gate in QUEUE_LIMITS if (cause := gate(cell, now)) is not None]
+def exceeded_limits(entry: QueueEntry, now: Instant) -> list[Cause]:
+    """Causes of all limits of the queue that are exceeded now."""
+    return [cause for limit in QUEUE_LIMITS if (cause := limit(entry, now)) is not None]
 
 
-def has_limits(cell: QueueEntry) -> bool:
-    """Whether any gate of the queue could close by what runs."""
-    return cell.queue.max_workers is not None or cell.queue.rate_limit is not None
+def has_limits(entry: QueueEntry) -> bool:
+    """Whether what runs could exceed a limit of the queue."""
+    return entry.queue.max_workers is not None or entry.queue.rate_limit is not None
 
 
-def next_start_at(cell: QueueEntry) -> Instant | None:
-    """When the rate limit allows the next start; None without a limit."""
-    rate = cell.queue.rate_limit
+def next_start_at(entry: QueueEntry) -> Instant | None:
+    """When the rate limit allows the next start; None: no limit."""
+    rate = entry.queue.rate_limit
     if rate is None:
         return None
     burst = (rate.count - 1) * rate.per_ms
-    return -((burst - cell.next_start) // rate.count)
+    return -((burst - entry.next_start) // rate.count)
 
 
-def spend_start(cell: QueueEntry, now: Instant) -> None:
-    """One start counts against the rate limit."""
-    rate = cell.queue.rate_limit
+def spend_start(entry: QueueEntry, now: Instant) -> None:
+    """Counts one start against the rate limit."""
+    rate = entry.queue.rate_limit
     if rate is not None:
-        cell.next_start = max(cell.next_start, now * rate.count) + rate.per_ms
+        entry.next_start = max(entry.next_start, now * rate.count) + rate.per_ms
 
 
-def delay_starts(cell: QueueEntry, by: Millis) -> None:
-    """The next start comes later by so much: the clock was set."""
-    if cell.queue.rate_limit is not None:
-        cell.next_start += by * cell.queue.rate_limit.count
+def delay_starts(entry: QueueEntry, by: Millis) -> None:
+    """Follows a change of the system clock."""
+    if entry.queue.rate_limit is not None:
+        entry.next_start += by * entry.queue.rate_limit.count
 
 
 _WAITING = (JobState.PENDING, JobState.QUEUED)
@@ -123,130 +120,130 @@ NO_QUOTA = Quota()
 
 
 class TenantEntry:
-    """A tenant, and what is derived of it."""
+    """Tenant in memory: its settings, live jobs by state, and what its executions hold."""
 
     __slots__ = ("depth", "held", "is_forgotten", "tenant", "used", "written_at")
 
     def __init__(self, tenant: Tenant) -> None:
         self.tenant = tenant
         self.depth = Depth()
-        """Its live jobs by state, those on the shelf among them."""
+        """Live jobs by state, with spilled ones."""
         self.held: dict[ExecutionId, Resources] = {}
         self.used = Resources()
-        """The sum of what is held; kept up to date only where there is a quota of it."""
+        """Sum of what is held; up to date only if the tenant has a quota."""
         self.written_at = tenant.used_at
         self.is_forgotten = False
-        """Whether there is another cell for the tenant now, or none."""
+        """Whether the tenant has been forgotten, and may have another entry now."""
 
     @property
     def waiting(self) -> int:
-        """Jobs that have not started."""
+        """Number of jobs that have not started."""
         depth = self.depth.by_state()
         return sum(depth.get(state, 0) for state in _WAITING)
 
     def hold(self, execution_id: ExecutionId, amount: Resources) -> None:
-        """An execution of the tenant's takes this."""
+        """Counts what an execution holds."""
         self.held[execution_id] = amount
         if self.tenant.quota is not None:
             self.used = plus(self.used, amount)
 
     def release(self, execution_id: ExecutionId) -> None:
-        """It comes back: once, because what is not held cannot be given back."""
+        """Takes it out again; a second time, it does nothing."""
         amount = self.held.pop(execution_id, None)
         if amount is not None and self.tenant.quota is not None:
             self.used = minus(self.used, amount)
 
     def holds(self) -> Resources:
-        """All that the tenant's executions take."""
+        """Sum of what its executions hold."""
         return self.used if self.tenant.quota is not None else total(self.held.values())
 
     def is_idle(self) -> bool:
-        """Whether nothing would be forgotten with it."""
+        """Whether nothing is lost when it is forgotten."""
         tenant = self.tenant
         has_jobs = bool(self.depth.by_state())
         return not has_jobs and tenant.quota is None and tenant.weight == 1.0 and not tenant.used
 
 
 class Tenants:
-    """All tenants that have jobs or settings."""
+    """Tenants that have jobs or settings."""
 
     def __init__(self, most: int = TENANTS_KEPT) -> None:
         self._most = most
         self.entries: dict[str, TenantEntry] = {}
         self.limited_count = 0
-        """How many of them have a quota that could hold running jobs back."""
+        """Number of those with a quota on what runs."""
         self.capped_count = 0
-        """How many of them have one of what may wait."""
+        """Number of those with a quota on what waits."""
 
     def entry(self, name: str) -> TenantEntry:
-        """The tenant, made on first use."""
-        cell = self.entries.get(name)
-        if cell is None:
+        """Entry of the tenant, created on first use."""
+        entry = self.entries.get(name)
+        if entry is None:
             if len(self.entries) >= self._most:
                 kept = {key: one for key, one in self.entries.items() if not one.is_idle()}
                 for key, one in self.entries.items():
                     one.is_forgotten = key not in kept
-                # In place: others hold on to the dict.
+                # In place, because others keep a reference to the dictionary.
                 self.entries.clear()
                 self.entries.update(kept)
-            cell = self.entries[name] = TenantEntry(Tenant(name))
-        return cell
+            entry = self.entries[name] = TenantEntry(Tenant(name))
+        return entry
 
     def put(self, tenant: Tenant) -> TenantEntry:
-        """Its settings are these."""
-        cell = self.entry(tenant.name)
-        self.limited_count -= has_quota(cell)
-        self.capped_count -= _is_capped(cell)
-        cell.tenant = tenant
-        self.limited_count += has_quota(cell)
-        self.capped_count += _is_capped(cell)
-        cell.used = total(cell.held.values())
-        return cell
+        """Replaces the tenant's settings."""
+        entry = self.entry(tenant.name)
+        self.limited_count -= has_quota(entry)
+        self.capped_count -= _is_capped(entry)
+        entry.tenant = tenant
+        self.limited_count += has_quota(entry)
+        self.capped_count += _is_capped(entry)
+        entry.used = total(entry.held.values())
+        return entry
 
     def weight_of(self, name: str) -> float:
-        """How much of the fleet is the tenant's, against others."""
-        cell = self.entries.get(name)
-        return 1.0 if cell is None else cell.tenant.weight
+        """Weight of the tenant against others."""
+        entry = self.entries.get(name)
+        return 1.0 if entry is None else entry.tenant.weight
 
-    def is_plain(self, cell: TenantEntry) -> bool:
+    def is_plain(self, entry: TenantEntry) -> bool:
         """Whether it has no settings of its own."""
-        return cell.tenant.quota is None and cell.tenant.weight == 1.0
+        return entry.tenant.quota is None and entry.tenant.weight == 1.0
 
     def count_set(self) -> int:
-        """How many tenants have settings of their own."""
-        return sum(1 for cell in self.entries.values() if not self.is_plain(cell))
+        """Number of tenants with settings of their own."""
+        return sum(1 for entry in self.entries.values() if not self.is_plain(entry))
 
     def limited(self) -> Iterator[TenantEntry]:
-        """Those whose quota could hold running jobs back."""
+        """Tenants with a quota on what runs."""
         if not self.limited_count:
             return iter(())
-        return (cell for cell in self.entries.values() if has_quota(cell))
+        return (entry for entry in self.entries.values() if has_quota(entry))
 
 
-def _is_capped(cell: TenantEntry) -> bool:
-    quota = cell.tenant.quota
+def _is_capped(entry: TenantEntry) -> bool:
+    quota = entry.tenant.quota
     return quota is not None and quota.queued is not None
 
 
-def has_quota(cell: TenantEntry) -> bool:
-    """Whether a quota could hold the tenant's jobs back once they are accepted."""
-    quota = cell.tenant.quota
+def has_quota(entry: TenantEntry) -> bool:
+    """Whether a quota could hold accepted jobs of the tenant back."""
+    quota = entry.tenant.quota
     return quota is not None and any(
         limit is not None for limit in (quota.running, quota.cpu_milli, quota.memory)
     )
 
 
-def over_quota(cell: TenantEntry, need: Resources, starts: int = 1) -> Iterator[Cause]:
-    """Every quota that a start of this size, or so many at once, would exceed now."""
-    quota, name = cell.tenant.quota or NO_QUOTA, cell.tenant.name
-    running = len(cell.held)
+def over_quota(entry: TenantEntry, need: Resources, starts: int = 1) -> Iterator[Cause]:
+    """Causes of all quotas that so many starts of this size would exceed now."""
+    quota, name = entry.tenant.quota or NO_QUOTA, entry.tenant.name
+    running = len(entry.held)
     if quota.running is not None and running + starts > quota.running:
         figures = {"tenant": name, "running": running, "quota": quota.running}
         text = f"tenant {name} runs {running} of at most {quota.running} executions"
         yield Cause("quota_running", text, figures)
     for kind, asked, used, limit in (
-        ("cpu", starts * need.cpu_milli, cell.used.cpu_milli, quota.cpu_milli),
-        ("memory", starts * need.memory, cell.used.memory, quota.memory),
+        ("cpu", starts * need.cpu_milli, entry.used.cpu_milli, quota.cpu_milli),
+        ("memory", starts * need.memory, entry.used.memory, quota.memory),
     ):
         if limit is not None and asked and used + asked > limit:
             unit = 1000 if kind == "cpu" else 1
@@ -260,23 +257,23 @@ def over_quota(cell: TenantEntry, need: Resources, starts: int = 1) -> Iterator[
             yield Cause(f"quota_{kind}", f"{text}, and it asks {asked / unit:g}", figures)
 
 
-def allowed_classes(cell: TenantEntry, classes: Iterable[JobClass]) -> int:
-    """Bits of the classes of which the tenant's quota leaves room for one more job.
+def allowed_classes(entry: TenantEntry, classes: Iterable[JobClass]) -> int:
+    """Bits of the classes of which the tenant's quota allows one more job.
 
-    Classes that are not among these are left in; who makes one asks again.
+    Bits of other classes are set: whoever makes a class asks again.
     """
-    if not has_quota(cell):
+    if not has_quota(entry):
         return EVERY_CLASS
     mask = EVERY_CLASS
     for job_class in classes:
         needs = job_class.needs
-        if next(over_quota(cell, needs.resources, needs.copies), None) is not None:
+        if next(over_quota(entry, needs.resources, needs.copies), None) is not None:
             mask &= ~job_class.bit
     return mask
 
 
 class Depths:
-    """Counts that follow every move of a job."""
+    """Depths of queues and tenants, which follow every change of a job's state."""
 
     __slots__ = ("_tenants", "of_queue")
 
@@ -285,23 +282,23 @@ class Depths:
         self.of_queue: dict[str, Depth] = {}
 
     def count(self, terms: Terms, state: JobState, step: int) -> None:
-        """So many more jobs like this are in the state, or fewer."""
+        """Counts so many more jobs with these terms in this state."""
         self.count_in(terms.queue, terms.tenant, state, step)
 
     def count_in(self, queue: str, tenant: str, state: JobState, step: int) -> None:
-        """The same, without one of them at hand."""
+        """Counts so many more jobs of this queue and tenant in this state."""
         self.of(queue).count(state, step)
         (self._tenants.entries.get(tenant) or self._tenants.entry(tenant)).depth.count(state, step)
 
     def of(self, queue: str) -> Depth:
-        """How many there are of the queue."""
+        """Depth of the queue."""
         depth = self.of_queue.get(queue)
         if depth is None:
             depth = self.of_queue[queue] = Depth()
         return depth
 
     def move(self, terms: Terms, before: JobState, after: JobState) -> None:
-        """A job like this, which was counted, went from one state to another."""
+        """Follows a job with these terms from one state to another."""
         for depth in (self.of_queue[terms.queue], self._tenants.entries[terms.tenant].depth):
             depth.count(before, -1)
             depth.count(after, 1)

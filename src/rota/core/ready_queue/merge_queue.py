@@ -2,8 +2,8 @@
 
 A FIFO group is made of jobs of one class, tenant, priority and length, which go by arrival alone;
 the rear of a long one is spilled to the store. Each long group has a run, to which its jobs are
-appended, and only the first of each run are compared. Whoever comes out of order, or is of a short
-group, is in the heap. Which group a job is in never depends on the policy or on estimates.
+appended, and only the first of each run are compared. A job that comes out of order, or is of a
+short group, is in the heap. Which group a job is in never depends on the policy or on estimates.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from rota.core.limits import LONG_FIFO_GROUP
 from rota.core.model import JobId, Life, Millis, Spec, Terms
 
 FifoGroupKey: TypeAlias = tuple[str, int, Millis, int]
-"""(tenant, priority, length or -1, 0); a line of the store that fits none has its number last."""
+"""(tenant, priority, rounded length or -1, 0); a spill queue of an older version has its number
+last."""
 
 _LENGTH_BITS = 5
 
 
 def fifo_group_key(terms: Terms) -> FifoGroupKey:
-    """The lane of jobs like this."""
+    """Key of the FIFO group of jobs with these terms."""
     length = terms.expected_runtime_ms
     return (terms.tenant, terms.priority, -1 if length is None else rounded_length(length), 0)
 
 
 def rounded_length(length: Millis) -> Millis:
-    """To sixteen steps for each doubling: jobs of about the same length are alike."""
-    spare = length.bit_length() - _LENGTH_BITS
-    return length if spare <= 0 else length >> spare << spare
+    """Rounds down to one of sixteen steps for each doubling, so that similar lengths are equal."""
+    shift = length.bit_length() - _LENGTH_BITS
+    return length if shift <= 0 else length >> shift << shift
 
 
 def power_of_four_below(length: Millis) -> Millis:
-    """The largest power of four that is no longer."""
+    """Largest power of four that is not more."""
     return 1 << (length.bit_length() - 1 & ~1) if length > 0 else 0
 
 
 class FifoGroup:
-    """The jobs of one lane, in memory and on the shelf."""
+    """FIFO group: jobs of one class that go by arrival, in memory and in a spill queue."""
 
     __slots__ = (
         "boundary",
@@ -68,39 +69,40 @@ class FifoGroup:
         self.class_index = class_index
         self.key = key
         self.in_memory = 0
-        """Jobs in memory that stand in line."""
+        """Waiting jobs in memory."""
         self.run: deque[Any] | None = None
-        """Their entries in line, as far as they came in order (row.py); None: there were few."""
+        """Keys of those that came in order, in the merge queue; None: there were few."""
         self.run_end: OrderKey = (0, 0, JobId(""))
-        """The newest of these, if there are any."""
+        """Newest key of the run, if there are any."""
         self.spilled = 0
-        """Jobs on the shelf."""
+        """Jobs in the spill queue."""
         self.spill_queue = key[3]
-        """The line of the store; 0 as long as none was needed."""
+        """Number of the spill queue; 0: none was needed yet."""
         self.boundary = 0
-        """No job on the shelf arrived before this."""
+        """No spilled job arrived before this."""
         self.boundary_spec: Spec | None = None
-        """The first job on the shelf, or the last before it: tells where the mark stands."""
+        """The first spilled job, or the last one before it: gives the spill marker its position."""
         self.spill_marker: OrderKey | None = None
-        """What stands in line for the first job on the shelf."""
+        """Key that stands for the first spilled job in the class queue."""
         self.request_id = 0
-        """The ticket of the question to the store that is under way; 0: none is."""
+        """Number of the refill that was requested and not answered; 0: none."""
         self.empty = False
-        """Whether a worker had room for a job that is on the shelf."""
+        """Whether a worker had free capacity for a spilled job."""
         self.urgent = False
-        """Whether the question under way is answered as soon as can be."""
+        """Whether the requested refill is answered as soon as possible."""
         self.complete = False
-        """Whether what the store had on the shelf behind the edge, whenever it is read, is still on
-        it: nobody has left it by name since it was last known to be so, and it was not short."""
+        """Whether all spilled jobs behind the boundary that the store had when it was last read are
+        still spilled: none was loaded by id since, and the answer was not short."""
         self.spilled_since_request = 0
-        """Jobs put on the shelf since the store was asked."""
+        """Jobs spilled since the refill was requested."""
         self.left_since_request: dict[JobId, None] = {}
-        """Jobs from behind the edge that left the store's line since it was asked."""
+        """Spilled jobs behind the boundary that were loaded by id since the refill was
+        requested."""
         self.spilled_life: Life | None = None
-        """The life of the jobs put on the shelf in this turn: one for all of them."""
+        """Life of the jobs spilled in this turn: one object for all."""
 
     def left_by_name(self, job_id: JobId) -> None:
-        """A job has left the shelf from behind the edge; the store may be read before it knows."""
+        """Notes that a job was loaded by id; the store may be read before it knows."""
         if self.request_id:
             self.left_since_request[job_id] = None
         else:
@@ -108,8 +110,8 @@ class FifoGroup:
 
 
 FifoRun: TypeAlias = deque[Any]
-"""Place, arrival, job, place, arrival, job and so on: a tuple for each would take three times the
-memory, and a million may wait."""
+"""sort key, arrival number, job id, sort key, arrival number and so on: a tuple for each would take
+three times the memory, and a million may wait."""
 
 
 def _entries(run: FifoRun) -> Iterator[OrderKey]:
@@ -118,69 +120,69 @@ def _entries(run: FifoRun) -> Iterator[OrderKey]:
 
 
 class MergeQueue:
-    """Entries, some of them stale: whoever leaves a line is passed over later."""
+    """Merge queue of keys, some of them stale: they are removed later than their jobs."""
 
     __slots__ = ("_fronts", "_others", "_runs_made", "long_fifo_group", "size")
 
-    def __init__(self, long_lane: int = LONG_FIFO_GROUP) -> None:
-        self.long_fifo_group = long_lane
-        """Jobs of a lane before the next ones get a run."""
+    def __init__(self, long_fifo_group: int = LONG_FIFO_GROUP) -> None:
+        self.long_fifo_group = long_fifo_group
+        """Jobs of a FIFO group before more get a run."""
         self._fronts: list[tuple[OrderKey, int, FifoRun]] = []
-        """The first of each run, the smallest first; a number tells equals apart."""
+        """Heap of the first keys of the runs; a number breaks ties."""
         self._others: list[OrderKey] = []
-        """Those of no run, the smallest first."""
+        """Heap of the keys that are in no run."""
         self._runs_made = 0
         self.size = 0
-        """How many there are; asked for at every start."""
+        """Number of keys; a field, because it is read at every start."""
 
-    def add(self, entry: OrderKey, lane: FifoGroup) -> None:
-        """A job of the lane stands in line."""
+    def add(self, key: OrderKey, fifo_group: FifoGroup) -> None:
+        """Adds a job of the FIFO group."""
         self.size += 1
-        run = lane.run
+        run = fifo_group.run
         if run is None:
-            if lane.in_memory < self.long_fifo_group:
-                heappush(self._others, entry)
+            if fifo_group.in_memory < self.long_fifo_group:
+                heappush(self._others, key)
                 return
-            run = lane.run = deque()
+            run = fifo_group.run = deque()
         if not run:
             self._runs_made += 1
-            heappush(self._fronts, (entry, self._runs_made, run))
-        elif entry <= lane.run_end:
-            heappush(self._others, entry)
+            heappush(self._fronts, (key, self._runs_made, run))
+        elif key <= fifo_group.run_end:
+            heappush(self._others, key)
             return
-        run += entry
-        lane.run_end = entry
+        run += key
+        fifo_group.run_end = key
 
-    def add_run(self, entries: Sequence[OrderKey], lane: FifoGroup) -> None:
-        """Many jobs of the lane, each behind the one before, stand in line."""
-        run = lane.run
+    def add_run(self, entries: Sequence[OrderKey], fifo_group: FifoGroup) -> None:
+        """Adds many jobs of the FIFO group, in order."""
+        run = fifo_group.run
         if run is None:
-            run = lane.run = deque()
+            run = fifo_group.run = deque()
         if not run:
             self._runs_made += 1
             heappush(self._fronts, (entries[0], self._runs_made, run))
-        elif entries[0] <= lane.run_end:
-            for entry in entries:
-                self.add(entry, lane)
+        elif entries[0] <= fifo_group.run_end:
+            for key in entries:
+                self.add(key, fifo_group)
             return
         self.size += len(entries)
         run.extend(chain.from_iterable(entries))
-        lane.run_end = entries[-1]
+        fifo_group.run_end = entries[-1]
 
-    def add_spill_marker(self, mark: OrderKey) -> None:
-        """The mark of a shelf stands in line."""
+    def add_spill_marker(self, marker: OrderKey) -> None:
+        """Adds the spill marker of a FIFO group."""
         self.size += 1
-        heappush(self._others, mark)
+        heappush(self._others, marker)
 
     def first(self) -> OrderKey:
-        """The smallest; there is one."""
+        """Smallest key; there must be one."""
         fronts, others = self._fronts, self._others
         if not others or (fronts and fronts[0][0] < others[0]):
             return fronts[0][0]
         return others[0]
 
     def drop_first(self) -> None:
-        """The smallest is not in line any more."""
+        """Removes the smallest key."""
         self.size -= 1
         fronts, others = self._fronts, self._others
         if others and not (fronts and fronts[0][0] < others[0]):
@@ -196,18 +198,18 @@ class MergeQueue:
             heappop(fronts)
 
     def first_run(self) -> tuple[Iterator[OrderKey], OrderKey | None] | None:
-        """The run that the smallest entry is of, and the smallest of no run or another.
+        """Run of the smallest key, and the smallest key outside of it.
 
-        None: the smallest is of no run.
+        None: the smallest key is in no run.
         """
         fronts, others = self._fronts, self._others
         if not fronts or (others and others[0] < fronts[0][0]):
             return None
-        rest = others[:1] + [entry for entry, _, _ in fronts[1:3]]  # both are heaps
+        rest = others[:1] + [key for key, _, _ in fronts[1:3]]  # both are heaps
         return _entries(fronts[0][2]), min(rest, default=None)
 
     def drop_from_first_run(self, count: int) -> None:
-        """The first so many of that run, which come before all others, are in line no more."""
+        """Removes the first keys of that run, which must come before all others."""
         _, number, run = self._fronts[0]
         self.size -= count
         for _ in range(3 * count):
@@ -217,13 +219,13 @@ class MergeQueue:
         else:
             heappop(self._fronts)
 
-    def compact(self, stands: Callable[[OrderKey], bool]) -> None:
-        """Only those stay that still mean something."""
-        self._others = [entry for entry in self._others if stands(entry)]
+    def compact(self, is_current: Callable[[OrderKey], bool]) -> None:
+        """Removes stale keys."""
+        self._others = [key for key in self._others if is_current(key)]
         heapify(self._others)
         fronts, self._fronts = self._fronts, []
         for _, number, run in fronts:
-            kept = [entry for entry in _entries(run) if stands(entry)]
+            kept = [key for key in _entries(run) if is_current(key)]
             run.clear()
             run.extend(chain.from_iterable(kept))
             if kept:
@@ -232,22 +234,22 @@ class MergeQueue:
         self.size = len(self._others) + sum(len(run) for _, _, run in self._fronts) // 3
 
     def __iter__(self) -> Iterator[OrderKey]:
-        """All of them, in no order that means anything."""
+        """All keys, in no particular order."""
         yield from self._others
         for _, _, run in self._fronts:
             yield from _entries(run)
 
     def in_order(self) -> Iterator[OrderKey]:
-        """The smallest first; nobody may come or go meanwhile. Costs what is looked at."""
+        """All keys in order, read lazily; the queue must not change meanwhile."""
         runs = [_entries(run) for _, _, run in self._fronts]
         return merge(self._others_in_order(), *runs)
 
     def _others_in_order(self) -> Iterator[OrderKey]:
         heap = self._others
-        ahead = [(heap[0], 0)] if heap else []
-        while ahead:
-            entry, index = heappop(ahead)
+        frontier = [(heap[0], 0)] if heap else []
+        while frontier:
+            key, index = heappop(frontier)
             for child in (2 * index + 1, 2 * index + 2):
                 if child < len(heap):
-                    heappush(ahead, (heap[child], child))
-            yield entry
+                    heappush(frontier, (heap[child], child))
+            yield key

@@ -1,1 +1,1 @@
-"""The inside of a warm child, a process in which Python functions of users run."""
+"""Warm child: a Python process that stays alive between calls and runs users' functions."""

@@ -1,6 +1,6 @@
-"""Starts a warm child: `python -P -m rota.worker.pychild LANE ORDERS WORDS [APP]`.
+"""Entry point of a warm child: `python -P -m rota.worker.pychild KIND INBOUND OUTBOUND [APP]`.
 
-ORDERS and WORDS are numbers of inherited pipes. The user's app is loaded here and never in the
+INBOUND and OUTBOUND are numbers of inherited pipes. The user's app is loaded here and never in the
 agent, so that nothing it does can hurt the agent.
 """
 
@@ -15,8 +15,7 @@ import sys
 
 from rota.sdk.app import App
 from rota.worker.pychild.async_calls import AsyncCalls, route_output
-from rota.worker.pychild.calls import error_text
-from rota.worker.pychild.functions import FunctionLookup, FunctionNotFoundError, load_entry
+from rota.worker.pychild.calls import FunctionLookup, FunctionNotFoundError, error_text, load_entry
 from rota.worker.pychild.protocol import ChildHello, PipeReader, PipeWriter
 from rota.worker.pychild.sync_calls import SyncCalls
 
@@ -25,39 +24,39 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _FAULTHANDLER_OPTIONS: dict[str, bool] = {"c_stack": False} if sys.version_info >= (3, 14) else {}
 """From 3.14 on the frames of the interpreter itself come last, and push those of the function out
-of what is kept."""
+of the part that is kept."""
 
 
-def main(lane: str, orders: int, words: int, entry: str | None) -> None:
-    """Says hello, then serves until the agent is gone."""
-    # Programs that a function starts must not hold our pipes open.
-    for pipe in (orders, words):
+def main(kind: str, inbound: int, outbound: int, entry: str | None) -> None:
+    """Sends the hello, then serves calls until the agent is gone."""
+    # Programs that a function starts must not hold the agent's pipes open.
+    for pipe in (inbound, outbound):
         os.set_inheritable(pipe, False)  # noqa: FBT003  (the standard library's way)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     faulthandler.enable(**_FAULTHANDLER_OPTIONS)  # a crash leaves its place in the log
-    if lane == "crowd":
+    if kind == "shared":
         route_output()
     sys.path.insert(0, os.getcwd())
-    mouth = PipeWriter(words)
+    writer = PipeWriter(outbound)
     try:
         app = None if entry is None else load_app(entry)
     except BaseException as error:  # noqa: BLE001  (the user's module may raise anything)
-        mouth.send(ChildHello([], _problem(entry, error)))
+        writer.send(ChildHello([], _problem(entry, error)))
         return
     if not logging.root.handlers:
         logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
-    mouth.send(ChildHello(_functions(app)))
+    writer.send(ChildHello(_functions(app)))
     functions = FunctionLookup(app)
-    if lane == "crowd":
-        asyncio.run(AsyncCalls(orders, mouth, functions).run())
+    if kind == "shared":
+        asyncio.run(AsyncCalls(inbound, writer, functions).run())
     else:
-        SyncCalls(PipeReader(orders), mouth, functions).run()
+        SyncCalls(PipeReader(inbound), writer, functions).run()
 
 
 def load_app(entry: str) -> App:
-    """The app that `package.module:app` names."""
+    """Loads the app that `package.module:app` names."""
     found = load_entry(entry)
     if not isinstance(found, App):
         raise FunctionNotFoundError(f"{entry} is not a rota.App but a {type(found).__name__}")

@@ -15,8 +15,14 @@ from typing import Any
 import msgspec
 
 from rota.sdk.context import Context
-from rota.worker.pychild.calls import CallResult, UsageMeter, call_raised, call_returned, context_of
-from rota.worker.pychild.functions import FunctionLookup
+from rota.worker.pychild.calls import (
+    CallResult,
+    FunctionLookup,
+    UsageMeter,
+    call_raised,
+    call_returned,
+    context_of,
+)
 from rota.worker.pychild.protocol import (
     OUTPUT_BYTES_MAX,
     Begin,
@@ -31,48 +37,47 @@ from rota.worker.pychild.protocol import (
 
 READ_BYTES = 256 * 1024
 LINE_CHARS_MAX = 8_192
-"""Text without a line feed is held back up to this."""
+"""Text without a line feed is kept back up to this length."""
 
 _current_output: ContextVar[CallOutput | None] = ContextVar("rota_voice", default=None)
 
 
 class CallOutput:
-    """What one call says: lines for its log, and how far it is."""
+    """Output of one call: its log, sent by lines, and its progress."""
 
-    def __init__(self, number: int, mouth: PipeWriter) -> None:
+    def __init__(self, number: int, writer: PipeWriter) -> None:
         self._number = number
-        self._writer = mouth
-        self._held = ""
+        self._writer = writer
+        self._buffer = ""
         self._lock = threading.Lock()
 
     def report_progress(self, fraction: float, message: str) -> None:
-        """To the agent."""
         self._writer.send(Progress(self._number, fraction, message))
 
     def write_log(self, text: str) -> None:
-        """For the log, by lines."""
+        """Adds to the log; whole lines are sent."""
         with self._lock:
-            self._held += text
-            if "\n" in text or len(self._held) > LINE_CHARS_MAX:
+            self._buffer += text
+            if "\n" in text or len(self._buffer) > LINE_CHARS_MAX:
                 self._send()
 
     def flush(self) -> None:
-        """Also what has no line feed yet."""
+        """Sends also text without a line feed."""
         with self._lock:
             self._send()
 
     def _send(self) -> None:
-        data = self._held.encode("utf-8", "replace")
-        self._held = ""
+        data = self._buffer.encode("utf-8", "replace")
+        self._buffer = ""
         for start in range(0, len(data), OUTPUT_BYTES_MAX):
             self._writer.send(Output(self._number, data[start : start + OUTPUT_BYTES_MAX]))
 
 
 class RoutedStream(io.TextIOBase):
-    """Takes the place of stdout and stderr: what a call prints goes into the log of that call.
+    """Replaces stdout and stderr, so that what a call prints goes into that call's log.
 
     The context follows the code: through `await`, into tasks it creates and `asyncio.to_thread`.
-    What is printed by nobody's code, such as a thread of a library, goes to the real stream.
+    Text printed outside of any call, such as by a library's thread, goes to the real stream.
     """
 
     encoding = "utf-8"
@@ -81,62 +86,56 @@ class RoutedStream(io.TextIOBase):
         self._real = real
 
     def writable(self) -> bool:
-        """It is for writing."""
         return True
 
     def write(self, text: str) -> int:
-        """Whole lines go out at once."""
-        voice = _current_output.get()
-        if voice is None:
+        output = _current_output.get()
+        if output is None:
             return self._real.write(text)
-        voice.write_log(text)
+        output.write_log(text)
         return len(text)
 
     def flush(self) -> None:
-        """What is held back."""
-        voice = _current_output.get()
-        if voice is None:
+        output = _current_output.get()
+        if output is None:
             self._real.flush()
         else:
-            voice.flush()
+            output.flush()
 
     @property
     def buffer(self) -> RoutedByteStream:
-        """For those who write bytes."""
+        """Byte stream beneath, for code that writes bytes."""
         return RoutedByteStream(self)
 
     def fileno(self) -> int:
-        """For programs that are given this stream."""
+        """Real descriptor, for programs that are given this stream."""
         return self._real.fileno()
 
 
 class RoutedByteStream(io.RawIOBase):
-    """The same for bytes."""
+    """Byte stream of a RoutedStream."""
 
     def __init__(self, text: RoutedStream) -> None:
         self._text = text
 
     def writable(self) -> bool:
-        """It is for writing."""
         return True
 
     def write(self, data: Any) -> int:
-        """As text."""
         content = bytes(data)
         self._text.write(content.decode("utf-8", "replace"))
         return len(content)
 
     def flush(self) -> None:
-        """What is held back."""
         self._text.flush()
 
 
 class AsyncCalls:
-    """The calls that run here now."""
+    """Runs asynchronous calls side by side in this process."""
 
-    def __init__(self, pipe: int, mouth: PipeWriter, functions: FunctionLookup) -> None:
+    def __init__(self, pipe: int, writer: PipeWriter, functions: FunctionLookup) -> None:
         self._pipe = pipe
-        self._writer = mouth
+        self._writer = writer
         self._functions = functions
         self._meter = UsageMeter()
         self._reader = FrameReader()
@@ -145,7 +144,7 @@ class AsyncCalls:
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Until the agent is gone, or says so by SIGTERM."""
+        """Serves until the agent is gone or sends SIGTERM."""
         loop = asyncio.get_running_loop()
         os.set_blocking(self._pipe, False)
         loop.add_reader(self._pipe, self._readable)
@@ -173,38 +172,39 @@ class AsyncCalls:
         task.add_done_callback(lambda _: self._tasks.pop(order.number))
 
     def _cancel(self, number: int) -> None:
-        # Neither is there any more if the call's end and this order crossed.
+        # Neither is there any more if the call ended before this message came.
         if number in self._contexts:
             self._contexts[number].cancel()
         if number in self._tasks:
             self._tasks[number].cancel()
 
     async def _call(self, begin: Begin) -> None:
-        voice = CallOutput(begin.number, self._writer)
-        _current_output.set(voice)
+        output = CallOutput(begin.number, self._writer)
+        _current_output.set(output)
         asynchronous = True
         try:
             found, given = self._functions.find(begin)
             asynchronous = found.asynchronous
-            context = self._contexts[begin.number] = context_of(begin, voice)
+            context = self._contexts[begin.number] = context_of(begin, output)
             args, kwargs = found.arguments(given, context)
             with context.active():
-                ending = call_returned(await found.function(*args, **kwargs))
+                result = call_returned(await found.function(*args, **kwargs))
         except BaseException as error:  # noqa: BLE001  (the top of a call: it must end as a report)
-            ending = call_raised(error)
+            result = call_raised(error)
         self._contexts.pop(begin.number, None)
-        self._send_done(ending, begin.number, voice, asynchronous=asynchronous)
+        self._send_done(result, begin.number, output, asynchronous=asynchronous)
 
     def _send_done(
-        self, ending: CallResult, number: int, voice: CallOutput, *, asynchronous: bool
+        self, result: CallResult, number: int, output: CallOutput, *, asynchronous: bool
     ) -> None:
-        voice.flush()
-        done = ending.to_message(number, asynchronous=asynchronous)
+        output.flush()
+        done = result.to_message(number, asynchronous=asynchronous)
         self._writer.send(msgspec.structs.replace(done, memory=self._meter.memory()))
 
 
 def route_output() -> None:
-    """From now on everything that is printed finds its call; before any user's code is loaded."""
+    """Routes everything printed from now on to its call; must run before any user code is
+    loaded."""
     for name in ("stdout", "stderr"):
         with contextlib.suppress(AttributeError):
             setattr(sys, name, RoutedStream(getattr(sys, name)))

@@ -18,13 +18,13 @@ from rota.wire.groups import PlaceView, RankView
 
 LENGTH = struct.Struct(">I")
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""A payload, a task or a result with what goes with it is far smaller: more is not our protocol."""
+"""Upper bound of a frame; a payload, task or result with all that goes with it is far smaller."""
 OUTPUT_BYTES_MAX = 64 * 1024
 """Output in one frame; longer text is cut into several."""
 
 
 class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
-    """To a child: run this."""
+    """Message to a child: run this call."""
 
     number: int
     task: bytes
@@ -44,28 +44,28 @@ class Begin(msgspec.Struct, frozen=True, array_like=True, tag="begin"):
 
 
 class Cancel(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
-    """To a child that runs many calls: end this one."""
+    """Message to a child that runs several calls: end this one."""
 
     number: int
 
 
 class ChildHello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
-    """A child is ready, or says why it never will be."""
+    """Message of a child that is ready, or will never be."""
 
     functions: list[tuple[str, bool]]
-    """Those the app has registered, and whether each is asynchronous."""
+    """Functions that the app registered, and whether each is asynchronous."""
     problem: str = ""
 
 
 class Output(msgspec.Struct, frozen=True, array_like=True, tag="output"):
-    """What one of many calls printed."""
+    """Message with output that one of several calls printed."""
 
     number: int
     data: bytes
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
-    """How far a call is."""
+    """Message with a call's progress."""
 
     number: int
     fraction: float
@@ -73,21 +73,22 @@ class Progress(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
-    """A call is over: its result or its error, as JSON."""
+    """Message that a call has ended, with its result or error as JSON."""
 
     number: int
     succeeded: bool
     document: bytes
     retryable: bool
     asynchronous: bool
-    """The function is one: the next calls of it may share a child."""
+    """The function is asynchronous: its next calls may share a child."""
     cpu_s: float
-    """Of this call, with what it started and waited for; 0 where calls share a process."""
+    """Of this call, with processes that it started and waited for; 0 where calls share a
+    process."""
     memory_peak: int
     memory: int
-    """What the process holds now."""
+    """Memory that the process holds now."""
     delay_ms: int | None = None
-    """When the function wants to be tried again."""
+    """Delay that the function requested before its retry."""
 
 
 ToChild: TypeAlias = Begin | Cancel
@@ -97,23 +98,23 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class FrameError(Exception):
-    """The other side does not speak our protocol."""
+    """Raised when the other side does not speak this protocol."""
 
 
 def frame(message: ToChild | FromChild) -> bytes:
-    """A message as it travels."""
+    """Encodes a message as a frame."""
     body = _encoder.encode(message)
     return LENGTH.pack(len(body)) + body
 
 
 class FrameReader:
-    """Cuts what comes in over a pipe into frames."""
+    """Splits bytes from a pipe into frames."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """More bytes came: the frames that are whole now. Raises FrameError."""
+        """Yields the frames that are complete now. Raises FrameError."""
         self._buffer += data
         place = 0
         while len(self._buffer) >= place + LENGTH.size:
@@ -129,19 +130,19 @@ class FrameReader:
 
 
 READ_BYTES = 16 * 1024
-"""A call with the usual arguments is far smaller; of a larger one the rest is read at once."""
+"""A call with the usual arguments is far smaller; the rest of a larger one is read at once."""
 
 _to_child = msgspec.msgpack.Decoder(ToChild)
 
 
 def decode_message(body: bytes) -> ToChild:
-    """One frame from the agent."""
+    """Decodes one frame from the agent."""
     order: ToChild = _to_child.decode(body)
     return order
 
 
 class PipeWriter:
-    """Says things to the agent, from any thread; a slow agent slows the speaker down."""
+    """Sends messages to the agent, from any thread; a slow agent slows the sender down."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
@@ -150,7 +151,7 @@ class PipeWriter:
         """The main thread is in the middle of a frame: an exception there would tear it."""
 
     def send(self, message: FromChild) -> None:
-        """Returns when the agent's pipe has it."""
+        """Returns when the pipe has taken the whole message."""
         main = threading.current_thread() is threading.main_thread()
         left = memoryview(frame(message))
         try:
@@ -164,15 +165,15 @@ class PipeWriter:
 
 
 class PipeReader:
-    """Waits for one order at a time."""
+    """Reads one message of the agent at a time, and waits for it."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
         self._buffer = b""
-        """What came behind the last order."""
+        """Bytes read beyond the last message."""
 
     def read(self) -> ToChild | None:
-        """The next order; None once the agent is gone. Most come whole, by one read."""
+        """Returns the next message, most often by a single read; None once the agent is gone."""
         if not self._fill(LENGTH.size):
             return None
         end = LENGTH.size + LENGTH.unpack_from(self._buffer)[0]
@@ -182,7 +183,7 @@ class PipeReader:
         return decode_message(body)
 
     def _fill(self, size: int) -> bool:
-        """Reads until so much is there; False: it never will be."""
+        """Reads until so many bytes are there; False if they never will be."""
         while len(self._buffer) < size:
             piece = os.read(self._pipe, max(READ_BYTES, size - len(self._buffer)))
             if not piece:

@@ -1,7 +1,7 @@
 """Runs one call at a time on the main thread: plain functions, and others that must run alone.
 
-SIGTERM means: end the call. `Cancelled` is raised in the function wherever it is, once, so that its
-own cleaning up is not interrupted; then the process leaves. One that does not leave is killed.
+SIGTERM ends the call: `Cancelled` is raised in the function wherever it is, once, so that its own
+cleanup is not interrupted; then the process exits. One that does not exit is killed.
 """
 
 from __future__ import annotations
@@ -20,31 +20,37 @@ import msgspec
 from rota.sdk.context import Context
 from rota.sdk.job_exceptions import Cancelled
 from rota.worker.group_env import GROUP_VARIABLES, group_variables
-from rota.worker.pychild.calls import CallResult, UsageMeter, call_raised, call_returned, context_of
-from rota.worker.pychild.functions import FunctionLookup
+from rota.worker.pychild.calls import (
+    CallResult,
+    FunctionLookup,
+    UsageMeter,
+    call_raised,
+    call_returned,
+    context_of,
+)
 from rota.worker.pychild.protocol import Begin, Done, PipeReader, PipeWriter, Progress
 
 
 class SyncCalls:
-    """The one call of this process, and the wait for the next."""
+    """Runs calls one after the other in this process."""
 
-    def __init__(self, ear: PipeReader, mouth: PipeWriter, functions: FunctionLookup) -> None:
-        self._reader = ear
-        self._writer = mouth
+    def __init__(self, reader: PipeReader, writer: PipeWriter, functions: FunctionLookup) -> None:
+        self._reader = reader
+        self._writer = writer
         self._functions = functions
         self._meter = UsageMeter()
         self._pid = os.getpid()
         self._start_folder = os.getcwd()
         self._idle = False
         self._in_user_code = False
-        """The user's code runs: `Cancelled` may be raised in it."""
+        """User code runs: `Cancelled` may be raised in it."""
         self._stop_deferred = False
-        """SIGTERM came in the middle of a frame: it is raised after that."""
+        """SIGTERM came in the middle of a frame: `Cancelled` is raised after that."""
         self._stopping = False
         self._context: Context | None = None
 
     def run(self) -> None:
-        """Until the agent is gone, or says so by SIGTERM."""
+        """Serves until the agent is gone or sends SIGTERM."""
         self._reset_process()
         while not self._stopping:
             self._idle = True
@@ -56,13 +62,13 @@ class SyncCalls:
             self._reset_process()
 
     def _reset_process(self) -> None:
-        """What a call may have moved is where the next one expects it; all that can be done before
-        that comes is done now."""
+        """Undoes what a call may have changed in the process. Done before the next call arrives, so
+        that it need not wait."""
         signal.signal(signal.SIGTERM, self._on_sigterm)
         with contextlib.suppress(OSError):
             os.chdir(self._start_folder)
         for name in GROUP_VARIABLES:
-            os.environ.pop(name, None)  # of the call before
+            os.environ.pop(name, None)  # set by the previous call
         self._meter.start()
 
     def _call(self, begin: Begin) -> Done:
@@ -70,9 +76,8 @@ class SyncCalls:
         self._context = None
         asynchronous = False
         try:
-            self._in_user_code = (
-                True  # from here on it may be ended: to import a module may take long
-            )
+            # From here on the call may be stopped: importing the function's module may take long.
+            self._in_user_code = True
             found, given = self._functions.find(begin)
             asynchronous = found.asynchronous
             self._context = context_of(begin, _SyncCallOutput(self, begin.number))
@@ -82,18 +87,18 @@ class SyncCalls:
                 if inspect.isawaitable(value):
                     value = asyncio.run(_wait_for(value))
             self._in_user_code = False
-            ending = call_returned(value)
+            result = call_returned(value)
         except BaseException as error:  # noqa: BLE001  (the top of a call: it must end as a report)
             self._in_user_code = False
-            ending = call_raised(error)
+            result = call_raised(error)
         if os.getpid() != self._pid:
-            os._exit(0)  # the function forked, and this is the copy: nobody waits for its answer
-        return self._done(ending, begin.number, asynchronous=asynchronous)
+            os._exit(0)  # the function forked, and this is the copy, whose answer is not wanted
+        return self._done(result, begin.number, asynchronous=asynchronous)
 
-    def _done(self, ending: CallResult, number: int, *, asynchronous: bool) -> Done:
+    def _done(self, result: CallResult, number: int, *, asynchronous: bool) -> Done:
         _flush()
         return msgspec.structs.replace(
-            ending.to_message(number, asynchronous=asynchronous),
+            result.to_message(number, asynchronous=asynchronous),
             cpu_s=self._meter.cpu_s(),
             memory_peak=self._meter.memory_peak(),
             memory=self._meter.memory(),
@@ -112,7 +117,7 @@ class SyncCalls:
             raise Cancelled("the job is to stop")
 
     def progress(self, message: Progress) -> None:
-        """The function says how far it is."""
+        """Sends progress; raises `Cancelled` if a stop was deferred meanwhile."""
         self._writer.send(message)
         if self._stop_deferred:
             self._stop_deferred = self._in_user_code = False
@@ -120,18 +125,17 @@ class SyncCalls:
 
 
 class _SyncCallOutput:
-    """What a context of this process speaks through."""
+    """Output of the one call in this process."""
 
-    def __init__(self, solo: SyncCalls, number: int) -> None:
-        self._solo = solo
+    def __init__(self, calls: SyncCalls, number: int) -> None:
+        self._calls = calls
         self._number = number
 
     def report_progress(self, fraction: float, message: str) -> None:
-        """To the agent."""
-        self._solo.progress(Progress(self._number, fraction, message))
+        self._calls.progress(Progress(self._number, fraction, message))
 
     def write_log(self, text: str) -> None:
-        """All that is printed here is this call's."""
+        """Prints: everything printed here belongs to the one call."""
         if sys.__stdout__ is not None:
             sys.__stdout__.write(text)
 
@@ -141,7 +145,8 @@ async def _wait_for(value: Any) -> Any:
 
 
 def _call_variables(begin: Begin) -> dict[str, str]:
-    """For programs that the function starts; by the second one they are found and ended."""
+    """Variables for programs that the function starts; the execution id lets them be found and
+    ended."""
     return {
         "ROTA_JOB_ID": begin.job_id,
         "ROTA_EXECUTION_ID": begin.execution_id,
@@ -152,7 +157,8 @@ def _call_variables(begin: Begin) -> dict[str, str]:
 
 
 def _flush() -> None:
-    """What the function printed is out before its end is told, also through streams of its own."""
+    """Flushes all output before the call's end is reported, also through streams that the function
+    replaced."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         with contextlib.suppress(ValueError, OSError, AttributeError):
             stream.flush()  # type: ignore[union-attr]  # suppressed

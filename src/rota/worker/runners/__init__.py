@@ -1,1 +1,1 @@
-"""One runner for each kind of task: programs, containers, Python functions, HTTP requests."""
+"""Runners for each kind of task: programs, containers, Python functions, HTTP requests."""

@@ -1,8 +1,9 @@
 """Bundles on a worker: a cache shared by all agents of a user, and staging for each execution.
 
-The cache is a folder: `<sha256>` is the content, `<sha256>.part` what has come of it,
-`<sha256>.lock` is held by whoever fetches it and says when it was last used. The content is checked
-at every use. Archives are unpacked by a supervised process of their own (worker/unpacking.py).
+The cache is a folder: `<sha256>` is the content, `<sha256>.part` the part fetched so far,
+`<sha256>.lock` is held by the agent that fetches it, and its date is the last use. The content is
+checked at every use. Archives are unpacked by a supervised process of their own
+(worker/unpacking.py).
 """
 
 from __future__ import annotations
@@ -24,54 +25,57 @@ from rota.wire.bundles import BundleView
 from rota.wire.workers import OrderView
 from rota.worker import unpacking
 from rota.worker.runners.exit_status import StartError
+from rota.worker.runners.workspace import write_all
 from rota.worker.server_client import AwayError, RefusedError
 from rota.worker.supervisor.client import Ended, Launch, ProcessTree, Supervisor
 
 CACHE_BYTES = 10 * 1024 * 1024 * 1024
-"""Unless the operator says otherwise."""
+"""Default size limit of the cache."""
 READ_BYTES = 1024 * 1024
 ABANDONED_S = 24 * 3600.0
-"""A fetch that nobody has gone on with for so long is given up."""
+"""A fetch that nobody has continued for this long is given up."""
 LOCK_LOOK_S = 0.1
-"""Between two looks at whether another agent has fetched it."""
+"""Interval of checks whether another agent has fetched it."""
 
 
 class BundleError(Exception):
-    """A bundle cannot be used, and why."""
+    """Raised when a bundle cannot be used."""
 
 
 class BundleSource(Protocol):
-    """Where bundles come from."""
+    """Source of bundles."""
 
     async def show_bundle(self, execution_id: str, bundle_id: str) -> BundleView:
-        """What it is. Raises AwayError to be asked again, RefusedError if it is not to be had."""
+        """Describes a bundle. Raises AwayError to be asked again, RefusedError if it is not
+        available."""
         ...
 
     def open_bundle(
         self, execution_id: str, bundle_id: str, offset: int
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Its content from `offset` on."""
+        """Streams its content from `offset` on."""
         ...
 
 
 class BundleCache:
-    """What this machine has fetched."""
+    """Cache of the bundles that this machine has fetched."""
 
     def __init__(self, root: Path, source: BundleSource, bytes_max: int = CACHE_BYTES) -> None:
         self._root = root
         self._source = source
         self._bytes_max = bytes_max
         self._checked: dict[str, tuple[int, ...]] = {}
-        """What a file looked like when its checksum was right. Whoever writes to it changes that:
-        the time of its last change is the kernel's."""
+        """What a file's metadata was when its checksum was right. Whoever writes to the file
+        changes that: the kernel sets the time of its last change."""
 
     async def open(self, execution_id: str, bundle_id: str) -> tuple[BundleView, int]:
-        """What it is, and a descriptor of its content, checked. The caller closes it."""
+        """Returns the description and a descriptor of the checked content, which the caller
+        closes."""
         bundle = await self._source.show_bundle(execution_id, bundle_id)
         if bundle.size > self._bytes_max:
             raise BundleError(
-                f"bundle {bundle.name} has {bundle.size} bytes, and this worker's cache takes"
-                f" {self._bytes_max}: give it more with --bundle-cache"
+                f"bundle {bundle.name} has {bundle.size} bytes, more than this worker's cache of"
+                f" {self._bytes_max}: start the worker with a larger --bundle-cache"
             )
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         async with self._locked(bundle.sha256):
@@ -80,12 +84,12 @@ class BundleCache:
                 await self._fetch(execution_id, bundle)
                 handle = await asyncio.to_thread(self._open_checked, bundle)
         if handle is None:
-            raise BundleError(f"bundle {bundle.name} was changed on this worker as it was fetched")
+            raise BundleError(f"bundle {bundle.name} was changed on this worker during its fetch")
         return bundle, handle
 
     @asynccontextmanager
     async def _locked(self, sha256: str) -> AsyncIterator[None]:
-        """One fetches, the others wait: executions of this agent, and other agents."""
+        """Lets one fetch while the others wait: executions of this agent, and other agents."""
         handle = os.open(
             self._root / f"{sha256}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
         )
@@ -102,24 +106,24 @@ class BundleCache:
             os.close(handle)
 
     def _open_checked(self, bundle: BundleView) -> int | None:
-        """The content, if it is here and is right; what is wrong is removed."""
+        """Opens the content if it is here and right; removes it if it is wrong."""
         path = self._root / bundle.sha256
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
-        looks = _fingerprint(handle)
-        if self._checked.get(bundle.sha256) == looks:
+        fingerprint = _fingerprint(handle)
+        if self._checked.get(bundle.sha256) == fingerprint:
             return handle
-        if _hash_of(handle) == bundle.sha256 and _fingerprint(handle) == looks:
-            self._checked[bundle.sha256] = looks
+        if _hash_of(handle) == bundle.sha256 and _fingerprint(handle) == fingerprint:
+            self._checked[bundle.sha256] = fingerprint
             return handle
         os.close(handle)
         path.unlink(missing_ok=True)
         return None
 
     async def _fetch(self, execution_id: str, bundle: BundleView) -> None:
-        """Goes on with what came before; raises AwayError where the line breaks again."""
+        """Continues an earlier fetch; raises AwayError where the connection breaks again."""
         part = self._root / f"{bundle.sha256}.part"
         await asyncio.to_thread(self._evict, bundle)
         handle = os.open(part, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -136,7 +140,7 @@ class BundleCache:
             os.close(handle)
         if found != bundle.sha256:
             part.unlink()
-            raise BundleError(f"what was fetched of bundle {bundle.name} is not what was uploaded")
+            raise BundleError(f"the checksum of bundle {bundle.name} is wrong after the fetch")
         part.replace(self._root / bundle.sha256)
 
     async def _receive(
@@ -149,15 +153,15 @@ class BundleCache:
                 if offset > bundle.size:
                     os.ftruncate(handle, 0)
                     raise BundleError(f"bundle {bundle.name} is larger than the server said")
-                await asyncio.to_thread(_write_all, handle, piece)
+                await asyncio.to_thread(write_all, handle, piece)
 
     def _evict(self, bundle: BundleView) -> None:
-        """Forgets the longest unused. Whoever reads one goes on: it is gone when they are done."""
+        """Removes the longest unused. A process that still reads one is not disturbed."""
         now = _last_used(self._root / f"{bundle.sha256}.lock")
         used: dict[Path, float] = {}
         for path in self._root.iterdir():
             last = _last_used(self._root / f"{path.stem}.lock")
-            # What is left of a fetch may go when nobody can be at it any more.
+            # A partial fetch may be removed when no agent can be working on it any more.
             begun = path.suffix == ".part" and last > now - ABANDONED_S
             if path.suffix != ".lock" and path.stem != bundle.sha256 and not begun:
                 used[path] = last
@@ -183,12 +187,6 @@ def _hash_of(handle: int) -> str:
     return hasher.hexdigest()
 
 
-def _write_all(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
-
-
 def _size(path: Path) -> int:
     with suppress(FileNotFoundError):
         return path.stat().st_size
@@ -203,7 +201,7 @@ def _last_used(lock: Path) -> float:
 
 FETCH_RETRY_CAP_S = 5.0
 UNPACKED_BYTES_MAX = 32 * 1024 * 1024 * 1024
-"""What one archive may come to, unless the job says how much storage it needs."""
+"""Unpacked size of one archive, unless the job requests storage."""
 UNPACKED_FILES_MAX = 1_000_000
 UNPACK_S = 1_800.0
 UNPACK_MEMORY = 1024 * 1024 * 1024
@@ -212,31 +210,32 @@ UNPACK_MEMORY = 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BundleStaging:
-    """What jobs are given to work with."""
+    """Dependencies for staging the bundles of executions."""
 
     cache: BundleCache
     supervisor: Supervisor
 
 
 class StagedBundles:
-    """The bundles of one execution; may be broken off at any time."""
+    """Bundles of one execution; staging can be cancelled at any time."""
 
-    def __init__(self, equipment: BundleStaging, order: OrderView, deadline: float | None) -> None:
-        self._staging = equipment
+    def __init__(self, staging: BundleStaging, order: OrderView, deadline: float | None) -> None:
+        self._staging = staging
         self._order = order
         self._deadline = deadline
         self._tree: ProcessTree | None = None
         self.lapsed = False
-        """The guard ended its unpacking because the lease ran out."""
+        """The supervisor ended the unpacking because the lease ran out."""
 
     def hold_until(self, deadline: float) -> None:
-        """The execution's lease was renewed."""
+        """Passes on that the execution's lease was renewed."""
         self._deadline = deadline
         if self._tree is not None:
             self._tree.hold_until(deadline)
 
     async def stage(self, bundle_id: str, folder: Path) -> BundleView:
-        """An archive's content in the folder, or the file under its name. Raises StartError."""
+        """Puts an archive's content, or the file under its name, into the folder. Raises
+        StartError."""
         bundle, handle = await self._open(bundle_id)
         try:
             if bundle.format == "file":
@@ -250,7 +249,7 @@ class StagedBundles:
         return bundle
 
     async def _open(self, bundle_id: str) -> tuple[BundleView, int]:
-        """Patient with the network, as long as the execution is wanted."""
+        """Retries while the server is away, as long as the execution is wanted."""
         order, attempt = self._order, 0
         while True:
             try:
@@ -260,14 +259,14 @@ class StagedBundles:
                 attempt += 1
                 await asyncio.sleep(max(pause, away.retry_after_s))
             except RefusedError as refused:
-                raise StartError(f"the job's bundle is not to be had: {refused}") from None
+                raise StartError(f"the job's bundle cannot be fetched: {refused}") from None
             except BundleError as error:
                 raise StartError(str(error)) from None
             except OSError as error:
-                raise StartError(f"this worker cannot keep the job's bundle: {error}") from None
+                raise StartError(f"this worker cannot store the job's bundle: {error}") from None
 
     async def _unpack(self, bundle: BundleView, archive: int, folder: Path) -> None:
-        words = os.memfd_create("rota-unpack", os.MFD_CLOEXEC)
+        output = os.memfd_create("rota-unpack", os.MFD_CLOEXEC)
         try:
             os.lseek(archive, 0, os.SEEK_SET)
             bytes_max = self._order.requirements.storage or UNPACKED_BYTES_MAX
@@ -278,7 +277,7 @@ class StagedBundles:
                 ],
                 env={},
                 cwd="/",
-                fds={0: archive, 1: words, 2: words},
+                fds={0: archive, 1: output, 2: output},
                 limits={"memory": UNPACK_MEMORY},
                 timeout_s=UNPACK_S,
                 grace_s=0.0,
@@ -286,31 +285,31 @@ class StagedBundles:
             ended = await self._supervised(launch)
             self.lapsed = ended.cause == "lease"
             if ended.cause != "exit" or ended.returncode != 0:
-                raise StartError(f"bundle {bundle.name} was not unpacked: {_why(ended, words)}")
+                raise StartError(f"bundle {bundle.name} was not unpacked: {_why(ended, output)}")
         finally:
-            os.close(words)
+            os.close(output)
 
     async def _supervised(self, launch: Launch) -> Ended:
-        self._tree = ward = self._staging.supervisor.spawn(launch, self._deadline)
+        self._tree = tree = self._staging.supervisor.spawn(launch, self._deadline)
         try:
-            return await ward.ended
+            return await tree.ended
         finally:
             self._tree = None
-            if not ward.ended.done():
-                ward.kill()
+            if not tree.ended.done():
+                tree.kill()
 
 
-def _why(ended: Ended, words: int) -> str:
+def _why(ended: Ended, output: int) -> str:
     if ended.cause == "memory":
         return "it needs too much memory"
     if ended.cause == "timeout":
         return f"it takes longer than {UNPACK_S:g} s"
-    said = os.pread(words, 1000, 0).decode("utf-8", "replace").strip()
-    return said.splitlines()[-1] if said else f"the program that does it ended by {ended.cause}"
+    text = os.pread(output, 1000, 0).decode("utf-8", "replace").strip()
+    return text.splitlines()[-1] if text else f"the program that unpacks it ended by {ended.cause}"
 
 
 def _plain(name: str) -> str:
-    """Names are checked by the server; here they become paths."""
+    """Checks a name again, though the server has: here it becomes a path."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise StartError(f"a bundle cannot have the name {name!r}")
     return name

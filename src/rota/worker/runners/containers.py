@@ -17,10 +17,10 @@ from rota.wire.workers import OrderView
 EngineChoice: TypeAlias = Literal["auto", "podman", "docker", "none"]
 
 FOLDER_INSIDE = "/rota"
-"""Where the job's folder is in a container."""
+"""Path of the job's folder in a container."""
 ENGINES = ("podman", "docker")
 PROBE_S = 10.0
-"""For a program to say that it can run containers."""
+"""For a program to show that it can run containers."""
 ENGINE_VARIABLES = (
     *("PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME"),
     *(
@@ -33,24 +33,24 @@ ENGINE_VARIABLES = (
     *("DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "CONTAINER_HOST", "CONTAINERS_CONF"),
     *("REGISTRY_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
-"""Of the agent's environment what the engine's own program needs. Nothing of a job's is in it: a
-job's variables could make that program talk to another engine, or load other code."""
+"""Variables of the agent that the engine's program needs. None comes from a job: a job's variables
+could make that program talk to another engine, or load other code."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerEngine:
-    """The program that runs containers here."""
+    """Program that runs containers here, and its command lines."""
 
     program: str
     kind: Literal["podman", "docker"]
     options: Sequence[str] = ()
-    """What the operator adds to every run."""
+    """Added by the operator to every run."""
 
     def run(
         self, order: OrderView, task: Container, folder: Path, devices: Sequence[int]
     ) -> list[str]:
-        """The command line of one execution. Its variables are in a file: lines of processes are
-        seen by everybody on the machine."""
+        """Builds the command line of one execution. Its variables are in a file: every user of the
+        machine can read the command lines of processes."""
         limits = order.limits or LimitsView()
         return [
             *(self.program, "run", "--name", container_name(order), "--label", "rota=execution"),
@@ -67,12 +67,12 @@ class ContainerEngine:
         ]
 
     def remove(self, order: OrderView, folder: Path) -> list[str]:
-        """Ends and removes the container, whatever it does, and keeps how it ended: only the engine
-        knows whether memory was what ended it."""
-        # Podman would be patient with it once more; the job has had its grace.
+        """Builds the command that ends and removes the container and records how it ended: only the
+        engine knows whether it ran out of memory."""
+        # Podman would give a second grace period; the job has had its own.
         at_once = ("--time", "0") if self.kind == "podman" else ()
-        words = (container_name(order), str(folder / END_FILE), "--force", "--volumes", *at_once)
-        return ["/bin/sh", "-c", REMOVE_SCRIPT, "rota", self.program, *words]
+        args = (container_name(order), str(folder / END_FILE), "--force", "--volumes", *at_once)
+        return ["/bin/sh", "-c", REMOVE_SCRIPT, "rota", self.program, *args]
 
     def _amounts(self, order: OrderView) -> list[str]:
         needs = order.requirements
@@ -86,10 +86,11 @@ class ContainerEngine:
             return []
         if self.kind == "docker":
             return ["--gpus", f'"device={",".join(map(str, devices))}"']
-        return [word for one in devices for word in ("--device", f"nvidia.com/gpu={one}")]
+        return [arg for one in devices for arg in ("--device", f"nvidia.com/gpu={one}")]
 
     def _user(self) -> list[str]:
-        """Docker's root is the machine's; podman's is this user, so that files are its own."""
+        """Runs as this user, so that files are its own: docker's root is the machine's, podman's is
+        this user already."""
         return ["--user", f"{os.getuid()}:{os.getgid()}"] if self.kind == "docker" else []
 
 
@@ -101,13 +102,16 @@ rm -f "$end" 2>/dev/null; set -C
 "$engine" inspect --format '{{.State.OOMKilled}}' "$name" >"$end" 2>/dev/null
 exec "$engine" rm "$@" "$name"
 """
-"""The folder is the container's, too: it may have put a link there to a file of the machine's. So
-only a new file is written to."""
+"""Writes only to a new file: the folder is the container's too, which may have put a link there to
+a file of the machine."""
 
 
 def find_engine(choice: EngineChoice, options: Sequence[str] = ()) -> ContainerEngine | None:
-    """The one that was chosen, or the first that works; None: none. A moment at the agent's start:
-    a program without its service would take jobs only to fail them."""
+    """Returns the chosen engine, or the first that works; None if there is none.
+
+    Probing takes a moment at the agent's start: a program without its service would take jobs only
+    to fail them.
+    """
     for kind in ENGINES:
         program = shutil.which(kind) if choice in ("auto", kind) else None
         if program is not None and _works(program):
@@ -116,8 +120,8 @@ def find_engine(choice: EngineChoice, options: Sequence[str] = ()) -> ContainerE
 
 
 def _works(program: str) -> bool:
-    # A list needs what a run needs: the service, or the storage. `info` takes several times
-    # as long: podman's asks the package manager about each program it uses.
+    # `ps` needs what `run` needs: the service, or the storage. `info` takes several times as
+    # long: podman's asks the package manager about each program it uses.
     try:
         return not subprocess.run(
             [program, "ps", "--quiet"],
@@ -133,19 +137,20 @@ def _works(program: str) -> bool:
 
 
 def engine_environment() -> dict[str, str]:
-    """For the engine's own program."""
+    """Environment of the engine's own program."""
     env = {name: os.environ[name] for name in ENGINE_VARIABLES if name in os.environ}
     env.setdefault("PATH", os.defpath)
     return env
 
 
 def _inside(value: str, outside: str) -> str:
-    """A path in the job's folder as the container sees it; every other value as it is."""
+    """Translates a path in the job's folder to its path in the container; keeps every other
+    value."""
     return FOLDER_INSIDE + value.removeprefix(outside) if value.startswith(outside) else value
 
 
 def write_env(folder: Path, env: Mapping[str, str]) -> None:
-    """What the job finds around it, with its folder where that is in the container."""
+    """Writes the variables of a container to a file, with paths as the container sees them."""
     outside = str(folder)
     lines = [f"{name}={_inside(value, outside)}\n" for name, value in env.items()]
     handle = os.open(folder / ENV_FILE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -154,7 +159,7 @@ def write_env(folder: Path, env: Mapping[str, str]) -> None:
 
 
 def out_of_memory(folder: Path) -> bool:
-    """The container was ended for want of memory; False also where nobody could say."""
+    """Whether the container ran out of memory; False also where that is not known."""
     try:
         return (folder / END_FILE).read_bytes().strip() == b"true"
     except OSError:
@@ -162,5 +167,4 @@ def out_of_memory(folder: Path) -> bool:
 
 
 def container_name(order: OrderView) -> str:
-    """Its container's."""
     return f"rota-{order.execution_id}"

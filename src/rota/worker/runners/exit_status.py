@@ -1,4 +1,5 @@
-"""Words how a supervised process ended: by itself, by the worker, by a limit, or never begun."""
+"""Builds the report of a supervised process: it exited, was ended, exceeded a limit, or never
+began."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class StartError(Exception):
-    """The program could not be started, and why."""
+    """Raised when the program could not be started."""
 
 
 def check_started(ended: Ended, launch: Launch) -> None:
-    """Raises StartError if it was not."""
-    if ended.problem is None or ended.cause == "guard":
+    """Raises StartError if the program was not started."""
+    if ended.problem is None or ended.cause == "supervisor":
         return
     what, number, text = ended.problem
     why = text if number is None else os.strerror(number)
@@ -42,7 +43,7 @@ def check_started(ended: Ended, launch: Launch) -> None:
             else f"the working folder {launch.cwd!r} cannot be used: {why}"
         )
     if what == "worker":
-        raise StartError(f"this worker could not make a process for the job: {why}")
+        raise StartError(f"this worker could not start a process for the job: {why}")
     if number == errno.ENOENT:
         path = launch.env.get("PATH", "")
         raise StartError(f"program {program!r} was not found on this worker (PATH is {path!r})")
@@ -53,21 +54,21 @@ def check_started(ended: Ended, launch: Launch) -> None:
 
 
 def signals_text(ended: Ended) -> str:
-    """What it took to end it."""
-    if not ended.deeds:
+    """Describes the signals that ended it."""
+    if not ended.signals:
         return "nothing was left to end"
-    return ", then ".join(f"{one.signal} to {_processes(one.processes)}" for one in ended.deeds)
+    return ", then ".join(f"{one.signal} to {_processes(one.processes)}" for one in ended.signals)
 
 
 def excess_text(ended: Ended, allowed: int) -> str:
-    """How much it had of what it was ended for."""
+    """Describes how much it used of what it was ended for."""
     if ended.cause == "memory":
         return f"used {size_text(ended.used)} of {size_text(allowed)} memory"
     return f"had {_processes(ended.used)}, {allowed} are allowed"
 
 
 def size_text(size: float) -> str:
-    """`2.1 GiB`."""
+    """Formats a size: `2.1 GiB`."""
     unit = 0
     while size >= 1024 and unit < len(UNITS) - 1:
         size /= 1024
@@ -80,20 +81,23 @@ def _processes(count: int) -> str:
 
 
 KILLED_INSIDE = 128 + signal.SIGKILL
-"""What an engine's program ends with where the container was killed; not every engine says why."""
+"""Exit code of the engine's program if the container was killed; not every engine says why."""
 
 
 class ExitReporter:
-    """Puts one execution's end into words."""
+    """Builds the report of one execution's end."""
 
     def __init__(self, order: OrderView, *, contained: bool = False) -> None:
         self._order = order
         self._contained = contained
         self._limits = order.limits or LimitsView()
 
-    def report(self, ended: Ended, told: StopReason | None, tail: str) -> CompletedReport:
-        """`told`: why somebody wanted it ended, if anybody did; `tail`: its last lines."""
-        report = self._exited(ended, tail) if ended.cause == "exit" else self._ended(ended, told)
+    def report(self, ended: Ended, stop_reason: StopReason | None, tail: str) -> CompletedReport:
+        """Builds the report. `stop_reason`: why the worker stopped it, if it did; `tail`: the last
+        lines of its output."""
+        report = (
+            self._exited(ended, tail) if ended.cause == "exit" else self._ended(ended, stop_reason)
+        )
         report.usage = ended.usage
         return report
 
@@ -109,7 +113,7 @@ class ExitReporter:
         return report
 
     def _hint(self, ended: Ended, code: int) -> str:
-        """What a program seldom says itself."""
+        """Explains an exit code by a limit, which programs seldom do."""
         if code == -signal.SIGXFSZ:
             return f"it wrote a file larger than the {size_text(self._limits.file_size)} allowed"
         if ended.forks_refused:
@@ -131,10 +135,10 @@ class ExitReporter:
             "allowed": allowed,
         }
 
-    def _ended(self, ended: Ended, told: StopReason | None) -> CompletedReport:
-        """Says what was done to whom; the guard told of the end when nothing was left."""
-        status, error = self._status_and_error(ended, told)
-        error["signals"] = [msgspec.structs.asdict(deed) for deed in ended.deeds]
+    def _ended(self, ended: Ended, stop_reason: StopReason | None) -> CompletedReport:
+        """Lists the signals; nothing is left, since the supervisor reports the end only then."""
+        status, error = self._status_and_error(ended, stop_reason)
+        error["signals"] = [msgspec.structs.asdict(signal) for signal in ended.signals]
         error["left"] = 0
         order, code = self._order, ended.returncode
         report = report_error(order.execution_id, order.fence, status, error)
@@ -142,16 +146,16 @@ class ExitReporter:
         return report
 
     def _status_and_error(
-        self, ended: Ended, told: StopReason | None
+        self, ended: Ended, stop_reason: StopReason | None
     ) -> tuple[Status, dict[str, Any]]:
         if ended.cause == "timeout":
             message = f"timed out after {self._order.timeout:g} s; {signals_text(ended)}"
             return "timed_out", {"message": message}
         if ended.cause in ("memory", "processes"):
             return "failed", self._excess(ended)
-        if ended.cause in ("shim", "guard"):
+        if ended.cause in ("shim", "supervisor"):
             return "failed", {"message": _unsupervised(ended)}
-        if told == "cancelled":
+        if stop_reason == "cancelled":
             return "cancelled", {"message": f"cancelled; {signals_text(ended)}"}
         return "failed", {"message": SHUTDOWN}
 
@@ -159,5 +163,5 @@ class ExitReporter:
 def _unsupervised(ended: Ended) -> str:
     if ended.cause == "shim":
         return "the process that collects this job's processes was killed, and the job with it"
-    how = ended.problem[2] if ended.problem is not None else "for no known reason"
-    return f"the worker's guard ended ({how}), and this job with it; the worker has a new guard"
+    how = ended.problem[2] if ended.problem is not None else "for an unknown reason"
+    return f"the worker's supervisor ended ({how}), and this job with it; it has been restarted"

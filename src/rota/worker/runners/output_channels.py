@@ -1,8 +1,8 @@
 """Output and progress of an execution, from the pipes of its processes to the server.
 
-Pipes read what a job prints and the progress it writes; `ExecutionOutput` passes both on, the log
-by the pump of worker/logs.py. Most executions print little or nothing, so either is set up at its
-first byte.
+The pipes read what a job prints and the progress it writes; `ExecutionOutput` passes both on, the
+log by the pump of worker/logs.py. Most executions print little or nothing, so either is set up at
+its first byte.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from rota.worker.server_client import AwayError, RefusedError
 
 READ_BYTES = 64 * 1024
 BURST_BYTES = 1024 * 1024
-"""Read from one job before it has to wait its turn."""
+"""Read from one job before its pipe is paused."""
 BURST_S = 0.05
-"""How long that turn takes: a job that floods its output is slowed down, not the agent."""
+"""Length of that pause: a job that floods its output is slowed down, not the agent."""
 LISTEN_S = 0.02
-"""Before output is looked for. Most short jobs have ended by then: what they printed is read in one
-piece, and nothing is set up to hear of it. It is sent no later: lines are gathered for longer."""
+"""Delay before output is first read. Most short jobs have ended by then: their output is read in
+one piece, without a reader in the event loop. It is sent no later: lines are gathered for
+longer."""
 LINE_BYTES_MAX = 4096
 """A longer line is no progress report."""
 
@@ -42,42 +43,44 @@ def _never() -> bool:
 
 
 class OutputPipe:
-    """Reads what a job prints; stdout and stderr share it, so their order is kept."""
+    """Pipe that a job prints to; stdout and stderr share it, so their order is kept."""
 
-    def __init__(self, sink: Callable[[bytes], None], crowded: Callable[[], bool] = _never) -> None:
+    def __init__(
+        self, sink: Callable[[bytes], None], backlogged: Callable[[], bool] = _never
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sink = sink
-        self._crowded = crowded
-        """More had better not be read now."""
+        self._backlogged = backlogged
+        """Whether reading more should wait."""
         self._read, self.write_end = os.pipe()
         os.set_blocking(self._read, False)
         self._is_ours = True
-        """The end to write to is open here as well, so that a job's last breath wakes nobody: how
-        it ended is told a moment later, and the rest of its output is read then."""
+        """The write end stays open here too, so that a job's exit does not wake the reader: the
+        report of its end follows at once, and the rest of its output is read then."""
         self._burst = 0
-        self._turn: asyncio.TimerHandle | None = None
+        self._resume_timer: asyncio.TimerHandle | None = None
         self._is_watched = False
         self._ended = asyncio.Event()
 
     def started(self) -> None:
-        """The job has its end of it."""
-        self._turn = self._loop.call_later(LISTEN_S, self._next_turn)
+        """Starts reading: the job has its own copy of the write end."""
+        self._resume_timer = self._loop.call_later(LISTEN_S, self._resume)
 
     async def drain(self, limit_s: float) -> None:
-        """Waits until every writer is gone, or for `limit_s`, then closes."""
+        """Reads until every writer is gone, or for `limit_s`, then closes."""
         if self._ended.is_set():
             return
         self._close_write_end()
-        # What a pipe still holds is little: it is taken now, however slow its reader is.
-        self._crowded = _never
+        # A pipe holds little, so the rest is read now, however slow the server is.
+        self._backlogged = _never
         taken = 0
         while taken < BURST_BYTES and (more := self._take()):
             taken += more
         if self._ended.is_set():
             return
-        if self._turn is not None:
-            self._turn.cancel()
-            self._next_turn()
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
+            self._resume()
         try:
             async with asyncio.timeout(limit_s):
                 await self._ended.wait()
@@ -85,21 +88,20 @@ class OutputPipe:
             self.close()
 
     def close(self) -> None:
-        """Reads no more."""
         self._close_write_end()
         if not self._ended.is_set():
             self._ended.set()
             self._unwatch()
             os.close(self._read)
-        if self._turn is not None:
-            self._turn.cancel()
+        if self._resume_timer is not None:
+            self._resume_timer.cancel()
 
-    def _next_turn(self) -> None:
-        if self._crowded():
-            self._turn = self._loop.call_later(BURST_S, self._next_turn)
+    def _resume(self) -> None:
+        if self._backlogged():
+            self._resume_timer = self._loop.call_later(BURST_S, self._resume)
             return
         self._burst = 0
-        self._turn = None
+        self._resume_timer = None
         self._is_watched = True
         self._loop.add_reader(self._read, self._readable)
 
@@ -117,12 +119,12 @@ class OutputPipe:
         self._burst += self._take()
         if self._ended.is_set():
             return
-        if self._burst >= BURST_BYTES or self._crowded():
+        if self._burst >= BURST_BYTES or self._backlogged():
             self._unwatch()
-            self._turn = self._loop.call_later(BURST_S, self._next_turn)
+            self._resume_timer = self._loop.call_later(BURST_S, self._resume)
 
     def _take(self) -> int:
-        """What is there now; how many bytes. Where nobody can write any more it closes."""
+        """Reads what is there, and returns how many bytes; closes when no writer is left."""
         try:
             data = os.read(self._read, READ_BYTES)
         except BlockingIOError:
@@ -135,10 +137,10 @@ class OutputPipe:
 
 
 class ProgressPipe:
-    """Reads progress lines from a named pipe that the agent keeps open on both sides.
+    """Named pipe for progress lines, which the agent keeps open for reading and writing.
 
-    Open for writing too, so that a job that opens and closes it for each line never ends it. It
-    serves one job after the other, as the folder does in which it is.
+    Writing too, so that a job that opens and closes it for each line never ends it. It serves one
+    job after the other, as its folder does.
     """
 
     def __init__(self, path: Path) -> None:
@@ -149,20 +151,20 @@ class ProgressPipe:
         self._loop.add_reader(self._pipe, self._readable)
 
     def listen(self, sink: ProgressCallback) -> None:
-        """A job begins, whose progress `sink` hears of."""
+        """Sends the progress of a job that begins to `sink`."""
         self._sink = sink
 
     def stop_listening(self) -> None:
-        """The job is over, and all its processes: takes what is there, and passes on no more.
+        """Discards what is in the pipe after a job has ended with all its processes.
 
-        All of it, however large a job has made the pipe: the next one must not be told of it.
+        It discards all of it, however large a job has made the pipe: the next job must not report
+        it.
         """
         while self._take():
             pass
         self._sink, self._rest = None, b""
 
     def close(self) -> None:
-        """Its folder goes."""
         self._loop.remove_reader(self._pipe)
         os.close(self._pipe)
 
@@ -170,13 +172,13 @@ class ProgressPipe:
         self._take()
 
     def _take(self) -> bool:
-        """What is there now; whether there was anything."""
+        """Reads what is there, and returns whether there was anything."""
         try:
             data = os.read(self._pipe, READ_BYTES)
         except BlockingIOError:
             return False
         if self._sink is None:
-            return True  # of a job that is over
+            return True  # left by a job that has ended
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:LINE_BYTES_MAX]
         for line in reversed(lines):
@@ -187,7 +189,7 @@ class ProgressPipe:
 
 
 def parse_progress(line: bytes) -> tuple[float, str | None] | None:
-    """A line such as `0.4 message`; None if it is none."""
+    """Parses a line such as `0.4 message`; None if it is no progress."""
     number, _, message = line.decode("utf-8", "replace").strip().partition(" ")
     try:
         value = float(number)
@@ -199,19 +201,19 @@ def parse_progress(line: bytes) -> tuple[float, str | None] | None:
 
 
 PROGRESS_INTERVAL_S = 1.0
-"""The server stores no more than one a second."""
+"""The server stores one report a second at most."""
 
 
 class ProgressSink(Protocol):
-    """Where progress goes."""
+    """Receiver of progress."""
 
     async def send_progress(self, execution_id: str, record: ProgressSpec) -> None:
-        """Raises AwayError or RefusedError; the next lease call carries it too."""
+        """Raises AwayError or RefusedError; the next lease call carries the progress too."""
         ...
 
 
 class ProgressSender:
-    """The newest word of one job, until it is told."""
+    """Sends the newest progress of one job, at most once a second."""
 
     def __init__(self, execution_id: str, fence: int, sink: ProgressSink) -> None:
         self._execution_id = execution_id
@@ -221,19 +223,18 @@ class ProgressSender:
         self._has_more = asyncio.Event()
 
     def update(self, progress: float, message: str | None) -> None:
-        """The job said something."""
         self._newest = ProgressSpec(progress, message, self._fence)
         self._has_more.set()
 
     async def run(self) -> None:
-        """Goes on until it is cancelled."""
+        """Runs until it is cancelled."""
         while True:
             await self._has_more.wait()
             await self.flush()
             await asyncio.sleep(PROGRESS_INTERVAL_S)
 
     async def flush(self) -> None:
-        """Sends what is not told yet."""
+        """Sends what is not sent yet."""
         record, self._newest = self._newest, None
         self._has_more.clear()
         if record is not None:
@@ -242,44 +243,43 @@ class ProgressSender:
 
 
 LOG_FLUSH_S = 5.0
-"""The report waits this long for the log before it: readers then see the whole log at the end."""
+"""How long the report waits for the log before it: readers then see the whole log at the end."""
 PROGRESS_FLUSH_S = 1.0
-"""For the last word on progress; the end of the job says more."""
+"""How long the report waits for the last progress; the end of the job says more."""
 
 
 class OutputSink(LogSink, ProgressSink, Protocol):
-    """Where both go."""
+    """Receiver of logs and progress."""
 
 
 class ExecutionOutput:
-    """One execution's words to the server."""
+    """Sends the output and progress of one execution to the server."""
 
     def __init__(
         self,
         order: OrderView,
         sink: OutputSink,
         secrets: Secrets,
-        noted: Callable[[str, float, str | None], None],
+        on_progress: Callable[[str, float, str | None], None],
     ) -> None:
-        """`noted` hears of progress, too: the worker's next call carries it."""
+        """Sets it up; `on_progress` gets the progress too, for the worker's next call."""
         self._order = order
         self._sink = sink
         self._secrets = secrets
-        self._on_progress = noted
+        self._on_progress = on_progress
         self._log: LogPump | None = None
         self._log_task: asyncio.Task[None] | None = None
         self._progress: ProgressSender | None = None
         self._progress_task: asyncio.Task[None] | None = None
         self.unsent_log: asyncio.Task[None] | None = None
-        """Still carrying output when all else is over: the server was away."""
+        """Task that still sends output when all else has ended: the server was away."""
 
     @property
-    def crowded(self) -> bool:
-        """What was printed last is still to be passed on."""
-        return self._log is not None and self._log.crowded
+    def backlogged(self) -> bool:
+        """Whether output read before is still to be sent."""
+        return self._log is not None and self._log.backlogged
 
     def printed(self, data: bytes) -> None:
-        """A piece of output."""
         if self._log is None:
             order = self._order
             cap = (order.limits or LimitsView()).log_size
@@ -288,7 +288,6 @@ class ExecutionOutput:
         self._log.add(data)
 
     def progressed(self, fraction: float, message: str | None) -> None:
-        """How far it is."""
         order = self._order
         if self._progress is None:
             self._progress = ProgressSender(order.execution_id, order.fence, self._sink)
@@ -298,32 +297,32 @@ class ExecutionOutput:
         self._progress.update(fraction, message)
 
     def tail(self) -> str:
-        """The last lines of the output, for people."""
+        """Returns the last lines of the output, for an error message."""
         return "" if self._log is None else self._log.buffer.tail()
 
     async def flush(self, at_once: asyncio.Event) -> None:
-        """What was said last goes out before the report, unless nobody wants that any more."""
+        """Sends the last output before the report, unless `at_once` says that nobody wants it."""
         if at_once.is_set() or (self._log_task is None and self._progress is None):
             return
         abandoned = asyncio.create_task(at_once.wait())
-        teller = self._progress
-        last_word = None if teller is None else asyncio.create_task(teller.flush())
+        sender = self._progress
+        last_progress = None if sender is None else asyncio.create_task(sender.flush())
         if self._log is not None and self._log_task is not None:
             self._log.end()
             await _either(self._log_task, abandoned, LOG_FLUSH_S)
             if not self._log_task.done():
                 self.unsent_log = self._log_task
-        if last_word is not None:
-            await _either(last_word, abandoned, PROGRESS_FLUSH_S)
-            last_word.cancel()
+        if last_progress is not None:
+            await _either(last_progress, abandoned, PROGRESS_FLUSH_S)
+            last_progress.cancel()
         abandoned.cancel()
 
     def close(self) -> None:
-        """Says no more, but what is left of the log."""
+        """Stops sending, except for what is left of the log."""
         for task in (self._progress_task, self._log_task):
             if task is not None and task is not self.unsent_log:
                 task.cancel()
 
 
-async def _either(said: asyncio.Task[None], abandoned: asyncio.Task[bool], limit_s: float) -> None:
-    await asyncio.wait((said, abandoned), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+async def _either(sent: asyncio.Task[None], abandoned: asyncio.Task[bool], limit_s: float) -> None:
+    await asyncio.wait((sent, abandoned), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)

@@ -49,20 +49,20 @@ ProgramTask: TypeAlias = Command | BundleRun | Container
 
 
 class StartContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a program is started with, beside what its task says."""
+    """Context for starting a program, beside what its task says."""
 
     folder: ExecutionFolder
     worker: str
     base_env: Mapping[str, str]
     devices: Sequence[int]
-    """Numbers of the GPUs that are its own."""
+    """Numbers of the GPUs allocated to it."""
     bundle_file: str | None = None
-    """The name of the bundle, if that is one file."""
+    """Name of the bundle, if that is one file."""
     engine: ContainerEngine | None = None
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to start."""
+    """Program to start."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -72,45 +72,44 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     may_gain: bool = False
 
 
-def program_of(order: OrderView, task: ProgramTask, around: StartContext) -> Program:
-    """Raises StartError where it cannot be run here."""
-    folder = around.folder
-    env = job_environment(order, {**around.base_env, **task.env}, folder, around.worker)
+def program_of(order: OrderView, task: ProgramTask, start: StartContext) -> Program:
+    """Builds the program of a task. Raises StartError where it cannot be run here."""
+    folder = start.folder
+    env = job_environment(order, {**start.base_env, **task.env}, folder, start.worker)
     if not isinstance(task.inputs, UnsetType):
         env["ROTA_INPUTS"] = str(folder.inputs)
     argv: Sequence[str]
     match task:
         case Container():
-            return _contained(order, task, env, around)
+            return _contained(order, task, env, start)
         case Command():
             argv, cwd = task.argv, task.cwd or os.fspath(folder.cwd)
         case BundleRun():
-            argv, cwd = _argv(task, folder.cwd, around.bundle_file), os.fspath(folder.cwd)
+            argv, cwd = _argv(task, folder.cwd, start.bundle_file), os.fspath(folder.cwd)
             env["ROTA_BUNDLE"] = cwd
         case _:
             assert_never(task)
-    if around.devices:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, around.devices))
-    return Program(argv=argv, env=env, cwd=cwd, limits=_bounds(order))
+    if start.devices:
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, start.devices))
+    return Program(argv=argv, env=env, cwd=cwd, limits=limits_of(order))
 
 
-def _bounds(order: OrderView) -> dict[str, int]:
-    limits = order.limits or LimitsView()
-    bounds = {
-        "processes": limits.processes,
-        "open_files": limits.open_files,
-        "file_size": limits.file_size,
+def limits_of(order: OrderView) -> dict[str, int]:
+    """Limits that the supervisor enforces on a process which runs this order alone."""
+    given = order.limits or LimitsView()
+    limits = {
+        "processes": given.processes,
+        "open_files": given.open_files,
+        "file_size": given.file_size,
     }
-    if order.requirements.memory:
-        bounds["memory"] = order.requirements.memory
-    return bounds
+    return {**limits, "memory": memory} if (memory := order.requirements.memory) else limits
 
 
 def _argv(task: BundleRun, folder: Path, file: str | None) -> Sequence[str]:
-    """A program of the bundle itself goes before one of the machine."""
+    """Prefers a program of the bundle itself to one of the machine."""
     if not task.argv:
         if file is None:
-            raise StartError("the bundle is an archive: say what to run in it with task.argv")
+            raise StartError("the bundle is an archive: set task.argv to the program to run in it")
         return [f"./{file}"]
     first = task.argv[0]
     if "/" not in first and (folder / first).is_file():
@@ -119,12 +118,12 @@ def _argv(task: BundleRun, folder: Path, file: str | None) -> Sequence[str]:
 
 
 def _contained(
-    order: OrderView, task: Container, env: Mapping[str, str], around: StartContext
+    order: OrderView, task: Container, env: Mapping[str, str], start: StartContext
 ) -> Program:
-    """The engine's program is held to nothing of the job's: the container is."""
-    if around.engine is None:
+    """Builds the engine's program. The job's limits apply to the container, not to it."""
+    if start.engine is None:
         raise StartError("this worker has neither podman nor docker")
-    folder = around.folder.path
+    folder = start.folder.path
     own = {
         name: value
         for name, value in env.items()
@@ -132,23 +131,24 @@ def _contained(
     }
     write_env(folder, own)
     return Program(
-        argv=around.engine.run(order, task, folder, around.devices),
+        argv=start.engine.run(order, task, folder, start.devices),
         env=engine_environment(),
         cwd="/",
-        after=around.engine.remove(order, folder),
+        after=start.engine.remove(order, folder),
         may_gain=True,
     )
 
 
 DRAIN_S = 1.0
-"""For the last output once all processes are gone; only an escaped one could hold it longer."""
+"""For the last output once all processes are gone; only an escaped one could hold the pipe
+longer."""
 UPLOAD_RETRY_CAP_S = 3.0
 NOT_FOUND = 404
-"""What a server answers to a path that it does not know."""
+"""Answer of a server to a path that it does not know."""
 
 
 class JobSink(OutputSink, Protocol):
-    """Where everything beside the report goes."""
+    """Receiver of everything that an execution sends beside its report."""
 
     async def send_artifact(self, execution_id: str, name: str, file: Path, sha256: str) -> None:
         """Raises AwayError to be asked again, RefusedError if it cannot be kept."""
@@ -157,27 +157,27 @@ class JobSink(OutputSink, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnerContext:
-    """What all executions of an agent share."""
+    """Context that all executions of an agent share."""
 
     workspace: Path
     folders: FolderPool
     worker: str
     mask: Sequence[str]
-    """Variables whose values are secrets, whatever they are called."""
+    """Variables whose values are secrets, whatever their names."""
     grace_s: float
     sink: JobSink
     supervisor: Supervisor
     devices: GpuAllocator
     on_progress: Callable[[str, float, str | None], None]
     deadline: Callable[[str], float | None]
-    """When an execution's lease runs out, as of now."""
+    """Returns when an execution's lease runs out, as of now."""
     bundles: BundleStaging
     engine: ContainerEngine | None = None
-    """What runs containers here."""
+    """Engine that runs containers here."""
     env: Mapping[str, str] = field(default_factory=inherited_environment)
-    """Of the agent's own environment what jobs may see."""
+    """Variables of the agent's own environment that jobs inherit."""
     secrets: Secrets = field(init=False)
-    """Among what all jobs may see, what no log may show."""
+    """Secrets among the variables that all jobs inherit."""
 
     def __post_init__(self) -> None:
         secrets = secrets_of(self.env, self.mask, os.environ)
@@ -185,50 +185,50 @@ class RunnerContext:
 
 
 class StoppedBeforeStartError(Exception):
-    """Somebody wanted it ended before it began."""
+    """Raised when an execution is stopped before it began."""
 
 
 class ProcessRunner:
-    """One execution of a program."""
+    """Runs one execution of a program."""
 
-    def __init__(self, order: OrderView, task: ProgramTask, site: RunnerContext) -> None:
+    def __init__(self, order: OrderView, task: ProgramTask, context: RunnerContext) -> None:
         self._order = order
         self._task = task
-        self._context = site
+        self._context = context
         self._limits = order.limits or LimitsView()
         self._tree: ProcessTree | None = None
         self._stop_reason: StopReason | None = None
         self._at_once = asyncio.Event()
         self._stop_requested = asyncio.Event()
         self._bundles: StagedBundles | None = None
-        secrets = site.secrets
+        secrets = context.secrets
         if task.env:
-            secrets = secrets_of({**site.env, **task.env}, site.mask, os.environ)
-        self._output = ExecutionOutput(order, site.sink, secrets, site.on_progress)
+            secrets = secrets_of({**context.env, **task.env}, context.mask, os.environ)
+        self._output = ExecutionOutput(order, context.sink, secrets, context.on_progress)
         self.lapsed = False
-        """The guard ended it because its lease ran out."""
+        """The supervisor ended it because its lease ran out."""
 
     @property
     def unsent_log(self) -> asyncio.Task[None] | None:
-        """Still carrying output when the run is over: the server was away."""
+        """Task that still sends output after the execution ended: the server was away."""
         return self._output.unsent_log
 
     def stop(self, reason: StopReason) -> None:
-        """Ends it with grace."""
+        """Ends it with its grace period."""
         self._stop_reason = self._stop_reason or reason
         self._stop_requested.set()
         if self._tree is not None:
             self._tree.stop()
 
     def abandon(self) -> None:
-        """Ends it at once; nobody wants its report."""
+        """Ends it at once; its report is not wanted."""
         self._at_once.set()
         self._stop_requested.set()
         if self._tree is not None:
             self._tree.kill()
 
     def hold_until(self, deadline: float) -> None:
-        """Its lease was renewed."""
+        """Passes on that its lease was renewed."""
         if self._tree is not None:
             self._tree.hold_until(deadline)
         elif self._bundles is not None:
@@ -257,28 +257,29 @@ class ProcessRunner:
     async def _run_in(self, folder: ExecutionFolder) -> CompletedReport:
         if self._stop_reason is not None:
             return report_stopped(self._order.execution_id, self._order.fence, self._stop_reason)
-        aside = self._output
-        output = OutputPipe(aside.printed, lambda: aside.crowded)
-        folder.listen(aside.progressed)
+        output = self._output
+        pipe = OutputPipe(output.printed, lambda: output.backlogged)
+        folder.listen(output.progressed)
         try:
             file = await self._stage_bundles(folder)
-            ended = await self._supervised(self._launch(folder, file, output.write_end), output)
+            ended = await self._supervised(self._launch(folder, file, pipe.write_end), pipe)
             ended = self._corrected_by_engine(ended, folder)
-            await output.drain(DRAIN_S)
+            await pipe.drain(DRAIN_S)
             folder.stop_listening()
-            verdict = ExitReporter(self._order, contained=isinstance(self._task, Container))
-            report = verdict.report(ended, self._stop_reason, aside.tail())
+            reporter = ExitReporter(self._order, contained=isinstance(self._task, Container))
+            report = reporter.report(ended, self._stop_reason, output.tail())
             if not self._at_once.is_set():
                 report = await self._collect_results(folder, report)
-                await aside.flush(self._at_once)
+                await output.flush(self._at_once)
         finally:
-            output.close()
+            pipe.close()
             folder.stop_listening()
-            aside.close()
+            output.close()
         return report
 
     async def _stage_bundles(self, folder: ExecutionFolder) -> str | None:
-        """Its bundles are in place; what it runs is called so, if that is one file."""
+        """Puts its bundles in place; returns the file name of the bundle to run, if that is one
+        file."""
         if not bundles_of(self._task):
             return None
         deadline = self._context.deadline(self._order.execution_id)
@@ -295,31 +296,31 @@ class ProcessRunner:
             leaving.cancel()
             await asyncio.gather(filling, leaving, return_exceptions=True)
 
-    async def _stage_into(self, folder: ExecutionFolder, outfit: StagedBundles) -> str | None:
+    async def _stage_into(self, folder: ExecutionFolder, staged: StagedBundles) -> str | None:
         task, file = self._task, None
         if isinstance(task, BundleRun):
-            bundle = await outfit.stage(task.bundle_id, folder.cwd)
+            bundle = await staged.stage(task.bundle_id, folder.cwd)
             file = bundle.name if bundle.format == "file" else None
         if not isinstance(task.inputs, UnsetType):
             folder.inputs.mkdir(mode=0o700)
             for name, bundle_id in task.inputs.items():
                 place = folder.inputs / name
                 place.mkdir(mode=0o700)
-                await outfit.stage(bundle_id, place)
+                await staged.stage(bundle_id, place)
         return file
 
     def _launch(self, folder: ExecutionFolder, file: str | None, output: int) -> Launch:
-        order, site = self._order, self._context
+        order, context = self._order, self._context
         wanted = order.requirements.gpu
-        around = StartContext(
+        start = StartContext(
             folder=folder,
-            worker=site.worker,
-            base_env=site.env,
-            devices=site.devices.take(order.execution_id, wanted) if wanted else (),
+            worker=context.worker,
+            base_env=context.env,
+            devices=context.devices.take(order.execution_id, wanted) if wanted else (),
             bundle_file=file,
-            engine=site.engine,
+            engine=context.engine,
         )
-        program = program_of(order, self._task, around)
+        program = program_of(order, self._task, start)
         return Launch(
             argv=program.argv,
             env=program.env,
@@ -327,17 +328,17 @@ class ProcessRunner:
             fds={1: output, 2: output},
             limits=program.limits,
             timeout_s=order.timeout,
-            grace_s=site.grace_s,
+            grace_s=context.grace_s,
             after=program.after,
             may_gain=program.may_gain,
         )
 
     async def _supervised(self, launch: Launch, output: OutputPipe) -> Ended:
-        """From its start until nothing of it is left."""
+        """Starts it and waits until nothing of it is left."""
         deadline = self._context.deadline(self._order.execution_id)
         try:
             self._tree = self._context.supervisor.spawn(launch, deadline)
-        except ValueError as error:  # text that the system cannot pass on: half a surrogate
+        except ValueError as error:  # text that no program can be given: half a surrogate
             raise StartError(f"program {launch.argv[0]!r} cannot be started: {error}") from None
         finally:
             output.started()
@@ -345,18 +346,18 @@ class ProcessRunner:
             ended = await self._tree.ended
         finally:
             if not self._tree.ended.done():
-                self._tree.kill()  # this run broke off
+                self._tree.kill()  # this coroutine was cancelled
         check_started(ended, launch)
         self.lapsed = ended.cause == "lease"
         if launch.after and ended.after != 0:
-            self._note("the container may be left: it could not be removed")
-        # What a container's engine leaves for a moment is its own affair.
-        if ended.cause == "exit" and ended.deeds and not launch.after:
+            self._note("the container may still exist: it could not be removed")
+        # Processes that a container's engine leaves for a moment are not the job's.
+        if ended.cause == "exit" and ended.signals and not launch.after:
             self._note(f"ended what the job left running: {signals_text(ended)}")
         return ended
 
     def _corrected_by_engine(self, ended: Ended, folder: ExecutionFolder) -> Ended:
-        """The guard sees the program that talks to the engine, not what is in the container."""
+        """Adds what only the engine knows: the supervisor sees its program, not the container."""
         if ended.cause != "exit" or not isinstance(self._task, Container):
             return ended
         if not ended.status or not out_of_memory(folder.path):
@@ -367,7 +368,7 @@ class ProcessRunner:
     async def _collect_results(
         self, folder: ExecutionFolder, report: CompletedReport
     ) -> CompletedReport:
-        """The result and the output files; without them a success would not be one."""
+        """Reads the result and sends the output files; a success without them is a failure."""
         try:
             result = folder.read_result(self._limits.result_size)
             await self._upload(folder)
@@ -394,7 +395,7 @@ class ProcessRunner:
             except (RefusedError, OSError) as error:
                 if "/" in name and isinstance(error, RefusedError) and error.status == NOT_FOUND:
                     self._note(
-                        f"{name} in ROTA_ARTIFACTS is not kept: the server is too old for it"
+                        f"{name} in ROTA_ARTIFACTS is not kept: this server takes no folders"
                     )
                     continue
                 raise UnusableError(f"the output file {name} could not be kept: {error}") from None

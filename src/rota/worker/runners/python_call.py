@@ -26,31 +26,20 @@ from rota.worker.reports import (
 )
 from rota.worker.runners.exit_status import ExitReporter, signals_text
 from rota.worker.runners.output_channels import ExecutionOutput
-from rota.worker.runners.process import RunnerContext
+from rota.worker.runners.process import RunnerContext, limits_of
 from rota.worker.runners.python_pool import AppError, PythonPool, WarmChild
 from rota.worker.supervisor.client import Ended
 
 KILLED_WITH_ANOTHER = "another call killed this process"
-"""What is said of calls that shared a process with one that would not end."""
-OBEYED = "it ended when asked to"
+"""Error message of calls that shared a process with one that would not end."""
+ENDED_WHEN_ASKED = "it ended when asked to"
 
 BreakOffCause: TypeAlias = Literal["timeout", "abandoned"] | StopReason
-"""Why a call was broken off."""
-
-
-def limits_of(order: OrderView) -> dict[str, int]:
-    """What the guard holds a process to in which this call runs alone."""
-    said = order.limits or LimitsView()
-    limits = {
-        "processes": said.processes,
-        "open_files": said.open_files,
-        "file_size": said.file_size,
-    }
-    return {**limits, "memory": memory} if (memory := order.requirements.memory) else limits
+"""Why a call was ended by the worker."""
 
 
 def report_done(order: OrderView, done: Done) -> CompletedReport:
-    """It came to its own end."""
+    """Reports a call that ended by itself."""
     allowed = (order.limits or LimitsView()).result_size
     if done.succeeded and len(done.document) > allowed:
         message = f"the function's result is {len(done.document)} bytes as JSON, {allowed} are kept"
@@ -76,7 +65,7 @@ def report_done(order: OrderView, done: Done) -> CompletedReport:
 
 
 def report_broken(order: OrderView, ended: Ended, tail: str, *, shared: bool) -> CompletedReport:
-    """Its process is gone, by its own doing or by somebody else's; `tail`: its last lines."""
+    """Reports a call whose process died; `tail`: the last lines of its output."""
     if ended.cause not in ("exit", "stop", "kill"):
         return ExitReporter(order).report(ended, None, tail)
     if shared and ended.cause != "exit":
@@ -96,8 +85,8 @@ def report_broken(order: OrderView, ended: Ended, tail: str, *, shared: bool) ->
 def report_broken_off(
     order: OrderView, cause: BreakOffCause, ended: Ended | None
 ) -> CompletedReport:
-    """It was ended: with its process, or (None) alone."""
-    how = OBEYED if ended is None else signals_text(ended)
+    """Reports a call that was ended, with its process or (`ended` is None) alone."""
+    how = ENDED_WHEN_ASKED if ended is None else signals_text(ended)
     error: dict[str, Any] = {"message": SHUTDOWN}
     status: Literal["timed_out", "cancelled", "failed"] = "failed"
     if cause == "timeout":
@@ -106,7 +95,7 @@ def report_broken_off(
         status, error = "cancelled", {"message": f"cancelled; {how}"}
     if ended is None:
         return report_error(order.execution_id, order.fence, status, error)
-    error["signals"] = [msgspec.structs.asdict(deed) for deed in ended.deeds]
+    error["signals"] = [msgspec.structs.asdict(signal) for signal in ended.signals]
     error["left"] = 0
     report = report_error(order.execution_id, order.fence, status, error)
     report.exit_code = None if ended.returncode is None else exit_code_of(ended.returncode)
@@ -114,74 +103,71 @@ def report_broken_off(
 
 
 ABANDON_S = 0.5
-"""For a call among others whose lease is gone: asked to end it does so at once, or never."""
+"""For a call among others whose lease is gone: it ends at once when asked to, or never."""
 
 _numbers = itertools.count(1)
 
 
 class PythonRunner:
-    """One execution of a function: a caller of its child."""
+    """Runs one execution of a function in a warm child."""
 
     def __init__(
-        self, order: OrderView, task: PythonCall | None, site: RunnerContext, pool: PythonPool
+        self, order: OrderView, task: PythonCall | None, context: RunnerContext, pool: PythonPool
     ) -> None:
         self._order = order
         self._function = FUNCTION_CAPABILITY + order.name if task is None else task.entry
-        self._context = site
+        self._context = context
         self._pool = pool
         self._number = next(_numbers)
         self._first_event: asyncio.Future[Done | Ended | BreakOffCause] = _future()
-        """What happens first: its end, the end of its process, or ours."""
+        """First of these: the call's end, the end of its process, a stop by the worker."""
         self._end: asyncio.Future[Done | Ended] = _future()
         self._at_once = asyncio.Event()
-        self._secrets = site.secrets
+        self._secrets = context.secrets
         self._child: WarmChild | None = None
-        self._output = ExecutionOutput(order, site.sink, site.secrets, site.on_progress)
+        self._output = ExecutionOutput(order, context.sink, context.secrets, context.on_progress)
         self.lapsed = False
-        """The guard ended its process because a lease ran out."""
+        """The supervisor ended its process because a lease ran out."""
 
     @property
     def unsent_log(self) -> asyncio.Task[None] | None:
-        """Still carrying output when the run is over: the server was away."""
+        """Task that still sends output after the execution ended: the server was away."""
         return self._output.unsent_log
 
-    # What the agent says.
+    # Called by the executor.
 
     def stop(self, reason: StopReason) -> None:
-        """Ends it with grace."""
+        """Ends it with its grace period."""
         self._happened(reason)
 
     def abandon(self) -> None:
-        """Ends it at once; nobody wants its report."""
+        """Ends it at once; its report is not wanted."""
         self._at_once.set()
         self._happened("abandoned")
 
     def hold_until(self, deadline: float) -> None:
-        """Its lease was renewed."""
+        """Passes on that its lease was renewed."""
         if self._child is not None:
             self._child.hold_until(self._number, deadline)
 
-    # What the child says.
+    # Called by the child.
 
     @property
-    def crowded(self) -> bool:
-        """What was printed last is still to be passed on."""
-        return self._output.crowded
+    def backlogged(self) -> bool:
+        """Whether output read before is still to be sent."""
+        return self._output.backlogged
 
     def printed(self, data: bytes) -> None:
-        """The call printed something."""
         self._output.printed(data)
 
     def progressed(self, fraction: float, message: str) -> None:
-        """The call said how far it is."""
         self._output.progressed(fraction, message or None)
 
     def done(self, done: Done) -> None:
-        """The call is over."""
         self._ended(done)
 
     def broken(self, ended: Ended) -> None:
-        """The process ended in the middle of it."""
+        """Notes that the process ended in the middle of the call."""
         self._ended(ended)
 
     def _ended(self, end: Done | Ended) -> None:
@@ -193,10 +179,8 @@ class PythonRunner:
         if not self._first_event.done():
             self._first_event.set_result(what)
 
-    # The run.
-
     async def run(self) -> CompletedReport:
-        """Returns when nothing of the call is left and its log is on its way."""
+        """Returns when nothing of the call is left and its log is being sent."""
         order = self._order
         if self._child is None:
             try:
@@ -221,11 +205,11 @@ class PythonRunner:
         return report
 
     def start_now(self) -> None:
-        """Puts the call into the pipe of a child that waits for one, if any does: before the agent
-        turns to anything else, above all to its next question to the server."""
+        """Starts the call in an idle child, if there is one, before the agent does anything else:
+        above all before its next call to the server."""
         if not self._order.requirements.gpu:
-            lane = self._pool.lane_of(self._function)
-            self._start_in(self._pool.take_now(lane, limits_of(self._order)))
+            kind = self._pool.kind_of(self._function)
+            self._start_in(self._pool.take_now(kind, limits_of(self._order)))
 
     def _start_in(self, child: WarmChild | None) -> None:
         self._child = child
@@ -233,15 +217,15 @@ class PythonRunner:
             child.begin(self._begin(), self, self._context.deadline(self._order.execution_id))
 
     async def _take(self) -> WarmChild | None:
-        """Where it will run; None if it was told to stop before there was one."""
+        """Returns the child to run in; None if the call was stopped before there was one."""
         if self._first_event.done():
             return None
         pool, limits = self._pool, limits_of(self._order)
         gpus = self._gpus()
         if gpus:
             return await self._taken(pool.take_own(limits, gpus))
-        lane = pool.lane_of(self._function)
-        return pool.take_now(lane, limits) or await self._taken(pool.take(lane, limits))
+        kind = pool.kind_of(self._function)
+        return pool.take_now(kind, limits) or await self._taken(pool.take(kind, limits))
 
     async def _taken(self, take: Coroutine[Any, Any, WarmChild]) -> WarmChild | None:
         taking = asyncio.create_task(take)
@@ -254,7 +238,8 @@ class PythonRunner:
         return None
 
     def _gpus(self) -> dict[str, str]:
-        """Which devices it may see; a process looks that up once, so it gets one of its own."""
+        """Sets which devices it may see; a process reads that once, so the call gets a process of
+        its own."""
         wanted, key = self._order.requirements.gpu, self._order.execution_id
         devices = self._context.devices.take(key, wanted) if wanted else []
         return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))} if devices else {}
@@ -276,7 +261,7 @@ class PythonRunner:
             timer.cancel()
         if isinstance(first, Done):
             if first.asynchronous and not self._pool.knows(self._function):
-                self._pool.learn(self._function, "crowd")
+                self._pool.learn(self._function, "shared")
             return self._masked(report_done(order, first))
         if isinstance(first, Ended):
             return self._broken(child, first)
@@ -302,26 +287,26 @@ class PythonRunner:
         )
 
     def _broken(self, child: WarmChild, ended: Ended) -> CompletedReport:
-        shared = child.start.lane == "crowd"
+        shared = child.start.kind == "shared"
         if shared and ended.cause == "exit":
-            # One of them broke it. Each runs alone until it has come to a good end once.
+            # One of its calls broke it. Each function runs alone until it has succeeded once.
             self._pool.forget(self._function)
         self.lapsed = ended.cause == "lease"
         return report_broken(self._order, ended, self._output.tail(), shared=shared)
 
     async def _break_off(self, child: WarmChild, cause: BreakOffCause) -> CompletedReport:
-        """Ends the call: alone in its process with that, among others by asking it first."""
+        """Ends the call: alone with its process, among others by asking it first."""
         at_once = self._at_once
-        if child.start.lane == "crowd":
+        if child.start.kind == "shared":
             if await self._ends_when_asked(child):
                 return report_broken_off(self._order, cause, None)
-            self._pool.learn(self._function, "solo")
-            at_once = _set_event()  # it was asked and had its time; the others cannot be spared
+            self._pool.learn(self._function, "exclusive")
+            at_once = _set_event()  # it had its grace period; the other calls end with it
         return report_broken_off(self._order, cause, await child.end(at_once))
 
     async def _ends_when_asked(self, child: WarmChild) -> bool:
         grace_s = ABANDON_S if self._at_once.is_set() else self._context.grace_s
-        # No other call joins meanwhile: if this one does not end, they all do.
+        # No other call joins meanwhile: if this one does not end, all of them are killed.
         child.ending += 1
         child.cancel(self._number)
         await asyncio.wait((self._end,), timeout=grace_s)
@@ -329,7 +314,7 @@ class PythonRunner:
         return self._end.done()
 
     def _masked(self, report: CompletedReport) -> CompletedReport:
-        """An error may quote what no log may show."""
+        """Masks secrets, which an error may quote."""
         if self._secrets and report.status == "failed":
             report.error = msgspec.Raw(self._secrets.hide(bytes(report.error).decode()).encode())
         return report

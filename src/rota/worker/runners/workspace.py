@@ -1,7 +1,7 @@
 """Workspace of executions: their folders, environment, payload, result and output files.
 
-Holds nothing of the agent's own. A folder that a job left clean serves the next one. Output files
-are collected without following any link.
+It holds nothing of the agent's own. A folder that a job left clean serves the next one. Output
+files are collected without following any link.
 """
 
 from __future__ import annotations
@@ -28,30 +28,33 @@ from rota.worker.group_env import group_variables
 from rota.worker.runners.output_channels import ProgressCallback, ProgressPipe
 
 _UNNAMEABLE = re.compile(r"[\x00-\x1f\x7f\\]")
-"""What servers allow in no name of an output file."""
+"""Characters that servers refuse in names of output files."""
 NOTED_MAX = 100
-"""What is not kept is named in the log up to so often; the rest is counted."""
+"""Output files that are not kept: this many are named in the log, the rest is counted."""
 
 
 @dataclass(slots=True)
 class OutputFiles:
-    """All that lies there."""
+    """Output files that a job left."""
 
     files: dict[str, Path] = field(default_factory=dict)
-    """What is kept, by name: the way down to it, with slashes."""
+    """Files to keep, by relative path with slashes."""
     others: list[str] = field(default_factory=list)
-    """What is not, and why, in words."""
+    """Messages about those that are not kept, and why."""
 
 
 def find_outputs(
     folder: Path, files_max: int = OUTPUT_FILES_MAX, noted_max: int = NOTED_MAX
 ) -> OutputFiles:
-    """Those of a job that has ended. No link is followed, so that nothing outside is taken along;
-    and what no server takes is not offered to one: a refusal would fail the job."""
+    """Finds the output files of a job that has ended.
+
+    No link is followed, so that nothing outside is taken along. What every server refuses is not
+    offered to one: a refusal would fail the job.
+    """
     found, unnoted = OutputFiles(), 0
     if not _is_still_a_folder(folder):
-        # A container that sees only its own folder could have put a link to the machine's there.
-        found.others.append("ROTA_ARTIFACTS is no folder any more, or is locked: nothing is kept")
+        # A container could have replaced the folder by a link to one of the machine's.
+        found.others.append("ROTA_ARTIFACTS is no longer a readable folder: no file is kept")
         return found
     for name, why in _walk(folder, ""):
         if why is None and len(found.files) < files_max:
@@ -75,7 +78,7 @@ def _is_still_a_folder(folder: Path) -> bool:
 
 
 def _walk(folder: Path, above: str, depth: int = 1) -> Iterator[tuple[str, str | None]]:
-    """Everything by its name, and why it is not kept; None: it is."""
+    """Yields every name below, and why it is not kept; None: it is."""
     with os.scandir(folder) as entries:
         ordered = sorted(entries, key=lambda entry: entry.name)
     for entry in ordered:
@@ -108,22 +111,22 @@ def _why_not_kept(entry: os.DirEntry[str], name: str, *, is_folder: bool) -> str
 
 
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME")
-"""Of the agent's environment; and whatever begins with LC_."""
+"""Of the agent's environment; LC_* variables too."""
 LOCK_NAME = "lock"
 LONG_AGO_NS = 1_000_000_007_123_456_789
-"""What a new folder is dated: whatever is put there, or taken away, dates it anew."""
+"""Date given to a new folder: any change in the folder replaces it."""
 JSON = msgspec.json.Decoder()
 
 
 class UnusableError(Exception):
-    """A folder or file cannot be used, and why."""
+    """Raised when a folder or file cannot be used."""
 
 
 class AgentWorkspace:
-    """This agent's folder below the one all agents of the machine may share.
+    """Folder of this agent, below the one that all agents of the machine may share.
 
-    The lock is held as long as the agent lives; folders whose lock is free were left by agents
-    that died, and are removed.
+    The agent holds a lock as long as it lives; folders whose lock is free were left by agents that
+    died, and are removed.
     """
 
     def __init__(self, shared: Path) -> None:
@@ -134,24 +137,24 @@ class AgentWorkspace:
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def leave(self) -> None:
-        """Removes the folder."""
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
 
 def default_work_dir() -> Path:
-    """One folder a user."""
+    """Returns one folder for each user."""
     return Path(tempfile.gettempdir()) / f"rota-worker-{os.getuid()}"
 
 
 def _make_private(path: Path) -> None:
-    """In a folder such as /tmp somebody else might have been there first."""
+    """Makes the folder and checks its owner: in a place such as /tmp another user may have made it
+    first."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise UnusableError(
-            f"the work folder {path} must be a folder that belongs to this user and that nobody "
-            "else may write to; name another one"
+            f"the work folder {path} must be a folder that belongs to this user and that no other "
+            "user may write to; choose another one with --work-dir"
         )
 
 
@@ -171,7 +174,7 @@ def _remove_abandoned(shared: Path) -> None:
 
 
 class ExecutionFolder:
-    """One execution's own folder, readable by this user only."""
+    """Folder of one execution, readable by this user only."""
 
     def __init__(self, workplace: Path) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="execution-", dir=workplace))
@@ -179,7 +182,7 @@ class ExecutionFolder:
         self.tmp = self.path / "tmp"
         self.artifacts = self.path / "artifacts"
         self.inputs = self.path / "inputs"
-        """Made for those jobs that have some."""
+        """Made for jobs that have inputs."""
         for folder in (self.cwd, self.tmp, self.artifacts):
             folder.mkdir(mode=0o700)
         dated = _date(self.path)
@@ -191,33 +194,34 @@ class ExecutionFolder:
         self._fifo = os.lstat(self.progress).st_ino
         self._progress_pipe: ProgressPipe | None = None
         self._dates: dict[Path, _Date] = {}
-        """As it was left for a job. Empty where the file system does not keep such dates."""
+        """Dates as they were left for a job. Empty where the file system does not keep such
+        dates."""
         self._is_unused: bool | None = None
-        """Whether the job that has ended here left nothing at all; None: none has."""
+        """Whether the job that has ended here left nothing at all; None: no job has ended."""
         if _date_of(self.path) != dated:
             self._date_anew()
 
     def fill(self, order: OrderView) -> None:
-        """Puts there what the job is given."""
+        """Writes the job's payload."""
         payload = bytes(order.payload)
         handle = os.open(self.payload, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            # Most payloads are empty, and a write costs more than a look.
+            # Most payloads are empty, and a write costs more than a read.
             if os.pread(handle, len(payload) + 1, 0) != payload:
                 os.ftruncate(handle, 0)
-                _write_all(handle, payload)
+                write_all(handle, payload)
         finally:
             os.close(handle)
 
     def listen(self, sink: ProgressCallback) -> None:
-        """Its job begins, whose progress `sink` hears of until `hush`. Raises OSError."""
+        """Sends the job's progress to `sink` until `stop_listening`. Raises OSError."""
         self._is_unused = None
         if self._progress_pipe is None:
             self._progress_pipe = ProgressPipe(self.progress)
         self._progress_pipe.listen(sink)
 
     def stop_listening(self) -> None:
-        """Its job is over, or never began."""
+        """Ends the job's progress; called when it is over, or never began."""
         if self._is_unused is not None:
             return
         self._is_unused = self._is_untouched(*self._folders)
@@ -225,7 +229,7 @@ class ExecutionFolder:
             self._progress_pipe.stop_listening()
 
     def close(self) -> None:
-        """Nobody listens here any more: it is to be removed."""
+        """Closes its pipe, before it is removed."""
         if self._progress_pipe is not None:
             self._progress_pipe.close()
             self._progress_pipe = None
@@ -246,8 +250,8 @@ class ExecutionFolder:
         return self.path, self.cwd, self.tmp, self.artifacts
 
     def _is_untouched(self, *folders: Path) -> bool:
-        """Whether nothing came there or went since it was left for a job. To list them takes much
-        longer, and most jobs leave nothing."""
+        """Whether nothing was made or removed there. To list the folders takes much longer, and
+        most jobs leave nothing."""
         try:
             return all(_date_of(folder) == self._dates.get(folder) for folder in folders)
         except OSError:
@@ -269,15 +273,15 @@ class ExecutionFolder:
         self._dates = {folder: _date(folder) for folder in self._folders}
 
     def remove(self) -> None:
-        """Takes everything away, also what the job made unreadable for itself."""
+        """Removes everything, also what the job made unreadable for itself."""
         shutil.rmtree(self.path, onerror=_unlock_and_retry)
 
     def read_result(self, limit: int) -> msgspec.Raw | None:
-        """What the job left as its result; None if nothing. Raises UnusableError."""
+        """Reads the job's result; None if there is none. Raises UnusableError."""
         if self._is_unused or self._is_untouched(self.path):
             return None
         try:
-            # Without waiting: the job may have left a pipe there, or a link to anywhere.
+            # Without waiting or following: the job may have left a pipe there, or a link.
             handle = os.open(self.result, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
@@ -285,7 +289,7 @@ class ExecutionFolder:
             raise UnusableError(f"ROTA_RESULT cannot be read: {error.strerror}") from None
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise UnusableError("ROTA_RESULT is not a plain file any more")
+                raise UnusableError("ROTA_RESULT is no longer a plain file")
             text = file.read(limit + 1)
         if len(text) > limit:
             raise UnusableError(
@@ -300,12 +304,12 @@ class ExecutionFolder:
         return msgspec.Raw(text)
 
     def has_outputs(self) -> bool:
-        """Whether anything may lie where output files are left."""
+        """Whether there may be output files."""
         return not (self._is_unused or self._is_untouched(self.artifacts))
 
 
 class FolderPool:
-    """Folders that wait for the next job.
+    """Pool of clean folders for the next jobs.
 
     Making and removing one takes a dozen changes to the file system, which on many a machine takes
     longer than a short job; most jobs leave theirs as they found it.
@@ -317,7 +321,7 @@ class FolderPool:
         self._kept: list[ExecutionFolder] = []
 
     def take(self, order: OrderView) -> ExecutionFolder:
-        """A folder with what the job is given. Raises OSError."""
+        """Returns a folder with the job's payload. Raises OSError."""
         folder = self._kept.pop() if self._kept else ExecutionFolder(self._workspace)
         try:
             folder.fill(order)
@@ -328,7 +332,7 @@ class FolderPool:
         return folder
 
     def put_back(self, folder: ExecutionFolder) -> bool:
-        """Nobody uses it any more; False if it must be removed."""
+        """Keeps a clean folder; False if it must be removed."""
         if len(self._kept) >= self._kept_max or not folder.is_clean():
             folder.close()
             return False
@@ -337,13 +341,14 @@ class FolderPool:
 
 
 def sha256_of(file: Path) -> str:
-    """Of an output file, for whoever gets it to compare."""
+    """Returns the checksum of an output file, for the server to compare."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def _is(path: Path, mode: int, inode: int | None = None) -> bool:
-    """Of this kind and with these rights; and no other name leads to it. `inode`: that very one."""
+    """Whether the path has this type and these permissions and no other name; `inode`: is that very
+    one."""
     found = os.lstat(path)
     if inode is not None and found.st_ino != inode:
         return False
@@ -354,18 +359,20 @@ _Date: TypeAlias = tuple[int, int, int, int]
 
 
 def _date(folder: Path) -> _Date:
-    """Gives it a date that it keeps until something changes in it."""
+    """Gives a folder a date that it keeps until something changes in it."""
     os.utime(folder, ns=(LONG_AGO_NS, LONG_AGO_NS))
     return _date_of(folder)
 
 
 def _date_of(folder: Path) -> _Date:
-    """By the second time even what sets the first one back is seen."""
+    """Metadata that any change alters: the second time shows even a change that sets the first one
+    back."""
     found = os.lstat(folder)
     return found.st_ino, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _write_all(handle: int, data: bytes) -> None:
+def write_all(handle: int, data: bytes) -> None:
+    """Writes all bytes, also where the system takes only a part at once."""
     left = memoryview(data)
     while left:
         left = left[os.write(handle, left) :]
@@ -382,7 +389,7 @@ def _unlock_and_retry(function: object, path: str, _: object) -> None:
 
 
 def inherited_environment(named: Sequence[str] = ()) -> dict[str, str]:
-    """Those few of the agent's variables that everything it starts may see, and those named."""
+    """Returns the few variables of the agent that everything it starts may see, and those named."""
     env = {
         name: value
         for name, value in os.environ.items()
@@ -395,7 +402,7 @@ def inherited_environment(named: Sequence[str] = ()) -> dict[str, str]:
 def job_environment(
     order: OrderView, plain: Mapping[str, str], folder: ExecutionFolder, worker: str
 ) -> dict[str, str]:
-    """What a job finds: `plain`, with ours on top."""
+    """Returns a job's environment: `plain`, with Rota's variables on top."""
     env = {"TMPDIR": str(folder.tmp), **plain}
     env.update(
         ROTA_JOB_ID=order.job_id,
@@ -408,7 +415,7 @@ def job_environment(
         ROTA_PROGRESS=str(folder.progress),
         ROTA_ARTIFACTS=str(folder.artifacts),
         ROTA_SCHEDULED_AT=order.scheduled_at,
-        # A program may rely on it, also where the server names no trace.
+        # Programs may rely on it, so it is set even where the server names no trace.
         TRACEPARENT=order.traceparent or run_traceparent(order.job_id, order.fence),
     )
     env.update(group_variables(order.array, order.gang))

@@ -1,1 +1,1 @@
-"""The supervisor: one process beside each agent, which starts all jobs and ends them."""
+"""Supervisor: one process beside each agent, which starts all jobs and ends them."""

@@ -14,11 +14,11 @@ PREFIX = "rota-"
 CONTROLLERS = ("memory", "pids")
 PIDS_EVENTS = "pids.events"
 READ_BYTES = 64 * 1024
-"""More than any file that is read here has; the kernel gives such files in one piece."""
+"""More than any file that is read here has; the kernel returns such files in one piece."""
 
 
 class Cgroup:
-    """One shim's folders, by controller."""
+    """Cgroup of one shim: its folders by controller."""
 
     __slots__ = ("_folders", "_kept", "_version")
 
@@ -26,14 +26,14 @@ class Cgroup:
         self._folders = folders
         self._version = version
         self._kept: dict[str, str] = {}
-        """What its files said before they were taken away."""
+        """Contents of its files before the folders were removed."""
 
     def has(self, controller: str) -> bool:
-        """Whether the kernel holds the job to this kind of bound."""
+        """Whether the kernel enforces this kind of limit on the job."""
         return controller in self._folders
 
     def bound(self, processes: int | None, memory: int | None) -> None:
-        """Sets the bounds; the shim itself counts as one process more."""
+        """Sets the limits; the shim itself counts as one more process."""
         if processes is not None and "pids" in self._folders:
             _write(self._folders["pids"], "pids.max", processes + 1)
         if memory is None or "memory" not in self._folders:
@@ -48,25 +48,25 @@ class Cgroup:
             _try(folder, "memory.oom.group", 1)
 
     def enter(self) -> None:
-        """The calling process, and all that it will start."""
+        """Moves the calling process here, and all that it will start."""
         for folder in dict.fromkeys(self._folders.values()):
             _write(folder, "cgroup.procs", 0)
 
     def killed_for_memory(self) -> bool:
-        """Whether the kernel ended a process because the memory was used up."""
+        """Whether the kernel killed a process because the memory limit was reached."""
         return _count(self._text("memory", self._events_file), "oom_kill") > 0
 
     def forks_refused(self) -> int:
-        """How often a process could not be started because there were too many."""
+        """How often a process could not be started because the process limit was reached."""
         return _count(self._text("pids", PIDS_EVENTS), "max")
 
     def peak(self) -> int | None:
-        """The most memory that was ever held, in bytes."""
+        """Highest memory use, in bytes."""
         text = self._text("memory", self._peak_file).strip()
         return int(text) if text.isdigit() else None
 
     def remove(self) -> None:
-        """Takes the folders away; nothing may be left in them. What they told stays known."""
+        """Removes the folders, which must be empty of processes. Their figures stay available."""
         for controller, name in (
             ("memory", self._events_file),
             ("memory", self._peak_file),
@@ -91,7 +91,7 @@ class Cgroup:
 
 
 class Cgroups:
-    """The places where this worker may make groups."""
+    """Makes a cgroup for each shim, below the folders that this worker may use."""
 
     def __init__(self, places: dict[str, str], version: int) -> None:
         self._folders = places
@@ -99,11 +99,11 @@ class Cgroups:
         self._made = 0
 
     def kinds(self) -> dict[str, str]:
-        """Which bounds the kernel holds, and by what."""
+        """Which limits the kernel enforces, and by what."""
         return dict.fromkeys(self._folders, f"cgroup v{self._version}")
 
     def make(self, processes: int | None, memory: int | None) -> Cgroup | None:
-        """A group for one shim; None if there is nothing that it could hold."""
+        """Makes a cgroup for one shim; None if it could enforce nothing."""
         wanted = [name for name in self._folders if name == "pids" or memory is not None]
         self._made += 1
         folders = {name: os.path.join(self._folders[name], str(self._made)) for name in wanted}
@@ -118,13 +118,13 @@ class Cgroups:
         return group if folders else None
 
     def remove(self) -> None:
-        """At the guard's own end."""
+        """Removes all cgroups at the supervisor's end."""
         for place in dict.fromkeys(self._folders.values()):
             _remove_below(place)
 
 
 def open_cgroups(agent: int, top: str = CGROUPS, own: str = "/proc/self/cgroup") -> Cgroups:
-    """Finds out, by trying, where groups may be made for jobs of this agent."""
+    """Finds out, by trying, where cgroups may be made for jobs of this agent."""
     paths = _own_paths(own)
     name = f"{PREFIX}{os.getpid()}"
     if os.path.exists(os.path.join(top, "cgroup.controllers")):
@@ -143,10 +143,11 @@ def open_cgroups(agent: int, top: str = CGROUPS, own: str = "/proc/self/cgroup")
 
 
 def _open_v2(base: str, name: str, agent: int) -> str | None:
-    """Groups with bounds may only stand beside groups with processes, never below them.
+    """Makes the cgroups of version 2, where one with limits may only stand beside one with
+    processes.
 
-    So agent and guard move one step down; that works if nobody else is in the worker's group, which
-    is what `Delegate=yes` of systemd is for. Else everything stays as it was.
+    So agent and supervisor move one level down. That works if nobody else is in the worker's
+    cgroup, which systemd's `Delegate=yes` is for. Otherwise everything stays as it was.
     """
     leaf, place = os.path.join(base, f"{name}-self"), os.path.join(base, name)
     wanted = " ".join(f"+{controller}" for controller in CONTROLLERS)
@@ -171,7 +172,7 @@ def _open_v2(base: str, name: str, agent: int) -> str | None:
 
 
 def _own_paths(file: str) -> dict[str, str]:
-    """Controller (none: version 2) to the path of this process's group."""
+    """Maps controllers (none: version 2) to the path of this process's cgroup."""
     paths: dict[str, str] = {}
     for line in _read("", file).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -181,7 +182,7 @@ def _own_paths(file: str) -> dict[str, str]:
 
 
 def _remove_abandoned(base: str) -> None:
-    """Removes what guards that were killed have left."""
+    """Removes what supervisors that were killed have left."""
     for name in os.listdir(base):
         pid = name.removeprefix(PREFIX).partition("-")[0]
         if name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}"):
@@ -196,11 +197,11 @@ def _remove_below(place: str) -> None:
         os.rmdir(place)
 
 
-def _count(events: str, word: str) -> int:
-    """What a file of lines such as `max 3` says of one word."""
+def _count(events: str, event: str) -> int:
+    """Reads the number of one event from lines such as `max 3`."""
     for line in events.splitlines():
         name, _, number = line.partition(" ")
-        if name == word and number.isdigit():
+        if name == event and number.isdigit():
             return int(number)
     return 0
 
@@ -219,7 +220,7 @@ def _read(folder: str | None, name: str) -> str:
     if folder is None:
         return ""
     try:
-        # After every job one of these is read, and a file object asks the kernel more than that.
+        # Read after every job; a file object would make several more system calls.
         handle = os.open(os.path.join(folder, name), os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.read(handle, READ_BYTES).decode()

@@ -1,7 +1,7 @@
-"""The agent's handle on its supervisor: starts that process, hands it jobs, learns how they ended.
+"""Agent's handle on its supervisor: starts that process, hands it jobs, learns how they ended.
 
-The kernel kills all jobs of a supervisor that dies. Whoever waits for one of them is told so, and a
-new supervisor serves what comes next. Only the agent imports this module.
+The kernel kills all jobs of a supervisor that dies. Their callers are told, and a new supervisor
+runs the next jobs. Only the agent imports this module.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from rota.worker.supervisor.messages import (
 )
 
 PING_S = 2.0
-"""Between two questions whether the guard is awake."""
+"""Time between two checks that the supervisor responds."""
 SILENCE_S_MAX = 30.0
-"""A guard that does not answer for so long is frozen; it is killed, and its jobs with it."""
+"""A supervisor that does not respond for this long is frozen; it is killed, and its jobs with
+it."""
 RESTART_S = 1.0
-"""Before another try, where a machine is too full to start a guard."""
+"""Pause before another attempt, where the machine cannot start a supervisor now."""
 DISMISS_S = 5.0
-"""For the guard to remove its groups when the agent leaves."""
+"""For the supervisor to remove its cgroups when the agent leaves."""
 ROTA = Path(__file__).parents[2]
 
 BOOT = """
@@ -44,36 +45,37 @@ package.__path__ = [sys.argv[1]]
 from rota.worker.supervisor.supervisor_loop import main
 main(*sys.argv[2:])
 """
-"""Runs without site-packages and past the package's own front door, which opens the whole SDK."""
+"""Runs without site-packages and without rota/__init__.py, which would import the whole SDK."""
 
 Isolation: TypeAlias = Literal["auto", "subreaper"]
 EndCause: TypeAlias = Literal[
-    "exit", "stop", "kill", "timeout", "lease", "memory", "processes", "shim", "guard"
+    "exit", "stop", "kill", "timeout", "lease", "memory", "processes", "shim", "supervisor"
 ]
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What to start, where, and what it is held to."""
+    """Program to start: where, with what, and held to which limits."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
     fds: Mapping[int, int]
-    """The number a descriptor gets in the program -> ours, which stays open."""
+    """Descriptor number in the program -> descriptor here, which stays open."""
     limits: Mapping[str, int] = {}
-    """processes, open_files, file_size, memory; what is left out is not limited."""
+    """Keys: processes, open_files, file_size, memory; what is left out is not limited."""
     timeout_s: float | None = None
     grace_s: float = 5.0
-    """Between SIGTERM and SIGKILL."""
+    """Seconds between SIGTERM and SIGKILL."""
     after: Sequence[str] = ()
-    """Run when nothing of it is left, however it ended and even if the agent is gone by then: ends
-    what the program has others run for it. Its end is told after this."""
+    """Cleanup command, run when nothing of the job is left, however it ended and even if the agent
+    is gone by then: it ends what the program has others run for it. The end is reported after
+    this."""
     may_gain: bool = False
     """Whether programs with the set-user-id bit work in it."""
 
 
 class SentSignal(msgspec.Struct, frozen=True, array_like=True):
-    """A signal sent to a job: which, when after its start, to how many of its processes."""
+    """Signal sent to a job: which, when after its start, to how many of its processes."""
 
     signal: str
     after_s: float
@@ -81,36 +83,36 @@ class SentSignal(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ended(msgspec.Struct, frozen=True, tag_field="say", tag="ended"):
-    """How a job ended; nothing of it is left."""
+    """Message of the supervisor: how a job ended; nothing of it is left."""
 
     key: int
     cause: EndCause
     status: int | None = None
-    """As wait() says it."""
+    """As wait() returns it."""
     problem: tuple[str, int | None, str] | None = None
-    """It could not be started: what was wrong with (cwd, program, worker), errno, the text."""
-    deeds: tuple[SentSignal, ...] = ()
+    """Why it could not be started: which of (cwd, program, worker) was wrong, errno, text."""
+    signals: tuple[SentSignal, ...] = ()
     used: int = 0
-    """Bytes of memory, or processes, where it was ended for that."""
+    """Bytes of memory, or processes, where it was ended for exceeding a limit."""
     cpu: float = 0.0
     peak: int = 0
     forks_refused: int = 0
     after: int | None = None
-    """How the launch's `after` ended, as wait() says it; None: there was none, or it broke."""
+    """How the cleanup command ended, as wait() returns it; None: there was none, or it broke."""
 
     @property
     def returncode(self) -> int | None:
-        """Below 0: the signal that killed it."""
+        """Exit code; below 0: the signal that killed it."""
         return None if self.status is None else os.waitstatus_to_exitcode(self.status)
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Seconds of cpu and the most memory, as the record has them."""
+        """CPU seconds and highest memory, as the execution's record has them."""
         return {"cpu_seconds": self.cpu, "memory_peak": self.peak}
 
 
 class SupervisorHello(msgspec.Struct, frozen=True, tag_field="say", tag="hello"):
-    """What this guard can do here."""
+    """Message of the supervisor: what it can do here."""
 
     isolation: Literal["namespace", "subreaper"]
     why: str
@@ -120,7 +122,7 @@ class SupervisorHello(msgspec.Struct, frozen=True, tag_field="say", tag="hello")
 
 
 class Pong(msgspec.Struct, frozen=True, tag_field="say", tag="pong"):
-    """It is awake."""
+    """Message of the supervisor: it responds."""
 
     number: int
 
@@ -130,28 +132,29 @@ _decoder: msgspec.json.Decoder[SupervisorMessage] = msgspec.json.Decoder(Supervi
 
 
 class ProcessTree:
-    """One process tree in the guard's care."""
+    """Process tree of one job, run by the supervisor."""
 
-    def __init__(self, guard: Supervisor, key: int) -> None:
-        self._supervisor = guard
+    def __init__(self, supervisor: Supervisor, key: int) -> None:
+        self._supervisor = supervisor
         self._key = key
         self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
     def stop(self) -> None:
-        """SIGTERM to all of it, the launch's grace, SIGKILL."""
+        """Sends SIGTERM to all of it; SIGKILL follows after the launch's grace period."""
         self._supervisor.send_command({"do": "stop", "key": self._key})
 
     def kill(self) -> None:
-        """SIGKILL to all of it, at once."""
+        """Sends SIGKILL to all of it."""
         self._supervisor.send_command({"do": "kill", "key": self._key})
 
     def hold_until(self, deadline: float | None) -> None:
-        """It is killed then, unless told otherwise before: even if the agent is frozen by then."""
+        """Has the supervisor kill it at `deadline` unless that is put off, even if the agent is
+        frozen."""
         self._supervisor.send_command({"do": "hold", "key": self._key, "deadline": deadline})
 
 
 class Supervisor:
-    """The agent's handle on its guard; it outlives the guard's own deaths."""
+    """Agent's handle on the supervisor process; it replaces one that died."""
 
     def __init__(
         self,
@@ -172,24 +175,23 @@ class Supervisor:
         self._leaving = False
         self.deaths = 0
         self.hello: asyncio.Future[SupervisorHello] = self._loop.create_future()
-        """What the present guard can do."""
+        """What the present supervisor process can do."""
         self._start()
 
     @property
     def pid(self) -> int:
-        """The process."""
         return self._process.pid
 
     def spawn(self, launch: Launch, deadline: float | None = None) -> ProcessTree:
         """Starts a program, to be killed at `deadline` (CLOCK_BOOTTIME) unless that is put off.
 
-        Does not wait: whether it could be started is told by how it ended. Raises ValueError for
+        Does not wait: `ProcessTree.ended` tells whether it could be started. Raises ValueError for
         text that no program can be given.
         """
         self._last_key += 1
-        carried = list(dict.fromkeys(launch.fds.values()))  # one that has two numbers goes once
+        carried = list(dict.fromkeys(launch.fds.values()))  # one with two numbers is sent once
         fds = [(number, carried.index(fd)) for number, fd in launch.fds.items()]
-        charge = {
+        job = {
             "do": "spawn",
             "key": self._last_key,
             "carried": len(carried),
@@ -200,16 +202,16 @@ class Supervisor:
             "job": pack_job(launch.argv, launch.env, launch.cwd, fds),
             "after": pack_job(launch.after, launch.env, "/", ()) if launch.after else None,
         }
-        ward = self._trees[self._last_key] = ProcessTree(self, self._last_key)
-        self._send(pack(charge), carried)
-        return ward
+        tree = self._trees[self._last_key] = ProcessTree(self, self._last_key)
+        self._send(pack(job), carried)
+        return tree
 
     def send_command(self, message: dict[str, Any]) -> None:
-        """Says something to the guard."""
+        """Sends a command to the supervisor process."""
         self._send(pack(message))
 
     async def watch(self) -> None:
-        """Makes sure that the guard is awake; goes on until it is cancelled."""
+        """Kills a supervisor process that does not respond; runs until it is cancelled."""
         while True:
             await asyncio.sleep(self._ping_s)
             self._silent_s = self._silent_s + self._ping_s if self._pongs < self._pings else 0.0
@@ -219,7 +221,7 @@ class Supervisor:
             self.send_command({"do": "ping", "number": self._pings})
 
     async def shut_down(self) -> None:
-        """The agent leaves; what still runs is killed."""
+        """Ends the supervisor process as the agent leaves; what still runs is killed."""
         self._leaving = True
         self._close_channel()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -246,7 +248,7 @@ class Supervisor:
 
     def _send(self, body: bytes, fds: Sequence[int] = ()) -> None:
         if self._channel.sock.fileno() < 0:
-            self._loop.call_soon(self._end_all, "there is none")
+            self._loop.call_soon(self._end_all, "it is not running")
         elif not self._channel.send(body, fds):
             self._loop.add_writer(self._channel.sock, self._writable)
 
@@ -256,32 +258,32 @@ class Supervisor:
 
     def _readable(self) -> None:
         messages: list[SupervisorMessage] | None = None
-        # What nobody understands is not the guard's: it is as good as gone.
+        # An unreadable message cannot be the supervisor's own, so it counts as dead.
         with contextlib.suppress(ValueError, msgspec.MsgspecError):
-            heard = self._channel.receive()
-            messages = None if heard is None else [_decoder.decode(one) for one in heard]
+            received = self._channel.receive()
+            messages = None if received is None else [_decoder.decode(one) for one in received]
         if messages is None:
             self._died()
             return
         for message in messages:
             self._take_message(message)
 
-    def _take_message(self, word: SupervisorMessage) -> None:
-        match word:
+    def _take_message(self, message: SupervisorMessage) -> None:
+        match message:
             case Ended():
-                ward = self._trees.pop(word.key, None)
-                if ward is not None and not ward.ended.done():
-                    ward.ended.set_result(word)
+                tree = self._trees.pop(message.key, None)
+                if tree is not None and not tree.ended.done():
+                    tree.ended.set_result(message)
             case Pong():
-                self._pongs = word.number
+                self._pongs = message.number
             case SupervisorHello():
                 if not self.hello.done():
-                    self.hello.set_result(word)
+                    self.hello.set_result(message)
             case _:
-                assert_never(word)
+                assert_never(message)
 
     def _died(self) -> None:
-        """The guard's socket is at its end: it is gone, and every shim with it."""
+        """Handles the end of the supervisor's socket: it is gone, and every shim with it."""
         self._close_channel()
         self._process.kill()
         code = self._process.wait()
@@ -291,14 +293,14 @@ class Supervisor:
             self.hello = self._loop.create_future()
             self._restart()
         elif self.deaths == 1:
-            # It has never worked: another one would not either.
-            self.hello.set_exception(SupervisorError(f"the guard process cannot start: {how}"))
+            # It has never worked, so another one would not either.
+            self.hello.set_exception(SupervisorError(f"the supervisor process cannot start: {how}"))
         else:
             self._loop.call_later(RESTART_S, self._restart)
         self._end_all(how)
 
     def _restart(self) -> None:
-        """Those who want a job meanwhile are told that there is no guard."""
+        """Starts a new process; jobs started meanwhile end as if it had died."""
         if self._leaving:
             return
         try:
@@ -313,12 +315,12 @@ class Supervisor:
             self._channel.close()
 
     def _end_all(self, how: str) -> None:
-        wards, self._trees = self._trees, {}
-        for key, ward in wards.items():
-            if not ward.ended.done():
-                problem = ("guard", None, how)
-                ward.ended.set_result(Ended(key=key, cause="guard", problem=problem))
+        trees, self._trees = self._trees, {}
+        for key, tree in trees.items():
+            if not tree.ended.done():
+                problem = ("supervisor", None, how)
+                tree.ended.set_result(Ended(key=key, cause="supervisor", problem=problem))
 
 
 class SupervisorError(Exception):
-    """No guard, no jobs; the text says why."""
+    """Raised when there is no supervisor, so no job can run; the text says why."""

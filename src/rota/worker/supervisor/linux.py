@@ -26,22 +26,21 @@ def _must(result: int) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Namespaces of its own: for this process, or (CLONE_NEWPID) for its next children."""
+    """Gives this process, or (CLONE_NEWPID) its next children, namespaces of their own."""
     _must(_libc.unshare(flags))
 
 
 def setns(namespace: int, flags: int) -> None:
-    """Back into a namespace that a descriptor names."""
+    """Returns to a namespace that a descriptor names."""
     _must(_libc.setns(namespace, flags))
 
 
 def prctl(option: int, value: int) -> None:
-    """Sets a property of this process."""
     _must(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0))
 
 
 def own_proc() -> None:
-    """A /proc that shows this process's PID namespace; other mounts stay as the machine has them.
+    """Mounts a /proc that shows this process's PID namespace; other mounts stay as they are.
 
     Without it programs would look up their own number among the processes of the whole machine.
     """
@@ -53,11 +52,11 @@ def own_proc() -> None:
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
-"""A kernel may be built without these lists; then all processes of the machine are looked at."""
+"""A kernel may be built without these lists; then all processes of the machine are read."""
 
 
 def descendants(root: int) -> list[int]:
-    """All living processes below `root`, parents before their children."""
+    """Lists all living processes below `root`, parents before their children."""
     below = _listed if LISTS_CHILDREN else _family().get
     found: list[int] = []
     ahead = list(below(root) or ())
@@ -70,9 +69,9 @@ def descendants(root: int) -> list[int]:
 
 
 def kill_all(root: int) -> list[int]:
-    """SIGKILL to everything below `root`; what was there.
+    """Sends SIGKILL to everything below `root`; returns what was there.
 
-    Stopped first, all of them, until a look finds nobody new: a tree that forks faster than it can
+    All of it is stopped first, until no new process is found: a tree that forks faster than it can
     be killed one by one is caught all the same.
     """
     stopped: dict[int, None] = {}
@@ -86,23 +85,23 @@ def kill_all(root: int) -> list[int]:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Sends a signal; one that is gone, or may not be told, is none of our business any more."""
+    """Sends a signal; ignores a process that is gone, or that this one may not signal."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def resident(pids: list[int]) -> int:
-    """Bytes of memory that these processes hold; what they share counts for each of them."""
+    """Sums the memory that these processes hold; shared pages count for each of them."""
     return sum(_resident(pid) for pid in pids)
 
 
 def proportional(pids: list[int]) -> int:
-    """The same with shared pages divided among those who share them; takes longer to find out."""
+    """Sums the same with shared pages divided among their users; takes longer."""
     return sum(_proportional(pid) for pid in pids)
 
 
 def children(pid: int) -> list[int]:
-    """The processes right below one, dead ones that nobody has collected too."""
+    """Lists the processes right below one, including dead ones that nobody has collected."""
     return _listed(pid) if LISTS_CHILDREN else _family().get(pid, [])
 
 

@@ -1,7 +1,7 @@
 """Messages between agent, supervisor and shims: their encoding, and the channel they travel on.
 
-What goes down, from the agent to the supervisor and from both to a shim, is marshalled: no process
-below can write there. What comes up is not: a job may run as the same user as its shim, and take
+Messages down, from the agent to the supervisor and from both to a shim, are marshalled: no process
+below can write there. Messages up are not: a job may run as the same user as its shim, and take
 hold of what that has open. So a shim's message is a record of one shape, which holds numbers and a
 text only, and the supervisor's is JSON, which the agent reads by its types. Standard library only:
 the supervisor runs without any installed package, so that it stays small.
@@ -31,13 +31,14 @@ _BESIDE_BYTES = socket.CMSG_SPACE(FDS_MAX * _FD_BYTES)
 
 
 class Channel:
-    """One end of a stream socket. Sends what it can and keeps the rest: nobody is waited for."""
+    """One end of a stream socket. It sends what the socket takes and queues the rest, without
+    waiting."""
 
     def __init__(
         self, sock: socket.socket, *, takes_fds: bool = False, bytes_max: int | None = None
     ) -> None:
-        """`takes_fds`: whether descriptors may come; else the kernel keeps them away. `bytes_max`:
-        of a message, where the other side is not trusted."""
+        """Opens it. `takes_fds`: whether descriptors may come; else the kernel keeps them away.
+        `bytes_max`: of a message, where the other side is not trusted."""
         self.sock = sock
         self._bytes_max = bytes_max
         self._takes_fds = takes_fds
@@ -47,7 +48,7 @@ class Channel:
         self._outbox: deque[tuple[memoryview, Sequence[int]]] = deque()
 
     def receive(self) -> list[bytes] | None:
-        """The messages that one read completes; None once the other side is gone.
+        """Returns the messages that one read completes; None once the other side is gone.
 
         Raises ValueError for one that is too long.
         """
@@ -61,7 +62,7 @@ class Channel:
             return None
         if not self._received and len(data) >= HEAD.size:
             (size,) = HEAD.unpack_from(data)
-            if len(data) == HEAD.size + size:  # as nearly always: one message, and all of it
+            if len(data) == HEAD.size + size:  # nearly always: exactly one message
                 return [data[HEAD.size :]]
         self._received += data
         return self._complete_messages()
@@ -83,7 +84,7 @@ class Channel:
         while len(came) - start >= HEAD.size:
             (size,) = HEAD.unpack_from(came, start)
             if self._bytes_max is not None and size > self._bytes_max:
-                raise ValueError(f"a message of {size} bytes, of {self._bytes_max} at most")
+                raise ValueError(f"a message has {size} bytes, at most {self._bytes_max} allowed")
             end = start + HEAD.size + size
             if len(came) < end:
                 break
@@ -93,11 +94,12 @@ class Channel:
         return messages
 
     def take_fds(self, count: int) -> list[int]:
-        """Those that came with the message at hand."""
+        """Takes the descriptors that came with the present message."""
         return [self.fds.popleft() for _ in range(count)]
 
     def send(self, body: bytes, fds: Sequence[int] = ()) -> bool:
-        """True if it is out; else `flush` must be asked again. `fds` stay the caller's to close."""
+        """Returns True if all is sent; else `flush` must be called again. `fds` stay the caller's
+        to close."""
         data = memoryview(HEAD.pack(len(body)) + body)
         sent = 0
         if not self._outbox:
@@ -113,7 +115,8 @@ class Channel:
         return self.flush()
 
     def flush(self) -> bool:
-        """True if nothing is left to send; what cannot be delivered any more counts as sent."""
+        """Returns True if nothing is left to send; what cannot be delivered any more counts as
+        sent."""
         while self._outbox:
             data, fds = self._outbox[0]
             try:
@@ -132,7 +135,6 @@ class Channel:
         return True
 
     def close(self) -> None:
-        """Nothing more is said or heard."""
         self._discard()
         while self.fds:
             os.close(self.fds.popleft())
@@ -151,13 +153,13 @@ class Channel:
 
 
 READY, SETUP_FAILED, PROGRAM_ENDED, TREE_ENDED, NO_CWD, NO_PROGRAM = range(6)
-"""It can serve; it cannot; the job's program has ended, and others are left; nothing is left; and
-what was wrong where nothing could be started."""
+"""Kinds of a shim's message: it can serve; it cannot; the job's program has ended, and other
+processes are left; nothing is left; and what was wrong where nothing could be started."""
 NO_NUMBER = -1
 SHIM_MESSAGE_BYTES_MAX = 16 * 1024
-"""More is nothing that a shim says."""
+"""No shim sends more."""
 SUPERVISOR_MESSAGE_BYTES_MAX = 1024 * 1024
-"""Nor the guard."""
+"""No supervisor sends more."""
 TEXT_CHARS_MAX = 2_000
 _RECORD = struct.Struct("!Biqd")
 _PROBLEMS = {SETUP_FAILED: "worker", NO_CWD: "cwd", NO_PROGRAM: "program"}
@@ -166,23 +168,23 @@ _PROBLEMS = {SETUP_FAILED: "worker", NO_CWD: "cwd", NO_PROGRAM: "program"}
 _encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def pack(word: dict[str, Any]) -> bytes:
-    """What goes down, as `unpack` reads it."""
-    return marshal.dumps(word)
+def pack(message: dict[str, Any]) -> bytes:
+    """Encodes a message down, for `unpack`."""
+    return marshal.dumps(message)
 
 
 def unpack(message: bytes) -> Any:
-    """What `pack` was given, by one of us."""
+    """Decodes what `pack` encoded, from a process that is trusted."""
     return marshal.loads(message)
 
 
-def pack_for_agent(word: dict[str, Any]) -> bytes:
-    """What the guard tells the agent."""
-    return _encode_json(word).encode()
+def pack_for_agent(message: dict[str, Any]) -> bytes:
+    """Encodes a message of the supervisor to the agent."""
+    return _encode_json(message).encode()
 
 
 class Bounds(NamedTuple):
-    """What a shim and all that it starts are held to. Shims with equal ones are alike."""
+    """Limits of a shim and of all that it starts. Shims with equal ones are interchangeable."""
 
     processes: int | None = None
     open_files: int | None = None
@@ -192,17 +194,17 @@ class Bounds(NamedTuple):
 
 
 class ShimMessage(NamedTuple):
-    """What a shim says."""
+    """Message of a shim to the supervisor."""
 
     kind: int
     number: int = 0
-    """How the program ended, as wait() says it; or the error's number."""
+    """How the program ended, as wait() returns it; or the error's number."""
     peak: int = 0
     cpu_s: float = 0.0
     text: str = ""
 
     def packed(self) -> bytes:
-        """What `read_word` reads."""
+        """Encodes it for `read_shim_message`."""
         record = _RECORD.pack(self.kind, self.number, self.peak, self.cpu_s)
         text = self.text[:TEXT_CHARS_MAX]  # a path in it may be of any length
         return record + text.encode("utf-8", "replace") if text else record
@@ -217,16 +219,16 @@ class ShimMessage(NamedTuple):
 
 
 def read_shim_message(message: bytes) -> ShimMessage:
-    """Raises ValueError for what no shim of ours says."""
+    """Raises ValueError for what no shim sends."""
     try:
         kind, number, peak, cpu_s = _RECORD.unpack_from(message)
     except struct.error as error:
-        raise ValueError(f"a shim said {message[:100]!r}: {error}") from None
+        raise ValueError(f"a shim sent {message[:100]!r}: {error}") from None
     has_ended = (
         kind not in (PROGRAM_ENDED, TREE_ENDED) or os.WIFEXITED(number) or os.WIFSIGNALED(number)
     )
     if not (has_ended and peak >= 0 and 0 <= cpu_s < math.inf):
-        raise ValueError(f"a shim said {kind}, {number}, {peak}, {cpu_s}, which cannot be")
+        raise ValueError(f"a shim sent impossible values: {kind}, {number}, {peak}, {cpu_s}")
     text = message[_RECORD.size :]
     return ShimMessage(kind, number, peak, cpu_s, text.decode("utf-8", "replace") if text else "")
 
@@ -234,8 +236,8 @@ def read_shim_message(message: bytes) -> ShimMessage:
 def pack_job(
     argv: Sequence[str], env: Mapping[str, str], cwd: str, fds: Sequence[tuple[int, int]]
 ) -> bytes:
-    """What a shim is to start, as `unpack_job` reads it. `fds`: the number that a descriptor gets,
-    and which of those that come along it is.
+    """Encodes what a shim is to start, for `unpack_job`. `fds`: the number that a descriptor gets,
+    and which of the descriptors sent along it is.
 
     Raises ValueError for text that no program can be given.
     """
@@ -246,14 +248,14 @@ def pack_job(
 def unpack_job(
     message: bytes,
 ) -> tuple[list[bytes], dict[bytes, bytes], bytes, tuple[tuple[int, int], ...]]:
-    """The parts that `pack_job` was given, as the kernel wants them."""
+    """Returns the parts that `pack_job` was given, as the kernel wants them."""
     argv, env, cwd, fds = unpack(message)
     named = iter(env.split(b"\0"))
     return argv.split(b"\0"), dict(zip(named, named, strict=False)), cwd, fds
 
 
 def _joined(texts: Sequence[str]) -> bytes:
-    """Separated by the one character that none of them may have."""
+    """Joins texts by the one character that none of them may have."""
     joined = "\0".join(texts)
     if joined.count("\0") > max(0, len(texts) - 1):
         raise ValueError("embedded null byte")

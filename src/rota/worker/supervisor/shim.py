@@ -1,4 +1,4 @@
-"""A job's first process (the shim), and the supervisor's pool of shims.
+"""Shim: a job's first process; and the supervisor's pool of shims.
 
 A shim starts the job's program, collects whatever dies below it and says how it ended. It is forked
 from the supervisor when none is free. Where permitted it is the first process of a PID namespace:
@@ -42,9 +42,10 @@ from rota.worker.supervisor.messages import (
 
 UMASK = 0o077
 LOOK_S = 0.01
-"""Between two looks at whether killed processes have gone, where no guard is left to do so."""
+"""Interval of checks whether killed processes have gone, where no supervisor is left to do so."""
 SUPERVISOR_GONE = signal.SIGUSR1
-"""What the kernel sends to a subreaper when the guard dies; the first of a namespace is killed."""
+"""Sent by the kernel to a subreaper when the supervisor dies; in a namespace the shim is killed
+instead."""
 _DEFAULT_PATH = os.defpath.encode()
 RESET = (
     signal.SIGPIPE,
@@ -54,66 +55,67 @@ RESET = (
     signal.SIGHUP,
     SUPERVISOR_GONE,
 )
-"""Ignored or used by Python and the guard; a job finds them as a shell would leave them."""
+"""Ignored or used by Python and the supervisor; a job finds them as a shell would leave them."""
 
 
 class ShimSettings:
-    """What shims are made in."""
+    """Settings that all shims are forked with."""
 
     __slots__ = ("agent", "own_namespace")
 
     def __init__(self, agent: int, home: int | None) -> None:
         self.agent = agent
-        """The guard's socket to the agent. Shims hold it too: its end tells the agent that they
-        are gone as well."""
+        """The supervisor's socket to the agent. Shims hold it open too: its end tells the agent
+        that they are gone as well."""
         self.own_namespace = home
-        """The guard's own PID namespace; None: shims get none of their own."""
+        """The supervisor's own PID namespace; None: shims get none of their own."""
 
 
 def fork_shim(
-    nest: ShimSettings, bounds: Bounds, group: Cgroup | None
+    settings: ShimSettings, bounds: Bounds, group: Cgroup | None
 ) -> tuple[int, socket.socket]:
-    """A new shim and the socket to talk to it. Raises OSError where the kernel refuses one."""
+    """Forks a shim; returns its pid and the socket to talk to it. Raises OSError where the kernel
+    refuses."""
     ours, theirs = socket.socketpair()
-    guard = os.getpid()
-    if nest.own_namespace is not None:
+    supervisor = os.getpid()
+    if settings.own_namespace is not None:
         linux.unshare(linux.CLONE_NEWPID)
     try:
         pid = os.fork()
     finally:
-        # Only the guard goes home; the shim is in its new namespace by birth.
-        if nest.own_namespace is not None and os.getpid() == guard:
-            linux.setns(nest.own_namespace, linux.CLONE_NEWPID)
+        # Only the supervisor returns to its own namespace; the shim was forked into the new one.
+        if settings.own_namespace is not None and os.getpid() == supervisor:
+            linux.setns(settings.own_namespace, linux.CLONE_NEWPID)
     if pid == 0:
-        _run_shim(nest, theirs, bounds, group)
+        _run_shim(settings, theirs, bounds, group)
     theirs.close()
     return pid, ours
 
 
 def _run_shim(
-    nest: ShimSettings, sock: socket.socket, bounds: Bounds, group: Cgroup | None
+    settings: ShimSettings, sock: socket.socket, bounds: Bounds, group: Cgroup | None
 ) -> None:
     """Never returns: a forked process must not go back to what its parent was doing."""
     code = 1
     try:
-        _close_other_fds(nest.agent, sock.fileno())
+        _close_other_fds(settings.agent, sock.fileno())
         channel = Channel(sock, takes_fds=True)
         try:
-            _prepare(bounds, group, in_namespace=nest.own_namespace is not None)
+            _prepare(bounds, group, in_namespace=settings.own_namespace is not None)
         except OSError as error:
             _send(channel, ShimMessage(SETUP_FAILED, NO_NUMBER, text=str(error)))
         else:
             _send(channel, ShimMessage(READY))
             _serve(channel)
             code = 0
-    except Exception:  # noqa: BLE001  (the top of a process: a defect is told, and ends it)
+    except Exception:  # noqa: BLE001  (the top of a process: a bug is printed, and ends it)
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
 
 
 def _close_other_fds(*kept: int) -> None:
-    """Of the guard's descriptors, above all of pipes that belong to other jobs."""
+    """Closes the supervisor's descriptors, above all pipes that belong to other jobs."""
     start = 3
     for fd in sorted(kept):
         os.closerange(start, fd)
@@ -122,7 +124,7 @@ def _close_other_fds(*kept: int) -> None:
 
 
 def _prepare(bounds: Bounds, group: Cgroup | None, *, in_namespace: bool) -> None:
-    # The guard may have died before the kernel was asked to tell; then the socket's end says so.
+    # If the supervisor died before the kernel was asked to signal that, the socket's end shows it.
     if in_namespace:
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         linux.own_proc()
@@ -144,7 +146,7 @@ def _prepare(bounds: Bounds, group: Cgroup | None, *, in_namespace: bool) -> Non
 def _randomize_first_pid() -> None:
     """Lets process numbers begin somewhere else in each namespace.
 
-    Scripts take `$$` for a number that no other running script has, and name files after it.
+    Scripts assume that no other running script has their `$$`, and name files after it.
     """
     with contextlib.suppress(OSError), open("/proc/sys/kernel/ns_last_pid", "w") as file:
         file.write(str(300 + int.from_bytes(os.urandom(2), "big") % 30_000))
@@ -176,7 +178,7 @@ def _serve(channel: Channel) -> None:
 def _run_job(message: bytes, channel: Channel) -> None:
     argv, env, cwd, wanted = unpack_job(message)
     clear_of = max((number for number, _ in wanted), default=2) + 1
-    # All that came: it is told of one job at a time.
+    # All that came: a shim is sent one job at a time.
     fds = [_move_fd(fd, clear_of) for fd in channel.take_fds(len(channel.fds))]
     try:
         os.chdir(cwd)
@@ -198,7 +200,7 @@ def _run_job(message: bytes, channel: Channel) -> None:
 
 
 def _move_fd(fd: int, clear_of: int) -> int:
-    """Out of the way of the numbers that a job knows its descriptors by."""
+    """Moves a descriptor out of the way of the numbers that a job knows its descriptors by."""
     if fd >= clear_of:
         return fd
     moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, clear_of)
@@ -207,18 +209,18 @@ def _move_fd(fd: int, clear_of: int) -> int:
 
 
 def _wait_for_all(main: int, channel: Channel) -> None:
-    """Waits for all that dies below; the program's own end is told at once if others are left."""
+    """Waits for all that dies below; reports the program's own end at once if others are left."""
     ended: int | None = None
     peak, spent = 0, 0.0
-    told = False
+    is_reported = False
     while True:
         try:
-            pid, status, usage = os.wait4(-1, 0 if ended is None or told else os.WNOHANG)
+            pid, status, usage = os.wait4(-1, 0 if ended is None or is_reported else os.WNOHANG)
         except ChildProcessError:
             break
         if pid == 0:
             _send(channel, ShimMessage(PROGRAM_ENDED, ended or 0, peak))
-            told = True
+            is_reported = True
             continue
         spent += usage.ru_utime + usage.ru_stime
         if pid == main:
@@ -226,8 +228,8 @@ def _wait_for_all(main: int, channel: Channel) -> None:
     _send(channel, ShimMessage(TREE_ENDED, ended or 0, peak, spent))
 
 
-def _send(channel: Channel, word: ShimMessage) -> None:
-    channel.send(word.packed())
+def _send(channel: Channel, message: ShimMessage) -> None:
+    channel.send(message.packed())
 
 
 def _errno_of(error: Exception) -> int:
@@ -255,13 +257,13 @@ def _spawn(argv: list[bytes], env: dict[bytes, bytes], fds: dict[int, int]) -> i
 
 
 def _existing_paths(program: bytes, path: bytes) -> Iterator[bytes]:
-    """Where it may be, one after the other."""
+    """Yields where the program may be, one path after the other."""
     if b"/" in program:
         yield program
         return
     is_seen = False
-    # A try that finds nothing there costs a process, a look does not. Where none can be seen all
-    # are tried, and it is the system that says why not.
+    # A failed start costs a process, a look does not (docs/performance.md). Where no path can be
+    # seen all are tried, so that the error is the kernel's own.
     for place in _paths_of(program, path):
         if os.access(place, os.F_OK):
             is_seen = True
@@ -276,15 +278,15 @@ def _paths_of(program: bytes, path: bytes) -> tuple[bytes, ...]:
 
 
 IDLE_MAX = 32
-"""Shims kept for later; each has a megabyte or two of its own."""
+"""Idle shims kept; each takes a megabyte or two."""
 SEND_S = 2
-"""A shim that takes nothing for so long has been stopped by somebody."""
+"""A shim that takes nothing for this long has been stopped by somebody."""
 _PATIENCE = struct.pack("ll", SEND_S, 0)
-"""As the kernel wants it. A timeout of Python's would ask before every send whether it may."""
+"""As the kernel wants it. A timeout of Python's would poll the socket before every send."""
 
 
 class Shim:
-    """The guard's handle on one."""
+    """Supervisor's handle on one shim."""
 
     __slots__ = (
         "_cpu_s",
@@ -304,7 +306,7 @@ class Shim:
         self.bounds = bounds
         self.group: Cgroup | None = None
         self.key = 0
-        """The job that it is lent to; 0: none."""
+        """Key of the job that it runs; 0: none."""
         self.forks_refused = 0
         self._cpu_s = 0.0
         self._peak = 0
@@ -312,24 +314,25 @@ class Shim:
         """Set once it was collected."""
 
     def read_messages(self) -> list[ShimMessage] | None:
-        """What it says now; None: it is gone. Raises ValueError for what no shim of ours says."""
+        """Returns its new messages; None: it is gone. Raises ValueError for what no shim sends."""
         messages = self.channel.receive()
         return None if messages is None else [read_shim_message(message) for message in messages]
 
     def add_usage(self, cpu_s: float, peak: int) -> None:
-        """A job in it is over, and cost so much."""
+        """Adds the usage of a job that ended in it."""
         self._cpu_s += cpu_s
         self._peak = max(self._peak, peak)
 
     def last_job_usage(self) -> tuple[float, int]:
-        """Cpu seconds and memory of the job it died with: all of its own but earlier jobs' part."""
+        """CPU seconds and memory of the job it died with: its own figures less those of earlier
+        jobs."""
         assert self._usage is not None
         peak = self._usage.ru_maxrss * 1024
         cpu_s = self._usage.ru_utime + self._usage.ru_stime - self._cpu_s
         return max(0.0, cpu_s), peak if peak > self._peak else 0
 
     def is_reaped(self) -> bool:
-        """Whether it is gone, and in a namespace of its own everything below it with it."""
+        """Whether it is gone, and with it, in a namespace of its own, everything below it."""
         if self._usage is None:
             pid, _, usage = os.wait4(self.pid, os.WNOHANG)
             if pid == 0:
@@ -341,7 +344,7 @@ class Shim:
 
 
 class ShimPool:
-    """Makes shims and keeps those that wait for a job."""
+    """Makes shims and keeps idle ones."""
 
     def __init__(self, agent: socket.socket, groups: Cgroups, isolation: str) -> None:
         self.groups = groups
@@ -364,7 +367,7 @@ class ShimPool:
         return self._settings.own_namespace is not None
 
     def take(self, bounds: Bounds) -> Shim:
-        """One that holds jobs to these bounds. Raises OSError if none can be made."""
+        """Returns a shim with these limits. Raises OSError if none can be made."""
         idle = self._idle.get(bounds)
         if idle:
             self._idle_count -= 1
@@ -372,16 +375,17 @@ class ShimPool:
         return self._make(bounds)
 
     def give_back(self, shim: Shim) -> bool:
-        """Nothing runs below it any more; False if it is not needed, and must be dismissed."""
+        """Takes back a shim with nothing below it; False if it is not needed, and must be
+        dismissed."""
         if shim.bounds.memory is not None or self._idle_count >= IDLE_MAX:
-            return False  # a group remembers the most memory that was used: a new job, a new group
+            return False  # a cgroup keeps its peak, so each job needs a new one
         shim.key = 0
         self._idle.setdefault(shim.bounds, []).append(shim)
         self._idle_count += 1
         return True
 
     def forget(self, shim: Shim) -> None:
-        """It is gone, or on its way."""
+        """Removes a shim that is gone, or about to be."""
         idle = self._idle.get(shim.bounds, [])
         if shim in idle:
             idle.remove(shim)
@@ -389,11 +393,10 @@ class ShimPool:
         shim.channel.close()
 
     def idle(self) -> list[Shim]:
-        """Those that wait for a job."""
         return [shim for shims in self._idle.values() for shim in shims]
 
     def orphans(self) -> list[int]:
-        """Children of the guard that are no shims: their job has killed its shim."""
+        """Lists children of the supervisor that are no shims: their job has killed its shim."""
         return [pid for pid in linux.children(os.getpid()) if pid not in self.living]
 
     def _make(self, bounds: Bounds) -> Shim:
@@ -432,6 +435,10 @@ class ShimPool:
 
     def _startup_problem(self, shim: Shim) -> str:
         with contextlib.suppress(OSError):
-            for word in shim.read_messages() or ():
-                return f"/proc cannot be mounted: {word.text}" if word.kind == SETUP_FAILED else ""
+            for message in shim.read_messages() or ():
+                return (
+                    f"/proc cannot be mounted: {message.text}"
+                    if message.kind == SETUP_FAILED
+                    else ""
+                )
         return "the first process of a PID namespace ended at once"

@@ -1,7 +1,7 @@
-"""The supervisor process: starts jobs, enforces their time and limits, ends them, says how.
+"""Supervisor process: starts jobs, enforces their time and limits, ends them, reports how.
 
-`SupervisorLoop` waits for the agent and the shims, and lets `JobSupervisor` do what is due before
-it reads either. Standard library only, so that the process stays small.
+`SupervisorLoop` waits for the agent and the shims, and has `JobSupervisor` do what is due before it
+reads either. Standard library only, so that the process stays small.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from rota.worker.supervisor.messages import (
 from rota.worker.supervisor.shim import Shim, ShimPool
 
 STRAY_GRACE_S = 1.0
-"""For what a job leaves behind after its own end."""
+"""Grace period of processes that a job leaves behind after its own end."""
 CLEANUP_S = 30.0
-"""For what is run after a job."""
+"""Timeout of the cleanup command that runs after a job."""
 LOOK_S = 0.02
-"""Between two looks at whether killed processes have gone."""
+"""Interval of checks whether killed processes have gone."""
 
 
 class SupervisedJob:
-    """A job from its start until nothing of it is left."""
+    """Job under supervision, from its start until nothing of it is left."""
 
     __slots__ = (
         "began",
@@ -64,40 +64,42 @@ class SupervisedJob:
         "used",
     )
 
-    def __init__(self, said: dict[str, Any], shim: Shim, now: float) -> None:
-        self.key: int = said["key"]
-        self.cleanup = _cleanup_of(said) if said["after"] is not None else None
-        """What to start when nothing of it is left; None: nothing."""
+    def __init__(self, request: dict[str, Any], shim: Shim, now: float) -> None:
+        self.key: int = request["key"]
+        self.cleanup = _cleanup_of(request) if request["after"] is not None else None
+        """Request to start when nothing of it is left; None: none."""
         self.shim = shim
         self.began = now
-        self.grace_s: float = said["grace"]
-        self.timeout_at: float | None = None if said["timeout"] is None else now + said["timeout"]
-        self.deadline: float | None = said["deadline"]
+        self.grace_s: float = request["grace"]
+        self.timeout_at: float | None = (
+            None if request["timeout"] is None else now + request["timeout"]
+        )
+        self.deadline: float | None = request["deadline"]
         self.memory = shim.bounds.memory
         self.processes = shim.bounds.processes
         self.cause = "exit"
         self.kill_at: float | None = None
-        """It was told to end, and is killed then."""
+        """SIGTERM was sent; SIGKILL follows then."""
         self.look_at: float | None = None
-        """It was killed; whether anything survived is looked at then."""
+        """SIGKILL was sent; it is checked then whether anything survived."""
         self.status: int | None = None
-        """How its program ended, as wait() says it; None: not yet, or it never began."""
+        """How its program ended, as wait() returns it; None: not yet, or it never began."""
         self.problem: tuple[str, int | None, str] | None = None
         """Why it never began."""
         self.cpu_s = 0.0
         self.signals: list[tuple[str, float, int]] = []
         """Signals sent: which, how long after its start, to how many processes."""
         self.used = 0
-        """How much of what it was ended for."""
+        """How much it used of what it was ended for."""
         self.peak = 0
 
     @property
     def ending(self) -> bool:
-        """Somebody has begun to end it, or it has ended and left others behind."""
+        """Whether it is being ended, or has ended and left processes behind."""
         return self.kill_at is not None or self.look_at is not None
 
     def due(self) -> float | None:
-        """When it must be looked at next."""
+        """When it must be checked next."""
         if self.look_at is not None:
             return self.look_at
         first = self.timeout_at if self.kill_at is None else self.kill_at
@@ -106,25 +108,24 @@ class SupervisedJob:
         return min(first, self.deadline)
 
     def record_signal(self, signal_name: str, now: float, count: int) -> None:
-        """For the record."""
         if self.signals and self.signals[-1][0] == signal_name:
             _, at, before = self.signals.pop()
             self.signals.append((signal_name, at, max(before, count)))
         elif count:
             self.signals.append((signal_name, round(now - self.began, 3), count))
 
-    def record_end(self, word: ShimMessage) -> None:
-        """Its shim said how it ended, or why it never began."""
-        self.problem = word.problem
+    def record_end(self, message: ShimMessage) -> None:
+        """Notes how the shim says it ended, or why it never began."""
+        self.problem = message.problem
         if self.problem is None:
-            self.status, self.cpu_s = word.number, word.cpu_s
-            self.peak = max(self.peak, word.peak)
+            self.status, self.cpu_s = message.number, message.cpu_s
+            self.peak = max(self.peak, message.peak)
 
     def end_report(self) -> dict[str, Any]:
-        """What the agent is told in the end."""
+        """Builds the message for the agent."""
         group = self.shim.group
         if group is not None and group.killed_for_memory():
-            # Cgroup v2 ends the whole group, and so the shim that would have told of it.
+            # Cgroup v2 kills the whole group, including the shim that would have reported it.
             self.cause = "memory" if self.cause in ("exit", "shim") else self.cause
         peak = group.peak() if group is not None else None
         reached = self.memory if self.cause == "memory" else None
@@ -134,7 +135,7 @@ class SupervisedJob:
             "cause": self.cause,
             "status": self.status,
             "problem": self.problem,
-            "deeds": self.signals,
+            "signals": self.signals,
             "used": self.used or peak or reached or 0,
             "cpu": round(self.cpu_s, 6),
             "peak": peak or self.peak,
@@ -149,12 +150,12 @@ class SupervisedJob:
         return self.shim.forks_refused - before
 
 
-def _cleanup_of(said: dict[str, Any]) -> dict[str, Any]:
-    """As if the agent had asked for it; the key is that of the job, below 0."""
+def _cleanup_of(request: dict[str, Any]) -> dict[str, Any]:
+    """Builds the request that runs a job's cleanup command; its key is the job's, negated."""
     return {
-        "key": -said["key"],
-        "bounds": Bounds(may_gain=Bounds(*said["bounds"]).may_gain),
-        "job": said["after"],
+        "key": -request["key"],
+        "bounds": Bounds(may_gain=Bounds(*request["bounds"]).may_gain),
+        "job": request["after"],
         "after": None,
         "timeout": CLEANUP_S,
         "grace": 0.0,
@@ -163,39 +164,40 @@ def _cleanup_of(said: dict[str, Any]) -> dict[str, Any]:
 
 
 WATCH_S = 0.5
-"""Between two looks at what the kernel does not hold a job to."""
+"""Interval of checks of limits that the kernel does not enforce."""
 STEP_S = 0.5
-"""The longest the guard sleeps while it has a job: timers of a suspended machine sleep with it."""
+"""Longest sleep while there is a job: timers of a suspended machine sleep with it."""
 
 
 class JobSupervisor:
-    """All jobs of one agent. Every method is told the time, on the clock that runs on."""
+    """Supervises all jobs of one agent. Every method gets the time, on the clock that runs through
+    suspend."""
 
     def __init__(
         self,
         pool: ShimPool,
-        tell: Callable[[dict[str, Any]], None],
+        send_to_agent: Callable[[dict[str, Any]], None],
         watch: Callable[[Shim], None],
     ) -> None:
         self._pool = pool
-        self._send_to_agent = tell
+        self._send_to_agent = send_to_agent
         self._watch_shim = watch
         self._awaiting_cleanup: dict[int, dict[str, Any]] = {}
-        """What the agent is to be told when a job's farewell is over, by the farewell's key."""
+        """Reports of jobs whose cleanup command runs, by the key of that."""
         self._jobs: dict[int, SupervisedJob] = {}
         self._watched: dict[int, SupervisedJob] = {}
         self._watch_at = 0.0
         self._timers: list[tuple[float, int]] = []
-        """A heap with at least one entry a job, never later than it is due."""
+        """Heap with at least one entry a job, never later than it is due."""
         self._dying_shims: list[Shim] = []
 
     @property
     def is_idle(self) -> bool:
-        """Nothing runs, and nothing is on its way out."""
+        """Whether nothing runs and no shim is being ended."""
         return not self._jobs and not self._dying_shims
 
     def poll_timeout_s(self, now: float) -> float | None:
-        """How long nothing needs to be done; None: until somebody says something."""
+        """How long nothing needs to be done; None: until a message comes."""
         if self.is_idle:
             return None
         waits = [STEP_S]
@@ -207,183 +209,183 @@ class JobSupervisor:
             waits.append(self._watch_at - now)
         return max(0.0, min(waits))
 
-    # What the agent says.
+    # Requests of the agent.
 
-    def spawn(self, said: dict[str, Any], fds: list[int], now: float) -> None:
-        """Starts a job, which only its shim reads. `fds` stay the caller's."""
+    def spawn(self, request: dict[str, Any], fds: list[int], now: float) -> None:
+        """Starts a job, whose contents only its shim decodes. `fds` stay the caller's."""
         try:
-            shim = self._pool.take(Bounds(*said["bounds"]))
+            shim = self._pool.take(Bounds(*request["bounds"]))
         except OSError as error:
             problem = ("worker", error.errno, str(error))
             self._report_end(
-                {"say": "ended", "key": said["key"], "cause": "exit", "problem": problem}
+                {"say": "ended", "key": request["key"], "cause": "exit", "problem": problem}
             )
             return
-        shim.key = said["key"]
-        charge = self._jobs[shim.key] = SupervisedJob(said, shim, now)
-        if not shim.channel.send(said["job"], fds):  # somebody has stopped it
+        shim.key = request["key"]
+        job = self._jobs[shim.key] = SupervisedJob(request, shim, now)
+        if not shim.channel.send(request["job"], fds):  # it was stopped by a signal
             linux.send_signal(shim.pid, signal.SIGKILL)
-        if self._needs_watch(charge):
+        if self._needs_watch(job):
             self._watch_at = now + WATCH_S if not self._watched else self._watch_at
-            self._watched[charge.key] = charge
-        self._schedule(charge)
+            self._watched[job.key] = job
+        self._schedule(job)
         self._watch_shim(shim)
 
     def stop(self, key: int, now: float) -> None:
-        """Ends a job with grace."""
-        charge = self._jobs.get(key)
-        if charge is not None and not charge.ending:
-            self._terminate(charge, "stop", now, charge.grace_s)
+        """Ends a job with its grace period."""
+        job = self._jobs.get(key)
+        if job is not None and not job.ending:
+            self._terminate(job, "stop", now, job.grace_s)
 
     def kill(self, key: int, now: float) -> None:
         """Ends a job at once."""
-        charge = self._jobs.get(key)
-        if charge is not None:
-            self._kill(charge, "kill", now)
+        job = self._jobs.get(key)
+        if job is not None:
+            self._kill(job, "kill", now)
 
     def set_deadline(self, key: int, deadline: float | None) -> None:
-        """A job may run until then, unless more is said before; None: for ever."""
-        charge = self._jobs.get(key)
-        if charge is None:
+        """Has a job killed at `deadline` unless that is put off; None: never."""
+        job = self._jobs.get(key)
+        if job is None:
             return
-        before, charge.deadline = charge.due(), deadline
-        due = charge.due()
+        before, job.deadline = job.due(), deadline
+        due = job.due()
         if due is not None and (before is None or due < before):
-            self._schedule(charge)
+            self._schedule(job)
 
     def kill_everything(self, now: float) -> None:
-        """The agent is gone: jobs and shims end; farewells have their time."""
-        for charge in list(self._jobs.values()):
-            if charge.key > 0:
-                self._kill(charge, "kill", now)
+        """Ends jobs and shims as the agent is gone; cleanup commands still get their time."""
+        for job in list(self._jobs.values()):
+            if job.key > 0:
+                self._kill(job, "kill", now)
         for shim in self._pool.idle():
             self.dismiss(shim)
 
-    # What time says.
+    # Timers.
 
     def run_due(self, now: float) -> None:
-        """Does all that is due. The first thing after every sleep, however long that was."""
+        """Does all that is due. Called first after every sleep, however long that was."""
         while self._timers and self._timers[0][0] <= now:
             _, key = heapq.heappop(self._timers)
-            charge = self._jobs.get(key)
-            if charge is not None and not self._run_timer(charge, now):
-                self._schedule(charge)  # put off since
+            job = self._jobs.get(key)
+            if job is not None and not self._run_timer(job, now):
+                self._schedule(job)  # its time was put off meanwhile
         if self._watched and now >= self._watch_at:
             self._watch_at = now + WATCH_S
-            for charge in list(self._watched.values()):
-                self._check_usage(charge, now)
+            for job in list(self._watched.values()):
+                self._check_usage(job, now)
         if self._dying_shims:
             self._reap_shims(now)
 
-    def _run_timer(self, charge: SupervisedJob, now: float) -> bool:
-        """Whether anything was due."""
-        due = charge.due()
+    def _run_timer(self, job: SupervisedJob, now: float) -> bool:
+        """Returns whether anything was due."""
+        due = job.due()
         if due is None or now < due:
             return False
-        if charge.deadline is not None and now >= charge.deadline:
-            charge.deadline = None
-            self._kill(charge, "lease", now)
-        elif charge.ending:
-            self._kill(charge, charge.cause, now)
+        if job.deadline is not None and now >= job.deadline:
+            job.deadline = None
+            self._kill(job, "lease", now)
+        elif job.ending:
+            self._kill(job, job.cause, now)
         else:
-            self._terminate(charge, "timeout", now, charge.grace_s)
+            self._terminate(job, "timeout", now, job.grace_s)
         return True
 
-    def _schedule(self, charge: SupervisedJob) -> None:
-        due = charge.due()
+    def _schedule(self, job: SupervisedJob) -> None:
+        due = job.due()
         if due is not None:
-            heapq.heappush(self._timers, (due, charge.key))
+            heapq.heappush(self._timers, (due, job.key))
 
-    def _needs_watch(self, charge: SupervisedJob) -> bool:
-        group = charge.shim.group
+    def _needs_watch(self, job: SupervisedJob) -> bool:
+        group = job.shim.group
         counted = group is not None and group.has("pids")
-        return charge.memory is not None or not counted
+        return job.memory is not None or not counted
 
-    def _check_usage(self, charge: SupervisedJob, now: float) -> None:
-        """Memory and processes, where the kernel does not hold the job to its bounds."""
-        group = charge.shim.group
+    def _check_usage(self, job: SupervisedJob, now: float) -> None:
+        """Checks memory and processes, where the kernel does not enforce the limits."""
+        group = job.shim.group
         if group is not None and group.has("memory") and group.killed_for_memory():
-            self._kill(charge, "memory", now)
+            self._kill(job, "memory", now)
             return
-        pids = linux.descendants(charge.shim.pid)
-        if charge.processes is not None and len(pids) > charge.processes:
-            charge.used = len(pids)
-            self._kill(charge, "processes", now)
-        elif charge.memory is not None and (group is None or not group.has("memory")):
+        pids = linux.descendants(job.shim.pid)
+        if job.processes is not None and len(pids) > job.processes:
+            job.used = len(pids)
+            self._kill(job, "processes", now)
+        elif job.memory is not None and (group is None or not group.has("memory")):
             used = linux.resident(pids)
-            if used > charge.memory:
+            if used > job.memory:
                 used = linux.proportional(pids)
-            charge.peak = max(charge.peak, used)
-            if used > charge.memory:
-                charge.used = used
-                self._kill(charge, "memory", now)
+            job.peak = max(job.peak, used)
+            if used > job.memory:
+                job.used = used
+                self._kill(job, "memory", now)
 
     # Ending.
 
-    def _terminate(self, charge: SupervisedJob, cause: str, now: float, grace_s: float) -> None:
-        pids = linux.descendants(charge.shim.pid)
-        charge.cause = cause
+    def _terminate(self, job: SupervisedJob, cause: str, now: float, grace_s: float) -> None:
+        pids = linux.descendants(job.shim.pid)
+        job.cause = cause
         if not pids:
-            # Not begun yet, or just over: there is nobody who could obey.
-            self._kill(charge, cause, now)
+            # Not started yet, or just ended: no process could handle SIGTERM.
+            self._kill(job, cause, now)
             return
-        charge.peak = max(charge.peak, linux.resident(pids))
-        charge.record_signal("SIGTERM", now, len(pids))
+        job.peak = max(job.peak, linux.resident(pids))
+        job.record_signal("SIGTERM", now, len(pids))
         for pid in pids:
             linux.send_signal(pid, signal.SIGTERM)
-        charge.kill_at = now + grace_s
-        self._schedule(charge)
+        job.kill_at = now + grace_s
+        self._schedule(job)
 
-    def _kill(self, charge: SupervisedJob, cause: str, now: float) -> None:
-        if cause == "lease" or not charge.ending:
-            charge.cause = cause
-        pid = charge.shim.pid
+    def _kill(self, job: SupervisedJob, cause: str, now: float) -> None:
+        if cause == "lease" or not job.ending:
+            job.cause = cause
+        pid = job.shim.pid
         if self._pool.in_namespaces:
-            if charge.look_at is None:
+            if job.look_at is None:
                 pids = linux.descendants(pid)
-                charge.peak = max(charge.peak, linux.resident(pids))
-                charge.record_signal("SIGKILL", now, len(pids))
+                job.peak = max(job.peak, linux.resident(pids))
+                job.record_signal("SIGKILL", now, len(pids))
             linux.send_signal(pid, signal.SIGKILL)
         else:
             killed = linux.kill_all(pid)
-            charge.record_signal("SIGKILL", now, len(killed))
+            job.record_signal("SIGKILL", now, len(killed))
             if not killed:
                 linux.send_signal(pid, signal.SIGKILL)
-        charge.look_at = now + LOOK_S
-        self._schedule(charge)
+        job.look_at = now + LOOK_S
+        self._schedule(job)
 
-    # What shims say.
+    # Messages of shims.
 
     def read_shim(self, shim: Shim, now: float) -> None:
-        """A shim said something, or is gone."""
+        """Handles a shim's messages, or its end."""
         try:
-            words = shim.read_messages()
-        except ValueError:  # only what runs in it can have said that, and it ends for it
+            messages = shim.read_messages()
+        except ValueError:  # only its job can have sent that, and is killed for it
             linux.send_signal(shim.pid, signal.SIGKILL)
-            words = None
-        if words is None:
+            messages = None
+        if messages is None:
             self.dismiss(shim)
             return
-        for word in words:
-            charge = self._jobs.get(shim.key)
-            if charge is not None and word.kind != READY:
-                self._ended(charge, word, now)
+        for message in messages:
+            job = self._jobs.get(shim.key)
+            if job is not None and message.kind != READY:
+                self._ended(job, message, now)
 
-    def _ended(self, charge: SupervisedJob, word: ShimMessage, now: float) -> None:
-        charge.record_end(word)
-        if word.kind == SETUP_FAILED:
-            return  # it is leaving; its end is told then
-        if word.kind == TREE_ENDED or charge.problem is not None:
-            charge.shim.add_usage(word.cpu_s, word.peak)
-            self._finish(charge, now)
-            if charge.look_at is not None or not self._pool.give_back(charge.shim):
-                self.dismiss(charge.shim)
-        elif not charge.ending:
-            cause, grace_s = charge.cause, min(STRAY_GRACE_S, charge.grace_s)
-            self._terminate(charge, cause, now, grace_s)
+    def _ended(self, job: SupervisedJob, message: ShimMessage, now: float) -> None:
+        job.record_end(message)
+        if message.kind == SETUP_FAILED:
+            return  # the shim exits; its end is reported then
+        if message.kind == TREE_ENDED or job.problem is not None:
+            job.shim.add_usage(message.cpu_s, message.peak)
+            self._finish(job, now)
+            if job.look_at is not None or not self._pool.give_back(job.shim):
+                self.dismiss(job.shim)
+        elif not job.ending:
+            cause, grace_s = job.cause, min(STRAY_GRACE_S, job.grace_s)
+            self._terminate(job, cause, now, grace_s)
 
     def dismiss(self, shim: Shim) -> None:
-        """It serves no longer; its end is awaited."""
+        """Lets a shim go; it is collected when it has ended."""
         self._pool.forget(shim)
         self._dying_shims.append(shim)
 
@@ -401,41 +403,41 @@ class JobSupervisor:
                 left.append(shim)
                 continue
             self._pool.living.pop(shim.pid, None)
-            charge = self._jobs.get(shim.key)
-            if charge is not None and charge.shim is shim:
-                self._shim_died(charge, now)
+            job = self._jobs.get(shim.key)
+            if job is not None and job.shim is shim:
+                self._shim_died(job, now)
         self._dying_shims = left
 
-    def _shim_died(self, charge: SupervisedJob, now: float) -> None:
-        """A job whose shim was killed, by us or by somebody else."""
-        if charge.status is None:
-            charge.status = int(signal.SIGKILL)
-        charge.cpu_s, peak = charge.shim.last_job_usage()
-        charge.peak = max(charge.peak, peak)
-        if not charge.ending and charge.cause == "exit" and charge.problem is None:
-            charge.cause = "shim"
-        self._finish(charge, now)
+    def _shim_died(self, job: SupervisedJob, now: float) -> None:
+        """Ends a job whose shim was killed, by this process or by another one."""
+        if job.status is None:
+            job.status = int(signal.SIGKILL)
+        job.cpu_s, peak = job.shim.last_job_usage()
+        job.peak = max(job.peak, peak)
+        if not job.ending and job.cause == "exit" and job.problem is None:
+            job.cause = "shim"
+        self._finish(job, now)
 
-    def _finish(self, charge: SupervisedJob, now: float) -> None:
-        del self._jobs[charge.key]
-        self._watched.pop(charge.key, None)
-        account = charge.end_report()
-        if charge.cleanup is None:
-            self._report_end(account)
+    def _finish(self, job: SupervisedJob, now: float) -> None:
+        del self._jobs[job.key]
+        self._watched.pop(job.key, None)
+        report = job.end_report()
+        if job.cleanup is None:
+            self._report_end(report)
             return
-        self._awaiting_cleanup[charge.cleanup["key"]] = account
-        self.spawn(charge.cleanup, [], now)
+        self._awaiting_cleanup[job.cleanup["key"]] = report
+        self.spawn(job.cleanup, [], now)
 
-    def _report_end(self, account: dict[str, Any]) -> None:
-        """Of a farewell the agent only hears how it ended, with the job it was for."""
-        untold = self._awaiting_cleanup.pop(account["key"], None)
+    def _report_end(self, report: dict[str, Any]) -> None:
+        """Reports a job's end; of a cleanup command only its status, with the job it was for."""
+        job_report = self._awaiting_cleanup.pop(report["key"], None)
         self._send_to_agent(
-            account if untold is None else {**untold, "after": account.get("status")}
+            report if job_report is None else {**job_report, "after": report.get("status")}
         )
 
 
 class SupervisorLoop:
-    """One agent's guard."""
+    """Main loop of the supervisor process: waits for messages and times."""
 
     def __init__(self, agent: socket.socket, isolation: str, groups: Cgroups) -> None:
         agent.setblocking(False)  # noqa: FBT003  (it takes no names)
@@ -450,16 +452,16 @@ class SupervisorLoop:
         self._poll.register(agent.fileno(), select.EPOLLIN)
 
     def run(self) -> None:
-        """Until the agent is gone and nothing of its jobs is left."""
+        """Runs until the agent is gone and nothing of its jobs is left."""
         self._send_hello()
         while not (self._leaving and self._jobs.is_idle):
             now = self._clock.now()
             self._jobs.run_due(now)
-            patience = self._jobs.poll_timeout_s(now)
-            if patience is None and self._leaving:
+            timeout_s = self._jobs.poll_timeout_s(now)
+            if timeout_s is None and self._leaving:
                 break
-            events = self._poll.poll(patience)
-            # Agent, guard and jobs may have been frozen together: whatever is over ends first.
+            events = self._poll.poll(timeout_s)
+            # Agent, supervisor and jobs may have been frozen together: deadlines come first.
             now = self._clock.now()
             self._jobs.run_due(now)
             for fd, event in events:
@@ -484,7 +486,7 @@ class SupervisorLoop:
             if shim is not None:
                 self._jobs.read_shim(shim, now)
                 if shim.channel.sock.fileno() != fd:
-                    del self._watching[fd]  # closed, and with it gone from the poll
+                    del self._watching[fd]  # closed, which removed it from the poll
             return
         if event & select.EPOLLOUT and self._agent.flush():
             self._poll.modify(fd, select.EPOLLIN)
@@ -499,26 +501,25 @@ class SupervisorLoop:
             self._jobs.kill_everything(now)
             return
         for message in messages:
-            self._carry_out(unpack(message), now)
+            self._handle_request(unpack(message), now)
 
-    def _carry_out(self, said: dict[str, Any], now: float) -> None:
-        keeper = self._jobs
-        match said["do"]:
+    def _handle_request(self, request: dict[str, Any], now: float) -> None:
+        match request["do"]:
             case "spawn":
-                fds = self._agent.take_fds(said["carried"])
-                keeper.spawn(said, fds, now)
+                fds = self._agent.take_fds(request["carried"])
+                self._jobs.spawn(request, fds, now)
                 for fd in fds:
                     os.close(fd)
             case "stop":
-                keeper.stop(said["key"], now)
+                self._jobs.stop(request["key"], now)
             case "kill":
-                keeper.kill(said["key"], now)
+                self._jobs.kill(request["key"], now)
             case "hold":
-                keeper.set_deadline(said["key"], said["deadline"])
+                self._jobs.set_deadline(request["key"], request["deadline"])
             case "ping":
-                self._send_to_agent({"say": "pong", "number": said["number"]})
+                self._send_to_agent({"say": "pong", "number": request["number"]})
             case other:
-                raise ValueError(f"the agent says {other!r}, which nobody understands")
+                raise ValueError(f"unknown request from the agent: {other!r}")
 
     def _watch_shim(self, shim: Shim) -> None:
         fd = shim.channel.sock.fileno()
@@ -526,8 +527,8 @@ class SupervisorLoop:
             self._watching[fd] = shim
             self._poll.register(fd, select.EPOLLIN)
 
-    def _send_to_agent(self, word: dict[str, Any]) -> None:
-        if not self._leaving and not self._agent.send(pack_for_agent(word)):
+    def _send_to_agent(self, message: dict[str, Any]) -> None:
+        if not self._leaving and not self._agent.send(pack_for_agent(message)):
             self._poll.modify(self._agent.sock.fileno(), select.EPOLLIN | select.EPOLLOUT)
 
 
@@ -539,10 +540,10 @@ def main(isolation: str, groups: str) -> None:
     agent = socket.socket(fileno=os.dup(0))
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
-    made = open_cgroups(os.getppid()) if groups == "groups" else Cgroups({}, 0)
-    guard = SupervisorLoop(agent, isolation, made)
-    # Nothing lives and dies in cycles here; and a collection in a shim would copy its memory.
+    cgroups = open_cgroups(os.getppid()) if groups == "groups" else Cgroups({}, 0)
+    supervisor = SupervisorLoop(agent, isolation, cgroups)
+    # Nothing here forms cycles, and a collection in a shim would copy its shared memory.
     gc.disable()
     gc.freeze()
-    guard.run()
+    supervisor.run()
     sys.exit(0)

@@ -1,1 +1,0 @@
-"""Limits on clients: request rates, open connections, memory of large bodies and answers."""
